@@ -1,0 +1,15 @@
+"""Who may see what: SMART scopes, access tokens, and the authorization server that issues them."""
+
+from __future__ import annotations
+
+from flask import Flask
+
+from fhirapp.auth import keys, protector, routes, server
+
+
+def init_app(app: Flask) -> None:
+    """Give the app its keys, its protector and its authorization server."""
+    keys.init_app(app)
+    protector.init_app(app)
+    server.init_app(app)
+    app.register_blueprint(routes.blueprint)

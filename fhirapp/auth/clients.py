@@ -1,0 +1,170 @@
+"""Register clients and issue tokens from the shell; the clients of demo mode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from sqlalchemy import Connection, insert, select, update
+
+from fhirapp.auth.models import AccessToken, Client, digest, token_row
+from fhirapp.auth.scopes import grantable, parse_scope
+from fhirapp.auth.server import new_token
+from fhirapp.config import ConfigurationError
+
+OPERATOR = "operator"
+_EVERYTHING = "patient/*.rs user/*.rs system/*.rs"
+_BACKEND_SCOPE = "system/DocumentReference system/AllergyIntolerance system/*.read system/*.rs"
+DEMO_BACKEND = "demo-backend"
+DEMO_SECRET = "demo"
+
+
+class RefusedByServer(ConfigurationError):
+    """What was asked on the shell cannot be done; str() says why."""
+
+
+def add_client(
+    connection: Connection, client_id: str, *, name: str, scope: str, jwks: Mapping[str, Any]
+) -> None:
+    """Register a backend client that signs with its own keys. Raises RefusedByServer."""
+    if not re.fullmatch(r"[A-Za-z0-9._~-]{1,64}", client_id):
+        raise RefusedByServer("A client id has 1 to 64 letters, digits and . _ ~ -")
+    if find(connection, client_id) is not None:
+        raise RefusedByServer(f"The client {client_id} is registered already.")
+    unusable = [text for text in scope.split() if not _is_system_scope(text)]
+    if unusable or not scope.split():
+        raise RefusedByServer(
+            f"Not a scope that a backend client can have: {' '.join(unusable) or '(none)'}; "
+            "use for example system/*.rs"
+        )
+    connection.execute(
+        insert(Client),
+        [
+            {
+                "client_id": client_id,
+                "name": name,
+                "auth_method": "private_key_jwt",
+                "secret_digest": None,
+                "jwks": public_keys(jwks),
+                "scope": " ".join(scope.split()),
+                "disabled": False,
+            }
+        ],
+    )
+
+
+def public_keys(jwks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a key set's public part; a single key counts as a set. Raises RefusedByServer."""
+    content = dict(jwks) if "keys" in jwks else {"keys": [dict(jwks)]}
+    try:
+        keys = KeySet.import_key_set(content)  # type: ignore[arg-type]
+    except (JoseError, ValueError, KeyError, TypeError) as error:
+        raise RefusedByServer(f"Not a JSON Web Key Set: {error}") from None
+    if not keys.keys or any(key.key_type not in ("RSA", "EC") for key in keys.keys):
+        raise RefusedByServer("The key set must hold RSA or EC keys, for RS384 or ES384.")
+    return dict(keys.as_dict(private=False))
+
+
+def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> None:
+    """Disable or enable a client; its tokens follow at once. Raises RefusedByServer."""
+    changed = connection.execute(
+        update(Client).where(Client.client_id == client_id).values(disabled=disabled)
+    )
+    if changed.rowcount == 0:
+        raise RefusedByServer(f"There is no client {client_id}.")
+
+
+def find(connection: Connection, client_id: str) -> Mapping[str, Any] | None:
+    """Return a client's row."""
+    table = Client.__table__
+    found = connection.execute(select(table).where(table.c.client_id == client_id))
+    row = found.mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+def list_clients(connection: Connection) -> Sequence[Mapping[str, Any]]:
+    """Return every client's row."""
+    table = Client.__table__
+    rows = connection.execute(select(table).order_by(table.c.client_id)).mappings()
+    return [dict(row) for row in rows]
+
+
+def issue_token(
+    connection: Connection,
+    *,
+    scope: str,
+    client_id: str | None = None,
+    patient_id: str | None = None,
+    lifetime: int = 3600,
+) -> str:
+    """Issue an access token for an operator; without a client it is the operator's own.
+
+    lifetime is in seconds. Raises RefusedByServer.
+    """
+    if client_id is None:
+        client_id = OPERATOR
+        _ensure_operator(connection)
+    client = find(connection, client_id)
+    if client is None or client["disabled"]:
+        raise RefusedByServer(f"There is no client {client_id}, or it is disabled.")
+    granted = grantable(scope.split(), client["scope"], ("patient", "user", "system"))
+    if not granted:
+        raise RefusedByServer(f"Nothing of {scope!r} can be granted to {client_id}.")
+    if patient_id is None and any(text.startswith("patient/") for text in granted):
+        raise RefusedByServer("A patient/ scope needs --patient: whose record is it for?")
+    token = new_token()
+    row = token_row(
+        token,
+        client_id=client_id,
+        scope=" ".join(granted),
+        lifetime=lifetime,
+        patient_id=patient_id,
+    )
+    connection.execute(insert(AccessToken), [row])
+    return token
+
+
+def add_demo_clients(connection: Connection, jwks: Mapping[str, Any]) -> None:
+    """Register the client that exists only in demo mode; its secret is no secret."""
+    if find(connection, DEMO_BACKEND) is not None:
+        return
+    connection.execute(
+        insert(Client),
+        [
+            {
+                "client_id": DEMO_BACKEND,
+                "name": "Demo backend",
+                "auth_method": "client_secret_basic private_key_jwt",
+                "secret_digest": digest(DEMO_SECRET),
+                "jwks": public_keys(jwks),
+                "scope": _BACKEND_SCOPE,
+                "disabled": False,
+            }
+        ],
+    )
+
+
+def _ensure_operator(connection: Connection) -> None:
+    if find(connection, OPERATOR) is None:
+        connection.execute(
+            insert(Client),
+            [
+                {
+                    "client_id": OPERATOR,
+                    "name": "Operator on the shell",
+                    "auth_method": "none",
+                    "secret_digest": None,
+                    "jwks": None,
+                    "scope": _EVERYTHING,
+                    "disabled": False,
+                }
+            ],
+        )
+
+
+def _is_system_scope(text: str) -> bool:
+    scope = parse_scope(text)
+    return scope is not None and scope.context == "system"

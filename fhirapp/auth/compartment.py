@@ -1,0 +1,68 @@
+"""What a token lets its bearer see, worked out anew at each request.
+
+Access = what the token's scopes say ∩ what its client is registered for now. Pure.
+Source: decisions §6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from fhirapp.auth.scopes import Scope, clinical_scopes
+
+
+class Grant(NamedTuple):
+    """A part of a type that may be seen: one patient's, or all where patient is None."""
+
+    patient: str | None
+    filters: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Access:
+    """What may be seen: the scopes in force, and the patient that the token is about."""
+
+    scopes: tuple[Scope, ...]
+    patient: str | None
+
+    def grants(self, resource_type: str, permission: str) -> tuple[Grant, ...]:
+        """Return what may be seen of a type with permission "r" or "s"; nothing is forbidden.
+
+        A grant without limits makes the others superfluous.
+        """
+        return _grants(self, resource_type, permission)
+
+    def allows_any(self, permission: str) -> bool:
+        """Say whether some clinical scope has the permission."""
+        return any(
+            permission in scope.permissions and (scope.context != "patient" or self.patient)
+            for scope in self.scopes
+        )
+
+
+@lru_cache(maxsize=1024)
+def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant, ...]:
+    found = []
+    for scope in access.scopes:
+        if permission not in scope.permissions or scope.resource_type not in ("*", resource_type):
+            continue
+        if scope.context == "patient":
+            if access.patient is None:
+                continue
+            grant = Grant(access.patient, scope.filters)
+        else:
+            grant = Grant(None, scope.filters)
+        if grant == Grant(None):
+            return (grant,)
+        found.append(grant)
+    return tuple(dict.fromkeys(found))
+
+
+@lru_cache(maxsize=1024)
+def access_of(token_scope: str, registered_scope: str, patient: str | None) -> Access:
+    """Return the access of a token, given its scope and that of its client's registration."""
+    registered = clinical_scopes(registered_scope)
+    reached = (scope.within(registered) for scope in clinical_scopes(token_scope))
+    return Access(tuple(scope for scope in reached if scope is not None), patient)

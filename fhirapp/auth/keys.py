@@ -1,0 +1,64 @@
+"""The server's own keys, made at the first start; only this server's user may read them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+from joserfc.jwk import ECKey
+
+from fhirapp.config import ConfigurationError, settings_of
+
+_NAME = "secret.key"
+DEMO_KEY = "demo-backend.jwk.json"
+
+
+def init_app(app: Flask) -> None:
+    """Give the app the key that signs page links. Raises ConfigurationError."""
+    app.secret_key = secret_key(settings_of(app).instance)
+
+
+def secret_key(instance: Path) -> bytes:
+    """Return the key in the instance folder, making it where there is none.
+
+    Raises ConfigurationError.
+    """
+    path = instance / _NAME
+    try:
+        instance.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _write_new(path, secrets.token_bytes(32))
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"The key {path} can neither be read nor made ({error.strerror}); give this user "
+            "the right to write in that folder, or name another in FHIRAPP_INSTANCE_PATH."
+        ) from None
+
+
+def demo_key(instance: Path) -> dict[str, Any]:
+    """Return the private key (a JWK for ES384) of the demo's backend client, making it at first."""
+    path = instance / DEMO_KEY
+    if not path.exists():
+        key = ECKey.generate_key("P-384", {"kid": "demo", "alg": "ES384", "use": "sig"})
+        _write_new(path, json.dumps(key.as_dict(private=True), indent=2).encode())
+    found: dict[str, Any] = json.loads(path.read_bytes())
+    return found
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a file that nobody else can read; where another process was faster, keep its file."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()

@@ -1,0 +1,159 @@
+"""The authorization server: Authlib's, with the client_credentials grant of SMART backends.
+
+Source: RFC 6749 §4.4; SMART App Launch 2.2 backend-services; decisions §6. Where Authlib's
+defaults are wrong for us, the override says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import secrets
+import time
+from typing import Any
+
+from authlib.integrations.flask_oauth2 import AuthorizationServer as FlaskAuthorizationServer
+from authlib.integrations.flask_oauth2.requests import FlaskOAuth2Payload, FlaskOAuth2Request
+from authlib.oauth2 import OAuth2Error
+from authlib.oauth2.rfc6749 import InvalidRequestError
+from authlib.oauth2.rfc6749.grants import ClientCredentialsGrant
+from flask import Flask, Request, Response, current_app, request
+from sqlalchemy import delete, insert, select
+
+from fhirapp.auth.assertion import ClientAssertion
+from fhirapp.auth.models import AccessToken, Client, token_row
+from fhirapp.auth.throttle import Failures
+from fhirapp.db import db, writing
+
+BACKEND_TOKEN_SECONDS = 300
+_CLIENT_FAULT = "invalid_client"
+_ASSERTION = "client_assertion"
+_PRINTABLE = re.compile(r"[ !#-\[\]-~]*")
+
+
+def new_token() -> str:
+    """Return a new opaque token of 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+class BackendGrant(ClientCredentialsGrant):  # type: ignore[misc]
+    """client_credentials, by signed assertion or (demo clients) secret."""
+
+    TOKEN_ENDPOINT_AUTH_METHODS = ["private_key_jwt", "client_secret_basic"]
+
+
+class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
+    """Issues access tokens; clients and tokens are in the database."""
+
+    def __init__(self) -> None:
+        super().__init__(query_client=find_client, save_token=save_token)
+        self.register_client_auth_method("private_key_jwt", ClientAssertion())
+        self.register_grant(BackendGrant)
+        self.failures = Failures()
+
+    def create_oauth2_request(self, _request: Any) -> FlaskOAuth2Request:
+        return _Request(request)
+
+
+class _Request(FlaskOAuth2Request):  # type: ignore[misc]
+    """The request as Authlib takes it, whatever address it came to.
+
+    Authlib refuses http; whether the way to us is safe is for the operator to say, in
+    FHIRAPP_BASE_URL, and behind a proxy the last hop is plain http.
+    """
+
+    def __init__(self, flask_request: Request) -> None:
+        super(FlaskOAuth2Request, self).__init__(
+            method=flask_request.method,
+            uri="https://authorization.invalid" + flask_request.path,
+            headers=flask_request.headers,
+        )
+        self._request = flask_request
+        self.payload = FlaskOAuth2Payload(flask_request)
+
+
+def find_client(client_id: str) -> Client | None:
+    """Return a client that is registered and not disabled."""
+    return db.session.scalars(
+        select(Client).where(Client.client_id == client_id, Client.disabled.is_(False))
+    ).one_or_none()
+
+
+def save_token(token: dict[str, Any], oauth_request: Any) -> None:
+    """Store a token, as its hash; Authlib's own lifetime is ten days, SMART's is five minutes."""
+    row = token_row(
+        token["access_token"],
+        client_id=oauth_request.client.client_id,
+        scope=token["scope"],
+        lifetime=token["expires_in"],
+    )
+    # The session's reading transaction would keep the snapshot open while this one writes.
+    db.session.rollback()
+    with writing() as connection:
+        connection.execute(delete(AccessToken).where(AccessToken.expires_at < int(time.time())))
+        connection.execute(insert(AccessToken), [row])
+
+
+def check_token_request() -> None:
+    """Refuse what Authlib lets pass: repeated or misplaced parameters, two ways to authenticate.
+
+    Raises InvalidRequestError. RFC 6749 §2.3, §3.2.
+    """
+    if request.args:
+        raise InvalidRequestError("Parameters belong in the body.")
+    form = request.form
+    for name in form:
+        if len(form.getlist(name)) > 1:
+            raise InvalidRequestError("A parameter is repeated.")
+    for value in form.values():
+        # Authlib quotes values in its answers, where RFC 6749 §5.2 allows no others.
+        if not _PRINTABLE.fullmatch(value):
+            raise InvalidRequestError("A parameter has characters outside printable ASCII.")
+    basic = request.headers.get("Authorization", "").lower().startswith("basic ")
+    if basic and not _readable_basic():
+        raise InvalidRequestError("The Authorization header is not readable.")
+    if basic + (_ASSERTION in form) + ("client_secret" in form) > 1:
+        raise InvalidRequestError("Authenticate in one way only.")
+
+
+def _readable_basic() -> bool:
+    text = request.headers["Authorization"].split(None, 1)[-1]
+    try:
+        return ":" in base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return False
+
+
+_EXTENSION = "fhirapp.oauth"
+
+
+def init_app(app: Flask) -> None:
+    """Give the app its authorization server, with tokens of our kind and lifetime."""
+    app.config["OAUTH2_ACCESS_TOKEN_GENERATOR"] = lambda **_: new_token()
+    app.config["OAUTH2_TOKEN_EXPIRES_IN"] = {"client_credentials": BACKEND_TOKEN_SECONDS}
+    server = AuthorizationServer()
+    server.init_app(app)
+    app.extensions[_EXTENSION] = server
+
+
+def token_response() -> Response:
+    """Answer POST /oauth/token."""
+    server: AuthorizationServer = current_app.extensions[_EXTENSION]
+    try:
+        check_token_request()
+    except OAuth2Error as error:
+        refused: Response = server.handle_error_response(None, error)
+        return refused
+    answer: Response = server.create_token_response()
+    if answer.status_code in (400, 401) and (answer.get_json() or {}).get("error") == _CLIENT_FAULT:
+        wait = server.failures.count(request.remote_addr or "")
+        if wait:
+            throttled = Response(
+                '{"error": "invalid_client", "error_description": "Too many failures; wait."}',
+                429,
+                mimetype="application/json",
+            )
+            throttled.headers["Retry-After"] = str(wait)
+            return throttled
+    return answer

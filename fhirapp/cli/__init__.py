@@ -1,0 +1,40 @@
+"""The `fhirapp` command, thin: each command calls one function elsewhere.
+
+Results on standard output, progress and messages on standard error; exit codes 0 done, 1 done in
+part, 2 not done.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from fhirapp.cli import clients, database, importing, serving
+from fhirapp.config import ConfigurationError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="fhirapp")
+def cli() -> None:
+    """fhirapp: a small FHIR R4 server for clinical notes and allergies."""
+
+
+for part in (serving.commands, importing.commands, clients.commands, database.commands):
+    for command in part:
+        cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line; a configuration that cannot be used is one sentence and exit code 2."""
+    try:
+        status = cli.main(standalone_mode=False)
+    except ConfigurationError as error:
+        click.echo(f"fhirapp: {error}", err=True)
+        status = 2
+    except click.ClickException as error:
+        error.show()
+        status = 2
+    except (click.Abort, KeyboardInterrupt):
+        status = 130
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,52 @@
+"""`fhirapp db …`."""
+
+from __future__ import annotations
+
+import click
+
+from fhirapp import create_app
+from fhirapp.cli.common import demo_option, ready_app, say
+from fhirapp.config import load_settings, settings_of
+from fhirapp.db import db, writing
+from fhirapp.store.definition import types
+from fhirapp.store.migrate import HEAD, schema_version, shown
+from fhirapp.store.publish import Rendering
+from fhirapp.store.reindex import reindex
+
+
+@click.group("db")
+def database() -> None:
+    """The database."""
+
+
+@database.command("upgrade")
+@demo_option
+def upgrade(demo: bool | None) -> None:
+    """Bring the database to this release's schema."""
+    with ready_app(demo=demo).app_context():
+        say(f"{shown(db.engine)} has schema {HEAD}.")
+
+
+@database.command("check")
+@demo_option
+def check(demo: bool | None) -> None:
+    """Tell which schema the database has, and what a start would do."""
+    with create_app(load_settings(demo=demo)).app_context():
+        found = schema_version(db.engine)
+        state = {None: "is empty; a start makes it", HEAD: "is up to date"}.get(
+            found, f"has schema {found}; a start carries it to {HEAD}"
+        )
+        click.echo(f"{shown(db.engine)} {state}.")
+
+
+@database.command("reindex")
+@demo_option
+def reindex_(demo: bool | None) -> None:
+    """Make every body and index row anew from the columns."""
+    app = ready_app(demo=demo)
+    with app.app_context(), writing() as connection:
+        count = reindex(connection, types(), Rendering.of(settings_of(app)))
+    say(f"{count} versions made anew.")
+
+
+commands = [database]

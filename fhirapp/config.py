@@ -1,0 +1,184 @@
+"""Every setting, once: its name, type, default and meaning.
+
+Settings come from the environment with the prefix FHIRAPP_; a command-line option of the same name
+wins. A value that cannot be used stops the start with one sentence (ConfigurationError).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from flask import Flask, current_app
+from marshmallow import ValidationError
+from marshmallow.fields import Boolean, Field, Integer, String
+from marshmallow.validate import OneOf, Range
+
+PREFIX = "FHIRAPP_"
+
+
+class ConfigurationError(Exception):
+    """The server cannot start as configured; str() is a sentence that says what to do."""
+
+
+def _setting(parser: Field[Any], default: Any, doc: str, shown: str = "") -> Any:
+    """Declare a setting; shown is the default as README's table tells it."""
+    return field(default=default, metadata={"parser": parser, "doc": doc, "shown": shown})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The server's settings; each field is the environment variable FHIRAPP_<NAME>."""
+
+    database_url: str = _setting(
+        String(),
+        "",
+        "Database: empty, a path `sqlite:///file.db`, or `postgresql://user:password@host/name`",
+        shown="`fhirapp.db` in the instance folder (`demo.db` in demo mode)",
+    )
+    base_url: str = _setting(
+        String(),
+        "",
+        "Address under which clients reach the server, without `/fhir`; needed unless the server "
+        "listens on loopback only",
+        shown="from the request, on loopback only",
+    )
+    host: str = _setting(String(), "127.0.0.1", "Address to listen on")
+    port: int = _setting(Integer(validate=Range(0, 65535)), 8000, "Port to listen on")
+    demo: bool = _setting(Boolean(), False, "Demo mode: its own database, filled from seed.sql")
+    instance_path: str = _setting(
+        String(), "", "Folder of the database and the keys", shown="`instance/` beside `app.py`"
+    )
+    processes: int = _setting(
+        Integer(validate=Range(0, 256)), 0, "Server processes", shown="one per processor core"
+    )
+    threads: int = _setting(Integer(validate=Range(1, 256)), 8, "Threads in each process")
+    trusted_proxy: str = _setting(
+        String(), "", "Address of the reverse proxy whose X-Forwarded-For is believed", shown="none"
+    )
+    page_size: int = _setting(Integer(validate=Range(1, 10_000)), 100, "Results on a page")
+    page_max: int = _setting(
+        Integer(validate=Range(1, 10_000)), 1000, "Greatest page that `_count` can ask for"
+    )
+    inline_max: int = _setting(
+        Integer(validate=Range(0)), 32_768, "Largest attachment, in bytes, that is also sent inline"
+    )
+    self_link: str = _setting(
+        String(validate=OneOf(["api", "fhir"])),
+        "api",
+        "Self link of a search: `api` as service.md 2.1 says, `fhir` as FHIR says",
+    )
+    empty_content: str = _setting(
+        String(validate=OneOf(["omit", "dar"])),
+        "omit",
+        "A document without content: `omit` the element, or `dar` for a data-absent-reason",
+    )
+    require_patient_or_id: bool = _setting(
+        Boolean(), False, "Refuse a search that names neither `patient` nor `_id`"
+    )
+    log_level: str = _setting(
+        String(validate=OneOf(["DEBUG", "INFO", "WARNING", "ERROR"])), "INFO", "What is logged"
+    )
+    log_format: str = _setting(
+        String(validate=OneOf(["text", "json"])), "text", "How it is logged: `text` or `json`"
+    )
+
+    @property
+    def instance(self) -> Path:
+        """The instance folder, absolute."""
+        return Path(self.instance_path or _project() / "instance").absolute()
+
+    @property
+    def database_uri(self) -> str:
+        """The SQLAlchemy URL of the database."""
+        if not self.database_url:
+            return f"sqlite:///{self.instance / ('demo.db' if self.demo else 'fhirapp.db')}"
+        scheme, separator, rest = self.database_url.partition("://")
+        if scheme in ("postgres", "postgresql"):
+            scheme = "postgresql+psycopg"
+        return scheme + separator + rest
+
+
+def _project() -> Path:
+    """Return the checkout that this code lies in, or the working folder where it is installed."""
+    root = Path(__file__).resolve().parent.parent
+    return root if (root / "app.py").exists() else Path.cwd()
+
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+    """Read the settings from environ (default: the process's own), overrides on top.
+
+    An override of None counts as not given. Raises ConfigurationError.
+    """
+    source = os.environ if environ is None else environ
+    known = {setting.name for setting in fields(Settings)}
+    for name in source:
+        if name.startswith(PREFIX) and name.removeprefix(PREFIX).lower() not in known | FOREIGN:
+            raise ConfigurationError(f"{name} is not a setting; see the table in README.md.")
+    values: dict[str, Any] = {}
+    for setting in fields(Settings):
+        variable = PREFIX + setting.name.upper()
+        given = overrides.get(setting.name)
+        text = str(given) if given is not None else source.get(variable, "")
+        if text == "":
+            continue
+        try:
+            values[setting.name] = setting.metadata["parser"].deserialize(text)
+        except ValidationError as error:
+            reason = " ".join(map(str, error.messages))
+            raise ConfigurationError(f"{variable}={text!r} cannot be used: {reason}") from None
+    settings = Settings(**values)
+    _check_together(settings)
+    return settings
+
+
+# Read by the tests and the benchmark, not by the server.
+FOREIGN = frozenset({"test_postgresql"})
+
+
+def settings() -> Settings:
+    """Return the settings of the app that is running."""
+    return settings_of(current_app)
+
+
+def settings_of(app: Flask) -> Settings:
+    """Return an app's settings."""
+    found: Settings = app.config["FHIRAPP"]
+    return found
+
+
+def _check_together(settings: Settings) -> None:
+    if settings.page_size > settings.page_max:
+        raise ConfigurationError(
+            f"FHIRAPP_PAGE_SIZE={settings.page_size} is more than "
+            f"FHIRAPP_PAGE_MAX={settings.page_max}; lower the one or raise the other."
+        )
+    parts = urlsplit(settings.base_url)
+    if settings.base_url and (
+        parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment
+    ):
+        raise ConfigurationError(
+            f"FHIRAPP_BASE_URL={settings.base_url!r} is not an address; "
+            "use for example https://fhir.clinic.example"
+        )
+    if settings.base_url.endswith("/") or parts.path.rstrip("/").endswith("/fhir"):
+        raise ConfigurationError(
+            f"FHIRAPP_BASE_URL={settings.base_url!r}: leave out the trailing slash and /fhir."
+        )
+    if settings.demo and settings.database_url:
+        raise ConfigurationError(
+            "Demo mode has its own database and never touches the clinic's: "
+            "leave out FHIRAPP_DATABASE_URL, or leave out --demo."
+        )
+    if settings.host not in LOOPBACK and not settings.base_url:
+        raise ConfigurationError(
+            f"To listen on {settings.host}, which others can reach, set FHIRAPP_BASE_URL "
+            "to the address under which clients reach this server."
+        )

@@ -1,0 +1,77 @@
+"""Conditional references: `Practitioner?identifier=system|value` becomes `Practitioner/<id>`.
+
+Source: FHIR R4 http §3.1.0.11.2.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from fhirapp.db import Reader
+from fhirapp.fhir.outcome import FhirError
+from fhirapp.search.parameter import Context
+from fhirapp.search.query import parse_query, select
+from fhirapp.store.definition import Definition
+
+_CONDITIONAL = re.compile(r"([A-Z][A-Za-z]+)\?(\S+)")
+_HINT = re.compile(rb'"reference"\s*:\s*"[A-Z][A-Za-z]+\?')
+
+
+class Resolver:
+    """Looks conditional references up; what was found is remembered for the whole import."""
+
+    def __init__(self, definitions: Mapping[str, Definition]) -> None:
+        self._definitions = definitions
+        self._found: dict[str, str] = {}
+
+    def resolve(self, line: bytes, resource: Any, snapshot: Reader) -> list[str]:
+        """Replace what can be resolved, in place; return what cannot, each with the reason."""
+        if not _HINT.search(line):
+            return []
+        unresolved = []
+        for holder in _references(resource):
+            value = holder["reference"]
+            parts = _CONDITIONAL.fullmatch(value)
+            if parts is None:
+                continue
+            target = self._found.get(value)
+            if target is None:
+                found = self._look_up(parts[1], parts[2], snapshot)
+                if isinstance(found, str):
+                    unresolved.append(f"{value} {found}")
+                    continue
+                target = self._found[value] = f"{parts[1]}/{found[0]}"
+            holder["reference"] = target
+        return unresolved
+
+    def _look_up(self, type_name: str, query: str, snapshot: Reader) -> tuple[str] | str:
+        """Return the one id that a query finds, or why there is none."""
+        definition = self._definitions.get(type_name)
+        if definition is None:
+            return f"is kept: {type_name} is not served"
+        context = Context(definition.tables, "")
+        try:
+            parsed = parse_query(definition.params, parse_qsl(query), context, strict=True)
+        except FhirError as error:
+            return f"is kept: {error.diagnostics}"
+        selection = select(definition.sql_table, parsed.conditions, snapshot.all)
+        asked = selection.page("r.id", None, 2)
+        rows = snapshot.all(asked.sql, asked.values)
+        if len(rows) == 1:
+            return (str(rows[0][0]),)
+        return "is kept: nothing matches" if not rows else "is kept: more than one matches"
+
+
+def _references(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every Reference in a resource that has a literal reference."""
+    if isinstance(value, dict):
+        if isinstance(value.get("reference"), str):
+            yield value
+        for content in value.values():
+            yield from _references(content)
+    elif isinstance(value, list):
+        for content in value:
+            yield from _references(content)

@@ -1,0 +1,321 @@
+"""FHIR R4's datatypes, declared: element by element, with cardinality and required bindings.
+
+Each name is a check (elements.py). Read `Period = Complex({"start": date_time, …})` as the table in
+the specification. Source: FHIR R4 datatypes §2.24, references §2.3, narrative §2.4.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from fhirapp.fhir.elements import (
+    Check,
+    Complex,
+    InvalidElement,
+    boolean,
+    choice,
+    code_of,
+    decimal,
+    many,
+    parsed_by,
+    text_of,
+    whole_number,
+)
+from fhirapp.fhir.narrative import sanitise
+from fhirapp.fhir.temporal import check_date, normalise_date_time
+
+ID_PATTERN = r"[A-Za-z0-9\-.]{1,64}"
+
+
+def _check_base64(value: str) -> str:
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        if not _is_base64(value):
+            raise ValueError("is not valid base64Binary") from None
+    return value
+
+
+def _is_base64(value: str) -> bool:
+    """Say whether value is base64 once its white space, which FHIR allows, is taken out."""
+    try:
+        base64.b64decode("".join(value.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
+
+
+def bytes_of(value: Any) -> bytes:
+    """Check a base64Binary and return its bytes."""
+    return base64.b64decode(base64_binary(value))
+
+
+def _check_instant(value: str) -> str:
+    if len(value) <= 10:
+        raise ValueError("is not an instant; use YYYY-MM-DDThh:mm:ss with a zone")
+    return normalise_date_time(value)
+
+
+# FHIR R4 datatypes §2.24.0.1. Not blank, and no control characters but tab and line ends.
+string = text_of(r"(?s:(?=.*\S)[^\x00-\x08\x0b\x0c\x0e-\x1f]+)", "string")
+markdown = string
+code = text_of(r"[^\s]+(?: [^\s]+)*", "code")
+uri = text_of(r"\S+", "uri")
+identity = text_of(ID_PATTERN, "id")
+date = parsed_by(check_date, "date")
+date_time = parsed_by(normalise_date_time, "dateTime")
+instant = parsed_by(_check_instant, "instant")
+time = text_of(r"([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?", "time")
+base64_binary = parsed_by(_check_base64, "base64Binary")
+unsigned = whole_number(0)
+positive = whole_number(1)
+integer = whole_number(-2_147_483_648)
+
+
+def _any_extension(value: Any) -> Any:
+    return EXTENSIONS(value)
+
+
+def primitive_extension(value: Any) -> Any:
+    """Check the `_name` sibling of a primitive: an object with id or extension, or a list."""
+    for item in value if type(value) is list else [value]:
+        if item is None:
+            continue
+        if type(item) is not dict or not item or not item.keys() <= {"id", "extension"}:
+            raise InvalidElement("may hold only id and extension")
+        if "extension" in item:
+            try:
+                EXTENSIONS(item["extension"])
+            except InvalidElement as error:
+                raise error.below("extension") from None
+    return value
+
+
+_BASE: dict[str, Check] = {"id": string, "extension": _any_extension}
+
+
+def datatype(
+    required: tuple[str, ...] = (), choices: tuple[str, ...] = (), **elements: Check
+) -> Complex:
+    """Return a complex datatype: these elements beside id and extension."""
+    return _complex(_BASE | _fhir_names(elements), required, choices)
+
+
+def backbone(
+    required: tuple[str, ...] = (), choices: tuple[str, ...] = (), **elements: Check
+) -> Complex:
+    """Return a BackboneElement: a datatype that may also carry modifierExtension."""
+    named = _BASE | {"modifierExtension": _any_extension} | _fhir_names(elements)
+    return _complex(named, required, choices)
+
+
+def _complex(
+    elements: dict[str, Check], required: tuple[str, ...], choices: tuple[str, ...]
+) -> Complex:
+    return Complex(elements, required=required, choices=choices, sibling=primitive_extension)
+
+
+def _fhir_names(elements: dict[str, Check]) -> dict[str, Check]:
+    """Take the underscore off names that Python reserves: `class_` is FHIR's `class`."""
+    return {name.rstrip("_"): check for name, check in elements.items()}
+
+
+Period = datatype(start=date_time, end=date_time)
+Coding = datatype(system=uri, version=string, code=code, display=string, userSelected=boolean)
+CodeableConcept = datatype(coding=many(Coding), text=string)
+_comparator = code_of("<", "<=", ">=", ">")
+Quantity = datatype(value=decimal, comparator=_comparator, unit=string, system=uri, code=code)
+SimpleQuantity = datatype(value=decimal, unit=string, system=uri, code=code)
+Range = datatype(low=SimpleQuantity, high=SimpleQuantity)
+Ratio = datatype(numerator=Quantity, denominator=Quantity)
+Money = datatype(value=decimal, currency=code)
+
+
+def _reference(value: Any) -> Any:
+    return Reference(value)
+
+
+Identifier = datatype(
+    use=code_of("usual", "official", "temp", "secondary", "old"),
+    type=CodeableConcept,
+    system=uri,
+    value=string,
+    period=Period,
+    assigner=_reference,
+)
+Reference = datatype(reference=string, type=uri, identifier=Identifier, display=string)
+Attachment = datatype(
+    contentType=code,
+    language=code,
+    data=base64_binary,
+    url=uri,
+    size=unsigned,
+    hash=base64_binary,
+    title=string,
+    creation=date_time,
+)
+Annotation = datatype(
+    required=("text",),
+    choices=("author",),
+    **choice("author", Reference=Reference, String=string),
+    time=date_time,
+    text=markdown,
+)
+HumanName = datatype(
+    use=code_of("usual", "official", "temp", "nickname", "anonymous", "old", "maiden"),
+    text=string,
+    family=string,
+    given=many(string),
+    prefix=many(string),
+    suffix=many(string),
+    period=Period,
+)
+Address = datatype(
+    use=code_of("home", "work", "temp", "old", "billing"),
+    type=code_of("postal", "physical", "both"),
+    text=string,
+    line=many(string),
+    city=string,
+    district=string,
+    state=string,
+    postalCode=string,
+    country=string,
+    period=Period,
+)
+ContactPoint = datatype(
+    system=code_of("phone", "fax", "email", "pager", "url", "sms", "other"),
+    value=string,
+    use=code_of("home", "work", "temp", "old", "mobile"),
+    rank=positive,
+    period=Period,
+)
+Signature = datatype(
+    required=("type", "when", "who"),
+    type=many(Coding),
+    when=instant,
+    who=Reference,
+    onBehalfOf=Reference,
+    targetFormat=code,
+    sigFormat=code,
+    data=base64_binary,
+)
+Meta = datatype(
+    versionId=identity,
+    lastUpdated=instant,
+    source=uri,
+    profile=many(uri),
+    security=many(Coding),
+    tag=many(Coding),
+)
+
+
+def _xhtml(value: str) -> str:
+    return sanitise(value)
+
+
+Narrative = datatype(
+    required=("status", "div"),
+    status=code_of("generated", "extensions", "additional", "empty"),
+    div=parsed_by(_xhtml, "xhtml"),
+)
+
+
+def _object(value: Any) -> Any:
+    """Check a datatype that occurs only in extensions, which is kept as it is."""
+    if type(value) is not dict or not value:
+        raise InvalidElement("must be an object with at least one element")
+    return value
+
+
+# FHIR R4 extensibility §2.5.0.1 and §2.24.0.1: what value[x] may be.
+Extension = datatype(
+    required=("url",),
+    choices=("value",),
+    url=uri,
+    **choice(
+        "value",
+        Base64Binary=base64_binary,
+        Boolean=boolean,
+        Canonical=uri,
+        Code=code,
+        Date=date,
+        DateTime=date_time,
+        Decimal=decimal,
+        Id=identity,
+        Instant=instant,
+        Integer=integer,
+        Markdown=markdown,
+        Oid=uri,
+        PositiveInt=positive,
+        String=string,
+        Time=time,
+        UnsignedInt=unsigned,
+        Uri=uri,
+        Url=uri,
+        Uuid=uri,
+        Address=Address,
+        Age=Quantity,
+        Annotation=Annotation,
+        Attachment=Attachment,
+        CodeableConcept=CodeableConcept,
+        Coding=Coding,
+        ContactPoint=ContactPoint,
+        Count=Quantity,
+        Distance=Quantity,
+        Duration=Quantity,
+        HumanName=HumanName,
+        Identifier=Identifier,
+        Money=Money,
+        Period=Period,
+        Quantity=Quantity,
+        Range=Range,
+        Ratio=Ratio,
+        Reference=Reference,
+        Signature=Signature,
+        Meta=Meta,
+        SampledData=_object,
+        Timing=_object,
+        ContactDetail=_object,
+        Contributor=_object,
+        DataRequirement=_object,
+        Expression=_object,
+        ParameterDefinition=_object,
+        RelatedArtifact=_object,
+        TriggerDefinition=_object,
+        UsageContext=_object,
+        Dosage=_object,
+    ),
+)
+EXTENSIONS = many(Extension)
+
+
+def contained_resource(value: Any) -> Any:
+    """Check a contained resource: its type and id; the rest is kept as it is.
+
+    Source: FHIR R4 references §2.3.0.3 (contained resources have an id and contain no others).
+    """
+    if type(value) is not dict or type(value.get("resourceType")) is not str:
+        raise InvalidElement("must be a resource with a resourceType")
+    if "contained" in value:
+        raise InvalidElement("must not contain resources itself", "contained")
+    try:
+        identity(value.get("id"))
+    except InvalidElement as error:
+        raise error.below("id") from None
+    return value
+
+
+def bound_to(system: str, *codes: str) -> Check:
+    """Return the check of a CodeableConcept with a required binding to these codes of a system."""
+    allowed = frozenset(codes)
+
+    def check(value: Any) -> Any:
+        concept = CodeableConcept(value)
+        for coding in concept.get("coding", ()):
+            if coding.get("system") == system and coding.get("code") in allowed:
+                return concept
+        raise InvalidElement(f"must have a coding of {system}: {', '.join(codes)}", "coding")
+
+    return check

@@ -1,0 +1,197 @@
+"""Narratives: sanitise what comes in, write one where the source brings none.
+
+Both return a `div` that parses as XML. Source: FHIR R4 narrative §2.4.0.1; decisions 2.20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from html import escape
+from html.parser import HTMLParser
+from typing import Any
+
+import nh3
+
+XHTML = "http://www.w3.org/1999/xhtml"
+
+# FHIR R4 narrative §2.4.0.1: basic formatting, lists, tables, links and images; no scripts, forms,
+# styles of their own or anything that reaches out.
+_TAGS = frozenset(
+    {
+        *("a", "abbr", "acronym", "b", "big", "blockquote", "br", "caption", "cite", "code"),
+        *("col", "colgroup", "dd", "dfn", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5"),
+        *("h6", "hr", "i", "img", "li", "ol", "p", "pre", "q", "samp", "small", "span", "strong"),
+        *("sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "tt", "ul", "var"),
+    }
+)
+_EVERYWHERE = frozenset({"class", "id", "lang", "title", "dir"})
+_ATTRIBUTES = {
+    "*": set(_EVERYWHERE),
+    "a": {"href", "name"},
+    "img": {"src", "alt", "height", "width"},
+    "table": {"border", "summary"},
+    "td": {"colspan", "rowspan", "align", "valign", "headers", "abbr"},
+    "th": {"colspan", "rowspan", "align", "valign", "scope", "abbr"},
+    "col": {"span", "width"},
+    "colgroup": {"span", "width"},
+    "ol": {"start", "type"},
+}
+_VOID = frozenset({"br", "hr", "img", "col"})
+
+
+def sanitise(div: str) -> str:
+    """Return an imported narrative as safe XHTML: one div in the XHTML namespace.
+
+    Raises ValueError when it is not a div or nothing is left of it.
+    """
+    if not div.lstrip().startswith("<div"):
+        raise ValueError("must be an XHTML div element")
+    clean = nh3.clean(
+        div.strip(),
+        tags=set(_TAGS),
+        attributes=_ATTRIBUTES,
+        url_schemes={"http", "https", "mailto", "tel", "data"},
+        link_rel=None,
+    )
+    writer = _XhtmlWriter()
+    writer.feed(clean)
+    writer.close()
+    if not writer.has_content:
+        raise ValueError("must have some text or image")
+    return writer.xhtml()
+
+
+class _XhtmlWriter(HTMLParser):
+    """Writes sanitised HTML again so that it parses as XML."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._parts: list[str] = []
+        self.has_content = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        namespace = "" if self._parts else f' xmlns="{XHTML}"'
+        written = "".join(f' {name}="{escape(value or "")}"' for name, value in attrs)
+        self._parts.append(f"<{tag}{namespace}{written}{'/' if tag in _VOID else ''}>")
+        self.has_content |= tag == "img"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in _VOID:
+            self._parts.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        self._parts.append(escape(data, quote=False))
+        self.has_content |= not data.isspace()
+
+    def xhtml(self) -> str:
+        return "".join(self._parts)
+
+
+# What the rows of a generated narrative are called. A language that is not here gets English
+# labels, marked as English.
+_LABELS: dict[str, dict[str, str]] = {
+    "es": {
+        "Substance": "Sustancia",
+        "Status": "Estado",
+        "Verification": "Verificación",
+        "Criticality": "Criticidad",
+        "Reaction": "Reacción",
+        "Onset": "Inicio",
+        "Recorded": "Registrado",
+        "Recorder": "Registrado por",
+        "Document": "Documento",
+        "Category": "Categoría",
+        "Date": "Fecha",
+        "Author": "Autor",
+        "Custodian": "Custodio",
+        "Description": "Descripción",
+    },
+}
+
+
+def generate(
+    rows: Iterable[tuple[str, str, Callable[[Any], str]]],
+    element: Callable[[str], Any],
+    language: str | None,
+) -> dict[str, str]:
+    """Return a Narrative of status generated: a table of what a person needs.
+
+    rows are (label, element's name, how its value reads); element looks an element up by name. A
+    row without a value is left out. language is the resource's own, and marks the div.
+    """
+    labels = _LABELS.get((language or "en").partition("-")[0].lower(), {})
+    foreign = language is not None and not labels and not language.lower().startswith("en")
+    cells = []
+    for label, name, words in rows:
+        value = element(name)
+        text = words(value) if value is not None else ""
+        if text:
+            marked = ' xml:lang="en" lang="en"' if foreign else ""
+            shown = escape(labels.get(label, label), quote=False)
+            cells.append(f"<tr><th{marked}>{shown}</th><td>{escape(text, quote=False)}</td></tr>")
+    marked = f' xml:lang="{escape(language)}" lang="{escape(language)}"' if language else ""
+    body = f"<table><tbody>{''.join(cells)}</tbody></table>" if cells else "<p>No details.</p>"
+    return {"status": "generated", "div": f'<div xmlns="{XHTML}"{marked}>{body}</div>'}
+
+
+def plain(value: Any) -> str:
+    """Say a primitive, or a list of them."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def concept(value: Mapping[str, Any]) -> str:
+    """Say a CodeableConcept: its text, else its first display, else its first code."""
+    if text := value.get("text"):
+        return str(text)
+    codings = value.get("coding", ())
+    for name in ("display", "code"):
+        for coding in codings:
+            if name in coding:
+                return str(coding[name])
+    return ""
+
+
+def concepts(value: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(filter(None, map(concept, value)))
+
+
+def reference(value: Mapping[str, Any]) -> str:
+    """Say a Reference: its display, else where it points."""
+    return str(value.get("display") or value.get("reference") or "")
+
+
+def references(value: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(filter(None, map(reference, value)))
+
+
+def period(value: Mapping[str, Any]) -> str:
+    return f"{value.get('start', '…')} to {value.get('end', '…')}"
+
+
+def reactions(value: Iterable[Mapping[str, Any]]) -> str:
+    """Say AllergyIntolerance.reaction: manifestations, and how severe."""
+    said = []
+    for reaction in value:
+        words = concepts(reaction.get("manifestation", ()))
+        severity = reaction.get("severity")
+        said.append(f"{words} ({severity})" if severity else words)
+    return "; ".join(filter(None, said))
+
+
+def agents(value: Iterable[Mapping[str, Any]]) -> str:
+    """Say Provenance.agent: each one's role and who it is."""
+    said = []
+    for agent in value:
+        role = concept(agent.get("type", {}))
+        who = reference(agent.get("who", {}))
+        said.append(f"{role}: {who}" if role else who)
+    return "; ".join(filter(None, said))
+
+
+def names(value: Iterable[Mapping[str, Any]]) -> str:
+    """Say HumanName, each as text or prefix, given and family name."""
+    said = []
+    for name in value:
+        parts = [*name.get("prefix", ()), *name.get("given", ()), name.get("family")]
+        said.append(name.get("text") or " ".join(filter(None, parts)))
+    return ", ".join(filter(None, said))

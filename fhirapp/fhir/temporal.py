@@ -1,0 +1,141 @@
+"""Dates and times as FHIR writes them, and the intervals of time that they cover.
+
+An interval is half-open, [low, high), in whole milliseconds since 1970 in UTC; low and high are
+EARLIEST and LATEST where a period has no such end. Source: FHIR R4 datatypes §2.24.0.1 and search
+§3.1.1.4.4.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+# Outside years 1 to 9999, and within what a 64-bit column holds.
+EARLIEST = -(10**15)
+LATEST = 10**15
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?"
+_ZONE = r"(?:Z|[+-](?:(?:0\d|1[0-3]):[0-5]\d|14:00))"
+_DATE = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?", re.ASCII)
+_DATE_TIME = re.compile(rf"\d{{4}}-\d\d-\d\dT{_TIME}{_ZONE}", re.ASCII)
+# A search may leave out the zone and the seconds (FHIR R4 search §3.1.1.4.4; decisions 2.7).
+_SEARCHED = re.compile(
+    rf"\d{{4}}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?{_ZONE}?", re.ASCII
+)
+
+
+class Interval(NamedTuple):
+    """A half-open stretch of time, [low, high), in milliseconds since 1970 in UTC."""
+
+    low: int
+    high: int
+
+
+def normalise_date_time(value: str) -> str:
+    """Return a FHIR dateTime as this server writes it; a partial date stays as it is.
+
+    "2024-03-01T09:00:00.5-05:00" is "2024-03-01T14:00:00.500+00:00". Raises ValueError.
+    decisions 2.17: always +00:00, never Z, milliseconds only where the source has a fraction.
+    """
+    if len(value) <= 10:
+        return check_date(value)
+    if not _DATE_TIME.fullmatch(value):
+        raise ValueError(
+            "is not a dateTime; use YYYY, YYYY-MM, YYYY-MM-DD or a full time with zone"
+        )
+    moment = _moment(value)
+    return moment.isoformat(timespec="milliseconds" if "." in value else "seconds")
+
+
+def check_date(value: str) -> str:
+    """Return a FHIR date (YYYY, YYYY-MM or YYYY-MM-DD) unchanged. Raises ValueError."""
+    if not _DATE.fullmatch(value) or value.startswith("0000"):
+        raise ValueError("is not a date; use YYYY, YYYY-MM or YYYY-MM-DD")
+    if len(value) == 10:
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError("is not a date of the calendar") from None
+    return value
+
+
+def interval(value: str) -> Interval:
+    """Return the interval that a date or dateTime covers, at its own precision.
+
+    "2024-02" is [2024-02-01, 2024-03-01). A zone left out is UTC. Raises ValueError.
+    """
+    if len(value) <= 10:
+        return _date_interval(check_date(value))
+    if not _SEARCHED.fullmatch(value):
+        raise ValueError("is not a date; use YYYY, YYYY-MM, YYYY-MM-DD or YYYY-MM-DDThh:mm[:ss]")
+    low = to_milliseconds(_moment(value))
+    if "." in value:
+        return Interval(low, low + 1)
+    return Interval(low, low + (1_000 if value.count(":", 0, 19) == 2 else 60_000))
+
+
+def period_interval(period: Mapping[str, Any]) -> Interval:
+    """Return the interval of a FHIR Period: to the end of its end; open where an end is absent."""
+    start, end = period.get("start"), period.get("end")
+    return Interval(
+        interval(start).low if start else EARLIEST, interval(end).high if end else LATEST
+    )
+
+
+def to_milliseconds(moment: datetime) -> int:
+    """Return milliseconds since 1970 in UTC, rounded down."""
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def instant(moment: datetime) -> str:
+    """Return a moment as meta.lastUpdated is written: always milliseconds, always +00:00."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def instant_of(milliseconds: int) -> str:
+    """Return the instant of a number of milliseconds since 1970, clamped to years 1 to 9999."""
+    try:
+        return instant(_EPOCH + milliseconds * _MILLISECOND)
+    except OverflowError:
+        year, rest = (1, (1, 1)) if milliseconds < 0 else (9999, (12, 31, 23, 59, 59, 999_000))
+        return instant(datetime(year, *rest, tzinfo=UTC))
+
+
+def moment_of(value: str) -> datetime:
+    """Return the moment of an instant."""
+    return datetime.fromisoformat(value)
+
+
+def _moment(value: str) -> datetime:
+    """Return a date with time as an aware datetime in UTC; a leap second counts as :59."""
+    if value[17:19] == "60":
+        value = value[:17] + "59" + value[19:]
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            return moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("is not a date of the calendar") from None
+
+
+def _date_interval(value: str) -> Interval:
+    year = int(value[:4])
+    if len(value) == 10:
+        start = datetime(year, int(value[5:7]), int(value[8:10]), tzinfo=UTC)
+        low = to_milliseconds(start)
+        return Interval(low, low + 86_400_000)
+    if len(value) == 7:
+        month = int(value[5:7])
+        start = datetime(year, month, 1, tzinfo=UTC)
+        following = (year, month + 1) if month < 12 else (year + 1, 1)
+    else:
+        start = datetime(year, 1, 1, tzinfo=UTC)
+        following = (year + 1, 1)
+    if following[0] > 9999:
+        return Interval(to_milliseconds(start), LATEST)
+    return Interval(to_milliseconds(start), to_milliseconds(datetime(*following, 1, tzinfo=UTC)))

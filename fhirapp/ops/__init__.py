@@ -1,0 +1,1 @@
+"""Running the server: making the database ready, processes, logs."""

@@ -1,0 +1,223 @@
+"""Serve with waitress, in processes forked over one listening socket, each pinned to a core.
+
+A waitress process that may run on several cores collapses under many connections (at 64: 719
+searches a second, pinned 3,038), so there is one for each core. A child that dies is replaced;
+SIGTERM lets the requests in flight finish.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+from flask import Flask
+from waitress.channel import HTTPChannel
+from waitress.server import create_server
+from waitress.task import ErrorTask
+
+from fhirapp.config import ConfigurationError, Settings, settings_of
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.outcome import BodyTooLong, FhirError, HeadersTooLong, InvalidParameter
+from fhirapp.rest.errors import MAX_BODY, MAX_HEADERS
+from fhirapp.rest.response import FHIR_JSON
+
+_log = logging.getLogger(__name__)
+
+DRAIN_SECONDS = 30
+_POLL_SECONDS = 0.5
+# A child that dies sooner is not replaced at once, lest the machine does nothing else.
+_SHORT_LIFE_SECONDS = 1.0
+
+_WAITRESS = {
+    "connection_limit": 500,
+    "channel_timeout": 30,
+    "asyncore_use_poll": True,
+    # Above our own limits, whose answers are OperationOutcomes; beyond, _Refusal answers.
+    "max_request_body_size": 2 * MAX_BODY,
+    "max_request_header_size": 2 * MAX_HEADERS,
+    "ident": None,
+}
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Return the listening socket. Raises ConfigurationError where the port is in use."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(1024)
+    except OSError as error:
+        raise ConfigurationError(
+            f"Cannot listen on {settings.host} port {settings.port} "
+            f"({error.strerror or error}); is another server running there? Choose another with "
+            "--port."
+        ) from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def serve(app: Flask, listener: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    settings = settings_of(app)
+    cores = _cores()
+    count = settings.processes or len(cores)
+    if count == 1 or not hasattr(os, "fork"):
+        _pin(cores[0])
+        run_one(app, listener)
+    else:
+        _Supervisor(app, listener, [cores[slot % len(cores)] for slot in range(count)]).run()
+
+
+def run_one(
+    app: Flask, listener: socket.socket, still_wanted: Callable[[], bool] = lambda: True
+) -> None:
+    """Serve in this process until a signal, or until nobody wants it any more; then drain."""
+    settings = settings_of(app)
+    options: dict[str, Any] = {**_WAITRESS, "threads": settings.threads}
+    if settings.trusted_proxy:
+        options |= {
+            "trusted_proxy": settings.trusted_proxy,
+            "trusted_proxy_headers": {"x-forwarded-for"},
+            "clear_untrusted_proxy_headers": True,
+        }
+    server = create_server(app, sockets=[listener], **options)
+    server.channel_class = _Channel
+    stopping = False
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    while not stopping and still_wanted():
+        _turn(server)
+    _drain(server)
+
+
+def _turn(server: Any) -> None:
+    """Let waitress handle what has come, for at most half a second."""
+    server.asyncore.loop(timeout=_POLL_SECONDS, map=server._map, use_poll=True, count=1)
+
+
+def _drain(server: Any) -> None:
+    """Take no new connection; go on until every request that was begun is answered."""
+    server.accepting = False
+    server.del_channel()
+    deadline = time.monotonic() + DRAIN_SECONDS
+    while time.monotonic() < deadline and any(
+        channel.requests or channel.request is not None or channel.total_outbufs_len
+        for channel in list(server.active_channels.values())
+    ):
+        _turn(server)
+    server.task_dispatcher.shutdown(cancel_pending=True, timeout=1)
+
+
+class _Refusal(ErrorTask):  # type: ignore[misc]
+    """Waitress's own refusals (431, 413, a request that is no HTTP) as OperationOutcomes."""
+
+    def execute(self) -> None:
+        error = _REFUSALS.get(self.request.error.code) or InvalidParameter(
+            "request", "is not HTTP that this server can read"
+        )
+        body = fhir_json.dumps_indented(error.outcome())
+        self.status = f"{error.status} {self.request.error.reason}"
+        self.response_headers.append(("Content-Type", FHIR_JSON))
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+_REFUSALS: dict[int, FhirError] = {
+    413: BodyTooLong(f"The body is longer than {MAX_BODY} bytes."),
+    431: HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes."),
+}
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    error_task_class = _Refusal
+
+
+class _Supervisor:
+    """The parent process: it serves nothing, and keeps one child alive for each slot."""
+
+    def __init__(self, app: Flask, listener: socket.socket, cores: list[int | None]) -> None:
+        self._app = app
+        self._listener = listener
+        self._cores = cores
+        self._children: dict[int, tuple[int, float]] = {}
+        self._stopping = False
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        for slot in range(len(self._cores)):
+            self._start(slot)
+        while self._children:
+            pid, status = os.waitpid(-1, 0)
+            slot, started = self._children.pop(pid, (-1, 0.0))
+            if slot < 0 or self._stopping:
+                continue
+            _log.error("server process %d ended (status %d); it is replaced", pid, status)
+            if time.monotonic() - started < _SHORT_LIFE_SECONDS:
+                time.sleep(_SHORT_LIFE_SECONDS)
+            self._start(slot)
+
+    def _start(self, slot: int) -> None:
+        # A signal between fork and the entry in the table would miss the child.
+        signals = {signal.SIGTERM, signal.SIGINT}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        parent = os.getpid()
+        pid = 0 if self._stopping else os.fork()
+        if pid:
+            self._children[pid] = (slot, time.monotonic())
+        elif not self._stopping:
+            self._be_child(self._cores[slot], parent, signals)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+
+    def _be_child(self, core: int | None, parent: int, signals: set[signal.Signals]) -> NoReturn:
+        status = 1
+        try:
+            _pin(core)
+            for number in signals:
+                signal.signal(number, lambda *_: os._exit(0))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+            run_one(self._app, self._listener, lambda: os.getppid() == parent)
+            status = 0
+        except BaseException:
+            _log.exception("server process failed")
+            raise
+        finally:
+            _end(status)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._stopping = True
+        for pid in self._children:
+            os.kill(pid, signal.SIGTERM)
+
+
+def _end(status: int) -> NoReturn:
+    """Leave a forked child without running what belongs to its parent."""
+    logging.shutdown()
+    os._exit(status)
+
+
+def _cores() -> list[int | None]:
+    """Return the processor cores that this process may use; None where they cannot be chosen."""
+    if hasattr(os, "sched_getaffinity"):
+        return [*sorted(os.sched_getaffinity(0))]
+    return [None] * (os.cpu_count() or 1)
+
+
+def _pin(core: int | None) -> None:
+    if core is not None:
+        os.sched_setaffinity(0, {core})

@@ -1,0 +1,117 @@
+"""The search parameters of AllergyIntolerance.
+
+Source: service.md 4.2; FHIR R4; decisions 2.8, 2.9.
+"""
+
+from __future__ import annotations
+
+from fhirapp.search.date import Date, LastUpdated
+from fhirapp.search.parameter import Identity, Parameters
+from fhirapp.search.reference import Reference
+from fhirapp.search.token import Token
+
+SPEC = "http://hl7.org/fhir/SearchParameter/"
+ALLERGY = SPEC + "AllergyIntolerance-"
+CLINICAL = SPEC + "clinical-"
+
+PARAMS = Parameters(
+    (
+        Identity(),
+        LastUpdated(),
+        Reference(
+            "patient",
+            ("patient",),
+            "Who the entry is for",
+            CLINICAL + "patient",
+            targets=("Patient",),
+            compartment=True,
+        ),
+        # decisions 2.8: recordedDate, or else the onset; R4 has recordedDate only
+        Date(
+            "date",
+            ("recordedDate", "onsetDateTime", "onsetPeriod"),
+            "When the entry was recorded, or else when the reaction set in",
+            CLINICAL + "date",
+            first_of=True,
+            closed_range=True,
+        ),
+        # service.md 4.2 and decisions 2.9: not in R4
+        Token(
+            "status",
+            ("clinicalStatus", "verificationStatus"),
+            "Overall status of the entry: its clinical or its verification status",
+        ),
+        Token(
+            "clinical-status",
+            ("clinicalStatus",),
+            "active, inactive or resolved",
+            ALLERGY + "clinical-status",
+        ),
+        Token(
+            "verification-status",
+            ("verificationStatus",),
+            "unconfirmed, confirmed, refuted or entered-in-error",
+            ALLERGY + "verification-status",
+        ),
+        Token(
+            "code",
+            ("code", "reaction.substance"),
+            "Code that identifies the allergy or intolerance",
+            CLINICAL + "code",
+        ),
+        Token(
+            "category",
+            ("category",),
+            "food, medication, environment or biologic",
+            ALLERGY + "category",
+            system="http://hl7.org/fhir/allergy-intolerance-category",
+        ),
+        Token(
+            "criticality",
+            ("criticality",),
+            "low, high or unable-to-assess",
+            ALLERGY + "criticality",
+            system="http://hl7.org/fhir/allergy-intolerance-criticality",
+        ),
+        Token(
+            "type",
+            ("type",),
+            "allergy or intolerance",
+            CLINICAL + "type",
+            system="http://hl7.org/fhir/allergy-intolerance-type",
+        ),
+        Token("identifier", ("identifier",), "External id of the entry", CLINICAL + "identifier"),
+        Token(
+            "manifestation",
+            ("reaction.manifestation",),
+            "Symptom or sign of a reaction",
+            ALLERGY + "manifestation",
+        ),
+        Token(
+            "route", ("reaction.exposureRoute",), "How the patient was exposed", ALLERGY + "route"
+        ),
+        Token(
+            "severity",
+            ("reaction.severity",),
+            "mild, moderate or severe",
+            ALLERGY + "severity",
+            system="http://hl7.org/fhir/reaction-event-severity",
+        ),
+        Date("onset", ("reaction.onset",), "When a reaction set in", ALLERGY + "onset"),
+        Date("last-date", ("lastOccurrence",), "When it last occurred", ALLERGY + "last-date"),
+        Reference(
+            "recorder",
+            ("recorder",),
+            "Who recorded the entry",
+            ALLERGY + "recorder",
+            targets=("Practitioner", "PractitionerRole", "Patient", "RelatedPerson"),
+        ),
+        Reference(
+            "asserter",
+            ("asserter",),
+            "Who said so",
+            ALLERGY + "asserter",
+            targets=("Patient", "RelatedPerson", "Practitioner", "PractitionerRole"),
+        ),
+    )
+)

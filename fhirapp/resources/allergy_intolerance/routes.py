@@ -1,0 +1,25 @@
+"""What AllergyIntolerance declares of itself."""
+
+from __future__ import annotations
+
+from fhirapp.fhir import systems
+from fhirapp.resources.allergy_intolerance.model import AllergyIntolerance
+from fhirapp.resources.allergy_intolerance.params import PARAMS
+from fhirapp.resources.allergy_intolerance.schema import AllergyIntoleranceSchema
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.store.definition import Definition
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="AllergyIntolerance",
+        model=AllergyIntolerance,
+        schema=AllergyIntoleranceSchema(),
+        params=PARAMS,
+        compartment="patient",
+        rank=1,
+        searchable=True,
+        profiles=(systems.US_CORE_ALLERGY,),
+        doc="Allergies and intolerances of a patient.",
+    ),
+)

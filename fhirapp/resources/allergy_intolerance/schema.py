@@ -1,0 +1,73 @@
+"""The FHIR JSON of AllergyIntolerance. Source: FHIR R4 allergyintolerance; service.md 2.3."""
+
+from __future__ import annotations
+
+from fhirapp.fhir import narrative, systems
+from fhirapp.fhir.datatypes import (
+    Annotation,
+    CodeableConcept,
+    Identifier,
+    Period,
+    Quantity,
+    Range,
+    Reference,
+    backbone,
+    bound_to,
+    date_time,
+    string,
+)
+from fhirapp.fhir.elements import code_of, many
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+
+Reaction = backbone(
+    required=("manifestation",),
+    substance=CodeableConcept,
+    manifestation=many(CodeableConcept),
+    description=string,
+    onset=date_time,
+    severity=code_of("mild", "moderate", "severe"),
+    exposureRoute=CodeableConcept,
+    note=many(Annotation),
+)
+
+
+class AllergyIntoleranceSchema(DomainResourceSchema):
+    """AllergyIntolerance."""
+
+    resource_type = "AllergyIntolerance"
+    narrative = (
+        ("Substance", "code", narrative.concept),
+        ("Status", "clinical_status", narrative.concept),
+        ("Verification", "verification_status", narrative.concept),
+        ("Criticality", "criticality", narrative.plain),
+        ("Reaction", "reaction", narrative.reactions),
+        ("Onset", "onset_date_time", narrative.plain),
+        ("Onset", "onset_period", narrative.period),
+        ("Recorded", "recorded_date", narrative.plain),
+        ("Recorder", "recorder", narrative.reference),
+    )
+
+    identifier = Elements(Identifier)
+    clinical_status = Element(bound_to(systems.ALLERGY_CLINICAL, "active", "inactive", "resolved"))
+    verification_status = Element(
+        bound_to(
+            systems.ALLERGY_VERIFICATION, "unconfirmed", "confirmed", "refuted", "entered-in-error"
+        )
+    )
+    type = Element(code_of("allergy", "intolerance"))
+    category = Elements(code_of("food", "medication", "environment", "biologic"))
+    criticality = Element(code_of("low", "high", "unable-to-assess"))
+    code = Element(CodeableConcept)
+    patient = Element(Reference, required=True)
+    encounter = Element(Reference)
+    onset_date_time = Element(date_time, choice="onset")
+    onset_age = Element(Quantity, choice="onset")
+    onset_period = Element(Period, choice="onset")
+    onset_range = Element(Range, choice="onset")
+    onset_string = Element(string, choice="onset")
+    recorded_date = Element(date_time)
+    recorder = Element(Reference)
+    asserter = Element(Reference)
+    last_occurrence = Element(date_time)
+    note = Elements(Annotation)
+    reaction = Elements(Reaction)

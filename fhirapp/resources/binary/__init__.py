@@ -1,0 +1,1 @@
+"""Binary: the bytes of attachments. FHIR R4 binary; decisions 2.18."""

@@ -1,0 +1,21 @@
+"""The table of Binary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.orm import Mapped
+
+from fhirapp.db import Versioned
+
+
+class Binary(Versioned):
+    """Bytes with a media type; size and hash (SHA-1, base64) follow from data."""
+
+    __tablename__ = "binary"
+
+    content_type: Mapped[str | None]
+    security_context: Mapped[Any | None]
+    data: Mapped[bytes | None]
+    size: Mapped[int | None]
+    hash: Mapped[str | None]

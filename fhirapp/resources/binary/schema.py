@@ -1,0 +1,27 @@
+"""The FHIR JSON of Binary. Source: FHIR R4 binary."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from fhirapp.fhir.datatypes import Reference, bytes_of, code
+from fhirapp.fhir.resource import Element, ResourceSchema
+
+
+class BytesElement(Element):
+    """base64Binary in JSON, bytes in the row."""
+
+    def served(self, value: Any, row: Mapping[str, Any]) -> Any:  # noqa: ARG002
+        return base64.b64encode(value).decode()
+
+
+class BinarySchema(ResourceSchema):
+    """Binary."""
+
+    resource_type = "Binary"
+
+    content_type = Element(code, required=True)
+    security_context = Element(Reference)
+    data = BytesElement(bytes_of)

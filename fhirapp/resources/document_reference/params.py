@@ -1,0 +1,136 @@
+"""The search parameters of DocumentReference. Source: service.md 4.1; FHIR R4; decisions 2.10."""
+
+from __future__ import annotations
+
+from fhirapp.search.date import Date, LastUpdated
+from fhirapp.search.parameter import Identity, Parameters
+from fhirapp.search.reference import Reference
+from fhirapp.search.token import Token
+
+SPEC = "http://hl7.org/fhir/SearchParameter/"
+DOCUMENT = SPEC + "DocumentReference-"
+CLINICAL = SPEC + "clinical-"
+
+_SUBJECTS = ("Patient", "Practitioner", "Group", "Device")
+
+PARAMS = Parameters(
+    (
+        Identity(),
+        LastUpdated(),
+        Reference(
+            "patient",
+            ("subject",),
+            "The patient that the document is about",
+            CLINICAL + "patient",
+            targets=("Patient",),
+            compartment=True,
+        ),
+        Reference(
+            "subject",
+            ("subject",),
+            "Who or what the document is about",
+            DOCUMENT + "subject",
+            targets=_SUBJECTS,
+            compartment=True,
+        ),
+        Date(
+            "date",
+            ("date",),
+            "When the document was made available",
+            DOCUMENT + "date",
+            closed_range=True,
+        ),
+        Token(
+            "category",
+            ("category",),
+            "Discipline or department that created the document; every one has clinical-note",
+            DOCUMENT + "category",
+        ),
+        Token("type", ("type",), "Kind of document, in LOINC", CLINICAL + "type"),
+        # service.md 4.1 and decisions 2.10: not in R4, the same as type
+        Token("code", ("type",), "Code of the report: the same as type", indexed_as="type"),
+        Token(
+            "status",
+            ("status",),
+            "current, superseded or entered-in-error",
+            DOCUMENT + "status",
+            system="http://hl7.org/fhir/document-reference-status",
+        ),
+        Token(
+            "identifier",
+            ("masterIdentifier", "identifier"),
+            "Identifier of the document",
+            CLINICAL + "identifier",
+        ),
+        Token(
+            "contenttype",
+            ("content.attachment.contentType",),
+            "Media type of an attachment",
+            DOCUMENT + "contenttype",
+            system="urn:ietf:bcp:13",
+        ),
+        Token("format", ("content.format",), "Format code of a rendering", DOCUMENT + "format"),
+        Token(
+            "language",
+            ("content.attachment.language",),
+            "Language of an attachment",
+            DOCUMENT + "language",
+            system="urn:ietf:bcp:47",
+        ),
+        Token("event", ("context.event",), "Main clinical acts documented", DOCUMENT + "event"),
+        Token("facility", ("context.facilityType",), "Kind of facility", DOCUMENT + "facility"),
+        Token("setting", ("context.practiceSetting",), "Clinical specialty", DOCUMENT + "setting"),
+        Token("security-label", ("securityLabel",), "Security tags", DOCUMENT + "security-label"),
+        Token(
+            "relation",
+            ("relatesTo.code",),
+            "replaces, transforms, signs or appends",
+            DOCUMENT + "relation",
+            system="http://hl7.org/fhir/document-relationship-type",
+        ),
+        Date("period", ("context.period",), "Time of the service documented", DOCUMENT + "period"),
+        Reference(
+            "author",
+            ("author",),
+            "Who or what wrote the document",
+            DOCUMENT + "author",
+            targets=(
+                "Practitioner",
+                "PractitionerRole",
+                "Organization",
+                "Device",
+                "Patient",
+                "RelatedPerson",
+            ),
+        ),
+        Reference(
+            "authenticator",
+            ("authenticator",),
+            "Who authenticated the document",
+            DOCUMENT + "authenticator",
+            targets=("Practitioner", "PractitionerRole", "Organization"),
+        ),
+        Reference(
+            "custodian",
+            ("custodian",),
+            "Organization that keeps the document",
+            DOCUMENT + "custodian",
+            targets=("Organization",),
+        ),
+        Reference(
+            "encounter",
+            ("context.encounter",),
+            "Encounter of the document",
+            CLINICAL + "encounter",
+            targets=("Encounter", "EpisodeOfCare"),
+        ),
+        Reference(
+            "relatesto",
+            ("relatesTo.target",),
+            "Document that this one relates to",
+            DOCUMENT + "relatesto",
+            targets=("DocumentReference",),
+        ),
+        Reference("related", ("context.related",), "Related resources", DOCUMENT + "related"),
+    )
+)

@@ -1,0 +1,31 @@
+"""What DocumentReference declares of itself."""
+
+from __future__ import annotations
+
+from fhirapp.fhir import systems
+from fhirapp.resources.document_reference.model import DocumentReference
+from fhirapp.resources.document_reference.params import PARAMS
+from fhirapp.resources.document_reference.schema import DocumentReferenceSchema
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.store.definition import Definition
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="DocumentReference",
+        model=DocumentReference,
+        schema=DocumentReferenceSchema(),
+        params=PARAMS,
+        compartment="subject",
+        attachments="content.attachment",
+        rank=1,
+        searchable=True,
+        # service.md 1 names the two DiagnosticReport profiles for this type; decisions 2.13
+        profiles=(
+            systems.US_CORE_DOCUMENT,
+            systems.US_CORE_REPORT_NOTE,
+            systems.US_CORE_REPORT_LAB,
+        ),
+        doc="Clinical notes and documents of a patient.",
+    ),
+)

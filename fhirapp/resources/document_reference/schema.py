@@ -1,0 +1,123 @@
+"""The FHIR JSON of DocumentReference. Source: FHIR R4 documentreference; service.md 2.2."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from marshmallow import missing
+
+from fhirapp.fhir import datatypes, narrative, systems
+from fhirapp.fhir.datatypes import (
+    Attachment,
+    CodeableConcept,
+    Coding,
+    Identifier,
+    Period,
+    Reference,
+    backbone,
+    instant,
+    string,
+)
+from fhirapp.fhir.elements import code_of, many
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements, MetaElement
+
+# decisions 2.13: service.md 1 names these two for DocumentReference; they are profiles of
+# DiagnosticReport, so no document may claim them.
+_NEVER_CLAIMED = frozenset({systems.US_CORE_REPORT_NOTE, systems.US_CORE_REPORT_LAB})
+
+Content = backbone(required=("attachment",), attachment=Attachment, format=Coding)
+RelatesTo = backbone(
+    required=("code", "target"),
+    code=code_of("replaces", "transforms", "signs", "appends"),
+    target=Reference,
+)
+Context = backbone(
+    encounter=many(Reference),
+    event=many(CodeableConcept),
+    period=Period,
+    facilityType=CodeableConcept,
+    practiceSetting=CodeableConcept,
+    sourcePatientInfo=Reference,
+    related=many(Reference),
+)
+
+
+class DocumentMeta(MetaElement):
+    """Resource.meta of a document."""
+
+    def claims(self, source: Mapping[str, Any], row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leave out profiles that the document, as it is served, does not meet.
+
+        decisions 2.12: one without content does not claim US Core, which requires content.
+        """
+        profiles = source.get("profile")
+        if not profiles:
+            return source
+        refused = (
+            _NEVER_CLAIMED if row.get("content") else _NEVER_CLAIMED | {systems.US_CORE_DOCUMENT}
+        )
+        kept = [profile for profile in profiles if profile.partition("|")[0] not in refused]
+        rest = {name: value for name, value in source.items() if name != "profile"}
+        return {"profile": kept, **rest} if kept else rest
+
+
+class ContentElement(Elements):
+    """DocumentReference.content: small attachments also carry their bytes (decisions 2.18).
+
+    The row's `blobs` has the bytes of those that may, by Binary id.
+    """
+
+    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
+        value = super().serialize(attr, obj, accessor, **kwargs)
+        if value is missing and obj.get("empty_content") == "dar":
+            # decisions 2.12: FHIR R4 requires content; this says that there is none.
+            absent = {"url": systems.DATA_ABSENT_REASON, "valueCode": "unknown"}
+            return [{"attachment": {"_url": {"extension": [absent]}}}]
+        return value
+
+    def served(self, value: Any, row: Mapping[str, Any]) -> Any:
+        blobs = row.get("blobs")
+        return [_with_data(content, blobs) for content in value] if blobs else value
+
+
+def _with_data(content: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str, Any]:
+    attachment = content.get("attachment", {})
+    data = blobs.get(attachment.get("url", "").removeprefix("Binary/"))
+    if data is None:
+        return content
+    return {**content, "attachment": {**attachment, "data": base64.b64encode(data).decode()}}
+
+
+class DocumentReferenceSchema(DomainResourceSchema):
+    """DocumentReference."""
+
+    resource_type = "DocumentReference"
+    narrative = (
+        ("Document", "type", narrative.concept),
+        ("Status", "status", narrative.plain),
+        ("Date", "date", narrative.plain),
+        ("Author", "author", narrative.references),
+        ("Custodian", "custodian", narrative.reference),
+        ("Description", "description", narrative.plain),
+    )
+
+    meta = DocumentMeta(datatypes.Meta)
+    master_identifier = Element(Identifier)
+    identifier = Elements(Identifier)
+    status = Element(code_of("current", "superseded", "entered-in-error"), required=True)
+    doc_status = Element(code_of("preliminary", "final", "amended", "entered-in-error"))
+    type = Element(CodeableConcept)
+    category = Elements(CodeableConcept)
+    subject = Element(Reference)
+    date = Element(instant)
+    author = Elements(Reference)
+    authenticator = Element(Reference)
+    custodian = Element(Reference)
+    relates_to = Elements(RelatesTo)
+    description = Element(string)
+    security_label = Elements(CodeableConcept)
+    # R4 requires content; decisions 2.12: laboratory results may have none
+    content = ContentElement(Content)
+    context = Element(Context)

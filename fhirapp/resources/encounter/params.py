@@ -1,0 +1,21 @@
+"""The search parameters of Encounter.
+
+An import resolves conditional references by them. Source: FHIR R4.
+"""
+
+from __future__ import annotations
+
+from fhirapp.search.parameter import Identity, Parameters
+from fhirapp.search.token import Token
+
+PARAMS = Parameters(
+    (
+        Identity(),
+        Token(
+            "identifier",
+            ("identifier",),
+            "Identifier of the encounter",
+            "http://hl7.org/fhir/SearchParameter/clinical-identifier",
+        ),
+    )
+)

@@ -1,0 +1,23 @@
+"""What Encounter declares of itself."""
+
+from __future__ import annotations
+
+from fhirapp.fhir import systems
+from fhirapp.resources.encounter.model import Encounter
+from fhirapp.resources.encounter.params import PARAMS
+from fhirapp.resources.encounter.schema import EncounterSchema
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.store.definition import Definition
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="Encounter",
+        model=Encounter,
+        schema=EncounterSchema(),
+        params=PARAMS,
+        compartment="subject",
+        profiles=(systems.US_CORE + "StructureDefinition/us-core-encounter",),
+        doc="Visits and stays of a patient.",
+    ),
+)

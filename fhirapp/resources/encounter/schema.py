@@ -1,0 +1,88 @@
+"""The FHIR JSON of Encounter. Source: FHIR R4 encounter."""
+
+from __future__ import annotations
+
+from fhirapp.fhir import narrative
+from fhirapp.fhir.datatypes import (
+    CodeableConcept,
+    Coding,
+    Identifier,
+    Period,
+    Quantity,
+    Reference,
+    backbone,
+    positive,
+)
+from fhirapp.fhir.elements import code_of, many
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+
+status = code_of(
+    "planned",
+    "arrived",
+    "triaged",
+    "in-progress",
+    "onleave",
+    "finished",
+    "cancelled",
+    "entered-in-error",
+    "unknown",
+)
+StatusHistory = backbone(required=("status", "period"), status=status, period=Period)
+ClassHistory = backbone(required=("class", "period"), class_=Coding, period=Period)
+Participant = backbone(type=many(CodeableConcept), period=Period, individual=Reference)
+Diagnosis = backbone(
+    required=("condition",), condition=Reference, use=CodeableConcept, rank=positive
+)
+Hospitalization = backbone(
+    preAdmissionIdentifier=Identifier,
+    origin=Reference,
+    admitSource=CodeableConcept,
+    reAdmission=CodeableConcept,
+    dietPreference=many(CodeableConcept),
+    specialCourtesy=many(CodeableConcept),
+    specialArrangement=many(CodeableConcept),
+    destination=Reference,
+    dischargeDisposition=CodeableConcept,
+)
+Location = backbone(
+    required=("location",),
+    location=Reference,
+    status=code_of("planned", "active", "reserved", "completed"),
+    physicalType=CodeableConcept,
+    period=Period,
+)
+
+
+class EncounterSchema(DomainResourceSchema):
+    """Encounter."""
+
+    resource_type = "Encounter"
+    narrative = (
+        ("Encounter", "type", narrative.concepts),
+        ("Status", "status", narrative.plain),
+        ("Period", "period", narrative.period),
+    )
+
+    identifier = Elements(Identifier)
+    status = Element(status, required=True)
+    status_history = Elements(StatusHistory)
+    class_ = Element(Coding, required=True)
+    class_history = Elements(ClassHistory)
+    type = Elements(CodeableConcept)
+    service_type = Element(CodeableConcept)
+    priority = Element(CodeableConcept)
+    subject = Element(Reference)
+    episode_of_care = Elements(Reference)
+    based_on = Elements(Reference)
+    participant = Elements(Participant)
+    appointment = Elements(Reference)
+    period = Element(Period)
+    length = Element(Quantity)
+    reason_code = Elements(CodeableConcept)
+    reason_reference = Elements(Reference)
+    diagnosis = Elements(Diagnosis)
+    account = Elements(Reference)
+    hospitalization = Element(Hospitalization)
+    location = Elements(Location)
+    service_provider = Element(Reference)
+    part_of = Element(Reference)

@@ -1,0 +1,23 @@
+"""What Organization declares of itself."""
+
+from __future__ import annotations
+
+from fhirapp.fhir import systems
+from fhirapp.resources.organization.model import Organization
+from fhirapp.resources.organization.params import PARAMS
+from fhirapp.resources.organization.schema import OrganizationSchema
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.store.definition import Definition, Visibility
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="Organization",
+        model=Organization,
+        schema=OrganizationSchema(),
+        params=PARAMS,
+        visibility=Visibility.ANY_SCOPE,
+        profiles=(systems.US_CORE + "StructureDefinition/us-core-organization",),
+        doc="Who keeps or sends records.",
+    ),
+)

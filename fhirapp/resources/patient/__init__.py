@@ -1,0 +1,1 @@
+"""Patient: whom the records are about; read only. FHIR R4 patient."""

@@ -1,0 +1,23 @@
+"""What Patient declares of itself."""
+
+from __future__ import annotations
+
+from fhirapp.fhir import systems
+from fhirapp.resources.patient.model import Patient
+from fhirapp.resources.patient.params import PARAMS
+from fhirapp.resources.patient.schema import PatientSchema
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.store.definition import Definition
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="Patient",
+        model=Patient,
+        schema=PatientSchema(),
+        params=PARAMS,
+        compartment="id",
+        profiles=(systems.US_CORE + "StructureDefinition/us-core-patient",),
+        doc="Whom the records are about.",
+    ),
+)

@@ -1,0 +1,69 @@
+"""The FHIR JSON of Patient. Source: FHIR R4 patient."""
+
+from __future__ import annotations
+
+from fhirapp.fhir import narrative
+from fhirapp.fhir.datatypes import (
+    Address,
+    Attachment,
+    CodeableConcept,
+    ContactPoint,
+    HumanName,
+    Identifier,
+    Period,
+    Reference,
+    backbone,
+    date,
+    date_time,
+    integer,
+)
+from fhirapp.fhir.elements import boolean, code_of, many
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+
+gender = code_of("male", "female", "other", "unknown")
+
+Contact = backbone(
+    relationship=many(CodeableConcept),
+    name=HumanName,
+    telecom=many(ContactPoint),
+    address=Address,
+    gender=gender,
+    organization=Reference,
+    period=Period,
+)
+Communication = backbone(required=("language",), language=CodeableConcept, preferred=boolean)
+Link = backbone(
+    required=("other", "type"),
+    other=Reference,
+    type=code_of("replaced-by", "replaces", "refer", "seealso"),
+)
+
+
+class PatientSchema(DomainResourceSchema):
+    """Patient."""
+
+    resource_type = "Patient"
+    narrative = (
+        ("Name", "name", narrative.names),
+        ("Gender", "gender", narrative.plain),
+        ("Born", "birth_date", narrative.plain),
+    )
+
+    identifier = Elements(Identifier)
+    active = Element(boolean)
+    name = Elements(HumanName)
+    telecom = Elements(ContactPoint)
+    gender = Element(gender)
+    birth_date = Element(date)
+    deceased_boolean = Element(boolean, choice="deceased")
+    deceased_date_time = Element(date_time, choice="deceased")
+    address = Elements(Address)
+    marital_status = Element(CodeableConcept)
+    multiple_birth_boolean = Element(boolean, choice="multipleBirth")
+    multiple_birth_integer = Element(integer, choice="multipleBirth")
+    photo = Elements(Attachment)
+    contact = Elements(Contact)
+    communication = Elements(Communication)
+    general_practitioner = Elements(Reference)
+    managing_organization = Element(Reference)
+    link = Elements(Link)

@@ -1,0 +1,1 @@
+"""Practitioner: who wrote or recorded; read only. FHIR R4 practitioner."""

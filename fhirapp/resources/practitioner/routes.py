@@ -1,0 +1,23 @@
+"""What Practitioner declares of itself."""
+
+from __future__ import annotations
+
+from fhirapp.fhir import systems
+from fhirapp.resources.practitioner.model import Practitioner
+from fhirapp.resources.practitioner.params import PARAMS
+from fhirapp.resources.practitioner.schema import PractitionerSchema
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.store.definition import Definition, Visibility
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="Practitioner",
+        model=Practitioner,
+        schema=PractitionerSchema(),
+        params=PARAMS,
+        visibility=Visibility.ANY_SCOPE,
+        profiles=(systems.US_CORE + "StructureDefinition/us-core-practitioner",),
+        doc="Who wrote or recorded.",
+    ),
+)

@@ -1,0 +1,45 @@
+"""The FHIR JSON of Practitioner. Source: FHIR R4 practitioner."""
+
+from __future__ import annotations
+
+from fhirapp.fhir import narrative
+from fhirapp.fhir.datatypes import (
+    Address,
+    Attachment,
+    CodeableConcept,
+    ContactPoint,
+    HumanName,
+    Identifier,
+    Period,
+    Reference,
+    backbone,
+    date,
+)
+from fhirapp.fhir.elements import boolean, code_of, many
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+
+Qualification = backbone(
+    required=("code",),
+    identifier=many(Identifier),
+    code=CodeableConcept,
+    period=Period,
+    issuer=Reference,
+)
+
+
+class PractitionerSchema(DomainResourceSchema):
+    """Practitioner."""
+
+    resource_type = "Practitioner"
+    narrative = (("Name", "name", narrative.names),)
+
+    identifier = Elements(Identifier)
+    active = Element(boolean)
+    name = Elements(HumanName)
+    telecom = Elements(ContactPoint)
+    address = Elements(Address)
+    gender = Element(code_of("male", "female", "other", "unknown"))
+    birth_date = Element(date)
+    photo = Elements(Attachment)
+    qualification = Elements(Qualification)
+    communication = Elements(CodeableConcept)

@@ -1,0 +1,15 @@
+"""The FHIR interactions, once for all types."""
+
+from __future__ import annotations
+
+from flask import Flask
+
+from fhirapp.rest import capability, errors, search, totals
+
+
+def init_app(app: Flask) -> None:
+    """Give the app its errors, its memory of totals, its page links and /fhir/metadata."""
+    errors.init_app(app)
+    totals.init_app(app)
+    search.init_app(app)
+    capability.init_app(app)

@@ -1,0 +1,63 @@
+"""A resource type's blueprint: the routes of its interactions, from its declaration.
+
+Source: decisions §1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response
+from flask.sansio.app import App
+
+from fhirapp.rest.history import history_instance
+from fhirapp.rest.read import read, vread
+from fhirapp.rest.search import search_type
+from fhirapp.store.definition import Definition, register_type
+
+# service.md 2.1: the self link of a search is under /api, so /api answers as /fhir does.
+ROOTS = ("/fhir", "/api")
+
+
+class ResourceBlueprint(Blueprint):
+    """The blueprint of a type: read, vread and history; search where the type is searchable."""
+
+    def __init__(self, import_name: str, definition: Definition) -> None:
+        super().__init__(definition.name, import_name)
+        self.definition = definition
+        name = definition.name
+        if definition.searchable:
+            for root in ROOTS:
+                for tail in ("", "/", "/_search"):
+                    self.add_url_rule(
+                        f"{root}/{name}{tail}",
+                        endpoint="search_type",
+                        view_func=self.search_type,
+                        methods=["GET", "POST"],
+                    )
+        instance = f"/fhir/{name}/<resource_id>"
+        self.add_url_rule(instance, view_func=self.read)
+        if "history-instance" in definition.interactions:
+            self.add_url_rule(f"{instance}/_history", view_func=self.history_instance)
+        if "vread" in definition.interactions:
+            self.add_url_rule(f"{instance}/_history/<version_id>", view_func=self.vread)
+
+    def register(self, app: App, options: dict[str, Any]) -> None:
+        super().register(app, options)
+        register_type(app, self.definition)
+
+    def search_type(self) -> Response:
+        """Search the type."""
+        return search_type(self.definition)
+
+    def read(self, resource_id: str) -> Response:
+        """Return the current version."""
+        return read(self.definition, resource_id)
+
+    def vread(self, resource_id: str, version_id: str) -> Response:
+        """Return one version."""
+        return vread(self.definition, resource_id, version_id)
+
+    def history_instance(self, resource_id: str) -> Response:
+        """Return the versions, newest first."""
+        return history_instance(self.definition, resource_id)

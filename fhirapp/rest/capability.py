@@ -1,0 +1,116 @@
+"""/fhir/metadata: the CapabilityStatement, made from the declarations. FHIR R4 http §3.1.0.13."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from flask import Blueprint, Flask, Response
+
+from fhirapp.address import base_url, token_url
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir import systems
+from fhirapp.fhir.temporal import check_date
+from fhirapp.rest.response import arguments, respond, wanted_form
+from fhirapp.search.controls import REVINCLUDE
+from fhirapp.search.parameter import Parameter
+from fhirapp.store.definition import Definition, types
+
+blueprint = Blueprint("capability", __name__)
+
+# When what this statement says last changed: the release.
+RELEASED = check_date("2026-11-20")
+
+
+@blueprint.get("/fhir/metadata")
+def capabilities() -> Response:
+    """Return the CapabilityStatement; no token is needed."""
+    form = wanted_form(arguments())
+    body = fhir_json.dumps_indented(capability_statement())
+    return respond(body, form, etag=f'W/"{software_version()}"')
+
+
+def init_app(app: Flask) -> None:
+    """Serve /fhir/metadata."""
+    app.register_blueprint(blueprint)
+
+
+def software_version() -> str:
+    """Return the version of fhirapp."""
+    return version("fhirapp")
+
+
+def capability_statement() -> dict[str, Any]:
+    """Return the CapabilityStatement of the types that the app serves."""
+    return {
+        "resourceType": "CapabilityStatement",
+        "id": "fhirapp",
+        "url": f"{base_url()}/fhir/metadata",
+        "version": software_version(),
+        "name": "Fhirapp",
+        "title": "fhirapp: clinical notes and allergies",
+        "status": "active",
+        "date": RELEASED,
+        "description": "Serves clinical notes and allergies to read and search; "
+        "data comes in by import, not over REST.",
+        "kind": "instance",
+        "instantiates": [systems.US_CORE_SERVER],
+        "software": {"name": "fhirapp", "version": software_version()},
+        "implementation": {"description": "fhirapp", "url": f"{base_url()}/fhir"},
+        "fhirVersion": "4.0.1",
+        "format": ["application/fhir+json", "json"],
+        "implementationGuide": [systems.US_CORE + "ImplementationGuide/hl7.fhir.us.core"],
+        "rest": [
+            {
+                "mode": "server",
+                "security": _security(),
+                "resource": [_resource(definition) for _, definition in sorted(types().items())],
+            }
+        ],
+    }
+
+
+def _security() -> dict[str, Any]:
+    coding = {
+        "system": systems.RESTFUL_SECURITY,
+        "code": "SMART-on-FHIR",
+        "display": "SMART-on-FHIR",
+    }
+    return {
+        "extension": [
+            {
+                "url": systems.SMART_OAUTH_URIS,
+                "extension": [{"url": "token", "valueUri": token_url()}],
+            }
+        ],
+        "cors": False,
+        "service": [{"coding": [coding], "text": "OAuth 2.0 with SMART on FHIR scopes"}],
+        "description": "A bearer token in the Authorization header; "
+        "see /fhir/.well-known/smart-configuration.",
+    }
+
+
+def _resource(definition: Definition) -> dict[str, Any]:
+    interactions = list(definition.interactions)
+    if definition.searchable:
+        interactions.append("search-type")
+    content: dict[str, Any] = {"type": definition.name}
+    if definition.profiles:
+        content["supportedProfile"] = list(definition.profiles)
+    content["documentation"] = definition.doc
+    content["interaction"] = [{"code": code} for code in interactions]
+    content["versioning"] = "versioned"
+    content["readHistory"] = "vread" in interactions
+    content["updateCreate"] = False
+    content["conditionalRead"] = "full-support"
+    if definition.searchable:
+        content["searchRevInclude"] = [REVINCLUDE]
+        content["searchParam"] = [_parameter(one) for one in definition.params]
+    return content
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    content = {"name": parameter.name}
+    if parameter.spec:
+        content["definition"] = parameter.spec
+    return content | {"type": parameter.kind, "documentation": parameter.doc}

@@ -1,0 +1,106 @@
+"""Renders every error under /fhir and /api as an OperationOutcome. decisions §4."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
+
+from fhirapp.db import is_busy
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.outcome import (
+    BodyTooLong,
+    FhirError,
+    HeadersTooLong,
+    InternalError,
+    InvalidParameter,
+    MethodNotAllowed,
+    Unavailable,
+    UnknownInteraction,
+    UrlTooLong,
+)
+from fhirapp.rest.response import FHIR_JSON
+
+_log = logging.getLogger(__name__)
+
+# In bytes. Waitress is told more (ops/serve.py), so that these answers are ours.
+MAX_URL = 8 * 1024
+MAX_HEADERS = 32 * 1024
+MAX_BODY = 1024 * 1024
+RETRY_SECONDS = 2
+
+
+def init_app(app: Flask) -> None:
+    """Register the limits and the handlers."""
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
+    app.before_request(check_size)
+    app.register_error_handler(FhirError, render)
+    app.register_error_handler(HTTPException, render_http)
+    app.register_error_handler(Exception, render_unexpected)
+
+
+def check_size() -> None:
+    """Refuse what is too long to be meant. Raises UrlTooLong, HeadersTooLong or BodyTooLong."""
+    environ = request.environ
+    if len(environ["PATH_INFO"]) + len(environ.get("QUERY_STRING", "")) > MAX_URL:
+        raise UrlTooLong(f"The address is longer than {MAX_URL} bytes; send a POST to _search.")
+    if sum(len(name) + len(value) for name, value in environ.items() if name[:5] == "HTTP_") > (
+        MAX_HEADERS
+    ):
+        raise HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes.")
+    if (request.content_length or 0) > MAX_BODY:
+        raise BodyTooLong(f"The body is longer than {MAX_BODY} bytes.")
+
+
+def is_fhir_path() -> bool:
+    """Say whether errors of this request are OperationOutcomes."""
+    return request.path.startswith(("/fhir", "/api"))
+
+
+def render(error: FhirError) -> Response:
+    """Return the answer that an error is."""
+    response = Response(
+        fhir_json.dumps_indented(error.outcome()), status=error.status, content_type=FHIR_JSON
+    )
+    response.headers["Cache-Control"] = "no-store"
+    response.headers.extend(error.headers)
+    return response
+
+
+def render_http(error: HTTPException) -> Response | HTTPException:
+    """Return what Flask itself refuses, as an OperationOutcome where the path is FHIR's."""
+    if not is_fhir_path():
+        return error
+    if isinstance(error, WerkzeugMethodNotAllowed):
+        allowed = ", ".join(sorted(error.valid_methods or ()))
+        return render(
+            MethodNotAllowed(
+                f"{request.method} is not supported here; this server only reads.",
+                headers={"Allow": allowed},
+            )
+        )
+    if error.code == 413:
+        return render(BodyTooLong(f"The body is longer than {MAX_BODY} bytes."))
+    if error.code == 404:
+        return render(UnknownInteraction("There is no such resource type or operation here."))
+    if error.code is not None and error.code < 500:
+        return render(InvalidParameter("request", "cannot be read"))
+    return render_unexpected(error)
+
+
+def render_unexpected(error: Exception) -> Response:
+    """Return 503 for a busy database; for a bug 500 with a request id and nothing else."""
+    if is_busy(error):
+        _log.warning("database busy: %s", type(error).__name__)
+        return render(
+            Unavailable(
+                "The database is busy; try again shortly.",
+                headers={"Retry-After": str(RETRY_SECONDS)},
+            )
+        )
+    request_id = secrets.token_hex(8)
+    _log.error("request %s failed", request_id, exc_info=error)
+    return render(InternalError(f"Something went wrong here; request id {request_id}."))

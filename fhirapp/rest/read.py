@@ -1,0 +1,96 @@
+"""read and vread: one resource, its current or a named version. FHIR R4 http §3.1.0.2, §3.1.0.3."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from flask import Response
+
+from fhirapp.auth.compartment import Access
+from fhirapp.db import Reader, reader
+from fhirapp.fhir.outcome import Gone, NotFound
+from fhirapp.rest.response import arguments, respond, wanted_form, with_addresses
+from fhirapp.rest.visibility import access_to, carried_visibly, targets_visible, visible
+from fhirapp.search.parameter import Condition
+from fhirapp.store.definition import Definition, Visibility
+
+
+class Version(NamedTuple):
+    """A version as the database holds it; body is None for a deletion."""
+
+    pk: int
+    version_id: int
+    last_updated: str
+    deleted: bool
+    body: bytes | None
+
+
+COLUMNS = "r.pk, r.version_id, r.last_updated, r.deleted, r.body"
+
+
+def read(definition: Definition, resource_id: str) -> Response:
+    """Return the current version. Raises NotFound, Gone."""
+    form = wanted_form(arguments())
+    access = access_to(definition, "r")
+    newest = Condition(
+        f"r.version_id = (SELECT max(v.version_id) FROM {definition.sql_table} v WHERE v.id = ?)",
+        (resource_id,),
+    )
+    version = find_version(reader(), definition, access, resource_id, newest)
+    return _respond(definition, version, form, f"{definition.name}/{resource_id}")
+
+
+def vread(definition: Definition, resource_id: str, version_id: str) -> Response:
+    """Return one version. Raises NotFound, Gone."""
+    form = wanted_form(arguments())
+    access = access_to(definition, "r")
+    version = None
+    if version_id.isascii() and version_id.isdecimal() and len(version_id) < 10:
+        which = Condition("r.version_id = ?", (int(version_id),))
+        version = find_version(reader(), definition, access, resource_id, which)
+        if version is not None and str(version.version_id) != version_id:
+            version = None
+    name = f"{definition.name}/{resource_id}/_history/{version_id}"
+    return _respond(definition, version, form, name)
+
+
+def find_version(
+    snapshot: Reader, definition: Definition, access: Access, resource_id: str, which: Condition
+) -> Version | None:
+    """Return the version of a resource that a condition names; None where it may not be seen."""
+    parts = [Condition("r.id = ?", (resource_id,)), which]
+    limit = visible(definition, access, "r")
+    if limit is not None:
+        parts.append(limit.where())
+    where = " AND ".join(part.sql for part in parts)
+    row = snapshot.first(
+        f"SELECT {COLUMNS} FROM {definition.sql_table} r WHERE {where}",
+        [value for part in parts for value in part.values],
+    )
+    if row is None or not _row_visible(snapshot, definition, access, resource_id, row):
+        return None
+    return Version(*row)
+
+
+def _row_visible(
+    snapshot: Reader, definition: Definition, access: Access, resource_id: str, row: Any
+) -> bool:
+    if definition.visibility is Visibility.CARRIER:
+        return carried_visibly(snapshot, access, resource_id)
+    if definition.visibility is Visibility.TARGETS:
+        return bool(targets_visible(snapshot, access, "r", definition, [row[0]]))
+    return True
+
+
+def _respond(definition: Definition, version: Version | None, form: Any, name: str) -> Response:
+    if version is None:
+        # The same bytes whether it is unknown or another patient's (decisions §4).
+        raise NotFound(f"{name} is not known here.")
+    if version.deleted or version.body is None:
+        raise Gone(f"{name} was deleted.")
+    return respond(
+        with_addresses(version.body, definition.attachments),
+        form,
+        etag=f'W/"{version.version_id}"',
+        last_modified=version.last_updated,
+    )

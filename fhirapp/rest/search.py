@@ -1,0 +1,186 @@
+"""search-type: from the request's parameters to a searchset Bundle.
+
+Source: service.md 4; decisions §2, §3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from flask import Flask, Response, current_app, request
+
+from fhirapp.address import base_url
+from fhirapp.auth.compartment import Access
+from fhirapp.config import settings
+from fhirapp.db import Reader, reader
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.bundle import MATCH, OUTCOME, Entry, bundle
+from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
+from fhirapp.rest.include import provenance_of
+from fhirapp.rest.links import bundle_id, page_link, self_link
+from fhirapp.rest.response import arguments, is_strict, respond, wanted_form, with_addresses
+from fhirapp.rest.totals import total_of
+from fhirapp.rest.visibility import access_to, check_patients, visible
+from fhirapp.search.controls import Controls, parse_controls, require_patient_or_id
+from fhirapp.search.cursor import Cursor, Cursors, fingerprint
+from fhirapp.search.parameter import Context
+from fhirapp.search.query import Query, Selection, parse_query, select
+from fhirapp.store.definition import Definition
+
+_FORM = "application/x-www-form-urlencoded"
+_COLUMNS = "r.id, r.version_id, r.last_updated, r.body"
+
+
+class Match(NamedTuple):
+    """A row that was found."""
+
+    id: str
+    version_id: int
+    last_updated: str
+    body: bytes
+
+
+class Page(NamedTuple):
+    """The matches of one page, newest first, and whether there are more on either side."""
+
+    matches: Sequence[Match]
+    before: bool
+    after: bool
+
+
+def search_type(definition: Definition) -> Response:
+    """Return the searchset Bundle. Raises FhirError."""
+    given = search_arguments()
+    form = wanted_form(given)
+    access = access_to(definition, "s")
+    config, strict = settings(), is_strict()
+    controls = parse_controls(given, default=config.page_size, greatest=config.page_max)
+    context = Context(definition.tables, base_url())
+    query = parse_query(definition.params, controls.rest, context, strict=strict)
+    check_patients(definition, access, query.applied, context)
+    limit = visible(definition, access, "s")
+    if (strict or config.require_patient_or_id) and (limit is None or not limit.narrows):
+        require_patient_or_id([name for name, _ in query.applied])
+    snapshot = reader()
+    conditions = query.conditions if limit is None else (*query.conditions, limit)
+    selection = select(definition.sql_table, conditions, snapshot.all)
+    mark = fingerprint(definition.name, query.applied)
+    page = _page(snapshot, selection, controls, mark)
+    total = _total(snapshot, selection, page)
+    links = _links(definition, query, controls, page, mark)
+    entries, key = _entries(snapshot, definition, access, query, controls, page)
+    digest = blake2b(repr((links, total, key)).encode(), digest_size=16).hexdigest()
+    body = bundle(bundle_id(digest), "searchset", total, links, entries)
+    return respond(body, form, etag=f'W/"{digest}"')
+
+
+def search_arguments() -> list[tuple[str, str]]:
+    """Return the parameters of URL and form body together, as if repeated (decisions §1).
+
+    Raises UnsupportedMediaType for any other body.
+    """
+    given = arguments()
+    if request.method == "POST":
+        if request.mimetype != _FORM and (request.mimetype or request.content_length):
+            raise UnsupportedMediaType(f"A search by POST takes a body of type {_FORM}.")
+        given += request.form.items(multi=True)
+    return given
+
+
+def _page(snapshot: Reader, selection: Selection, controls: Controls, mark: str) -> Page:
+    """Read one page, and one row more to know whether there are further ones."""
+    if controls.only_total:
+        return Page((), before=False, after=False)
+    cursor = None
+    if controls.cursor is not None:
+        cursor = cursors().read(controls.cursor, mark)
+    # decisions 2.5: where _id is given, one page holds all
+    limit = -1 if controls.count is None else controls.count + 1
+    asked = selection.page(_COLUMNS, cursor, limit)
+    rows = snapshot.all(asked.sql, asked.values)
+    more = controls.count is not None and len(rows) > controls.count
+    matches = [Match(*row) for row in (rows[:-1] if more else rows)]
+    if cursor is not None and cursor.backwards:
+        return Page(matches[::-1], before=more, after=True)
+    return Page(matches, before=cursor is not None, after=more)
+
+
+def _total(snapshot: Reader, selection: Selection, page: Page) -> int:
+    """Return how many match; on a single page they are there to be counted."""
+    if page.matches and not page.before and not page.after:
+        return len(page.matches)
+    return total_of(snapshot, selection)
+
+
+def _links(
+    definition: Definition, query: Query, controls: Controls, page: Page, mark: str
+) -> list[tuple[str, str]]:
+    """Return self, first, and next and previous where there are more pages (decisions 2.1)."""
+    applied = [*query.applied, *controls.applied]
+    first = page_link(definition.name, applied)
+    config = settings()
+    links = [("self", self_link(definition.name)), ("first", first)]
+    if config.self_link == "fhir":
+        own = applied if controls.cursor is None else [*applied, ("_cursor", controls.cursor)]
+        links[0] = ("self", page_link(definition.name, own))
+    for relation, there, edge, backwards in (
+        ("next", page.after, -1, False),
+        ("previous", page.before, 0, True),
+    ):
+        if there and page.matches:
+            beside = page.matches[edge]
+            cursor = Cursor(beside.last_updated, beside.id, backwards)
+            further = [*applied, ("_cursor", cursors().write(cursor, mark))]
+            links.append((relation, page_link(definition.name, further)))
+    return links
+
+
+def _entries(
+    snapshot: Reader,
+    definition: Definition,
+    access: Access,
+    query: Query,
+    controls: Controls,
+    page: Page,
+) -> tuple[list[Entry], object]:
+    """Return matches, then includes, then the outcome; and what they are made of, for the ETag."""
+    address = f"{base_url()}/fhir/{definition.name}/"
+    entries = [
+        Entry(address + match.id, with_addresses(match.body, definition.attachments), MATCH)
+        for match in page.matches
+    ]
+    included: list[str] = []
+    if controls.revinclude:
+        ids = [match.id for match in page.matches]
+        for entry, name in provenance_of(snapshot, definition, access, ids):
+            entries.append(entry)
+            included.append(name)
+    if query.ignored:
+        entries.append(_outcome(query))
+    key = ([match[:2] for match in page.matches], included, query.ignored, settings().inline_max)
+    return entries, key
+
+
+def _outcome(query: Query) -> Entry:
+    """Return the entry that says what was ignored (decisions §3)."""
+    issues = [
+        issue("warning", "not-supported", f"{name}: {reason}", name)
+        for name, reason in query.ignored
+    ]
+    return Entry("", fhir_json.dumps_indented(operation_outcome(issues)), OUTCOME)
+
+
+_EXTENSION = "fhirapp.cursors"
+
+
+def init_app(app: Flask) -> None:
+    """Give the app its signer of page links."""
+    app.extensions[_EXTENSION] = Cursors(app.secret_key)
+
+
+def cursors() -> Cursors:
+    """Return the app's signer of page links."""
+    found: Cursors = current_app.extensions[_EXTENSION]
+    return found

@@ -1,0 +1,170 @@
+"""The protector's limit as a piece of WHERE, added in this one place. decisions §6."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fhirapp.address import base_url
+from fhirapp.auth.compartment import Access, Grant
+from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.db import Reader
+from fhirapp.fhir.outcome import FhirError
+from fhirapp.search.parameter import AnyCondition, Condition, Context, any_of, split
+from fhirapp.search.reference import Reference
+from fhirapp.store.attachments import CARRIES
+from fhirapp.store.definition import Definition, Visibility, types
+
+NOTHING = Condition("1 = 0", narrows=True)
+
+
+def access_to(definition: Definition, permission: str) -> Access:
+    """Return the request's access, once it is known to reach the type at all.
+
+    permission is "r" or "s". Raises LoginRequired, TokenExpired or Forbidden, before any data is
+    touched.
+    """
+    access = authenticate().access()
+    if definition.visibility is Visibility.SCOPE:
+        reaches = bool(access.grants(definition.name, permission))
+    elif definition.visibility is Visibility.CARRIER:
+        reaches = any(access.grants(carrier.name, permission) for carrier in carriers())
+    else:
+        reaches = access.allows_any(permission)
+    if not reaches:
+        raise insufficient_scope(
+            f"The token's scope does not cover {_NAMES[permission]} of {definition.name}.",
+            f"system/{definition.name}.{permission}",
+        )
+    return access
+
+
+_NAMES = {"r": "read", "s": "search"}
+
+
+def carriers() -> Iterable[Definition]:
+    """Return the types whose resources carry attachments."""
+    return [definition for definition in types().values() if definition.attachments]
+
+
+def visible(definition: Definition, access: Access, permission: str) -> AnyCondition | None:
+    """Return the condition that a row `r` may be seen; None where every row may."""
+    if definition.visibility is not Visibility.SCOPE:
+        return None
+    grants = access.grants(definition.name, permission)
+    if any(grant == Grant(None) for grant in grants):
+        return None
+    conditions = [
+        condition for grant in grants if (condition := _granted(definition, grant)) is not None
+    ]
+    return any_of(conditions) if conditions else NOTHING
+
+
+def _granted(definition: Definition, grant: Grant) -> AnyCondition | None:
+    """Return the condition of one grant; None, so nothing, for a filter that cannot be enforced."""
+    parts: list[AnyCondition] = []
+    if grant.patient is not None and definition.compartment:
+        parts.append(Condition("r.patient_id = ?", (grant.patient,), narrows=True))
+    context = Context(definition.tables, base_url())
+    for name, value in grant.filters:
+        base, _, modifier = name.partition(":")
+        parameter = definition.params.by_name.get(base)
+        if parameter is None:
+            return None
+        try:
+            parts += parameter.conditions(modifier, [value], context)
+        except FhirError:
+            return None
+    if not parts:
+        return Condition("1 = 1")
+    rendered = [part.where() for part in parts]
+    return Condition(
+        "(" + " AND ".join(part.sql for part in rendered) + ")",
+        tuple(value for part in rendered for value in part.values),
+        narrows=any(part.narrows for part in parts),
+    )
+
+
+def targets_visible(
+    reader: Reader, access: Access, permission: str, provenance: Definition, pks: Sequence[int]
+) -> set[int]:
+    """Return those row numbers of a TARGETS type whose every target may be seen."""
+    if not pks:
+        return set()
+    table = provenance.tables.reference.name
+    marks = ", ".join("?" * len(pks))
+    rows = reader.all(
+        f'SELECT k.pk, k.target_type, k.target_id FROM "{table}" k'
+        f" WHERE k.param = 'target' AND k.pk IN ({marks})",
+        pks,
+    )
+    seen: dict[tuple[str, str], bool] = {}
+    hidden = set()
+    for pk, target_type, target_id in rows:
+        target = (target_type, target_id)
+        if target not in seen:
+            seen[target] = may_see(reader, access, permission, target_type, target_id)
+        if not seen[target]:
+            hidden.add(pk)
+    return {row[0] for row in rows} - hidden
+
+
+def may_see(
+    reader: Reader, access: Access, permission: str, type_name: str, resource_id: str
+) -> bool:
+    """Say whether a resource is here and the token may see it."""
+    definition = types().get(type_name)
+    if definition is None:
+        return False
+    if definition.visibility is Visibility.CARRIER:
+        return carried_visibly(reader, access, resource_id)
+    if definition.visibility is Visibility.SCOPE and not access.grants(type_name, permission):
+        return False
+    found = [Condition("r.id = ?", (resource_id,))]
+    limit = visible(definition, access, permission)
+    if limit is not None:
+        found.append(limit.where())
+    sql = " AND ".join(part.sql for part in found)
+    values = [value for part in found for value in part.values]
+    return bool(reader.first(f"SELECT 1 FROM {definition.sql_table} r WHERE {sql} LIMIT 1", values))
+
+
+def carried_visibly(reader: Reader, access: Access, binary_id: str) -> bool:
+    """Say whether some version that carries the Binary may be read."""
+    for definition in carriers():
+        if not access.grants(definition.name, "r"):
+            continue
+        limit = visible(definition, access, "r")
+        where = limit.where() if limit is not None else Condition("1 = 1")
+        table = definition.tables.reference.name
+        sql = (
+            f'SELECT 1 FROM {definition.sql_table} r JOIN "{table}" a ON a.pk = r.pk'
+            f" WHERE a.param = ? AND a.target_id = ? AND {where.sql} LIMIT 1"
+        )
+        if reader.first(sql, (CARRIES, binary_id, *where.values)):
+            return True
+    return False
+
+
+def check_patients(
+    definition: Definition, access: Access, applied: Sequence[tuple[str, str]], context: Context
+) -> None:
+    """Refuse a search that names another patient than the token's (decisions §6).
+
+    Raises Forbidden; without this the answer would be an empty Bundle, which reads as "none".
+    """
+    grants = access.grants(definition.name, "s")
+    patients = {grant.patient for grant in grants}
+    if None in patients:
+        return
+    for name, value in applied:
+        base, _, modifier = name.partition(":")
+        parameter = definition.params.by_name[base]
+        if not (isinstance(parameter, Reference) and parameter.compartment):
+            continue
+        for one in split(value, ","):
+            target = parameter.target(modifier, one, context.base_url)
+            if target[1] not in patients or target[0] not in ("", "Patient"):
+                raise insufficient_scope(
+                    f"{name}: the token is for one patient, and this is another.",
+                    f"user/{definition.name}.s",
+                )

@@ -1,0 +1,141 @@
+"""Date parameters: when. Source: FHIR R4 search §3.1.1.4.5 and §3.1.1.4.6; decisions 2.7."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fhirapp.fhir.temporal import Interval, instant_of, interval, period_interval
+from fhirapp.search.index import DateRow, IndexRow
+from fhirapp.search.parameter import (
+    AnyCondition,
+    Condition,
+    Context,
+    IndexCondition,
+    Parameter,
+    split,
+    table_name,
+)
+
+LOWER = ("gt", "ge", "sa")
+UPPER = ("lt", "le", "eb")
+PREFIXES = ("eq", "ne", *LOWER, *UPPER, "ap")
+
+
+class Searched(NamedTuple):
+    """A searched date: its prefix, empty where it has none, and the interval it covers."""
+
+    prefix: str
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Date(Parameter):
+    """A date parameter.
+
+    With closed_range, two values must be a lower and an upper bound (service.md 4, rule 4).
+    """
+
+    closed_range: bool = False
+
+    kind = "date"
+
+    def index(self, value: Any) -> Iterator[IndexRow]:
+        covered = period_interval(value) if isinstance(value, dict) else interval(value)
+        yield DateRow(self.index_name, *covered)
+
+    def conditions(
+        self, modifier: str, values: Sequence[str], context: Context
+    ) -> list[AnyCondition]:
+        if self.closed_range and len(values) > 1:
+            self._check_closed(values)
+        return super().conditions(modifier, values, context)
+
+    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
+        sql, bounds = compare(self.parse(value), "k.low", "k.high")
+        return IndexCondition(
+            table_name(context.tables.date), f"k.param = ? AND {sql}", (self.index_name, *bounds)
+        )
+
+    def parse(self, value: str) -> Searched:
+        """Read a prefix and a date. Raises InvalidParameter."""
+        prefix = value[:2] if value[:2] in PREFIXES else ""
+        # A plus sign that the client did not escape arrives as a space.
+        text = value[len(prefix) :].replace(" ", "+")
+        try:
+            return Searched(prefix, interval(text))
+        except ValueError as error:
+            raise self.invalid(f"{value!r} {error}") from None
+
+    def _check_closed(self, values: Sequence[str]) -> None:
+        wanted = "two values must form a closed range: one with gt, ge or sa, one with lt, le or eb"
+        if len(values) > 2 or any(len(split(value, ",")) > 1 for value in values):
+            raise self.invalid(wanted)
+        searched = [self.parse(value) for value in values]
+        lower = [one for one in searched if one.prefix in LOWER]
+        upper = [one for one in searched if one.prefix in UPPER]
+        if len(lower) != 1 or len(upper) != 1:
+            raise self.invalid(wanted)
+        # ge2024-03-01 with le2024-03-01 is that day; gt2024-03-01 with le2024-03-01 is nothing.
+        start = lower[0].interval.low if lower[0].prefix == "ge" else lower[0].interval.high
+        end = upper[0].interval.high if upper[0].prefix == "le" else upper[0].interval.low
+        if start >= end:
+            raise self.invalid(f"{wanted}; here nothing lies between the two")
+
+
+@dataclass(frozen=True)
+class LastUpdated(Date):
+    """`_lastUpdated`: when the version was published, an instant in a column of its own."""
+
+    name: str = "_lastUpdated"
+    paths: tuple[str, ...] = ("meta.lastUpdated",)
+    doc: str = "When the resource last changed"
+    spec: str = "http://hl7.org/fhir/SearchParameter/Resource-lastUpdated"
+
+    def rows(self, resource: Any) -> Iterator[IndexRow]:  # noqa: ARG002
+        return iter(())
+
+    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
+        sql, bounds = compare(self.parse(value), "r.last_updated", "r.last_updated", instants=True)
+        return Condition(sql, bounds)
+
+
+def compare(
+    searched: Searched, low: str, high: str, *, instants: bool = False
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the SQL that compares a stored interval [low, high) with a searched one.
+
+    low and high are SQL expressions; with instants both are the text of one moment, which is an
+    interval of a millisecond.
+    """
+    prefix, (start, end) = searched
+    if prefix == "ap":
+        # FHIR R4 §3.1.1.4.5 recommends a tenth of the distance to now.
+        margin = abs(int(time.time() * 1000) - start) // 10
+        start, end = start - margin, end + margin
+    first: Any = instant_of(start) if instants else start
+    last: Any = instant_of(end) if instants else end
+    # For a moment m, high is m + 1 ms: m + 1 <= end says m < end, and m + 1 > end says m >= end.
+    ends_by, ends_after = ("<", ">=") if instants else ("<=", ">")
+    within = f"({low} >= ? AND {high} {ends_by} ?)"
+    match prefix:
+        case "" | "eq":
+            return within, (first, last)
+        case "ne":
+            return f"NOT {within}", (first, last)
+        case "gt":
+            return f"{high} {ends_after} ?", (last,)
+        case "lt":
+            return f"{low} < ?", (first,)
+        case "ge":
+            return f"({high} {ends_after} ? OR {within})", (last, first, last)
+        case "le":
+            return f"({low} < ? OR {within})", (first, first, last)
+        case "sa":
+            return f"{low} >= ?", (last,)
+        case "eb":
+            return f"{high} {ends_by} ?", (first,)
+        case _:
+            return f"({low} < ? AND {high} {ends_after} ?)", (last, first)

@@ -1,0 +1,141 @@
+"""A search's parameters become one SELECT, newest first.
+
+Source: FHIR R4 search §3.1.1; decisions §3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from fhirapp.fhir.outcome import UnsupportedParameter
+from fhirapp.search.controls import Arguments, check_ids
+from fhirapp.search.cursor import Cursor
+from fhirapp.search.parameter import (
+    AnyCondition,
+    Condition,
+    Context,
+    Identity,
+    IndexCondition,
+    Parameters,
+)
+
+# Up to so many index rows are gathered first; more are asked for row by row, in the result's order.
+GATHERED_MOST = 2_000
+# Known to FHIR and refused always: to ignore one would widen the answer (decisions §3).
+_REFUSED = ("_has", "_filter", "_list", "_query")
+
+Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True)
+class Query:
+    """What selects resources: conditions that all hold, and what was made of the request.
+
+    applied are the parameters that were used, as they stand in links; ignored pairs each name that
+    was not with the reason.
+    """
+
+    conditions: tuple[AnyCondition, ...]
+    applied: tuple[tuple[str, str], ...] = ()
+    ignored: tuple[tuple[str, str], ...] = ()
+
+
+def parse_query(
+    parameters: Parameters, arguments: Arguments, context: Context, *, strict: bool
+) -> Query:
+    """Read search parameters; unknown ones are ignored, if strict refused. Raises FhirError."""
+    conditions: list[AnyCondition] = []
+    ignored: list[tuple[str, str]] = []
+    grouped: dict[str, list[str]] = {}
+    for name, value in arguments:
+        if value.strip() == "":
+            ignored.append((name, "has no value and was ignored"))
+            continue
+        grouped.setdefault(name, []).append(value)
+    applied = []
+    for name, values in grouped.items():
+        base, _, modifier = name.partition(":")
+        if base in _REFUSED or "." in name:
+            raise UnsupportedParameter(name, "chains, _has, _filter, _list and _query are not here")
+        parameter = parameters.by_name.get(base)
+        if parameter is None:
+            reason = _unknown(base, parameters)
+            if strict:
+                raise UnsupportedParameter(base, reason)
+            ignored.append((base, f"{reason}; it was ignored"))
+            continue
+        if ":" in name and not modifier:
+            raise UnsupportedParameter(name, "the modifier after the colon is missing")
+        if isinstance(parameter, Identity):
+            check_ids(parameter.ids(values))
+        conditions += parameter.conditions(modifier, values, context)
+        applied += [(name, value) for value in values]
+    return Query(tuple(conditions), tuple(applied), tuple(ignored))
+
+
+def _unknown(name: str, parameters: Parameters) -> str:
+    near = get_close_matches(name, list(parameters.by_name), n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"is not a search parameter of this type{hint}"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A query made ready for the database: the WHERE of the rows it finds."""
+
+    table: str
+    where: str
+    values: tuple[Any, ...]
+
+    def page(self, columns: str, cursor: Cursor | None, limit: int) -> Condition:
+        """Return the SELECT of a page's rows, newest first; a backwards page comes oldest first."""
+        where, values = self.where, list(self.values)
+        direction = "DESC"
+        if cursor is not None:
+            sign, direction = (">", "ASC") if cursor.backwards else ("<", "DESC")
+            where += f" AND (r.last_updated, r.id) {sign} (?, ?)"
+            values += [cursor.last_updated, cursor.id]
+        return Condition(
+            f"SELECT {columns} FROM {self.table} r WHERE {where}"
+            f" ORDER BY r.last_updated {direction}, r.id {direction} LIMIT {limit}",
+            tuple(values),
+        )
+
+    def total(self) -> Condition:
+        """Return the SELECT that counts all matches."""
+        return Condition(f"SELECT count(*) FROM {self.table} r WHERE {self.where}", self.values)
+
+
+def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selection:
+    """Choose how each condition is asked, and join them.
+
+    Where a condition leaves one patient's rows, or those of listed ids, the others are asked of
+    each of these. Otherwise the rarest is gathered first if it has few rows, which run tells.
+    """
+    conditions = list(conditions)
+    rarest = None
+    if not any(condition.narrows for condition in conditions):
+        rarest = _rarest(conditions, run)
+    rendered = [
+        condition.gathered()
+        if condition is rarest and isinstance(condition, IndexCondition)
+        else condition.where()
+        for condition in conditions
+    ]
+    where = " AND ".join(["r.is_current", *(condition.sql for condition in rendered)])
+    values = tuple(value for condition in rendered for value in condition.values)
+    return Selection(table, where, values)
+
+
+def _rarest(conditions: Sequence[AnyCondition], run: Run) -> IndexCondition | None:
+    fewest, rarest = GATHERED_MOST, None
+    for condition in conditions:
+        if isinstance(condition, IndexCondition) and condition.seekable and not condition.negated:
+            probe = condition.count_to(fewest)
+            count = run(probe.sql, probe.values)[0][0]
+            if count < fewest:
+                fewest, rarest = count, condition
+    return rarest

@@ -1,0 +1,91 @@
+"""Reference parameters: where a reference points. Source: FHIR R4 search §3.1.1.4.9."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.search.index import IndexRow, ReferenceRow
+from fhirapp.search.parameter import (
+    AnyCondition,
+    Condition,
+    Context,
+    IndexCondition,
+    Parameter,
+    table_name,
+    unescape,
+)
+
+_RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
+_ID = re.compile(ID_PATTERN)
+
+
+def relative_reference(value: str) -> tuple[str, str] | None:
+    """Return (type, id) of a relative reference, without its version; None for any other."""
+    found = _RELATIVE.fullmatch(value)
+    return (found[1], found[2]) if found else None
+
+
+@dataclass(frozen=True)
+class Reference(Parameter):
+    """A reference parameter; targets are the types that it may point to.
+
+    compartment marks the parameter whose value is the row's own patient, which has a column.
+    """
+
+    targets: tuple[str, ...] = ()
+    compartment: bool = False
+
+    kind = "reference"
+
+    def index(self, value: Any) -> Iterator[IndexRow]:
+        target = value.get("reference") if isinstance(value, dict) else value
+        if not isinstance(target, str) or target.startswith("#"):
+            return
+        relative = relative_reference(target)
+        if relative is None:
+            yield ReferenceRow(self.index_name, target, "")
+        else:
+            yield ReferenceRow(self.index_name, relative[1], relative[0])
+
+    def accepts(self, modifier: str) -> bool:
+        # patient:Patient=p1, FHIR R4 search §3.1.1.4.9
+        return modifier in self.targets
+
+    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
+        target_type, target_id = self.target(modifier, value, context.base_url)
+        if self.compartment and target_type == "Patient":
+            return Condition("r.patient_id = ?", (target_id,), narrows=True)
+        found: tuple[str, ...]
+        if target_type is None:
+            sql, found = "k.target_type = ''", (self.index_name, target_id)
+        elif target_type:
+            sql, found = "k.target_type = ?", (self.index_name, target_id, target_type)
+        else:
+            sql, found = "k.target_type <> ''", (self.index_name, target_id)
+        table = table_name(context.tables.reference)
+        return IndexCondition(table, f"k.param = ? AND k.target_id = ? AND {sql}", found)
+
+    def target(self, modifier: str, value: str, base_url: str) -> tuple[str | None, str]:
+        """Return the (type, id) that a value names: type is empty for a bare id, None elsewhere.
+
+        "p1" is ("", "p1"), "Patient/p1" and our own absolute address ("Patient", "p1"), any other
+        address (None, address). Raises InvalidParameter.
+        """
+        value = unescape(value)
+        if _ID.fullmatch(value):
+            return (modifier or (self.targets[0] if len(self.targets) == 1 else "")), value
+        own = f"{base_url}/fhir/"
+        relative = relative_reference(value.removeprefix(own))
+        if relative is not None:
+            if self.targets and relative[0] not in self.targets:
+                raise self.invalid(f"{relative[0]} is no target; use {', '.join(self.targets)}")
+            if modifier and relative[0] != modifier:
+                raise self.invalid(f"{relative[0]} contradicts the modifier :{modifier}")
+            return relative
+        if "://" in value or value.startswith("urn:"):
+            return None, value
+        raise self.invalid(f"{value!r} is not a reference; use id, Type/id or an address")

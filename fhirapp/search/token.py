@@ -1,0 +1,66 @@
+"""Token parameters: a code, perhaps of a code system. Source: FHIR R4 search §3.1.1.4.10."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fhirapp.search.index import IndexRow, TokenRow
+from fhirapp.search.parameter import (
+    AnyCondition,
+    Context,
+    IndexCondition,
+    Parameter,
+    split,
+    table_name,
+    unescape,
+)
+
+
+@dataclass(frozen=True)
+class Token(Parameter):
+    """A token parameter.
+
+    system is the code system of elements that hold a bare code, by their binding: `status` of a
+    document is found as `current` and as `http://hl7.org/fhir/document-reference-status|current`.
+    """
+
+    system: str = ""
+
+    kind = "token"
+    modifiers = frozenset({"not"})
+
+    def index(self, value: Any) -> Iterator[IndexRow]:
+        name = self.index_name
+        if isinstance(value, bool):
+            yield TokenRow(name, "true" if value else "false", self.system)
+        elif isinstance(value, str):
+            yield TokenRow(name, value, self.system)
+        elif isinstance(value, dict):
+            if "coding" in value:
+                for coding in value["coding"]:
+                    yield from self.index(coding)
+            elif "code" in value or "value" in value:
+                # A Coding, an Identifier or a ContactPoint.
+                code = value.get("code", value.get("value"))
+                if code is not None:
+                    yield TokenRow(name, code, value.get("system", ""))
+
+    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
+        table = table_name(context.tables.token)
+        parts = [unescape(part) for part in split(value, "|")]
+        negated = modifier == "not"
+        name = self.index_name
+        found: tuple[str, ...]
+        if len(parts) == 1:
+            sql, found = "k.param = ? AND k.code = ?", (name, parts[0])
+        elif len(parts) == 2 and parts[1]:
+            system, code = parts
+            sql, found = "k.param = ? AND k.code = ? AND k.system = ?", (name, code, system)
+        elif len(parts) == 2 and parts[0]:
+            sql, found = "k.param = ? AND k.system = ?", (name, parts[0])
+            return IndexCondition(table, sql, found, seekable=False, negated=negated)
+        else:
+            raise self.invalid(f"{value!r} is not a token; use code, system|code, |code or system|")
+        return IndexCondition(table, sql, found, negated=negated)

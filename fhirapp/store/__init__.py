@@ -1,0 +1,1 @@
+"""The one writer: versions are published, rendered and indexed here and nowhere else."""

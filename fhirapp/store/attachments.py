@@ -1,0 +1,76 @@
+"""Attachments: their bytes go to Binary, byte for byte, and stay out of the resource's columns.
+
+Source: decisions 2.18; FHIR R4 datatypes §2.24.0.9 (hash is SHA-1, size is of the bytes).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fhirapp.fhir.resource import InvalidResource
+from fhirapp.search.parameter import values_at
+
+LOCAL = "Binary/"
+# The index rows that tell which versions carry a Binary.
+CARRIES = "_attachment"
+
+
+class Blob(NamedTuple):
+    """The bytes of an attachment."""
+
+    id: str
+    content_type: str
+    data: bytes
+
+
+def sha1(data: bytes) -> str:
+    """Return the SHA-1 of bytes as Attachment.hash holds it, in base64."""
+    return base64.b64encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode()
+
+
+def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: str) -> list[Blob]:
+    """Take the data out of the attachments at path; each gets url, size and hash instead.
+
+    A Binary's id follows from the document, the place and the bytes, so the same content keeps its
+    id. Raises InvalidResource where size or hash contradict the data.
+    """
+    blobs = []
+    for position, attachment in enumerate(values_at(elements, path)):
+        text = attachment.get("data")
+        if text is None:
+            continue
+        data = base64.b64decode(text)
+        for name, value in (("size", len(data)), ("hash", sha1(data))):
+            if attachment.get(name, value) != value:
+                where = f"{type_name}.{path}.{name}"
+                raise InvalidResource([(where, f"does not fit the data, whose {name} is {value}")])
+        key = b"\0".join([resource_id.encode(), str(position).encode(), data])
+        blob_id = hashlib.sha256(key).hexdigest()[:40]
+        content_type = attachment.get("contentType", "application/octet-stream")
+        blobs.append(Blob(blob_id, content_type, data))
+        del attachment["data"]
+        attachment.update(url=LOCAL + blob_id, size=len(data), hash=sha1(data))
+    return blobs
+
+
+def local_ids(elements: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Yield the ids of the Binaries that the attachments at path point to."""
+    for attachment in values_at(elements, path):
+        url = attachment.get("url", "")
+        if url.startswith(LOCAL):
+            yield url.removeprefix(LOCAL)
+
+
+def complete(
+    elements: Mapping[str, Any], path: str, facts: Mapping[str, tuple[int, str, str]]
+) -> None:
+    """Fill in size, hash and contentType of attachments from (size, hash, type) by Binary id."""
+    for attachment in values_at(elements, path):
+        found = facts.get(attachment.get("url", "").removeprefix(LOCAL))
+        if found:
+            size, digest, content_type = found
+            attachment.update(size=size, hash=digest)
+            attachment.setdefault("contentType", content_type)

@@ -1,0 +1,99 @@
+"""What a resource type declares of itself; everything else is behaviour, written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any, cast
+
+from flask import current_app
+from flask.sansio.app import App
+from sqlalchemy import Table
+
+from fhirapp.db import Versioned, quoted
+from fhirapp.fhir.resource import ResourceSchema
+from fhirapp.search.index import IndexTables, index_tables
+from fhirapp.search.parameter import Parameters
+
+
+class Visibility(Enum):
+    """What lets a token see a resource of the type (decisions §6)."""
+
+    SCOPE = "a scope on the type"
+    ANY_SCOPE = "any clinical scope"
+    CARRIER = "a visible resource that carries it as an attachment"
+    TARGETS = "every one of its targets is visible"
+
+
+def _nothing(_columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A resource type.
+
+    compartment is the path of the reference to the patient, "id" for the patient itself, empty for
+    types outside it. attachments is the path of Attachments whose bytes go to Binary. rank orders
+    an import: what others point to comes first. searchable types answer search-type. derive
+    returns the columns that follow from others.
+    """
+
+    name: str
+    model: type[Versioned]
+    schema: ResourceSchema
+    params: Parameters = field(default=Parameters(()))
+    compartment: str = ""
+    attachments: str = ""
+    rank: int = 0
+    searchable: bool = False
+    # read, vread, history-instance
+    interactions: tuple[str, ...] = ("read", "vread", "history-instance")
+    visibility: Visibility = Visibility.SCOPE
+    stores_body: bool = True
+    derive: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _nothing
+    # Canonical addresses of the profiles, as /fhir/metadata lists them.
+    profiles: tuple[str, ...] = ()
+    doc: str = ""
+
+    def __post_init__(self) -> None:
+        # Declared with the type, so that creating the tables creates these too.
+        index_tables(self.table)
+
+    @cached_property
+    def table(self) -> Table:
+        return cast(Table, self.model.__table__)
+
+    @cached_property
+    def sql_table(self) -> str:
+        """The table's name as SQL writes it."""
+        return quoted(self.table.name)
+
+    @cached_property
+    def tables(self) -> IndexTables:
+        return index_tables(self.table)
+
+    @cached_property
+    def columns(self) -> Mapping[str, str]:
+        """The column of each element that has one, by FHIR's name of the element."""
+        return {
+            fhir: column
+            for fhir, column in self.schema.element_columns().items()
+            if column in self.table.columns
+        }
+
+
+_TYPES = "fhirapp.types"
+
+
+def register_type(app: App, definition: Definition) -> None:
+    """Make a type known to the app that serves it."""
+    app.extensions.setdefault(_TYPES, {})[definition.name] = definition
+
+
+def types(app: App | None = None) -> Mapping[str, Definition]:
+    """Return the types that the app serves, by name."""
+    found: Mapping[str, Definition] = (app or current_app).extensions.get(_TYPES, {})
+    return found

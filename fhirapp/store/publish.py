@@ -1,0 +1,360 @@
+"""Publish a version: validate → row → body → index rows, in one transaction.
+
+`prepare` is pure and may refuse; a `Publisher` writes what was prepared, in batches.
+Source: decisions §5: versions count 1, 2, 3…, never change, and the same content makes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
+
+from fhirapp.config import Settings
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.resource import InvalidResource
+from fhirapp.search.index import ReferenceRow, by_table
+from fhirapp.search.parameter import values_at
+from fhirapp.search.reference import relative_reference
+from fhirapp.store import attachments
+from fhirapp.store.attachments import Blob
+from fhirapp.store.definition import Definition
+from fhirapp.store.state import raise_generation
+
+
+class Change(Enum):
+    """What publishing a resource came to."""
+
+    NEW = "new"
+    CHANGED = "changed"
+    SAME = "same"
+
+
+class Rendering(NamedTuple):
+    """The settings that a stored body depends on."""
+
+    inline_max: int
+    empty_content: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> Rendering:
+        return cls(settings.inline_max, settings.empty_content)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A valid resource, ready to be written: its columns, its attachments' bytes, its digest."""
+
+    definition: Definition
+    id: str
+    columns: Mapping[str, Any]
+    digest: bytes
+    blobs: Sequence[Blob] = ()
+
+
+@dataclass
+class _Version:
+    """A version on its way into the tables."""
+
+    prepared: Prepared
+    version_id: int
+    last_updated: str
+    pk: int
+    is_current: bool = True
+    deleted: bool = False
+
+
+@dataclass
+class _Standing:
+    """What a resource's newest version is, before a batch."""
+
+    pk: int
+    version_id: int
+    digest: bytes | None
+    deleted: bool = field(default=False)
+
+
+def prepare(definition: Definition, resource: Any) -> Prepared:
+    """Check a resource and take it apart. Raises InvalidResource with every fault found."""
+    elements = definition.schema.load_resource(resource)
+    resource_id = elements.pop("id", None)
+    if resource_id is None:
+        raise InvalidResource([(f"{definition.name}.id", "is required")])
+    meta = {
+        name: value
+        for name, value in elements.pop("meta", {}).items()
+        if name not in ("versionId", "lastUpdated")
+    }
+    if meta:
+        elements["meta"] = meta
+    blobs: list[Blob] = []
+    if definition.attachments:
+        blobs = attachments.extract(resource_id, elements, definition.attachments, definition.name)
+    digest = blake2b(fhir_json.canonical(elements), digest_size=16).digest()
+    columns: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for name, value in elements.items():
+        column = definition.columns.get(name)
+        if column is None:
+            extra[name] = value
+        else:
+            columns[column] = value
+    columns["extra"] = extra or None
+    columns["patient_id"] = _patient_id(definition, resource_id, elements)
+    columns.update(definition.derive(columns))
+    return Prepared(definition, resource_id, columns, digest, blobs)
+
+
+def _patient_id(
+    definition: Definition, resource_id: str, elements: Mapping[str, Any]
+) -> str | None:
+    if definition.compartment == "id":
+        return resource_id
+    for value in values_at(elements, f"{definition.compartment}.reference"):
+        target = relative_reference(value)
+        if target and target[0] == "Patient":
+            return target[1]
+    return None
+
+
+class Publisher:
+    """Writes versions within one transaction; binary is the type that takes the attachments."""
+
+    def __init__(
+        self, connection: Connection, *, now: str, rendering: Rendering, binary: Definition
+    ) -> None:
+        self._connection = connection
+        self._now = now
+        self._rendering = rendering
+        self._binary = binary
+
+    def publish(self, batch: Sequence[Prepared]) -> list[Change]:
+        """Publish resources of one type; what comes of each, in order.
+
+        A resource that stands twice in the batch becomes two versions, in order.
+        """
+        if not batch:
+            return []
+        definition = batch[0].definition
+        standing = self._standing(definition, [prepared.id for prepared in batch])
+        pk = self._last_pk(definition)
+        versions: dict[int, _Version] = {}
+        replaced: list[int] = []
+        changes = []
+        for prepared in batch:
+            before = standing.get(prepared.id)
+            if before and not before.deleted and before.digest == prepared.digest:
+                changes.append(Change.SAME)
+                continue
+            pk += 1
+            version_id = before.version_id + 1 if before else 1
+            versions[pk] = _Version(prepared, version_id, self._now, pk)
+            if before and before.pk in versions:
+                versions[before.pk].is_current = False
+            elif before:
+                replaced.append(before.pk)
+            standing[prepared.id] = _Standing(pk, version_id, prepared.digest)
+            changes.append(Change.CHANGED if before else Change.NEW)
+        self._retire(definition.table, replaced)
+        self._write(definition, list(versions.values()))
+        return changes
+
+    def restore(self, versions: Sequence[tuple[Prepared, int, str, bool]]) -> None:
+        """Write versions of one type as they were: (resource, version id, last updated, deleted).
+
+        In the order given, which is also the order of their row numbers. The table holds no other
+        version of these resources.
+        """
+        if not versions:
+            return
+        definition = versions[0][0].definition
+        newest = {prepared.id: version_id for prepared, version_id, _, _ in versions}
+        for prepared, version_id, _, _ in versions:
+            newest[prepared.id] = max(newest[prepared.id], version_id)
+        first = self._last_pk(definition) + 1
+        self._write(
+            definition,
+            [
+                _Version(
+                    prepared,
+                    version_id,
+                    last_updated,
+                    pk,
+                    is_current=version_id == newest[prepared.id] and not deleted,
+                    deleted=deleted,
+                )
+                for pk, (prepared, version_id, last_updated, deleted) in enumerate(versions, first)
+            ],
+        )
+
+    def delete(self, definition: Definition, resource_id: str) -> bool:
+        """Publish a deletion; False where there is nothing to delete."""
+        before = self._standing(definition, [resource_id]).get(resource_id)
+        if before is None or before.deleted:
+            return False
+        patient_id = self._connection.execute(
+            select(definition.table.c.patient_id).where(definition.table.c.pk == before.pk)
+        ).scalar_one()
+        prepared = Prepared(definition, resource_id, {"patient_id": patient_id}, b"")
+        self._retire(definition.table, [before.pk])
+        version = _Version(
+            prepared,
+            before.version_id + 1,
+            self._now,
+            self._last_pk(definition) + 1,
+            is_current=False,
+            deleted=True,
+        )
+        self._write(definition, [version])
+        return True
+
+    def _standing(self, definition: Definition, ids: Iterable[str]) -> dict[str, _Standing]:
+        """Return the newest version of each of these resources that has one."""
+        table = definition.table
+        newest = select(table.c.id, table.c.pk, table.c.version_id, table.c.digest, table.c.deleted)
+        rows = self._connection.execute(
+            newest.where(table.c.id.in_(sorted(set(ids)))).order_by(table.c.version_id)
+        )
+        return {row.id: _Standing(row.pk, row.version_id, row.digest, row.deleted) for row in rows}
+
+    def _last_pk(self, definition: Definition) -> int:
+        return self._connection.execute(select(func.max(definition.table.c.pk))).scalar() or 0
+
+    def _retire(self, table: Table, pks: Sequence[int]) -> None:
+        """Take is_current off versions that have a successor."""
+        if pks:
+            self._connection.execute(
+                update(table).where(table.c.pk == bindparam("old_pk")).values(is_current=False),
+                [{"old_pk": pk} for pk in pks],
+            )
+
+    def _write(self, definition: Definition, versions: Sequence[_Version]) -> None:
+        if not versions:
+            return
+        blobs = self._write_blobs(definition, versions)
+        rows: list[dict[str, Any]] = []
+        index: dict[Table, list[tuple[Any, ...]]] = {}
+        for version in versions:
+            row = _row(definition, version)
+            rows.append(row)
+            if version.deleted:
+                continue
+            for table, values in render(definition, row, self._rendering, blobs).items():
+                index.setdefault(table, []).extend(values)
+        self._connection.execute(insert(definition.table), rows)
+        write_index(self._connection, index)
+        raise_generation(self._connection)
+
+    def _write_blobs(
+        self, definition: Definition, versions: Sequence[_Version]
+    ) -> Mapping[str, bytes]:
+        """Write new attachments as Binaries; return the bytes of all that may be sent inline."""
+        if not definition.attachments:
+            return {}
+        fresh = {
+            blob.id: (blob, version.prepared.columns["patient_id"])
+            for version in versions
+            for blob in version.prepared.blobs
+        }
+        known = set(self._standing(self._binary, fresh)) if fresh else set()
+        self._write(
+            self._binary,
+            [
+                _Version(binary_of(self._binary, blob, patient_id), 1, self._now, pk)
+                for pk, (blob, patient_id) in enumerate(
+                    (found for blob_id, found in fresh.items() if blob_id not in known),
+                    self._last_pk(self._binary) + 1,
+                )
+            ],
+        )
+        small = self._rendering.inline_max
+        inline = {
+            blob_id: blob.data for blob_id, (blob, _) in fresh.items() if len(blob.data) <= small
+        }
+        columns = [version.prepared.columns for version in versions if not version.deleted]
+        inline |= read_blobs(
+            self._connection, self._binary, definition, columns, small, known=fresh.keys()
+        )
+        return inline
+
+
+def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepared:
+    """Return the Binary that holds an attachment's bytes."""
+    columns: dict[str, Any] = {"content_type": blob.content_type, "data": blob.data}
+    columns.update(binary.derive(columns), patient_id=patient_id)
+    return Prepared(binary, blob.id, columns, blake2b(blob.data, digest_size=16).digest())
+
+
+def read_blobs(
+    connection: Connection,
+    binary: Definition,
+    definition: Definition,
+    columns: Iterable[Mapping[str, Any]],
+    inline_max: int,
+    known: Iterable[str] = (),
+) -> dict[str, bytes]:
+    """Complete the attachments that point to stored Binaries; return the bytes of small ones."""
+    path = definition.attachments
+    wanted = {blob_id for one in columns for blob_id in attachments.local_ids(one, path)} - set(
+        known
+    )
+    if not wanted:
+        return {}
+    table = binary.table
+    facts, inline = {}, {}
+    found = select(table.c.id, table.c.size, table.c.hash, table.c.content_type, table.c.pk)
+    for row in connection.execute(found.where(table.c.id.in_(sorted(wanted)), table.c.is_current)):
+        facts[row.id] = (row.size, row.hash, row.content_type)
+        if row.size <= inline_max:
+            data = select(table.c.data).where(table.c.pk == row.pk)
+            inline[row.id] = connection.execute(data).scalar_one()
+    for one in columns:
+        attachments.complete(one, path, facts)
+    return inline
+
+
+def _row(definition: Definition, version: _Version) -> dict[str, Any]:
+    """Return a version's row, every column named, the body still to be made."""
+    row = dict.fromkeys(definition.table.columns.keys())
+    row.update(version.prepared.columns)
+    row.update(
+        pk=version.pk,
+        id=version.prepared.id,
+        version_id=version.version_id,
+        last_updated=version.last_updated,
+        is_current=version.is_current,
+        deleted=version.deleted,
+        digest=version.prepared.digest or None,
+    )
+    return row
+
+
+def render(
+    definition: Definition,
+    row: dict[str, Any],
+    rendering: Rendering,
+    blobs: Mapping[str, bytes],
+) -> dict[Table, set[tuple[Any, ...]]]:
+    """Put the body into a row; return the version's index rows by table."""
+    resource = definition.schema.dump_resource(
+        row | {"blobs": blobs, "empty_content": rendering.empty_content}
+    )
+    if "body" in row and definition.stores_body:
+        row["body"] = fhir_json.dumps_indented(resource)
+    rows = definition.params.rows(resource)
+    if definition.attachments:
+        for blob_id in attachments.local_ids(row, definition.attachments):
+            rows.add(ReferenceRow(attachments.CARRIES, blob_id, "Binary"))
+    return by_table(rows, definition.tables, row["pk"])
+
+
+def write_index(connection: Connection, index: Mapping[Table, Sequence[tuple[Any, ...]]]) -> None:
+    """Insert index rows."""
+    for table, values in index.items():
+        names = table.columns.keys()
+        by_name = ["param", *(name for name in names if name not in ("param", "pk")), "pk"]
+        connection.execute(insert(table), [dict(zip(by_name, one, strict=True)) for one in values])

@@ -1,0 +1,70 @@
+"""Make every body and every index row anew from the columns: `fhirapp db reindex`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Table, bindparam, delete, select, update
+
+from fhirapp.store.definition import Definition
+from fhirapp.store.publish import Rendering, read_blobs, render, write_index
+from fhirapp.store.state import RENDERING, get_state, raise_generation, set_state
+
+_BATCH = 500
+
+
+def needs_reindex(connection: Connection, rendering: Rendering) -> bool:
+    """Say whether the stored bodies were made with other settings than these."""
+    return get_state(connection, RENDERING) not in (None, repr(tuple(rendering)))
+
+
+def remember_rendering(connection: Connection, rendering: Rendering) -> None:
+    """Note the settings that the stored bodies are made with."""
+    set_state(connection, RENDERING, repr(tuple(rendering)))
+
+
+def reindex(
+    connection: Connection, definitions: Mapping[str, Definition], rendering: Rendering
+) -> int:
+    """Render and index every version again; return how many. One transaction."""
+    count = 0
+    for definition in definitions.values():
+        for table in definition.tables:
+            connection.execute(delete(table))
+        count += _reindex_type(connection, definition, definitions["Binary"], rendering)
+    remember_rendering(connection, rendering)
+    raise_generation(connection)
+    return count
+
+
+def _reindex_type(
+    connection: Connection, definition: Definition, binary: Definition, rendering: Rendering
+) -> int:
+    table = definition.table
+    last, count = 0, 0
+    while True:
+        found = connection.execute(
+            select(table).where(table.c.pk > last).order_by(table.c.pk).limit(_BATCH)
+        )
+        rows: list[dict[str, Any]] = [dict(row) for row in found.mappings()]
+        if not rows:
+            return count
+        last = rows[-1]["pk"]
+        count += len(rows)
+        live = [row for row in rows if not row["deleted"]]
+        blobs: Mapping[str, bytes] = {}
+        if definition.attachments:
+            blobs = read_blobs(connection, binary, definition, live, rendering.inline_max)
+        index: dict[Table, list[tuple[Any, ...]]] = {}
+        for row in live:
+            for index_table, values in render(definition, row, rendering, blobs).items():
+                index.setdefault(index_table, []).extend(values)
+        write_index(connection, index)
+        if live and definition.stores_body:
+            connection.execute(
+                update(table)
+                .where(table.c.pk == bindparam("this_pk"))
+                .values(body=bindparam("made")),
+                [{"this_pk": row["pk"], "made": row["body"]} for row in live],
+            )
