@@ -236,6 +236,6 @@ class DomainResourceSchema(ResourceSchema):
 
 
 def fhir_name(attribute: str) -> str:
-    """Return FHIR's name of an attribute: of `clinical_status` clinicalStatus, of `class_` class."""
+    """Return FHIR's name of an attribute: `clinical_status` is clinicalStatus."""
     head, *rest = attribute.rstrip("_").split("_")
     return head + "".join(part.capitalize() for part in rest)

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 EARLIEST = -(10**15)
 LATEST = 10**15
 
+_FIRST_INSTANT = "0001-01-01T00:00:00.000+00:00"
+_LAST_INSTANT = "9999-12-31T23:59:59.999+00:00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?"
@@ -101,8 +103,7 @@ def instant_of(milliseconds: int) -> str:
     try:
         return instant(_EPOCH + milliseconds * _MILLISECOND)
     except OverflowError:
-        year, rest = (1, (1, 1)) if milliseconds < 0 else (9999, (12, 31, 23, 59, 59, 999_000))
-        return instant(datetime(year, *rest, tzinfo=UTC))
+        return _FIRST_INSTANT if milliseconds < 0 else _LAST_INSTANT
 
 
 def moment_of(value: str) -> datetime:

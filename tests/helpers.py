@@ -1,0 +1,77 @@
+"""A client that speaks FHIR, and the one place that says what an error looks like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Flask
+from werkzeug.test import TestResponse
+
+BASE_URL = "https://fhir.example"
+FHIR_JSON = "application/fhir+json"
+
+
+class Fhir:
+    """Asks an app under /fhir, with a token."""
+
+    def __init__(self, app: Flask, token: str) -> None:
+        self._client = app.test_client()
+        self.token = token
+
+    def request(self, method: str, path: str, **options: Any) -> TestResponse:
+        headers = {"Authorization": f"Bearer {self.token}", **options.pop("headers", {})}
+        root = "" if path.startswith("/") else "/fhir/"
+        return self._client.open(f"{root}{path}", method=method, headers=headers, **options)
+
+    def get(self, path: str, **options: Any) -> TestResponse:
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, form: Any = None, **options: Any) -> TestResponse:
+        return self.request("POST", path, data=form, **options)
+
+    def read(self, path: str) -> dict[str, Any]:
+        """Return the JSON of an answer that must be a 200."""
+        response = self.get(path)
+        assert response.status_code == 200, response.text
+        content: dict[str, Any] = response.get_json(force=True)
+        return content
+
+    def ids(self, path: str) -> list[str]:
+        """Return the ids of a search's matches, in order."""
+        return ids(self.read(path))
+
+
+def ids(bundle: dict[str, Any], mode: str = "match") -> list[str]:
+    """Return the ids of a Bundle's entries of a mode, in order."""
+    return [
+        entry["resource"]["id"]
+        for entry in bundle.get("entry", ())
+        if entry["search"]["mode"] == mode
+    ]
+
+
+def link(bundle: dict[str, Any], relation: str) -> str | None:
+    """Return the address of a Bundle's link, without the base address."""
+    for one in bundle["link"]:
+        if one["relation"] == relation:
+            url: str = one["url"]
+            assert url.startswith(BASE_URL)
+            return url.removeprefix(BASE_URL)
+    return None
+
+
+def assert_outcome(
+    response: TestResponse,
+    status: int,
+    code: str,
+    diagnostics: str,
+    parameter: str | None = None,
+) -> None:
+    """Assert that an answer is this error, and nothing beside it."""
+    issue: dict[str, Any] = {"severity": "error", "code": code, "diagnostics": diagnostics}
+    if parameter is not None:
+        issue["expression"] = [f"http.{parameter}"]
+    assert response.status_code == status, response.text
+    assert response.content_type == FHIR_JSON
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.get_json(force=True) == {"resourceType": "OperationOutcome", "issue": [issue]}
