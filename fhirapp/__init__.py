@@ -6,6 +6,7 @@ from flask import Flask
 
 from fhirapp import auth, db, resources, rest
 from fhirapp.config import Settings, load_settings
+from fhirapp.ops import health
 
 __all__ = ["create_app"]
 
@@ -24,4 +25,5 @@ def create_app(settings: Settings | None = None) -> Flask:
     auth.init_app(app)
     rest.init_app(app)
     resources.init_app(app)
+    health.init_app(app)
     return app

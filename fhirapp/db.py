@@ -31,6 +31,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column, registry
 from sqlalchemy.pool import PoolProxiedConnection
 
@@ -200,9 +201,13 @@ def is_busy(error: BaseException) -> bool:
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, sqlite3.OperationalError):
         return any(word in str(cause) for word in ("locked", "busy"))
-    return type(cause).__module__.startswith("psycopg") and "OperationalError" in {
-        base.__name__ for base in type(cause).__mro__
-    }
+    operational = db.engine.dialect.loaded_dbapi.OperationalError
+    return isinstance(cause, PoolTimeoutError | operational)
+
+
+def database_errors() -> tuple[type[Exception], ...]:
+    """Return what the database's driver and SQLAlchemy raise when it cannot be asked."""
+    return (DBAPIError, PoolTimeoutError, db.engine.dialect.loaded_dbapi.Error)
 
 
 def init_app(app: Flask, settings: Settings) -> None:

@@ -32,8 +32,6 @@ def import_(paths: tuple[Path, ...], as_json: bool, demo: bool | None) -> int:
         say(fault)
     if len(report.rejected) > _SHOWN:
         say(f"… and {len(report.rejected) - _SHOWN} more; --json lists all.")
-    for reference, count in report.unresolved.most_common(_SHOWN):
-        say(f"{reference} ({count} times)")
     click.echo(json.dumps(report.content(), indent=2) if as_json else report.table())
     return 0 if report.complete else 1
 

@@ -111,10 +111,11 @@ class Import:
             self.report.skipped[type_name] += 1
             return None
         unresolved = self._resolver.resolve(line.text, resource, snapshot)
-        if unresolved and not final:
+        if not final and any(one.may_come for one in unresolved):
             self._waiting.append(line)
             return None
-        self.report.unresolved.update(unresolved)
+        for one in unresolved:
+            self.report.keep(one.reference, one.reason)
         try:
             return prepare(definition, resource)
         except InvalidResource as error:

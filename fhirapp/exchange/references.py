@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from fhirapp.db import Reader
@@ -20,6 +20,14 @@ _CONDITIONAL = re.compile(r"([A-Z][A-Za-z]+)\?(\S+)")
 _HINT = re.compile(rb'"reference"\s*:\s*"[A-Z][A-Za-z]+\?')
 
 
+class Unresolved(NamedTuple):
+    """A conditional reference that is kept as it is, and why; may_come if a later line may help."""
+
+    reference: str
+    reason: str
+    may_come: bool = False
+
+
 class Resolver:
     """Looks conditional references up; what was found is remembered for the whole import."""
 
@@ -27,8 +35,8 @@ class Resolver:
         self._definitions = definitions
         self._found: dict[str, str] = {}
 
-    def resolve(self, line: bytes, resource: Any, snapshot: Reader) -> list[str]:
-        """Replace what can be resolved, in place; return what cannot, each with the reason."""
+    def resolve(self, line: bytes, resource: Any, snapshot: Reader) -> list[Unresolved]:
+        """Replace what can be resolved, in place; return what cannot."""
         if not _HINT.search(line):
             return []
         unresolved = []
@@ -40,29 +48,32 @@ class Resolver:
             target = self._found.get(value)
             if target is None:
                 found = self._look_up(parts[1], parts[2], snapshot)
-                if isinstance(found, str):
-                    unresolved.append(f"{value} {found}")
+                if isinstance(found, Unresolved):
+                    unresolved.append(found)
                     continue
-                target = self._found[value] = f"{parts[1]}/{found[0]}"
+                target = self._found[value] = f"{parts[1]}/{found}"
             holder["reference"] = target
         return unresolved
 
-    def _look_up(self, type_name: str, query: str, snapshot: Reader) -> tuple[str] | str:
+    def _look_up(self, type_name: str, query: str, snapshot: Reader) -> str | Unresolved:
         """Return the one id that a query finds, or why there is none."""
+        whole = f"{type_name}?{query}"
         definition = self._definitions.get(type_name)
         if definition is None:
-            return f"is kept: {type_name} is not served"
+            return Unresolved(whole, f"{type_name} is not served")
         context = Context(definition.tables, "")
         try:
             parsed = parse_query(definition.params, parse_qsl(query), context, strict=True)
         except FhirError as error:
-            return f"is kept: {error.diagnostics}"
+            return Unresolved(whole, f"{type_name}: {error.diagnostics}")
         selection = select(definition.sql_table, parsed.conditions, snapshot.all)
         asked = selection.page("r.id", None, 2)
         rows = snapshot.all(asked.sql, asked.values)
         if len(rows) == 1:
-            return (str(rows[0][0]),)
-        return "is kept: nothing matches" if not rows else "is kept: more than one matches"
+            return str(rows[0][0])
+        if rows:
+            return Unresolved(whole, f"{type_name}: more than one matches")
+        return Unresolved(whole, f"{type_name}: none matches", may_come=True)
 
 
 def _references(value: Any) -> Iterator[dict[str, Any]]:

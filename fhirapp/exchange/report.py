@@ -16,7 +16,9 @@ class Report:
     changes: dict[str, Counter[str]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     rejected: list[str] = field(default_factory=list)
-    unresolved: Counter[str] = field(default_factory=Counter)
+    # References that were kept as they are, with the reason; how many for each reason.
+    kept: dict[str, str] = field(default_factory=dict)
+    kept_count: Counter[str] = field(default_factory=Counter)
     rejected_lines: int = 0
 
     def count(self, type_name: str, change: Change) -> None:
@@ -26,6 +28,11 @@ class Report:
         """Note a line that was refused, with each of its faults."""
         self.rejected_lines += 1
         self.rejected += [f"{place}: {fault}" for fault in faults]
+
+    def keep(self, reference: str, reason: str) -> None:
+        """Note a conditional reference that could not be resolved."""
+        self.kept[reference] = reason
+        self.kept_count[reason] += 1
 
     @property
     def complete(self) -> bool:
@@ -40,8 +47,8 @@ class Report:
             lines.append(f"{type_name:<24}" + "".join(f"{counts[name]:>10}" for name in names))
         for type_name, count in sorted(self.skipped.items()):
             lines.append(f"{type_name:<24}{count:>10} not served, skipped")
-        if self.unresolved:
-            lines.append(f"{'references kept as is':<24}{self.unresolved.total():>10}")
+        for reason, count in sorted(self.kept_count.items()):
+            lines.append(f"{'references kept':<24}{count:>10} {reason}")
         lines.append(f"{'rejected lines':<24}{self.rejected_lines:>10}")
         return "\n".join(lines)
 
@@ -51,5 +58,6 @@ class Report:
             "changes": {name: dict(counts) for name, counts in sorted(self.changes.items())},
             "skipped": dict(self.skipped),
             "rejected": self.rejected,
-            "unresolved": dict(self.unresolved),
+            "rejectedLines": self.rejected_lines,
+            "kept": self.kept,
         }
