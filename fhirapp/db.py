@@ -9,7 +9,7 @@ read-then-write transactions failed with "database is locked").
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     String,
+    Table,
     UniqueConstraint,
     event,
     make_url,
@@ -43,6 +44,8 @@ BUSY_SECONDS = 5
 # SQLite reads the file through memory that the system can take back, not through its own copy.
 _MMAP_BYTES = 256 * 1024 * 1024
 _PRAGMAS = (
+    # For a new file. A row is about 3 kB: of 4 kB pages each would hold one and a quarter of air.
+    "PRAGMA page_size = 16384",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
@@ -53,7 +56,7 @@ _WRITE_LOCK = 0x66686972
 
 # How JSON columns are written and read: decimals keep their digits.
 JSON_OPTIONS = {
-    "json_serializer": lambda content: fhir_json.dumps(content).decode(),
+    "json_serializer": fhir_json.text,
     "json_deserializer": fhir_json.loads,
 }
 
@@ -194,6 +197,37 @@ def writing(engine: Engine | None = None) -> Iterator[Connection]:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
             yield connection
+
+
+def insert_many(
+    connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Insert rows of values that the driver takes as they are; twice as fast as a Core insert."""
+    if rows:
+        mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
+        names = ", ".join(map(quoted, columns))
+        marks = ", ".join([mark] * len(columns))
+        connection.exec_driver_sql(
+            f"INSERT INTO {quoted(table.name)} ({names}) VALUES ({marks})", [*map(tuple, rows)]
+        )
+
+
+def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows of a model's table, each with a value for every column."""
+    names = table.columns.keys()
+    json_columns = {name for name in names if isinstance(table.columns[name].type, JSON)}
+    insert_many(
+        connection,
+        table,
+        names,
+        [
+            [
+                value if value is None or name not in json_columns else fhir_json.text(value)
+                for name, value in ((name, row[name]) for name in names)
+            ]
+            for row in rows
+        ],
+    )
 
 
 def is_busy(error: BaseException) -> bool:

@@ -45,6 +45,11 @@ def dumps(content: Any) -> bytes:
     return orjson.dumps(content, _default)
 
 
+def text(content: Any) -> str:
+    """Return compact JSON as text."""
+    return orjson.dumps(content, _default).decode()
+
+
 def dumps_indented(content: Any) -> bytes:
     """Return JSON indented by two spaces, keys in their order."""
     return orjson.dumps(content, _default, _INDENTED)

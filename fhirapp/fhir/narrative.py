@@ -109,29 +109,38 @@ _LABELS: dict[str, dict[str, str]] = {
 }
 
 
+# A row: its label, the element's FHIR name, how the value reads.
+Row = tuple[str, str, Callable[[Any], str]]
+
+
 def generate(
-    rows: Iterable[tuple[str, str, Callable[[Any], str]]],
-    element: Callable[[str], Any],
-    language: str | None,
+    rows: Iterable[Row], elements: Mapping[str, Any], language: str | None
 ) -> dict[str, str]:
     """Return a Narrative of status generated: a table of what a person needs.
 
-    rows are (label, element's name, how its value reads); element looks an element up by name. A
-    row without a value is left out. language is the resource's own, and marks the div.
+    A row without a value is left out. language is the resource's own, and marks the div.
     """
-    labels = _LABELS.get((language or "en").partition("-")[0].lower(), {})
-    foreign = language is not None and not labels and not language.lower().startswith("en")
+    labels, marked, lang = _words(language)
     cells = []
     for label, name, words in rows:
-        value = element(name)
+        value = elements.get(name)
         text = words(value) if value is not None else ""
         if text:
-            marked = ' xml:lang="en" lang="en"' if foreign else ""
-            shown = escape(labels.get(label, label), quote=False)
+            shown = labels.get(label, label)
             cells.append(f"<tr><th{marked}>{shown}</th><td>{escape(text, quote=False)}</td></tr>")
-    marked = f' xml:lang="{escape(language)}" lang="{escape(language)}"' if language else ""
     body = f"<table><tbody>{''.join(cells)}</tbody></table>" if cells else "<p>No details.</p>"
-    return {"status": "generated", "div": f'<div xmlns="{XHTML}"{marked}>{body}</div>'}
+    return {"status": "generated", "div": f'<div xmlns="{XHTML}"{lang}>{body}</div>'}
+
+
+def _words(language: str | None) -> tuple[Mapping[str, str], str, str]:
+    """Return the labels of a language, what marks them where they are foreign to it, its mark."""
+    if language is None:
+        return {}, "", ""
+    base = language.partition("-")[0].lower()
+    labels = _LABELS.get(base, {})
+    foreign = ' xml:lang="en" lang="en"' if not labels and base != "en" else ""
+    name = escape(language)
+    return labels, foreign, f' xml:lang="{name}" lang="{name}"'
 
 
 def plain(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,9 +42,9 @@ class Date(Parameter):
 
     kind = "date"
 
-    def index(self, value: Any) -> Iterator[IndexRow]:
+    def index(self, value: Any) -> list[IndexRow]:
         covered = period_interval(value) if isinstance(value, dict) else interval(value)
-        yield DateRow(self.index_name, *covered)
+        return [DateRow(self.index_name, *covered)]
 
     def conditions(
         self, modifier: str, values: Sequence[str], context: Context
@@ -94,8 +94,8 @@ class LastUpdated(Date):
     doc: str = "When the resource last changed"
     spec: str = "http://hl7.org/fhir/SearchParameter/Resource-lastUpdated"
 
-    def rows(self, resource: Any) -> Iterator[IndexRow]:  # noqa: ARG002
-        return iter(())
+    def rows(self, resource: Any) -> list[IndexRow]:  # noqa: ARG002
+        return []
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         sql, bounds = compare(self.parse(value), "r.last_updated", "r.last_updated", instants=True)

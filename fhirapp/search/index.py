@@ -48,10 +48,6 @@ class IndexTables(NamedTuple):
     date: Table
     reference: Table
 
-    def of(self, row: IndexRow) -> Table:
-        """Return the table that a row belongs to."""
-        return self[_TABLE_OF[type(row)]]
-
 
 _TABLE_OF: Mapping[type, int] = {TokenRow: 0, DateRow: 1, ReferenceRow: 2}
 
@@ -95,9 +91,9 @@ def _index_table(metadata: MetaData, name: str, **columns: Any) -> Table:
 
 def by_table(
     rows: Iterable[IndexRow], tables: IndexTables, pk: int
-) -> dict[Table, set[tuple[Any, ...]]]:
-    """Sort a version's index rows by table, each as (values…, pk), each once."""
-    sorted_rows: dict[Table, set[tuple[Any, ...]]] = {}
+) -> dict[Table, list[tuple[Any, ...]]]:
+    """Sort a version's index rows, which are all different, by table, each as (values…, pk)."""
+    found: tuple[list[tuple[Any, ...]], ...] = ([], [], [])
     for row in rows:
-        sorted_rows.setdefault(tables.of(row), set()).add((*row, pk))
-    return sorted_rows
+        found[_TABLE_OF[type(row)]].append((*row, pk))
+    return {table: values for table, values in zip(tables, found, strict=True) if values}

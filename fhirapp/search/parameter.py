@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar
 
 from fhirapp.db import quoted
@@ -129,18 +130,19 @@ class Parameter:
     def index_name(self) -> str:
         return self.indexed_as or self.name
 
-    def rows(self, resource: Mapping[str, Any]) -> Iterator[IndexRow]:
-        """Yield what is to be indexed of a resource."""
+    def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:
+        """Return what is to be indexed of a resource."""
+        rows: list[IndexRow] = []
         for path in self.paths:
-            found = False
-            for value in values_at(resource, path):
-                found = True
-                yield from self.index(value)
-            if found and self.first_of:
-                return
+            values = values_at(resource, path)
+            for value in values:
+                rows += self.index(value)
+            if values and self.first_of:
+                break
+        return rows
 
-    def index(self, value: Any) -> Iterator[IndexRow]:
-        """Yield the index rows of one value in a resource."""
+    def index(self, value: Any) -> list[IndexRow]:
+        """Return the index rows of one value in a resource."""
         raise NotImplementedError
 
     def conditions(
@@ -179,8 +181,8 @@ class Identity(Parameter):
 
     kind = "token"
 
-    def rows(self, resource: Mapping[str, Any]) -> Iterator[IndexRow]:  # noqa: ARG002
-        return iter(())
+    def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:  # noqa: ARG002
+        return []
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         return Condition("r.id = ?", (unescape(value),), narrows=True)
@@ -197,42 +199,54 @@ class Parameters:
 
     declared: tuple[Parameter, ...]
     by_name: Mapping[str, Parameter] = field(init=False, repr=False)
+    # Those that are indexed, by the top-level elements without which they find nothing.
+    _indexed: tuple[tuple[frozenset[str], Parameter], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         named = {parameter.name: parameter for parameter in self.declared}
         object.__setattr__(self, "by_name", named)
+        indexed = tuple(
+            (frozenset(path.partition(".")[0] for path in parameter.paths), parameter)
+            for parameter in self.declared
+            if not parameter.indexed_as
+        )
+        object.__setattr__(self, "_indexed", indexed)
 
     def __iter__(self) -> Iterator[Parameter]:
         return iter(self.declared)
 
     def rows(self, resource: Mapping[str, Any]) -> set[IndexRow]:
         """Return every index row of a resource."""
-        return {
-            row
-            for parameter in self.declared
-            if not parameter.indexed_as
-            for row in parameter.rows(resource)
-        }
+        present = resource.keys()
+        rows: set[IndexRow] = set()
+        for needed, parameter in self._indexed:
+            if not needed.isdisjoint(present):
+                rows.update(parameter.rows(resource))
+        return rows
 
 
 def table_name(table: Any) -> str:
     return quoted(table.name)
 
 
-def values_at(resource: Mapping[str, Any], path: str) -> Iterator[Any]:
-    """Yield the values at an element path, lists taken apart."""
-    yield from _values(resource, path.split("."), 0)
+@cache
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.split("."))
 
 
-def _values(value: Any, steps: list[str], depth: int) -> Iterator[Any]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _values(item, steps, depth)
-    elif value is not None:
-        if depth == len(steps):
-            yield value
-        elif isinstance(value, dict):
-            yield from _values(value.get(steps[depth]), steps, depth + 1)
+def values_at(resource: Mapping[str, Any], path: str) -> list[Any]:
+    """Return the values at an element path, lists taken apart."""
+    values: list[Any] = [resource]
+    for step in _steps(path):
+        below: list[Any] = []
+        for value in values:
+            found = value.get(step) if isinstance(value, dict) else None
+            if isinstance(found, list):
+                below += [item for item in found if item is not None]
+            elif found is not None:
+                below.append(found)
+        values = below
+    return values
 
 
 def split(value: str, separator: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,15 +40,14 @@ class Reference(Parameter):
 
     kind = "reference"
 
-    def index(self, value: Any) -> Iterator[IndexRow]:
+    def index(self, value: Any) -> list[IndexRow]:
         target = value.get("reference") if isinstance(value, dict) else value
         if not isinstance(target, str) or target.startswith("#"):
-            return
+            return []
         relative = relative_reference(target)
         if relative is None:
-            yield ReferenceRow(self.index_name, target, "")
-        else:
-            yield ReferenceRow(self.index_name, relative[1], relative[0])
+            return [ReferenceRow(self.index_name, target, "")]
+        return [ReferenceRow(self.index_name, relative[1], relative[0])]
 
     def accepts(self, modifier: str) -> bool:
         # patient:Patient=p1, FHIR R4 search §3.1.1.4.9

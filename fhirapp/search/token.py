@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,21 +30,18 @@ class Token(Parameter):
     kind = "token"
     modifiers = frozenset({"not"})
 
-    def index(self, value: Any) -> Iterator[IndexRow]:
+    def index(self, value: Any) -> list[IndexRow]:
         name = self.index_name
         if isinstance(value, bool):
-            yield TokenRow(name, "true" if value else "false", self.system)
-        elif isinstance(value, str):
-            yield TokenRow(name, value, self.system)
-        elif isinstance(value, dict):
-            if "coding" in value:
-                for coding in value["coding"]:
-                    yield from self.index(coding)
-            elif "code" in value or "value" in value:
-                # A Coding, an Identifier or a ContactPoint.
-                code = value.get("code", value.get("value"))
-                if code is not None:
-                    yield TokenRow(name, code, value.get("system", ""))
+            return [TokenRow(name, "true" if value else "false", self.system)]
+        if isinstance(value, str):
+            return [TokenRow(name, value, self.system)]
+        # A CodeableConcept has codings; a Coding has a code, an Identifier or ContactPoint a value.
+        return [
+            TokenRow(name, code, one.get("system", ""))
+            for one in value.get("coding", (value,))
+            if (code := one.get("code", one.get("value"))) is not None
+        ]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         table = table_name(context.tables.token)

@@ -79,8 +79,8 @@ class Definition:
     def columns(self) -> Mapping[str, str]:
         """The column of each element that has one, by FHIR's name of the element."""
         return {
-            fhir: column
-            for fhir, column in self.schema.element_columns().items()
+            name: column
+            for column, name in self.schema.columns().items()
             if column in self.table.columns
         }
 

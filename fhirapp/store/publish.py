@@ -12,9 +12,10 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, func, select, update
 
 from fhirapp.config import Settings
+from fhirapp.db import insert_many, insert_rows
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.search.index import ReferenceRow, by_table
@@ -245,7 +246,7 @@ class Publisher:
                 continue
             for table, values in render(definition, row, self._rendering, blobs).items():
                 index.setdefault(table, []).extend(values)
-        self._connection.execute(insert(definition.table), rows)
+        insert_rows(self._connection, definition.table, rows)
         write_index(self._connection, index)
         raise_generation(self._connection)
 
@@ -338,10 +339,10 @@ def render(
     row: dict[str, Any],
     rendering: Rendering,
     blobs: Mapping[str, bytes],
-) -> dict[Table, set[tuple[Any, ...]]]:
+) -> dict[Table, list[tuple[Any, ...]]]:
     """Put the body into a row; return the version's index rows by table."""
     resource = definition.schema.dump_resource(
-        row | {"blobs": blobs, "empty_content": rendering.empty_content}
+        {**row, "blobs": blobs, "empty_content": rendering.empty_content}
     )
     if "body" in row and definition.stores_body:
         row["body"] = fhir_json.dumps_indented(resource)
@@ -353,8 +354,7 @@ def render(
 
 
 def write_index(connection: Connection, index: Mapping[Table, Sequence[tuple[Any, ...]]]) -> None:
-    """Insert index rows."""
-    for table, values in index.items():
-        names = table.columns.keys()
-        by_name = ["param", *(name for name in names if name not in ("param", "pk")), "pk"]
-        connection.execute(insert(table), [dict(zip(by_name, one, strict=True)) for one in values])
+    """Insert index rows, each (values…, pk)."""
+    for table, rows in index.items():
+        columns = [name for name in table.columns.keys() if name != "pk"]  # noqa: SIM118
+        insert_many(connection, table, [*columns, "pk"], rows)

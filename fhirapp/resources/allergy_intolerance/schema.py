@@ -37,13 +37,13 @@ class AllergyIntoleranceSchema(DomainResourceSchema):
     resource_type = "AllergyIntolerance"
     narrative = (
         ("Substance", "code", narrative.concept),
-        ("Status", "clinical_status", narrative.concept),
-        ("Verification", "verification_status", narrative.concept),
+        ("Status", "clinicalStatus", narrative.concept),
+        ("Verification", "verificationStatus", narrative.concept),
         ("Criticality", "criticality", narrative.plain),
         ("Reaction", "reaction", narrative.reactions),
-        ("Onset", "onset_date_time", narrative.plain),
-        ("Onset", "onset_period", narrative.period),
-        ("Recorded", "recorded_date", narrative.plain),
+        ("Onset", "onsetDateTime", narrative.plain),
+        ("Onset", "onsetPeriod", narrative.period),
+        ("Recorded", "recordedDate", narrative.plain),
         ("Recorder", "recorder", narrative.reference),
     )
 

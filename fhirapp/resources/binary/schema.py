@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from typing import Any
 
 from fhirapp.fhir.datatypes import Reference, bytes_of, code
-from fhirapp.fhir.resource import Element, ResourceSchema
+from fhirapp.fhir.resource import Element, ResourceSchema, Source
 
 
 class BytesElement(Element):
     """base64Binary in JSON, bytes in the row."""
 
-    def served(self, value: Any, row: Mapping[str, Any]) -> Any:  # noqa: ARG002
+    def served(self, value: Any, source: Source) -> Any:  # noqa: ARG002
         return base64.b64encode(value).decode()
 
 

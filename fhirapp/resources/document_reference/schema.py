@@ -21,7 +21,13 @@ from fhirapp.fhir.datatypes import (
     string,
 )
 from fhirapp.fhir.elements import code_of, many
-from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements, MetaElement
+from fhirapp.fhir.resource import (
+    DomainResourceSchema,
+    Element,
+    Elements,
+    MetaElement,
+    Source,
+)
 
 # decisions 2.13: service.md 1 names these two for DocumentReference; they are profiles of
 # DiagnosticReport, so no document may claim them.
@@ -47,38 +53,35 @@ Context = backbone(
 class DocumentMeta(MetaElement):
     """Resource.meta of a document."""
 
-    def claims(self, source: Mapping[str, Any], row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def claims(self, given: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
         """Leave out profiles that the document, as it is served, does not meet.
 
         decisions 2.12: one without content does not claim US Core, which requires content.
         """
-        profiles = source.get("profile")
+        profiles = given.get("profile")
         if not profiles:
-            return source
-        refused = (
-            _NEVER_CLAIMED if row.get("content") else _NEVER_CLAIMED | {systems.US_CORE_DOCUMENT}
-        )
+            return given
+        refused = _NEVER_CLAIMED
+        if not source.elements.get("content"):
+            refused |= {systems.US_CORE_DOCUMENT}
         kept = [profile for profile in profiles if profile.partition("|")[0] not in refused]
-        rest = {name: value for name, value in source.items() if name != "profile"}
+        rest = {name: value for name, value in given.items() if name != "profile"}
         return {"profile": kept, **rest} if kept else rest
 
 
 class ContentElement(Elements):
-    """DocumentReference.content: small attachments also carry their bytes (decisions 2.18).
-
-    The row's `blobs` has the bytes of those that may, by Binary id.
-    """
+    """DocumentReference.content: small attachments also carry their bytes (decisions 2.18)."""
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
         value = super().serialize(attr, obj, accessor, **kwargs)
-        if value is missing and obj.get("empty_content") == "dar":
+        if value is missing and obj.empty_content == "dar":
             # decisions 2.12: FHIR R4 requires content; this says that there is none.
             absent = {"url": systems.DATA_ABSENT_REASON, "valueCode": "unknown"}
             return [{"attachment": {"_url": {"extension": [absent]}}}]
         return value
 
-    def served(self, value: Any, row: Mapping[str, Any]) -> Any:
-        blobs = row.get("blobs")
+    def served(self, value: Any, source: Source) -> Any:
+        blobs = source.blobs
         return [_with_data(content, blobs) for content in value] if blobs else value
 
 

@@ -46,7 +46,7 @@ class PatientSchema(DomainResourceSchema):
     narrative = (
         ("Name", "name", narrative.names),
         ("Gender", "gender", narrative.plain),
-        ("Born", "birth_date", narrative.plain),
+        ("Born", "birthDate", narrative.plain),
     )
 
     identifier = Elements(Identifier)
