@@ -14,12 +14,22 @@ from joserfc.jwk import ECKey
 from fhirapp.config import ConfigurationError, settings_of
 
 _NAME = "secret.key"
+_EXTENSION = "fhirapp.key"
 DEMO_KEY = "demo-backend.jwk.json"
 
 
 def init_app(app: Flask) -> None:
-    """Give the app the key that signs page links. Raises ConfigurationError."""
-    app.secret_key = secret_key(settings_of(app).instance)
+    """Give the app its key. Raises ConfigurationError.
+
+    Not as Flask's SECRET_KEY: with one Flask would look for a session cookie in every request.
+    """
+    app.extensions[_EXTENSION] = secret_key(settings_of(app).instance)
+
+
+def key_of(app: Flask) -> bytes:
+    """Return the key that signs what the app gives out and takes back."""
+    key: bytes = app.extensions[_EXTENSION]
+    return key
 
 
 def secret_key(instance: Path) -> bytes:

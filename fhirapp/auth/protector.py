@@ -80,7 +80,8 @@ class Protector(ResourceProtector):  # type: ignore[misc]
     def authenticate(self) -> Token:
         """Return the request's token. Raises LoginRequired, TokenExpired or Throttled."""
         try:
-            token: Token = self.acquire_token()
+            # Not acquire_token: it works out the request's whole address, which nobody asks for.
+            token: Token = self.validate_request(None, request)
         except TokenExpired:
             self._count_failure()
             raise

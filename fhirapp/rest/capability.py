@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from importlib.metadata import version
 from typing import Any
 
@@ -27,7 +28,7 @@ def capabilities() -> Response:
     """Return the CapabilityStatement; no token is needed."""
     form = wanted_form(arguments())
     body = fhir_json.dumps_indented(capability_statement())
-    return respond(body, form, etag=f'W/"{software_version()}"')
+    return respond(body, form, etag=f'W/"{blake2b(body, digest_size=16).hexdigest()}"')
 
 
 def init_app(app: Flask) -> None:

@@ -60,11 +60,9 @@ def accepts_json() -> bool:
 
 
 def wants_json() -> bool:
-    """Say whether FHIR JSON is asked for by name: `_format`, or an Accept that prefers it."""
-    if request.args.get("_format"):
-        return True
-    best = request.accept_mimetypes.best_match([FHIR_JSON, "application/json", "application/*"])
-    return best in (FHIR_JSON, "application/json") and request.headers.get("Accept") != "*/*"
+    """Say whether FHIR JSON is asked for by name: in `_format` or Accept."""
+    named = {media.lower() for media, _ in request.accept_mimetypes}
+    return bool(request.args.get("_format")) or bool(named & {FHIR_JSON, "application/json"})
 
 
 def arguments() -> list[tuple[str, str]]:
@@ -88,18 +86,15 @@ def respond(body: bytes, form: Form, *, etag: str, last_modified: str | None = N
 
     last_modified is an instant.
     """
-    if _is_known(etag, last_modified):
-        response = Response(status=304)
-        del response.headers["Content-Type"]
-    else:
-        response = Response(body if form.pretty else compact(body), content_type=FHIR_JSON)
-    headers = response.headers
-    headers["Cache-Control"] = _CACHE
-    headers["ETag"] = etag
-    headers["Vary"] = "Accept, Authorization"
+    headers = [("Cache-Control", _CACHE), ("ETag", etag), ("Vary", "Accept, Authorization")]
     if last_modified is not None:
-        headers["Last-Modified"] = http_date(moment_of(last_modified))
-    return response
+        headers.append(("Last-Modified", http_date(moment_of(last_modified))))
+    if _is_known(etag, last_modified):
+        response = Response(status=304, headers=headers)
+        del response.headers["Content-Type"]
+        return response
+    headers.append(("Content-Type", FHIR_JSON))
+    return Response(body if form.pretty else compact(body), headers=headers)
 
 
 def _is_known(etag: str, last_modified: str | None) -> bool:

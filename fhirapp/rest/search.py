@@ -13,6 +13,7 @@ from flask import Flask, Response, current_app, request
 
 from fhirapp.address import base_url
 from fhirapp.auth.compartment import Access
+from fhirapp.auth.keys import key_of
 from fhirapp.config import settings
 from fhirapp.db import Reader, reader
 from fhirapp.fhir import json as fhir_json
@@ -23,7 +24,7 @@ from fhirapp.rest.links import bundle_id, page_link, self_link
 from fhirapp.rest.response import arguments, is_strict, respond, wanted_form, with_addresses
 from fhirapp.rest.totals import total_of
 from fhirapp.rest.visibility import access_to, check_patients, visible
-from fhirapp.search.controls import Controls, parse_controls, require_patient_or_id
+from fhirapp.search.controls import MAX_IDS, Controls, parse_controls, require_patient_or_id
 from fhirapp.search.cursor import Cursor, Cursors, fingerprint
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import Query, Selection, parse_query, select
@@ -97,10 +98,10 @@ def _page(snapshot: Reader, selection: Selection, controls: Controls, mark: str)
     if controls.cursor is not None:
         cursor = cursors().read(controls.cursor, mark)
     # decisions 2.5: where _id is given, one page holds all
-    limit = -1 if controls.count is None else controls.count + 1
-    asked = selection.page(_COLUMNS, cursor, limit)
+    count = MAX_IDS if controls.count is None else controls.count
+    asked = selection.page(_COLUMNS, cursor, count + 1)
     rows = snapshot.all(asked.sql, asked.values)
-    more = controls.count is not None and len(rows) > controls.count
+    more = len(rows) > count
     matches = [Match(*row) for row in (rows[:-1] if more else rows)]
     if cursor is not None and cursor.backwards:
         return Page(matches[::-1], before=more, after=True)
@@ -177,7 +178,7 @@ _EXTENSION = "fhirapp.cursors"
 
 def init_app(app: Flask) -> None:
     """Give the app its signer of page links."""
-    app.extensions[_EXTENSION] = Cursors(app.secret_key)
+    app.extensions[_EXTENSION] = Cursors(key_of(app))
 
 
 def cursors() -> Cursors:

@@ -26,9 +26,7 @@ class Cursor(NamedTuple):
 class Cursors:
     """Signs and reads cursors with the server's key."""
 
-    def __init__(self, key: str | bytes | None) -> None:
-        if not key:
-            raise ValueError("cursors need a key")
+    def __init__(self, key: bytes) -> None:
         self._serializer = URLSafeSerializer(key, salt="cursor")
 
     def write(self, cursor: Cursor, fingerprint: str) -> str:
