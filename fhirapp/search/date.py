@@ -51,12 +51,22 @@ class Date(Parameter):
     ) -> list[AnyCondition]:
         if self.closed_range and len(values) > 1:
             self._check_closed(values)
+            return [self._within([self.parse(value) for value in values], context)]
         return super().conditions(modifier, values, context)
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         sql, bounds = compare(self.parse(value), "k.low", "k.high")
         return IndexCondition(
             table_name(context.tables.date), f"k.param = ? AND {sql}", (self.index_name, *bounds)
+        )
+
+    def _within(self, bounds: Sequence[Searched], context: Context) -> AnyCondition:
+        """Return the condition that one value lies within all bounds: one look, not one each."""
+        compared = [compare(bound, "k.low", "k.high") for bound in bounds]
+        return IndexCondition(
+            table_name(context.tables.date),
+            " AND ".join(["k.param = ?", *(sql for sql, _ in compared)]),
+            (self.index_name, *(value for _, values in compared for value in values)),
         )
 
     def parse(self, value: str) -> Searched:

@@ -46,9 +46,10 @@ class IndexCondition:
 
     def where(self) -> Condition:
         """Return the condition that asks each row on its own, where the key allows that."""
-        if not self.seekable:
-            return self.gathered()
         negation = "NOT " if self.negated else ""
+        if not self.seekable:
+            # The plus keeps SQLite from walking the gathered rows instead of the result's order.
+            return Condition(f"+{self._gathered(negation)}", self.values)
         return Condition(
             f"{negation}EXISTS (SELECT 1 FROM {self.table} k WHERE k.pk = r.pk AND {self.sql})",
             self.values,
@@ -56,10 +57,10 @@ class IndexCondition:
 
     def gathered(self) -> Condition:
         """Return the condition that gathers the matching rows first: fast where they are few."""
-        negation = "NOT " if self.negated else ""
-        return Condition(
-            f"r.pk {negation}IN (SELECT k.pk FROM {self.table} k WHERE {self.sql})", self.values
-        )
+        return Condition(self._gathered("NOT " if self.negated else ""), self.values)
+
+    def _gathered(self, negation: str) -> str:
+        return f"r.pk {negation}IN (SELECT k.pk FROM {self.table} k WHERE {self.sql})"
 
     def count_to(self, limit: int) -> Condition:
         """Return the SELECT that counts the index rows, up to a limit."""

@@ -89,6 +89,8 @@ class Selection:
     table: str
     where: str
     values: tuple[Any, ...]
+    # Whether the rows come in no order, so that they are sorted before their bodies are read.
+    is_gathered: bool = False
 
     def page(self, columns: str, cursor: Cursor | None, limit: int) -> Condition:
         """Return the SELECT of a page's rows, newest first; a backwards page comes oldest first."""
@@ -98,9 +100,11 @@ class Selection:
             sign, direction = (">", "ASC") if cursor.backwards else ("<", "DESC")
             where += f" AND (r.last_updated, r.id) {sign} (?, ?)"
             values += [cursor.last_updated, cursor.id]
+        order = f"ORDER BY r.last_updated {direction}, r.id {direction}"
+        if self.is_gathered:
+            where = f"r.pk IN (SELECT r.pk FROM {self.table} r WHERE {where} {order} LIMIT {limit})"
         return Condition(
-            f"SELECT {columns} FROM {self.table} r WHERE {where}"
-            f" ORDER BY r.last_updated {direction}, r.id {direction} LIMIT {limit}",
+            f"SELECT {columns} FROM {self.table} r WHERE {where} {order} LIMIT {limit}",
             tuple(values),
         )
 
@@ -127,7 +131,7 @@ def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selectio
     ]
     where = " AND ".join(["r.is_current", *(condition.sql for condition in rendered)])
     values = tuple(value for condition in rendered for value in condition.values)
-    return Selection(table, where, values)
+    return Selection(table, where, values, is_gathered=rarest is not None)
 
 
 def _rarest(conditions: Sequence[AnyCondition], run: Run) -> IndexCondition | None:
