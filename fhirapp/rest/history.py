@@ -31,9 +31,9 @@ _KNOWN = ("_count", "_since", "_at", "_format", "_pretty", "_before")
 
 def history_instance(definition: Definition, resource_id: str) -> Response:
     """Return the history Bundle. Raises NotFound, InvalidParameter."""
+    access = access_to(definition, "r")
     given = _given()
     form = wanted_form(arguments())
-    access = access_to(definition, "r")
     snapshot = reader()
     parts = [Condition("r.id = ?", (resource_id,))]
     limit = visible(definition, access, "r")

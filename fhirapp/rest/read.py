@@ -10,7 +10,13 @@ from fhirapp.auth.compartment import Access
 from fhirapp.db import Reader, reader
 from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.rest.response import arguments, respond, wanted_form, with_addresses
-from fhirapp.rest.visibility import access_to, carried_visibly, targets_visible, visible
+from fhirapp.rest.visibility import (
+    access_to,
+    carried_visibly,
+    newest_of,
+    targets_visible,
+    visible,
+)
 from fhirapp.search.parameter import Condition
 from fhirapp.store.definition import Definition, Visibility
 
@@ -30,23 +36,20 @@ COLUMNS = "r.pk, r.version_id, r.last_updated, r.deleted, r.body"
 
 def read(definition: Definition, resource_id: str) -> Response:
     """Return the current version. Raises NotFound, Gone."""
-    form = wanted_form(arguments())
     access = access_to(definition, "r")
-    newest = Condition(
-        f"r.version_id = (SELECT max(v.version_id) FROM {definition.sql_table} v WHERE v.id = ?)",
-        (resource_id,),
-    )
+    form = wanted_form(arguments())
+    newest = newest_of(definition, resource_id)
     version = find_version(reader(), definition, access, resource_id, newest)
     return _respond(definition, version, form, f"{definition.name}/{resource_id}")
 
 
 def vread(definition: Definition, resource_id: str, version_id: str) -> Response:
     """Return one version. Raises NotFound, Gone."""
-    form = wanted_form(arguments())
     access = access_to(definition, "r")
+    form = wanted_form(arguments())
     version = None
     if version_id.isascii() and version_id.isdecimal() and len(version_id) < 10:
-        which = Condition("r.version_id = ?", (int(version_id),))
+        which = Condition("r.id = ? AND r.version_id = ?", (resource_id, int(version_id)))
         version = find_version(reader(), definition, access, resource_id, which)
         if version is not None and str(version.version_id) != version_id:
             version = None
@@ -58,7 +61,7 @@ def find_version(
     snapshot: Reader, definition: Definition, access: Access, resource_id: str, which: Condition
 ) -> Version | None:
     """Return the version of a resource that a condition names; None where it may not be seen."""
-    parts = [Condition("r.id = ?", (resource_id,)), which]
+    parts = [which]
     limit = visible(definition, access, "r")
     if limit is not None:
         parts.append(limit.where())

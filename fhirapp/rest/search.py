@@ -53,9 +53,9 @@ class Page(NamedTuple):
 
 def search_type(definition: Definition) -> Response:
     """Return the searchset Bundle. Raises FhirError."""
+    access = access_to(definition, "s")
     given = search_arguments()
     form = wanted_form(given)
-    access = access_to(definition, "s")
     config, strict = settings(), is_strict()
     controls = parse_controls(given, default=config.page_size, greatest=config.page_max)
     context = Context(definition.tables, base_url())

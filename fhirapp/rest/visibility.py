@@ -119,13 +119,19 @@ def may_see(
         return carried_visibly(reader, access, resource_id)
     if definition.visibility is Visibility.SCOPE and not access.grants(type_name, permission):
         return False
-    found = [Condition("r.id = ?", (resource_id,))]
+    found = [newest_of(definition, resource_id)]
     limit = visible(definition, access, permission)
     if limit is not None:
         found.append(limit.where())
     sql = " AND ".join(part.sql for part in found)
     values = [value for part in found for value in part.values]
     return bool(reader.first(f"SELECT 1 FROM {definition.sql_table} r WHERE {sql} LIMIT 1", values))
+
+
+def newest_of(definition: Definition, resource_id: str) -> Condition:
+    """Return the condition that a row is the newest version of a resource, deleted or not."""
+    newest = f"SELECT max(v.version_id) FROM {definition.sql_table} v WHERE v.id = ?"
+    return Condition(f"r.id = ? AND r.version_id = ({newest})", (resource_id, resource_id))
 
 
 def carried_visibly(reader: Reader, access: Access, binary_id: str) -> bool:
