@@ -1686,7 +1686,7 @@ INSERT INTO allergy_intolerance (
    '[{"manifestation": [{"coding": [{"system": "http://snomed.info/sct", "code": "68962001",
           "display": "Muscle pain"}]}],
       "severity": "mild"}]'),
-  -- The substance itself is unknown: the code, and the manifestation, are data-absent-reason unknown.
+  -- The substance itself is unknown: its code is data-absent-reason unknown; so is the reaction (261665006).
   ('al-p5-antibiotic', 1, '2024-09-04T07:36:58.312+00:00',
    '{"profile": ["http://hl7.org/fhir/us/core/StructureDefinition/us-core-allergyintolerance"]}',
    '{"coding": [{"system": "http://terminology.hl7.org/CodeSystem/allergyintolerance-clinical", "code": "active"}]}',
@@ -1702,8 +1702,8 @@ INSERT INTO allergy_intolerance (
    NULL,
    '{"reference": "Patient/p5", "display": "Walter Brandt"}',
    NULL, NULL,
-   '[{"manifestation": [{"coding": [{"system": "http://terminology.hl7.org/CodeSystem/data-absent-reason",
-          "code": "unknown", "display": "Unknown"}]}]}]');
+   '[{"manifestation": [{"coding": [{"system": "http://snomed.info/sct", "code": "261665006",
+          "display": "Unknown"}]}]}]');
 
 INSERT INTO allergy_intolerance (
   id, version_id, last_updated, meta, clinical_status, verification_status, type, category, criticality, code,

@@ -130,7 +130,8 @@ def authenticate() -> Token:
     return protector.authenticate()
 
 
-def insufficient_scope(diagnostics: str, needed: str) -> Forbidden:
+def insufficient_scope(diagnostics: str, needed: str, parameter: str | None = None) -> Forbidden:
     """Return the refusal of a token whose scope does not reach, naming one that would."""
     challenge = f'Bearer realm="{REALM}", error="insufficient_scope", scope="{needed}"'
-    return Forbidden(diagnostics, headers={"WWW-Authenticate": challenge})
+    headers = {"WWW-Authenticate": challenge}
+    return Forbidden(diagnostics, parameter=parameter, headers=headers)

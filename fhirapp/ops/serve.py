@@ -25,7 +25,7 @@ from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import BodyTooLong, FhirError, HeadersTooLong, InvalidParameter
 from fhirapp.rest.errors import MAX_BODY, MAX_HEADERS
-from fhirapp.rest.response import FHIR_JSON
+from fhirapp.rest.negotiation import FHIR_JSON
 
 _log = logging.getLogger(__name__)
 

@@ -5,18 +5,23 @@ Source: decisions §1.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from flask import Blueprint, Response
 from flask.sansio.app import App
 
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.outcome import NotFound, UnknownInteraction
 from fhirapp.rest.history import history_instance
 from fhirapp.rest.read import read, vread
 from fhirapp.rest.search import search_type
+from fhirapp.rest.visibility import access_to
 from fhirapp.store.definition import Definition, register_type
 
 # service.md 2.1: the self link of a search is under /api, so /api answers as /fhir does.
 ROOTS = ("/fhir", "/api")
+_ID = re.compile(ID_PATTERN)
 
 
 class ResourceBlueprint(Blueprint):
@@ -52,12 +57,27 @@ class ResourceBlueprint(Blueprint):
 
     def read(self, resource_id: str) -> Response:
         """Return the current version."""
+        check_id(self.definition, resource_id)
         return read(self.definition, resource_id)
 
     def vread(self, resource_id: str, version_id: str) -> Response:
         """Return one version."""
+        check_id(self.definition, resource_id)
         return vread(self.definition, resource_id, version_id)
 
     def history_instance(self, resource_id: str) -> Response:
         """Return the versions, newest first."""
+        check_id(self.definition, resource_id)
         return history_instance(self.definition, resource_id)
+
+
+def check_id(definition: Definition, resource_id: str) -> None:
+    """Tell an operation (`$…`) or interaction (`_…`) that is not here from an unknown resource.
+
+    Raises UnknownInteraction; what can be no id at all is NotFound, once there is a token.
+    """
+    if resource_id[:1] in ("$", "_"):
+        raise UnknownInteraction("There is no such resource type or operation here.")
+    if not _ID.fullmatch(resource_id):
+        access_to(definition, "r")
+        raise NotFound(f"{definition.name}: this can be no id.")

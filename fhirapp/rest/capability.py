@@ -12,7 +12,8 @@ from fhirapp.address import base_url, token_url
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import systems
 from fhirapp.fhir.temporal import check_date
-from fhirapp.rest.response import arguments, respond, wanted_form
+from fhirapp.rest.negotiation import arguments, wanted_form
+from fhirapp.rest.response import respond
 from fhirapp.search.controls import REVINCLUDE
 from fhirapp.search.parameter import Parameter
 from fhirapp.store.definition import Definition, types

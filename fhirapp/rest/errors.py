@@ -22,7 +22,7 @@ from fhirapp.fhir.outcome import (
     UnknownInteraction,
     UrlTooLong,
 )
-from fhirapp.rest.response import FHIR_JSON
+from fhirapp.rest.negotiation import FHIR_JSON
 
 _log = logging.getLogger(__name__)
 

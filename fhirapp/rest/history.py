@@ -12,17 +12,11 @@ from fhirapp.fhir.bundle import Entry, bundle, interaction
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.rest.links import bundle_id, page_link
+from fhirapp.rest.negotiation import arguments, is_strict, wanted_form
 from fhirapp.rest.read import COLUMNS, Version
-from fhirapp.rest.response import (
-    arguments,
-    fhir_address,
-    is_strict,
-    respond,
-    wanted_form,
-    with_addresses,
-)
+from fhirapp.rest.response import fhir_address, respond, with_addresses
 from fhirapp.rest.visibility import access_to, targets_visible, visible
-from fhirapp.search.controls import parse_count
+from fhirapp.search.controls import SHOWN, parse_count
 from fhirapp.search.parameter import Condition
 from fhirapp.store.definition import Definition, Visibility
 
@@ -101,7 +95,7 @@ def _in_time(versions: list[Version], given: dict[str, str]) -> list[Version]:
         found = [
             one
             for one in found
-            if one.last_updated < high and replaced.get(one.version_id + 1, high) >= low
+            if one.last_updated < high and replaced.get(one.version_id + 1, high) > low
         ]
     return found
 
@@ -110,7 +104,7 @@ def _interval(name: str, value: str) -> Interval:
     try:
         return interval(value.replace(" ", "+"))
     except ValueError as error:
-        raise InvalidParameter(name, f"{value!r} {error}") from None
+        raise InvalidParameter(name, f"{value[:SHOWN]!r} {error}") from None
 
 
 def _before(value: str | None) -> int | None:

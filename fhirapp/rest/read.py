@@ -9,7 +9,8 @@ from flask import Response
 from fhirapp.auth.compartment import Access
 from fhirapp.db import Reader, reader
 from fhirapp.fhir.outcome import Gone, NotFound
-from fhirapp.rest.response import arguments, respond, wanted_form, with_addresses
+from fhirapp.rest.negotiation import Form, arguments, wanted_form
+from fhirapp.rest.response import respond, with_addresses
 from fhirapp.rest.visibility import (
     access_to,
     carried_visibly,
@@ -85,7 +86,7 @@ def _row_visible(
     return True
 
 
-def _respond(definition: Definition, version: Version | None, form: Any, name: str) -> Response:
+def _respond(definition: Definition, version: Version | None, form: Form, name: str) -> Response:
     if version is None:
         # The same bytes whether it is unknown or another patient's (decisions §4).
         raise NotFound(f"{name} is not known here.")

@@ -21,7 +21,8 @@ from fhirapp.fhir.bundle import MATCH, OUTCOME, Entry, bundle
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
 from fhirapp.rest.include import provenance_of
 from fhirapp.rest.links import bundle_id, page_link, self_link
-from fhirapp.rest.response import arguments, is_strict, respond, wanted_form, with_addresses
+from fhirapp.rest.negotiation import arguments, is_strict, wanted_form
+from fhirapp.rest.response import respond, with_addresses
 from fhirapp.rest.totals import total_of
 from fhirapp.rest.visibility import access_to, check_patients, visible
 from fhirapp.search.controls import MAX_IDS, Controls, parse_controls, require_patient_or_id
@@ -160,7 +161,9 @@ def _entries(
             included.append(name)
     if query.ignored:
         entries.append(_outcome(query))
-    key = ([match[:2] for match in page.matches], included, query.ignored, settings().inline_max)
+    # Bodies depend on these two settings beside the version.
+    rendering = (settings().inline_max, settings().empty_content)
+    key = ([match[:2] for match in page.matches], included, query.ignored, rendering)
     return entries, key
 
 

@@ -173,4 +173,5 @@ def check_patients(
                 raise insufficient_scope(
                     f"{name}: the token is for one patient, and this is another.",
                     f"user/{definition.name}.s",
+                    base,
                 )

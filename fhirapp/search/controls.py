@@ -19,6 +19,8 @@ Arguments = Sequence[tuple[str, str]]
 
 REVINCLUDE = "Provenance:target"
 MAX_IDS = 100
+# So much of a value is repeated in an answer; of tokens and references nothing, they name people.
+SHOWN = 40
 # Named here so that they are known; `_format` and `_pretty` are read by rest/response.py too.
 _ONCE = ("_count", "_pretty", "_format", "_summary", "_revinclude", "_cursor")
 
@@ -53,11 +55,12 @@ def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Cont
         else:
             given[name] = value
     # decisions 2.5: ignored, 0 too, when _id is given
-    by_id = any(name == "_id" and value for name, value in rest)
+    by_id = any(name == "_id" and value.strip() for name, value in rest)
     count = None if by_id else parse_count(given.get("_count"), default, greatest)
     only_total = count == 0 or _summary(given.get("_summary"))
     if (revinclude := given.get("_revinclude")) not in (None, REVINCLUDE):
-        raise InvalidParameter("_revinclude", f"{revinclude!r} is not supported; use {REVINCLUDE}")
+        message = f"{revinclude[:SHOWN]!r} is not supported; use {REVINCLUDE}"
+        raise InvalidParameter("_revinclude", message)
     kept = {name: value for name, value in given.items() if name not in ("_count", "_cursor")}
     if "_count" in given and count is not None:
         kept["_count"] = str(count)
@@ -74,7 +77,7 @@ def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Cont
 def parse_boolean(name: str, value: str) -> bool:
     """Read true or false. Raises InvalidParameter."""
     if value not in ("true", "false"):
-        raise InvalidParameter(name, f"{value!r} is not a boolean; use true or false")
+        raise InvalidParameter(name, f"{value[:SHOWN]!r} is not a boolean; use true or false")
     return value == "true"
 
 
@@ -95,7 +98,7 @@ def parse_count(value: str | None, default: int, greatest: int) -> int:
     if value is None:
         return default
     if not (value.isascii() and value.isdecimal()):
-        raise InvalidParameter("_count", f"{value!r} is not a whole number of 0 or more")
+        raise InvalidParameter("_count", f"{value[:SHOWN]!r} is not a whole number of 0 or more")
     # A number too long to matter is cut like any other that is too large.
     return min(int(value[:10]), greatest) if len(value) <= 10 else greatest
 
@@ -104,5 +107,6 @@ def _summary(value: str | None) -> bool:
     if value is None or value == "false":
         return False
     if value != "count":
-        raise UnsupportedParameter("_summary", f"{value!r} is not supported; use count or false")
+        message = f"{value[:SHOWN]!r} is not supported; use count or false"
+        raise UnsupportedParameter("_summary", message)
     return True

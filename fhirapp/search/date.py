@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fhirapp.fhir.temporal import Interval, instant_of, interval, period_interval
+from fhirapp.search.controls import SHOWN
 from fhirapp.search.index import DateRow, IndexRow
 from fhirapp.search.parameter import (
     AnyCondition,
@@ -77,7 +78,7 @@ class Date(Parameter):
         try:
             return Searched(prefix, interval(text))
         except ValueError as error:
-            raise self.invalid(f"{value!r} {error}") from None
+            raise self.invalid(f"{value[:SHOWN]!r} {error}") from None
 
     def _check_closed(self, values: Sequence[str]) -> None:
         wanted = "two values must form a closed range: one with gt, ge or sa, one with lt, le or eb"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from fhirapp.fhir.outcome import UnsupportedParameter
+from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
 from fhirapp.search.controls import Arguments, check_ids
 from fhirapp.search.cursor import Cursor
 from fhirapp.search.parameter import (
@@ -26,6 +26,13 @@ from fhirapp.search.parameter import (
 GATHERED_MOST = 2_000
 # Known to FHIR and refused always: to ignore one would widen the answer (decisions §3).
 _REFUSED = ("_has", "_filter", "_list", "_query")
+# Known to FHIR and not to this server: it says so, and suggests no other name.
+_NOT_HERE = frozenset(
+    {
+        *("_contained", "_containedType", "_content", "_elements", "_include", "_profile"),
+        *("_security", "_sort", "_source", "_tag", "_text", "_total"),
+    }
+)
 
 Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
@@ -51,6 +58,10 @@ def parse_query(
     ignored: list[tuple[str, str]] = []
     grouped: dict[str, list[str]] = {}
     for name, value in arguments:
+        if name.partition(":")[0] in _REFUSED or "." in name:
+            raise UnsupportedParameter(name, "chains, _has, _filter, _list and _query are not here")
+        if "\0" in value:
+            raise InvalidParameter(name, "has a NUL character")
         if value.strip() == "":
             ignored.append((name, "has no value and was ignored"))
             continue
@@ -58,8 +69,6 @@ def parse_query(
     applied = []
     for name, values in grouped.items():
         base, _, modifier = name.partition(":")
-        if base in _REFUSED or "." in name:
-            raise UnsupportedParameter(name, "chains, _has, _filter, _list and _query are not here")
         parameter = parameters.by_name.get(base)
         if parameter is None:
             reason = _unknown(base, parameters)
@@ -77,6 +86,8 @@ def parse_query(
 
 
 def _unknown(name: str, parameters: Parameters) -> str:
+    if name in _NOT_HERE:
+        return "is not supported here"
     near = get_close_matches(name, list(parameters.by_name), n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"is not a search parameter of this type{hint}"

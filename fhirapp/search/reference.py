@@ -86,4 +86,4 @@ class Reference(Parameter):
             return relative
         if "://" in value or value.startswith("urn:"):
             return None, value
-        raise self.invalid(f"{value!r} is not a reference; use id, Type/id or an address")
+        raise self.invalid("is not a reference; use id, Type/id or an address")

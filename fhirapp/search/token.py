@@ -58,5 +58,5 @@ class Token(Parameter):
             sql, found = "k.param = ? AND k.system = ?", (name, parts[0])
             return IndexCondition(table, sql, found, seekable=False, negated=negated)
         else:
-            raise self.invalid(f"{value!r} is not a token; use code, system|code, |code or system|")
+            raise self.invalid("is not a token; use code, system|code, |code or system|")
         return IndexCondition(table, sql, found, negated=negated)

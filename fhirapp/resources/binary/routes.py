@@ -13,8 +13,9 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.resources.binary.model import Binary
 from fhirapp.resources.binary.schema import BinarySchema
-from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.rest.response import Form, arguments, respond, wanted_form, wants_json
+from fhirapp.rest.blueprint import ResourceBlueprint, check_id
+from fhirapp.rest.negotiation import Form, arguments, prefers_json, wanted_form
+from fhirapp.rest.response import respond
 from fhirapp.rest.visibility import access_to, carried_visibly
 from fhirapp.store.attachments import sha1
 from fhirapp.store.definition import Definition, Visibility
@@ -33,16 +34,21 @@ class BinaryBlueprint(ResourceBlueprint):
 
         Raises NotFound, Gone.
         """
+        check_id(self.definition, resource_id)
         access = access_to(self.definition, "r")
         row = self._row(resource_id, access)
         etag = f'W/"{row["version_id"]}"'
-        if wants_json():
+        if prefers_json():
             form = wanted_form(arguments())
             body = fhir_json.dumps_indented(self.definition.schema.dump_resource(row))
             return respond(body, form, etag=etag, last_modified=row["last_updated"])
-        response = respond(row["data"] or b"", Form(), etag=etag, last_modified=row["last_updated"])
-        if response.status_code == 200:
-            response.content_type = row["content_type"]
+        response = respond(
+            row["data"] or b"",
+            Form(),
+            etag=etag,
+            last_modified=row["last_updated"],
+            content_type=row["content_type"],
+        )
         # Never executable in a browser: a stored page must not run as this server's own.
         response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
         response.headers["X-Content-Type-Options"] = "nosniff"
