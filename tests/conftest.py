@@ -22,7 +22,7 @@ from fhirapp.config import Settings, load_settings
 from fhirapp.db import db, writing
 from fhirapp.ops.prepare import prepare
 from fhirapp.store.definition import types
-from fhirapp.store.publish import Rendering
+from fhirapp.store.render import Rendering
 from fhirapp.store.seed import load_seed, seed_path
 from tests.helpers import BASE_URL, Fhir
 

@@ -12,7 +12,9 @@ from flask import Flask
 from fhirapp.config import settings_of
 from fhirapp.db import writing
 from fhirapp.store.definition import types
-from fhirapp.store.publish import Publisher, Rendering, prepare
+from fhirapp.store.prepare import prepare
+from fhirapp.store.publish import Publisher
+from fhirapp.store.render import Rendering
 
 
 def publish(app: Flask, *resources: dict[str, Any], now: str) -> None:

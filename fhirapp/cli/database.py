@@ -10,8 +10,8 @@ from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.store.definition import types
 from fhirapp.store.migrate import HEAD, schema_version, shown
-from fhirapp.store.publish import Rendering
 from fhirapp.store.reindex import reindex
+from fhirapp.store.render import Rendering
 
 
 @click.group("db")

@@ -20,7 +20,9 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import instant
 from fhirapp.store.definition import Definition
-from fhirapp.store.publish import Prepared, Publisher, Rendering, prepare
+from fhirapp.store.prepare import Prepared, prepare
+from fhirapp.store.publish import Publisher
+from fhirapp.store.render import Rendering
 
 BATCH = 1_000
 

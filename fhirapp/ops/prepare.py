@@ -16,8 +16,8 @@ from fhirapp.db import db, writing
 from fhirapp.fhir.temporal import instant
 from fhirapp.store.definition import types
 from fhirapp.store.migrate import HEAD, shown, upgrade
-from fhirapp.store.publish import Rendering
 from fhirapp.store.reindex import needs_reindex, reindex, remember_rendering
+from fhirapp.store.render import Rendering
 from fhirapp.store.seed import load_seed, seed_path
 
 

@@ -1,29 +1,21 @@
-"""Publish a version: validate → row → body → index rows, in one transaction.
+"""Publish versions: the one way to write, in one transaction.
 
-`prepare` is pure and may refuse; a `Publisher` writes what was prepared, in batches.
 Source: decisions §5: versions count 1, 2, 3…, never change, and the same content makes none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, func, select, update
 
-from fhirapp.config import Settings
-from fhirapp.db import insert_many, insert_rows
-from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.resource import InvalidResource
-from fhirapp.search.index import ReferenceRow, by_table
-from fhirapp.search.parameter import values_at
-from fhirapp.search.reference import relative_reference
-from fhirapp.store import attachments
-from fhirapp.store.attachments import Blob
+from fhirapp.db import insert_rows
 from fhirapp.store.definition import Definition
+from fhirapp.store.prepare import Prepared, binary_of
+from fhirapp.store.render import Rendering, read_blobs, render, write_index
 from fhirapp.store.state import raise_generation
 
 
@@ -33,28 +25,6 @@ class Change(Enum):
     NEW = "new"
     CHANGED = "changed"
     SAME = "same"
-
-
-class Rendering(NamedTuple):
-    """The settings that a stored body depends on."""
-
-    inline_max: int
-    empty_content: str
-
-    @classmethod
-    def of(cls, settings: Settings) -> Rendering:
-        return cls(settings.inline_max, settings.empty_content)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A valid resource, ready to be written: its columns, its attachments' bytes, its digest."""
-
-    definition: Definition
-    id: str
-    columns: Mapping[str, Any]
-    digest: bytes
-    blobs: Sequence[Blob] = ()
 
 
 @dataclass
@@ -76,50 +46,7 @@ class _Standing:
     pk: int
     version_id: int
     digest: bytes | None
-    deleted: bool = field(default=False)
-
-
-def prepare(definition: Definition, resource: Any) -> Prepared:
-    """Check a resource and take it apart. Raises InvalidResource with every fault found."""
-    elements = definition.schema.load_resource(resource)
-    resource_id = elements.pop("id", None)
-    if resource_id is None:
-        raise InvalidResource([(f"{definition.name}.id", "is required")])
-    meta = {
-        name: value
-        for name, value in elements.pop("meta", {}).items()
-        if name not in ("versionId", "lastUpdated")
-    }
-    if meta:
-        elements["meta"] = meta
-    blobs: list[Blob] = []
-    if definition.attachments:
-        blobs = attachments.extract(resource_id, elements, definition.attachments, definition.name)
-    digest = blake2b(fhir_json.canonical(elements), digest_size=16).digest()
-    columns: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
-    for name, value in elements.items():
-        column = definition.columns.get(name)
-        if column is None:
-            extra[name] = value
-        else:
-            columns[column] = value
-    columns["extra"] = extra or None
-    columns["patient_id"] = _patient_id(definition, resource_id, elements)
-    columns.update(definition.derive(columns))
-    return Prepared(definition, resource_id, columns, digest, blobs)
-
-
-def _patient_id(
-    definition: Definition, resource_id: str, elements: Mapping[str, Any]
-) -> str | None:
-    if definition.compartment == "id":
-        return resource_id
-    for value in values_at(elements, f"{definition.compartment}.reference"):
-        target = relative_reference(value)
-        if target and target[0] == "Patient":
-            return target[1]
-    return None
+    deleted: bool = False
 
 
 class Publisher:
@@ -283,41 +210,6 @@ class Publisher:
         return inline
 
 
-def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepared:
-    """Return the Binary that holds an attachment's bytes."""
-    columns: dict[str, Any] = {"content_type": blob.content_type, "data": blob.data}
-    columns.update(binary.derive(columns), patient_id=patient_id)
-    return Prepared(binary, blob.id, columns, blake2b(blob.data, digest_size=16).digest())
-
-
-def read_blobs(
-    connection: Connection,
-    binary: Definition,
-    definition: Definition,
-    columns: Iterable[Mapping[str, Any]],
-    inline_max: int,
-    known: Iterable[str] = (),
-) -> dict[str, bytes]:
-    """Complete the attachments that point to stored Binaries; return the bytes of small ones."""
-    path = definition.attachments
-    wanted = {blob_id for one in columns for blob_id in attachments.local_ids(one, path)} - set(
-        known
-    )
-    if not wanted:
-        return {}
-    table = binary.table
-    facts, inline = {}, {}
-    found = select(table.c.id, table.c.size, table.c.hash, table.c.content_type, table.c.pk)
-    for row in connection.execute(found.where(table.c.id.in_(sorted(wanted)), table.c.is_current)):
-        facts[row.id] = (row.size, row.hash, row.content_type)
-        if row.size <= inline_max:
-            data = select(table.c.data).where(table.c.pk == row.pk)
-            inline[row.id] = connection.execute(data).scalar_one()
-    for one in columns:
-        attachments.complete(one, path, facts)
-    return inline
-
-
 def _row(definition: Definition, version: _Version) -> dict[str, Any]:
     """Return a version's row, every column named, the body still to be made."""
     row = dict.fromkeys(definition.table.columns.keys())
@@ -332,29 +224,3 @@ def _row(definition: Definition, version: _Version) -> dict[str, Any]:
         digest=version.prepared.digest or None,
     )
     return row
-
-
-def render(
-    definition: Definition,
-    row: dict[str, Any],
-    rendering: Rendering,
-    blobs: Mapping[str, bytes],
-) -> dict[Table, list[tuple[Any, ...]]]:
-    """Put the body into a row; return the version's index rows by table."""
-    resource = definition.schema.dump_resource(
-        {**row, "blobs": blobs, "empty_content": rendering.empty_content}
-    )
-    if "body" in row and definition.stores_body:
-        row["body"] = fhir_json.dumps_indented(resource)
-    rows = definition.params.rows(resource)
-    if definition.attachments:
-        for blob_id in attachments.local_ids(row, definition.attachments):
-            rows.add(ReferenceRow(attachments.CARRIES, blob_id, "Binary"))
-    return by_table(rows, definition.tables, row["pk"])
-
-
-def write_index(connection: Connection, index: Mapping[Table, Sequence[tuple[Any, ...]]]) -> None:
-    """Insert index rows, each (values…, pk)."""
-    for table, rows in index.items():
-        columns = [name for name in table.columns.keys() if name != "pk"]  # noqa: SIM118
-        insert_many(connection, table, [*columns, "pk"], rows)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, delete, select, update
 
 from fhirapp.store.definition import Definition
-from fhirapp.store.publish import Rendering, read_blobs, render, write_index
+from fhirapp.store.render import Rendering, read_blobs, render, write_index
 from fhirapp.store.state import RENDERING, get_state, raise_generation, set_state
 
 _BATCH = 500

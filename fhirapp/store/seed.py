@@ -17,7 +17,9 @@ from fhirapp.config import ConfigurationError
 from fhirapp.db import JSON_OPTIONS, db, writing
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.definition import Definition
-from fhirapp.store.publish import Prepared, Publisher, Rendering, prepare
+from fhirapp.store.prepare import Prepared, prepare
+from fhirapp.store.publish import Publisher
+from fhirapp.store.render import Rendering
 
 
 class InvalidSeed(ConfigurationError):

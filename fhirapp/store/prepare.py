@@ -1,0 +1,80 @@
+"""Check a resource and take it apart into what is stored: pure, and the only place that refuses.
+
+Source: FHIR R4; decisions 2.18, 2.21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.resource import InvalidResource
+from fhirapp.search.parameter import values_at
+from fhirapp.search.reference import relative_reference
+from fhirapp.store import attachments
+from fhirapp.store.attachments import Blob
+from fhirapp.store.definition import Definition
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A valid resource, ready to be written: its columns, its attachments' bytes, its digest."""
+
+    definition: Definition
+    id: str
+    columns: Mapping[str, Any]
+    digest: bytes
+    blobs: Sequence[Blob] = ()
+
+
+def prepare(definition: Definition, resource: Any) -> Prepared:
+    """Check a resource and take it apart. Raises InvalidResource with every fault found."""
+    elements = definition.schema.load_resource(resource)
+    resource_id = elements.pop("id", None)
+    if resource_id is None:
+        raise InvalidResource([(f"{definition.name}.id", "is required")])
+    meta = {
+        name: value
+        for name, value in elements.pop("meta", {}).items()
+        if name not in ("versionId", "lastUpdated")
+    }
+    if meta:
+        elements["meta"] = meta
+    blobs: list[Blob] = []
+    if definition.attachments:
+        blobs = attachments.extract(resource_id, elements, definition.attachments, definition.name)
+    digest = blake2b(fhir_json.canonical(elements), digest_size=16).digest()
+    columns: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for name, value in elements.items():
+        column = definition.columns.get(name)
+        if column is None:
+            extra[name] = value
+        else:
+            columns[column] = value
+    columns["extra"] = extra or None
+    columns["patient_id"] = _patient_id(definition, resource_id, elements)
+    columns.update(definition.derive(columns))
+    return Prepared(definition, resource_id, columns, digest, blobs)
+
+
+def _patient_id(
+    definition: Definition, resource_id: str, elements: Mapping[str, Any]
+) -> str | None:
+    if definition.compartment == "id":
+        return resource_id
+    for value in values_at(elements, f"{definition.compartment}.reference"):
+        target = relative_reference(value)
+        if target and target[0] == "Patient":
+            return target[1]
+    return None
+
+
+def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepared:
+    """Return the Binary that holds an attachment's bytes."""
+    columns: dict[str, Any] = {"content_type": blob.content_type, "data": blob.data}
+    columns.update(binary.derive(columns), patient_id=patient_id)
+    return Prepared(binary, blob.id, columns, blake2b(blob.data, digest_size=16).digest())
