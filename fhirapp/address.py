@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from flask import request
+from flask import has_request_context, request
 
 from fhirapp.config import LOOPBACK, settings
 
@@ -18,12 +18,18 @@ def base_url() -> str:
     configured = settings()
     if configured.base_url:
         return configured.base_url
-    host = request.host
-    if urlsplit(f"//{host}").hostname in LOOPBACK:
-        return f"http://{host}"
+    if has_request_context() and _is_loopback(request.host):
+        return f"http://{request.host}"
     return f"http://{configured.host}:{configured.port}"
 
 
 def token_url() -> str:
     """Return the address of the token endpoint, which is also the audience of assertions."""
     return f"{base_url()}/oauth/token"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return urlsplit(f"//{host}").hostname in LOOPBACK
+    except ValueError:
+        return False

@@ -56,7 +56,7 @@ class Settings:
     processes: int = _setting(
         Integer(validate=Range(0, 256)), 0, "Server processes", shown="one per processor core"
     )
-    threads: int = _setting(Integer(validate=Range(1, 256)), 8, "Threads in each process")
+    threads: int = _setting(Integer(validate=Range(1, 256)), 4, "Threads in each process")
     trusted_proxy: str = _setting(
         String(), "", "Address of the reverse proxy whose X-Forwarded-For is believed", shown="none"
     )
@@ -160,15 +160,12 @@ def _check_together(settings: Settings) -> None:
             f"FHIRAPP_PAGE_SIZE={settings.page_size} is more than "
             f"FHIRAPP_PAGE_MAX={settings.page_max}; lower the one or raise the other."
         )
-    parts = urlsplit(settings.base_url)
-    if settings.base_url and (
-        parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment
-    ):
+    if settings.base_url and not _is_address(settings.base_url):
         raise ConfigurationError(
             f"FHIRAPP_BASE_URL={settings.base_url!r} is not an address; "
             "use for example https://fhir.clinic.example"
         )
-    if settings.base_url.endswith("/") or parts.path.rstrip("/").endswith("/fhir"):
+    if settings.base_url.endswith(("/", "/fhir")):
         raise ConfigurationError(
             f"FHIRAPP_BASE_URL={settings.base_url!r}: leave out the trailing slash and /fhir."
         )
@@ -182,3 +179,15 @@ def _check_together(settings: Settings) -> None:
             f"To listen on {settings.host}, which others can reach, set FHIRAPP_BASE_URL "
             "to the address under which clients reach this server."
         )
+
+
+def _is_address(text: str) -> bool:
+    """Say whether text is http(s)://host[:port][/path], and nothing after that."""
+    try:
+        parts = urlsplit(text)
+        named = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+    readable = text.isascii() and text.isprintable() and " " not in text
+    plain = not (parts.query or parts.fragment or "@" in parts.netloc)
+    return parts.scheme in ("http", "https") and named and readable and plain

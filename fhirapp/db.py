@@ -41,8 +41,9 @@ from fhirapp.fhir import json as fhir_json
 
 # How long a writer waits for another before the client is told to come back.
 BUSY_SECONDS = 5
-# SQLite reads the file through memory that the system can take back, not through its own copy.
-_MMAP_BYTES = 256 * 1024 * 1024
+# SQLite reads the file through memory that the system can take back, not through its own copy; the
+# most that it knows. A page of the file costs a fifth of a read.
+_MMAP_BYTES = 0x7FFF0000
 _PRAGMAS = (
     # For a new file. A row is about 3 kB: of 4 kB pages each would hold one and a quarter of air.
     "PRAGMA page_size = 16384",
@@ -249,7 +250,7 @@ def init_app(app: Flask, settings: Settings) -> None:
     try:
         url = make_url(settings.database_uri)
         url.get_dialect().import_dbapi()
-    except (ArgumentError, NoSuchModuleError):
+    except (ArgumentError, NoSuchModuleError, ValueError):
         raise ConfigurationError(
             "FHIRAPP_DATABASE_URL is not a database address; use "
             "sqlite:////path/to/file.db or postgresql://user:password@host/name"
@@ -259,6 +260,11 @@ def init_app(app: Flask, settings: Settings) -> None:
             f"The database driver {error.name} is not installed; "
             "for PostgreSQL run: pip install 'fhirapp[postgresql]'"
         ) from None
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise ConfigurationError(
+            "FHIRAPP_DATABASE_URL names no file; each process would have data of its own. "
+            "Use sqlite:////path/to/file.db"
+        )
     app.config["SQLALCHEMY_DATABASE_URI"] = url
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {
         **JSON_OPTIONS,

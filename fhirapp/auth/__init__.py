@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from flask import Flask
 
 from fhirapp.auth import keys, protector, routes, server
@@ -9,6 +11,8 @@ from fhirapp.auth import keys, protector, routes, server
 
 def init_app(app: Flask) -> None:
     """Give the app its keys, its protector and its authorization server."""
+    # At DEBUG Authlib logs the tokens that it issues.
+    logging.getLogger("authlib").setLevel(logging.INFO)
     keys.init_app(app)
     protector.init_app(app)
     server.init_app(app)

@@ -6,6 +6,7 @@ assertion lives five minutes at most; its jti serves once; keys are those regist
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -24,6 +25,7 @@ from fhirapp.db import writing
 ALGORITHMS = ["RS384", "ES384"]
 LONGEST_SECONDS = 300
 _LEEWAY_SECONDS = 60
+_JTI = re.compile(r"[ -~]{1,255}")
 
 
 class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
@@ -71,8 +73,8 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
         latest = time.time() + LONGEST_SECONDS + _LEEWAY_SECONDS
         if not isinstance(expires, int | float) or expires > latest:
             raise InvalidClientError(description="exp must be within five minutes.")
-        if not isinstance(claims.get("jti"), str) or not 0 < len(claims["jti"]) <= 255:
-            raise InvalidClientError(description="jti must be a string of 1 to 255 characters.")
+        if not isinstance(claims.get("jti"), str) or not _JTI.fullmatch(claims["jti"]):
+            raise InvalidClientError(description="jti must be 1 to 255 printable characters.")
         super().verify_claims(claims)
 
     def validate_jti(self, claims: Any, jti: str) -> bool:

@@ -10,12 +10,16 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from sqlalchemy import Connection, insert, select, update
 
+from fhirapp.auth.enforce import enforceable
 from fhirapp.auth.models import AccessToken, Client, digest, token_row
 from fhirapp.auth.scopes import grantable, parse_scope
 from fhirapp.auth.server import new_token
 from fhirapp.config import ConfigurationError
 
 OPERATOR = "operator"
+_CONTEXTS = ("patient", "user", "system")
+# Ten years: what outlives that is no access token.
+LONGEST_SECONDS = 10 * 365 * 86_400
 _EVERYTHING = "patient/*.rs user/*.rs system/*.rs"
 _BACKEND_SCOPE = "system/DocumentReference system/AllergyIntolerance system/*.read system/*.rs"
 DEMO_BACKEND = "demo-backend"
@@ -56,16 +60,19 @@ def add_client(
     )
 
 
-def public_keys(jwks: Mapping[str, Any]) -> dict[str, Any]:
+def public_keys(jwks: Any) -> dict[str, Any]:
     """Return a key set's public part; a single key counts as a set. Raises RefusedByServer."""
-    content = dict(jwks) if "keys" in jwks else {"keys": [dict(jwks)]}
+    keys = jwks.get("keys", [jwks]) if isinstance(jwks, dict) else None
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, dict) for key in keys):
+        raise RefusedByServer("Not a JSON Web Key Set: an object with a list of keys.")
+    if any(key.get("kty") not in ("RSA", "EC") for key in keys):
+        raise RefusedByServer("The key set must hold RSA keys for RS384, or EC keys for ES384.")
+    if any(key["kty"] == "EC" and key.get("crv") != "P-384" for key in keys):
+        raise RefusedByServer("ES384 needs EC keys of the curve P-384.")
     try:
-        keys = KeySet.import_key_set(content)  # type: ignore[arg-type]
+        return dict(KeySet.import_key_set({"keys": keys}).as_dict(private=False))
     except (JoseError, ValueError, KeyError, TypeError) as error:
         raise RefusedByServer(f"Not a JSON Web Key Set: {error}") from None
-    if not keys.keys or any(key.key_type not in ("RSA", "EC") for key in keys.keys):
-        raise RefusedByServer("The key set must hold RSA or EC keys, for RS384 or ES384.")
-    return dict(keys.as_dict(private=False))
 
 
 def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> None:
@@ -104,13 +111,15 @@ def issue_token(
 
     lifetime is in seconds. Raises RefusedByServer.
     """
+    if lifetime > LONGEST_SECONDS:
+        raise RefusedByServer(f"A token lives {LONGEST_SECONDS} seconds at most.")
     if client_id is None:
         client_id = OPERATOR
         _ensure_operator(connection)
     client = find(connection, client_id)
     if client is None or client["disabled"]:
         raise RefusedByServer(f"There is no client {client_id}, or it is disabled.")
-    granted = grantable(scope.split(), client["scope"], ("patient", "user", "system"))
+    granted = grantable(scope.split(), client["scope"], _CONTEXTS, enforceable)
     if not granted:
         raise RefusedByServer(f"Nothing of {scope!r} can be granted to {client_id}.")
     if patient_id is None and any(text.startswith("patient/") for text in granted):
@@ -167,4 +176,4 @@ def _ensure_operator(connection: Connection) -> None:
 
 def _is_system_scope(text: str) -> bool:
     scope = parse_scope(text)
-    return scope is not None and scope.context == "system"
+    return scope is not None and scope.context == "system" and enforceable(scope)

@@ -64,5 +64,5 @@ def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant,
 def access_of(token_scope: str, registered_scope: str, patient: str | None) -> Access:
     """Return the access of a token, given its scope and that of its client's registration."""
     registered = clinical_scopes(registered_scope)
-    reached = (scope.within(registered) for scope in clinical_scopes(token_scope))
-    return Access(tuple(scope for scope in reached if scope is not None), patient)
+    scopes = [one for scope in clinical_scopes(token_scope) for one in scope.within(registered)]
+    return Access(tuple(dict.fromkeys(scopes)), patient)

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Integer, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
+from fhirapp.auth.enforce import enforceable
 from fhirapp.auth.scopes import grantable
 from fhirapp.db import Base
 
@@ -48,7 +49,8 @@ class Client(Base):
 
         client_credentials gives system/ scopes only.
         """
-        return " ".join(grantable((scope or "").split(), self.scope, ("system",))) or None
+        asked = (scope or "").split()
+        return " ".join(grantable(asked, self.scope, ("system",), enforceable)) or None
 
     def check_client_secret(self, client_secret: str) -> bool:
         stored = self.secret_digest or b""

@@ -9,10 +9,10 @@ Source: SMART App Launch 2.2 scopes; decisions §6. This server only reads: c, u
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 READ, SEARCH = "r", "s"
 
@@ -35,18 +35,24 @@ class Scope(NamedTuple):
     permissions: str
     filters: tuple[tuple[str, str], ...] = ()
 
-    def within(self, registered: Iterable[Scope]) -> Scope | None:
-        """Return what of this scope lies within registered ones, None where nothing does."""
-        reach = {
-            permission
-            for one in registered
-            if one.context == self.context
-            and one.resource_type in ("*", self.resource_type)
-            and set(one.filters) <= set(self.filters)
-            for permission in one.permissions
-        }
-        permissions = "".join(letter for letter in self.permissions if letter in reach)
-        return self._replace(permissions=permissions) if permissions else None
+    def within(self, registered: Iterable[Scope]) -> tuple[Scope, ...]:
+        """Return what this scope and registered ones allow both, nothing where they do not meet.
+
+        `system/*.rs` within `system/Patient.r` is `system/Patient.r`; filters of both hold.
+        """
+        met: dict[tuple[str, tuple[tuple[str, str], ...]], set[str]] = {}
+        for one in registered:
+            types = {self.resource_type, one.resource_type} - {"*"}
+            if one.context != self.context or len(types) > 1:
+                continue
+            filters = tuple(sorted({*self.filters, *one.filters}))
+            common = set(self.permissions) & set(one.permissions)
+            met.setdefault((types.pop() if types else "*", filters), set()).update(common)
+        return tuple(
+            Scope(self.context, resource_type, "".join(sorted(permissions)), filters)
+            for (resource_type, filters), permissions in met.items()
+            if permissions
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -77,22 +83,28 @@ def clinical_scopes(text: str) -> tuple[Scope, ...]:
     return tuple(scope for scope in map(parse_scope, text.split()) if scope is not None)
 
 
-def grantable(asked: Iterable[str], registered: str, contexts: Iterable[str]) -> list[str]:
+def grantable(
+    asked: Iterable[str],
+    registered: str,
+    contexts: Iterable[str],
+    enforceable: Callable[[Scope], bool],
+) -> list[str]:
     """Return the scopes that a client registered for `registered` may be given of those asked.
 
     Echoed as asked where granted whole, else as what is left: of `.cruds`, `.rs`. Scopes of other
-    contexts are left out.
+    contexts are left out, and those that cannot be enforced: unknown types and filters.
     """
     allowed, known = clinical_scopes(registered), set(contexts)
     granted: dict[str, None] = {}
     for text in asked:
         scope = parse_scope(text)
-        if scope is None or scope.context not in known:
+        if scope is None or scope.context not in known or not enforceable(scope):
             continue
         reached = scope.within(allowed)
-        if reached is not None:
-            whole = reached == scope and not _writes(text)
-            granted[text if whole else _written(text, reached)] = None
+        if scope in reached and not _writes(text):
+            granted[text] = None
+        else:
+            granted.update(dict.fromkeys(_written(text, one) for one in reached))
     return list(granted)
 
 
@@ -107,9 +119,9 @@ def _writes(text: str) -> bool:
 
 
 def _written(text: str, scope: Scope) -> str:
-    """Write what is left of an asked scope in the syntax that was asked."""
+    """Write what is left of an asked scope, in the syntax that was asked as far as it reaches."""
     permissions = scope.permissions
     if _suffix(text) in ("*", "read") and permissions == READ + SEARCH:
         permissions = "read"
-    query = text.partition("?")[2]
+    query = urlencode(scope.filters, safe=":/|,$")
     return f"{scope.context}/{scope.resource_type}.{permissions}" + (f"?{query}" if query else "")

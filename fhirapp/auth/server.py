@@ -12,6 +12,7 @@ import re
 import secrets
 import time
 from typing import Any
+from urllib.parse import unquote
 
 from authlib.integrations.flask_oauth2 import AuthorizationServer as FlaskAuthorizationServer
 from authlib.integrations.flask_oauth2.requests import FlaskOAuth2Payload, FlaskOAuth2Request
@@ -75,6 +76,8 @@ class _Request(FlaskOAuth2Request):  # type: ignore[misc]
 
 def find_client(client_id: str) -> Client | None:
     """Return a client that is registered and not disabled."""
+    if not _PRINTABLE.fullmatch(client_id):
+        return None
     return db.session.scalars(
         select(Client).where(Client.client_id == client_id, Client.disabled.is_(False))
     ).one_or_none()
@@ -111,18 +114,23 @@ def check_token_request() -> None:
         if not _PRINTABLE.fullmatch(value):
             raise InvalidRequestError("A parameter has characters outside printable ASCII.")
     basic = request.headers.get("Authorization", "").lower().startswith("basic ")
-    if basic and not _readable_basic():
+    user = _basic_user() if basic else None
+    if basic and user is None:
         raise InvalidRequestError("The Authorization header is not readable.")
+    if user is not None and form.get("client_id", user) != user:
+        raise InvalidRequestError("client_id contradicts the Authorization header.")
     if basic + (_ASSERTION in form) + ("client_secret" in form) > 1:
         raise InvalidRequestError("Authenticate in one way only.")
 
 
-def _readable_basic() -> bool:
+def _basic_user() -> str | None:
+    """Return the user of the Basic header, None where it cannot be read. RFC 6749 §2.3.1."""
     text = request.headers["Authorization"].split(None, 1)[-1]
     try:
-        return ":" in base64.b64decode(text, validate=True).decode()
+        user, colon, _ = base64.b64decode(text, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
-        return False
+        return None
+    return unquote(user) if colon else None
 
 
 _EXTENSION = "fhirapp.oauth"
@@ -155,5 +163,6 @@ def token_response() -> Response:
                 mimetype="application/json",
             )
             throttled.headers["Retry-After"] = str(wait)
+            throttled.headers["Cache-Control"] = "no-store"
             return throttled
     return answer

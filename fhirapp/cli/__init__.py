@@ -33,7 +33,7 @@ def main() -> None:
         click.echo(f"fhirapp: {error}", err=True)
         status = 2
     except click.ClickException as error:
-        error.show()
+        click.echo(f"fhirapp: {error.format_message()} See --help.", err=True)
         status = 2
     except (click.Abort, KeyboardInterrupt):
         status = 130

@@ -89,14 +89,18 @@ def token() -> None:
 @click.option("--scope", required=True, help="Scopes, such as 'system/*.rs' or 'patient/*.rs'.")
 @click.option("--client", "client_id", help="The client it belongs to.  [default: operator]")
 @click.option("--patient", "patient_id", help="The patient in context, for patient/ scopes.")
-@click.option("--expires", default=3600, show_default=True, help="Its lifetime, in seconds.")
+@click.option(
+    "--expires",
+    default=3600,
+    show_default=True,
+    type=click.IntRange(1, clients.LONGEST_SECONDS),
+    help="Its lifetime, in seconds.",
+)
 @demo_option
 def issue(
     scope: str, client_id: str | None, patient_id: str | None, expires: int, demo: bool | None
 ) -> None:
     """Print a new access token."""
-    if expires < 1:
-        raise clients.RefusedByServer("--expires is a number of seconds, 1 or more.")
     with ready_app(demo=demo).app_context(), writing() as connection:
         issued = clients.issue_token(
             connection, scope=scope, client_id=client_id, patient_id=patient_id, lifetime=expires

@@ -61,6 +61,8 @@ class Import:
         self._progress = progress
         self._resolver = Resolver(definitions)
         self._waiting: list[Line] = []
+        # What waits: later lines of the same resource wait too, lest an older one comes last.
+        self._waiting_for: set[tuple[str, Any]] = set()
 
     def take(self, lines: Iterable[Line]) -> None:
         """Publish lines, in batches."""
@@ -70,6 +72,7 @@ class Import:
     def finish(self) -> None:
         """Publish what waited; references that still cannot be resolved are kept as they are."""
         waiting, self._waiting = self._waiting, []
+        self._waiting_for.clear()
         for batch in _batches(waiting, BATCH):
             self._publish(batch, final=True)
 
@@ -113,8 +116,10 @@ class Import:
             self.report.skipped[type_name] += 1
             return None
         unresolved = self._resolver.resolve(line.text, resource, snapshot)
-        if not final and any(one.may_come for one in unresolved):
+        name = (type_name, str(resource.get("id")))
+        if not final and (name in self._waiting_for or any(one.may_come for one in unresolved)):
             self._waiting.append(line)
+            self._waiting_for.add(name)
             return None
         for one in unresolved:
             self.report.keep(one.reference, one.reason)

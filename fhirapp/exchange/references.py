@@ -63,9 +63,13 @@ class Resolver:
             return Unresolved(whole, f"{type_name} is not served")
         context = Context(definition.tables, "")
         try:
-            parsed = parse_query(definition.params, parse_qsl(query), context, strict=True)
+            asked_for = parse_qsl(query, keep_blank_values=True)
+            parsed = parse_query(definition.params, asked_for, context, strict=True)
         except FhirError as error:
             return Unresolved(whole, f"{type_name}: {error.diagnostics}")
+        if parsed.ignored or not parsed.conditions:
+            # It would match whoever is the only one there.
+            return Unresolved(whole, f"{type_name}: the query asks for nothing")
         selection = select(definition.sql_table, parsed.conditions, snapshot.all)
         asked = selection.page("r.id", None, 2)
         rows = snapshot.all(asked.sql, asked.values)

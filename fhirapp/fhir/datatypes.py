@@ -10,6 +10,7 @@ import base64
 import binascii
 from typing import Any
 
+from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import (
     Check,
     Complex,
@@ -58,11 +59,13 @@ def _check_instant(value: str) -> str:
     return normalise_date_time(value)
 
 
-# FHIR R4 datatypes §2.24.0.1. Not blank, and no control characters but tab and line ends.
-string = text_of(r"(?s:(?=.*\S)[^\x00-\x08\x0b\x0c\x0e-\x1f]+)", "string")
+# FHIR R4 datatypes §2.24.0.1. Not blank, no control characters but tab and line ends, and no half
+# of a surrogate pair, which is no character and has no place in UTF-8.
+string = text_of(r"(?s:(?=.*\S)[^\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]+)", "string")
 markdown = string
-code = text_of(r"[^\s]+(?: [^\s]+)*", "code")
-uri = text_of(r"\S+", "uri")
+_WORD = r"[^\s\x00-\x1f\x7f\ud800-\udfff]+"
+code = text_of(f"{_WORD}(?: {_WORD})*", "code")
+uri = text_of(_WORD, "uri")
 identity = text_of(ID_PATTERN, "id")
 date = parsed_by(check_date, "date")
 date_time = parsed_by(normalise_date_time, "dateTime")
@@ -74,23 +77,21 @@ positive = whole_number(1)
 integer = whole_number(-2_147_483_648)
 
 
+PRIMITIVES: set[Check] = {
+    *(string, markdown, code, uri, identity, date, date_time, instant, time),
+    *(base64_binary, unsigned, positive, integer, boolean, decimal),
+}
+
+
+def one_of(*codes: str) -> Check:
+    """Return the check of a code with a required binding to these codes."""
+    check = code_of(*codes)
+    PRIMITIVES.add(check)
+    return check
+
+
 def _any_extension(value: Any) -> Any:
     return EXTENSIONS(value)
-
-
-def primitive_extension(value: Any) -> Any:
-    """Check the `_name` sibling of a primitive: an object with id or extension, or a list."""
-    for item in value if type(value) is list else [value]:
-        if item is None:
-            continue
-        if type(item) is not dict or not item or not item.keys() <= {"id", "extension"}:
-            raise InvalidElement("may hold only id and extension")
-        if "extension" in item:
-            try:
-                EXTENSIONS(item["extension"])
-            except InvalidElement as error:
-                raise error.below("extension") from None
-    return value
 
 
 _BASE: dict[str, Check] = {"id": string, "extension": _any_extension}
@@ -114,7 +115,18 @@ def backbone(
 def _complex(
     elements: dict[str, Check], required: tuple[str, ...], choices: tuple[str, ...]
 ) -> Complex:
-    return Complex(elements, required=required, choices=choices, sibling=primitive_extension)
+    return Complex(
+        elements,
+        required=required,
+        choices=choices,
+        primitives=PRIMITIVES,
+        sibling=primitive_extension,
+    )
+
+
+def primitive_extension(value: Any) -> Any:
+    """Check the `_name` beside a primitive: an object with its id, its extensions or both."""
+    return _PRIMITIVE(value)
 
 
 def _fhir_names(elements: dict[str, Check]) -> dict[str, Check]:
@@ -122,10 +134,11 @@ def _fhir_names(elements: dict[str, Check]) -> dict[str, Check]:
     return {name.rstrip("_"): check for name, check in elements.items()}
 
 
+_PRIMITIVE = datatype()
 Period = datatype(start=date_time, end=date_time)
 Coding = datatype(system=uri, version=string, code=code, display=string, userSelected=boolean)
 CodeableConcept = datatype(coding=many(Coding), text=string)
-_comparator = code_of("<", "<=", ">=", ">")
+_comparator = one_of("<", "<=", ">=", ">")
 Quantity = datatype(value=decimal, comparator=_comparator, unit=string, system=uri, code=code)
 SimpleQuantity = datatype(value=decimal, unit=string, system=uri, code=code)
 Range = datatype(low=SimpleQuantity, high=SimpleQuantity)
@@ -138,7 +151,7 @@ def _reference(value: Any) -> Any:
 
 
 Identifier = datatype(
-    use=code_of("usual", "official", "temp", "secondary", "old"),
+    use=one_of("usual", "official", "temp", "secondary", "old"),
     type=CodeableConcept,
     system=uri,
     value=string,
@@ -164,7 +177,7 @@ Annotation = datatype(
     text=markdown,
 )
 HumanName = datatype(
-    use=code_of("usual", "official", "temp", "nickname", "anonymous", "old", "maiden"),
+    use=one_of("usual", "official", "temp", "nickname", "anonymous", "old", "maiden"),
     text=string,
     family=string,
     given=many(string),
@@ -173,8 +186,8 @@ HumanName = datatype(
     period=Period,
 )
 Address = datatype(
-    use=code_of("home", "work", "temp", "old", "billing"),
-    type=code_of("postal", "physical", "both"),
+    use=one_of("home", "work", "temp", "old", "billing"),
+    type=one_of("postal", "physical", "both"),
     text=string,
     line=many(string),
     city=string,
@@ -185,9 +198,9 @@ Address = datatype(
     period=Period,
 )
 ContactPoint = datatype(
-    system=code_of("phone", "fax", "email", "pager", "url", "sms", "other"),
+    system=one_of("phone", "fax", "email", "pager", "url", "sms", "other"),
     value=string,
-    use=code_of("home", "work", "temp", "old", "mobile"),
+    use=one_of("home", "work", "temp", "old", "mobile"),
     rank=positive,
     period=Period,
 )
@@ -217,7 +230,7 @@ def _xhtml(value: str) -> str:
 
 Narrative = datatype(
     required=("status", "div"),
-    status=code_of("generated", "extensions", "additional", "empty"),
+    status=one_of("generated", "extensions", "additional", "empty"),
     div=parsed_by(_xhtml, "xhtml"),
 )
 
@@ -226,6 +239,15 @@ def _object(value: Any) -> Any:
     """Check a datatype that occurs only in extensions, which is kept as it is."""
     if type(value) is not dict or not value:
         raise InvalidElement("must be an object with at least one element")
+    return _writable(value)
+
+
+def _writable(value: Any) -> Any:
+    """Check what is kept as it is: that it can be written again as JSON."""
+    try:
+        fhir_json.dumps(value)
+    except (TypeError, RecursionError):
+        raise InvalidElement("is nested too deeply, or has text that is no Unicode") from None
     return value
 
 
@@ -304,7 +326,7 @@ def contained_resource(value: Any) -> Any:
         identity(value.get("id"))
     except InvalidElement as error:
         raise error.below("id") from None
-    return value
+    return _writable(value)
 
 
 def bound_to(system: str, *codes: str) -> Check:

@@ -9,7 +9,7 @@ extensions) and datatypes §2.24.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -97,24 +97,37 @@ def code_of(*codes: str) -> Check:
     return check
 
 
-def many(check: Check) -> Check:
+def many(check: Check) -> Repeating:
     """Return the check of a repeating element: a list, not empty."""
+    return Repeating(check)
 
-    def check_list(value: Any) -> Any:
+
+class Repeating:
+    """The check of a list; item is that of each of its members."""
+
+    def __init__(self, item: Check) -> None:
+        self.item = item
+
+    def __call__(self, value: Any) -> Any:
+        return self.beside(value, ())
+
+    def beside(self, value: Any, siblings: Sequence[Any]) -> list[Any]:
+        """Check a list; null keeps the place of a primitive whose extension stands in siblings."""
         if type(value) is not list:
             raise InvalidElement("must be a list")
         if not value:
             raise InvalidElement("must not be an empty list; leave the element out")
-        checked = []
-        for position, item in enumerate(value):
+        item = self.item
+        checked: list[Any] = []
+        for position, content in enumerate(value):
             try:
-                # null keeps the place of a primitive that has only an extension.
-                checked.append(None if item is None else check(item))
+                if content is None and position < len(siblings) and siblings[position]:
+                    checked.append(None)
+                else:
+                    checked.append(item(content))
             except InvalidElement as error:
                 raise error.below(f"[{position}]") from None
         return checked
-
-    return check_list
 
 
 def choice(name: str, **types: Check) -> dict[str, Check]:
@@ -125,52 +138,77 @@ def choice(name: str, **types: Check) -> dict[str, Check]:
 class Complex:
     """The check of an object: its elements by name, which are required, which exclude each other.
 
-    Unknown elements are refused; `_name` may carry the extensions of a primitive, which sibling
-    checks, and counts as the element where one is required. choices names elements of which one
-    may be present.
+    Unknown elements are refused. A primitive may have a sibling `_name` with its id and
+    extensions, which the check sibling takes, and which counts as the element where one is
+    required. choices names elements of which one may be present: "onset" for onset[x].
     """
 
     def __init__(
         self,
         elements: Mapping[str, Check],
         *,
-        required: tuple[str, ...] = (),
-        choices: tuple[str, ...] = (),
+        required: Sequence[str] = (),
+        choices: Sequence[str] = (),
+        primitives: Container[Check] = (),
         sibling: Check,
     ) -> None:
         self.elements = dict(elements)
-        self.required = required
-        self.sibling = sibling
+        self.required = tuple(required)
         self.choices = tuple(
             tuple(name for name in elements if re.fullmatch(f"{stem}[A-Z].*", name))
             for stem in choices
         )
+        self._siblings: dict[str, Check] = {}
+        for name, check in elements.items():
+            if check in primitives:
+                self._siblings[f"_{name}"] = sibling
+            elif isinstance(check, Repeating) and check.item in primitives:
+                self._siblings[f"_{name}"] = Repeating(_or_null(sibling))
 
     def __call__(self, value: Any) -> Any:
-        if type(value) is not dict:
-            raise InvalidElement("must be an object")
-        if not value:
+        """Return the object in its normal form. Raises InvalidElement for its first fault."""
+        if value == {}:
             raise InvalidElement("must not be an empty object; leave the element out")
+        return self.check(value, _raise)
+
+    def check(self, value: Any, report: Callable[[InvalidElement], None]) -> dict[str, Any]:
+        """Return the object in its normal form, save what is wrong, which report is told."""
+        checked: dict[str, Any] = {}
+        if type(value) is not dict:
+            report(InvalidElement("must be an object"))
+            return checked
         elements = self.elements
-        checked = {}
         for name, content in value.items():
-            check = elements.get(name)
-            if check is None:
-                check = self._unnamed(name)
+            check = elements.get(name) or self._siblings.get(name) or _unknown
             try:
-                checked[name] = check(content)
+                if type(content) is list and isinstance(check, Repeating):
+                    beside = value.get(f"_{name}")
+                    checked[name] = check.beside(content, beside if type(beside) is list else ())
+                else:
+                    checked[name] = check(content)
             except InvalidElement as error:
-                raise error.below(name) from None
+                report(error.below(name))
         for name in self.required:
-            if name not in checked and f"_{name}" not in checked:
-                raise InvalidElement("is required", name)
+            if name not in value and (f"_{name}" not in value or f"_{name}" not in self._siblings):
+                report(InvalidElement("is required", name))
         for group in self.choices:
-            present = [name for name in group if name in checked]
-            if len(present) > 1:
-                raise InvalidElement(f"excludes {present[0]}: only one may be given", present[1])
+            given = [
+                name if name in value else f"_{name}"
+                for name in group
+                if name in value or f"_{name}" in value
+            ]
+            if len(given) > 1:
+                report(InvalidElement(f"excludes {given[0]}: only one may be given", given[1]))
         return checked
 
-    def _unnamed(self, name: str) -> Check:
-        if name[:1] == "_" and name[1:] in self.elements:
-            return self.sibling
-        raise InvalidElement("is not an element of FHIR R4 here", name)
+
+def _raise(error: InvalidElement) -> None:
+    raise error
+
+
+def _unknown(_value: Any) -> Any:
+    raise InvalidElement("is not an element of FHIR R4 here")
+
+
+def _or_null(check: Check) -> Check:
+    return lambda value: None if value is None else check(value)

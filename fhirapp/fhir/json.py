@@ -29,15 +29,25 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_decoder = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_unique)
+def _integer(text: str) -> int | Decimal:
+    """Keep a number that no 64-bit integer holds to the digit, as a decimal."""
+    return int(text) if len(text) < 19 else Decimal(text)
+
+
+_decoder = json.JSONDecoder(
+    parse_int=_integer, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_unique
+)
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse JSON; numbers with a fraction become Decimal. Raises ValueError.
+    """Parse JSON; numbers with a fraction, and very large ones, become Decimal. Raises ValueError.
 
     A member that stands twice in one object is refused: keeping either would lose the other.
     """
-    return _decoder.decode(text if isinstance(text, str) else text.decode())
+    try:
+        return _decoder.decode(text if isinstance(text, str) else text.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def dumps(content: Any) -> bytes:

@@ -9,14 +9,14 @@ address.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from marshmallow import Schema, missing
 from marshmallow.fields import Field
 
 from fhirapp.fhir import datatypes, narrative
-from fhirapp.fhir.elements import Check, InvalidElement, many
+from fhirapp.fhir.elements import Check, Complex, InvalidElement, many
 
 
 class InvalidResource(ValueError):
@@ -139,15 +139,16 @@ class ResourceSchema(Schema):
             for name, field in self.fields.items()
             if isinstance(field, Element)
         }
-        self._elements = elements
         self._order = {name: place for place, name in enumerate(elements)}
         # FHIR's name of each column: `class` also where Python had to write `class_`.
         self._by_column = {name.rstrip("_"): fhir_name(name) for name in self.fields}
-        self._required = [name for name, element in elements.items() if element.mandatory]
-        self._choices: dict[str, list[str]] = {}
-        for name, element in elements.items():
-            if element.choice:
-                self._choices.setdefault(element.choice, []).append(name)
+        self._checks = Complex(
+            {name: element.check for name, element in elements.items()},
+            required=[name for name, element in elements.items() if element.mandatory],
+            choices=sorted({element.choice for element in elements.values() if element.choice}),
+            primitives=datatypes.PRIMITIVES,
+            sibling=datatypes.primitive_extension,
+        )
 
     def load_resource(self, resource: Any) -> dict[str, Any]:
         """Check a resource and return its elements by FHIR name, in their normal form.
@@ -155,20 +156,20 @@ class ResourceSchema(Schema):
         `_name` siblings of primitives are among them, resourceType is not. Raises InvalidResource
         with every fault found.
         """
-        faults = list(self._shape_faults(resource))
-        checked: dict[str, Any] = {}
-        for name, value in resource.items() if type(resource) is dict else ():
-            try:
-                element = self._elements.get(name)
-                if element is not None:
-                    checked[name] = element.deserialize(value)
-                elif name != "resourceType":
-                    checked[name] = self._check_sibling(name, value)
-            except InvalidElement as error:
-                inner = error.below(name)
-                faults.append((inner.below(self.resource_type).path, error.message))
+        if type(resource) is not dict:
+            raise InvalidResource([(self.resource_type, "must be a JSON object")])
+        if resource.get("resourceType") != self.resource_type:
+            raise InvalidResource([("resourceType", f"must be {self.resource_type}")])
+        elements = {name: value for name, value in resource.items() if name != "resourceType"}
+        faults: list[InvalidElement] = []
+        try:
+            checked = self._checks.check(elements, faults.append)
+        except RecursionError:
+            raise InvalidResource([(self.resource_type, "is nested too deeply")]) from None
         if faults:
-            raise InvalidResource(faults)
+            raise InvalidResource(
+                [(fault.below(self.resource_type).path, fault.message) for fault in faults]
+            )
         return checked
 
     def columns(self) -> Mapping[str, str]:
@@ -209,27 +210,6 @@ class ResourceSchema(Schema):
             ranked = sorted(resource, key=lambda name: (order.get(name.lstrip("_"), -1), name))
             resource = {name: resource[name] for name in ranked}
         return resource
-
-    def _shape_faults(self, resource: Any) -> Iterator[tuple[str, str]]:
-        if type(resource) is not dict:
-            yield self.resource_type, "must be a JSON object"
-            return
-        if resource.get("resourceType") != self.resource_type:
-            yield "resourceType", f"must be {self.resource_type}"
-        for name in self._required:
-            if name not in resource and f"_{name}" not in resource:
-                yield f"{self.resource_type}.{name}", "is required"
-        for names in self._choices.values():
-            given = [name for name in names if name in resource]
-            if len(given) > 1:
-                message = f"excludes {given[0]}: only one may be given"
-                yield f"{self.resource_type}.{given[1]}", message
-
-    def _check_sibling(self, name: str, value: Any) -> Any:
-        """Check what is no element by name: the `_name` of a primitive. Raises InvalidElement."""
-        if name[:1] != "_" or name[1:] not in self._elements:
-            raise InvalidElement("is not an element of FHIR R4 here")
-        return datatypes.primitive_extension(value)
 
 
 class DomainResourceSchema(ResourceSchema):

@@ -13,6 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -23,7 +24,12 @@ from waitress.task import ErrorTask
 
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.outcome import BodyTooLong, FhirError, HeadersTooLong, InvalidParameter
+from fhirapp.fhir.outcome import (
+    BodyTooLong,
+    FhirError,
+    HeadersTooLong,
+    InvalidParameter,
+)
 from fhirapp.rest.errors import MAX_BODY, MAX_HEADERS
 from fhirapp.rest.negotiation import FHIR_JSON
 
@@ -113,6 +119,8 @@ def _drain(server: Any) -> None:
     """Take no new connection; go on until every request that was begun is answered."""
     server.accepting = False
     server.del_channel()
+    # So that whoever comes now is refused at once, and may try another server.
+    server.socket.close()
     deadline = time.monotonic() + DRAIN_SECONDS
     while time.monotonic() < deadline and any(
         channel.requests or channel.request is not None or channel.total_outbufs_len
@@ -130,7 +138,7 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
             "request", "is not HTTP that this server can read"
         )
         body = fhir_json.dumps_indented(error.outcome())
-        self.status = f"{error.status} {self.request.error.reason}"
+        self.status = f"{error.status} {HTTPStatus(error.status).phrase}"
         self.response_headers.append(("Content-Type", FHIR_JSON))
         self.set_close_on_finish()
         self.content_length = len(body)
@@ -201,6 +209,7 @@ class _Supervisor:
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self._stopping = True
+        self._listener.close()
         for pid in self._children:
             os.kill(pid, signal.SIGTERM)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from flask import Flask
 
-from fhirapp.rest import capability, errors, search, totals
+from fhirapp.auth import enforce
+from fhirapp.rest import capability, errors, search, totals, visibility
 
 
 def init_app(app: Flask) -> None:
     """Give the app its errors, its memory of totals, its page links and /fhir/metadata."""
     errors.init_app(app)
+    enforce.init_app(app, visibility.enforceable)
     totals.init_app(app)
     search.init_app(app)
     capability.init_app(app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from typing import Any
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
@@ -31,6 +32,7 @@ MAX_URL = 8 * 1024
 MAX_HEADERS = 32 * 1024
 MAX_BODY = 1024 * 1024
 RETRY_SECONDS = 2
+_OAUTH_ERRORS = {500: "server_error", 503: "temporarily_unavailable"}
 
 
 def init_app(app: Flask) -> None:
@@ -61,10 +63,17 @@ def is_fhir_path() -> bool:
 
 
 def render(error: FhirError) -> Response:
-    """Return the answer that an error is."""
-    response = Response(
-        fhir_json.dumps_indented(error.outcome()), status=error.status, content_type=FHIR_JSON
-    )
+    """Return the answer that an error is; to an OAuth client as RFC 6749 §5.2 has it."""
+    if request.path.startswith("/oauth"):
+        name = _OAUTH_ERRORS.get(error.status, "invalid_request")
+        content: dict[str, Any] = {"error": name, "error_description": error.diagnostics}
+        response = Response(
+            fhir_json.dumps(content), status=error.status, content_type="application/json"
+        )
+    else:
+        response = Response(
+            fhir_json.dumps_indented(error.outcome()), status=error.status, content_type=FHIR_JSON
+        )
     response.headers["Cache-Control"] = "no-store"
     response.headers.extend(error.headers)
     return response

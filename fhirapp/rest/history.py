@@ -13,12 +13,12 @@ from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, 
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.rest.links import bundle_id, page_link
 from fhirapp.rest.negotiation import arguments, is_strict, wanted_form
-from fhirapp.rest.read import COLUMNS, Version
+from fhirapp.rest.read import COLUMNS, Version, version_visible
 from fhirapp.rest.response import fhir_address, respond, with_addresses
-from fhirapp.rest.visibility import access_to, targets_visible, visible
+from fhirapp.rest.visibility import access_to, visible
 from fhirapp.search.controls import SHOWN, parse_count
 from fhirapp.search.parameter import Condition
-from fhirapp.store.definition import Definition, Visibility
+from fhirapp.store.definition import Definition
 
 _KNOWN = ("_count", "_since", "_at", "_format", "_pretty", "_before")
 
@@ -39,9 +39,9 @@ def history_instance(definition: Definition, resource_id: str) -> Response:
         [value for part in parts for value in part.values],
     )
     versions = [Version(*row) for row in rows]
-    if definition.visibility is Visibility.TARGETS:
-        shown = targets_visible(snapshot, access, "r", definition, [one.pk for one in versions])
-        versions = [one for one in versions if one.pk in shown or (shown and one.deleted)]
+    versions = [
+        one for one in versions if version_visible(snapshot, definition, access, resource_id, one)
+    ]
     if not versions:
         raise NotFound(f"{definition.name}/{resource_id} is not known here.")
     matching = _in_time(versions, given)

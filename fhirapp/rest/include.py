@@ -28,16 +28,15 @@ def provenance_of(
         return []
     marks = ", ".join("?" * len(ids))
     rows = snapshot.all(
-        "SELECT r.pk, r.id, r.version_id, r.body"
+        "SELECT r.id, r.version_id, r.body"
         f" FROM {provenance.sql_table} r WHERE r.is_current AND r.pk IN"
         f" (SELECT t.pk FROM \"{provenance.tables.reference.name}\" t WHERE t.param = 'target'"
         f" AND t.target_id IN ({marks}) AND t.target_type = ?)"
         " ORDER BY r.last_updated DESC, r.id DESC",
         (*ids, definition.name),
     )
-    shown = targets_visible(snapshot, access, "s", provenance, [row[0] for row in rows])
     return [
         (Entry(fhir_address(f"Provenance/{row_id}"), body, INCLUDE), f"{row_id}/{version_id}")
-        for pk, row_id, version_id, body in rows
-        if pk in shown
+        for row_id, version_id, body in rows
+        if targets_visible(snapshot, access, "s", body)
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flask import Response
 
@@ -25,14 +25,13 @@ from fhirapp.store.definition import Definition, Visibility
 class Version(NamedTuple):
     """A version as the database holds it; body is None for a deletion."""
 
-    pk: int
     version_id: int
     last_updated: str
     deleted: bool
     body: bytes | None
 
 
-COLUMNS = "r.pk, r.version_id, r.last_updated, r.deleted, r.body"
+COLUMNS = "r.version_id, r.last_updated, r.deleted, r.body"
 
 
 def read(definition: Definition, resource_id: str) -> Response:
@@ -71,19 +70,30 @@ def find_version(
         f"SELECT {COLUMNS} FROM {definition.sql_table} r WHERE {where}",
         [value for part in parts for value in part.values],
     )
-    if row is None or not _row_visible(snapshot, definition, access, resource_id, row):
+    version = Version(*row) if row else None
+    if version and not version_visible(snapshot, definition, access, resource_id, version):
         return None
-    return Version(*row)
+    return version
 
 
-def _row_visible(
-    snapshot: Reader, definition: Definition, access: Access, resource_id: str, row: Any
+def version_visible(
+    snapshot: Reader, definition: Definition, access: Access, resource_id: str, version: Version
 ) -> bool:
+    """Say whether a version may be seen, where that hangs on other resources."""
     if definition.visibility is Visibility.CARRIER:
         return carried_visibly(snapshot, access, resource_id)
-    if definition.visibility is Visibility.TARGETS:
-        return bool(targets_visible(snapshot, access, "r", definition, [row[0]]))
-    return True
+    if definition.visibility is not Visibility.TARGETS:
+        return True
+    body = version.body
+    if body is None:
+        # A deletion has no targets: those of the version that it deleted count.
+        last = snapshot.first(
+            f"SELECT r.body FROM {definition.sql_table} r WHERE r.id = ? AND r.version_id < ?"
+            " AND NOT r.deleted ORDER BY r.version_id DESC LIMIT 1",
+            (resource_id, version.version_id),
+        )
+        body = last[0] if last else None
+    return body is not None and targets_visible(snapshot, access, "r", body)
 
 
 def _respond(definition: Definition, version: Version | None, form: Form, name: str) -> Response:

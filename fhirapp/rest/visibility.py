@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import orjson
+
 from fhirapp.address import base_url
 from fhirapp.auth.compartment import Access, Grant
 from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.auth.scopes import Scope
 from fhirapp.db import Reader
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.search.parameter import AnyCondition, Condition, Context, any_of, split
-from fhirapp.search.reference import Reference
+from fhirapp.search.reference import Reference, relative_reference
 from fhirapp.store.attachments import CARRIES
 from fhirapp.store.definition import Definition, Visibility, types
 
@@ -46,6 +49,16 @@ def carriers() -> Iterable[Definition]:
     return [definition for definition in types().values() if definition.attachments]
 
 
+def enforceable(scope: Scope) -> bool:
+    """Say whether a scope names a type that is served, and only filters that it has."""
+    if scope.resource_type == "*":
+        return not scope.filters
+    definition = types().get(scope.resource_type)
+    if definition is None:
+        return False
+    return _filtered(definition, scope.filters) is not None
+
+
 def visible(definition: Definition, access: Access, permission: str) -> AnyCondition | None:
     """Return the condition that a row `r` may be seen; None where every row may."""
     if definition.visibility is not Visibility.SCOPE:
@@ -64,16 +77,10 @@ def _granted(definition: Definition, grant: Grant) -> AnyCondition | None:
     parts: list[AnyCondition] = []
     if grant.patient is not None and definition.compartment:
         parts.append(Condition("r.patient_id = ?", (grant.patient,), narrows=True))
-    context = Context(definition.tables, base_url())
-    for name, value in grant.filters:
-        base, _, modifier = name.partition(":")
-        parameter = definition.params.by_name.get(base)
-        if parameter is None:
-            return None
-        try:
-            parts += parameter.conditions(modifier, [value], context)
-        except FhirError:
-            return None
+    filtered = _filtered(definition, grant.filters)
+    if filtered is None:
+        return None
+    parts += filtered
     if not parts:
         return Condition("1 = 1")
     rendered = [part.where() for part in parts]
@@ -84,28 +91,34 @@ def _granted(definition: Definition, grant: Grant) -> AnyCondition | None:
     )
 
 
-def targets_visible(
-    reader: Reader, access: Access, permission: str, provenance: Definition, pks: Sequence[int]
-) -> set[int]:
-    """Return those row numbers of a TARGETS type whose every target may be seen."""
-    if not pks:
-        return set()
-    table = provenance.tables.reference.name
-    marks = ", ".join("?" * len(pks))
-    rows = reader.all(
-        f'SELECT k.pk, k.target_type, k.target_id FROM "{table}" k'
-        f" WHERE k.param = 'target' AND k.pk IN ({marks})",
-        pks,
-    )
-    seen: dict[tuple[str, str], bool] = {}
-    hidden = set()
-    for pk, target_type, target_id in rows:
-        target = (target_type, target_id)
-        if target not in seen:
-            seen[target] = may_see(reader, access, permission, target_type, target_id)
-        if not seen[target]:
-            hidden.add(pk)
-    return {row[0] for row in rows} - hidden
+def _filtered(
+    definition: Definition, filters: Sequence[tuple[str, str]]
+) -> list[AnyCondition] | None:
+    """Return the conditions of a scope's filters; None where one of them cannot be enforced."""
+    context = Context(definition.tables, base_url())
+    conditions: list[AnyCondition] = []
+    for name, value in filters:
+        base, _, modifier = name.partition(":")
+        parameter = definition.params.by_name.get(base)
+        if parameter is None:
+            return None
+        try:
+            conditions += parameter.conditions(modifier, [value], context)
+        except FhirError:
+            return None
+    return conditions
+
+
+def targets_visible(reader: Reader, access: Access, permission: str, body: bytes) -> bool:
+    """Say whether every target of a TARGETS type's resource may be seen.
+
+    A target that is here only by an identifier, or elsewhere, is none that we could show.
+    """
+    for target in orjson.loads(body).get("target", ()):
+        name = relative_reference(target.get("reference", ""))
+        if name is None or not may_see(reader, access, permission, *name):
+            return False
+    return True
 
 
 def may_see(

@@ -38,14 +38,14 @@ def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: st
     id. Raises InvalidResource where size or hash contradict the data.
     """
     blobs = []
-    for position, attachment in enumerate(values_at(elements, path)):
+    for position, (place, attachment) in enumerate(_located(elements, path)):
         text = attachment.get("data")
         if text is None:
             continue
         data = base64.b64decode(text)
         for name, value in (("size", len(data)), ("hash", sha1(data))):
             if attachment.get(name, value) != value:
-                where = f"{type_name}.{path}.{name}"
+                where = f"{type_name}.{place}.{name}"
                 raise InvalidResource([(where, f"does not fit the data, whose {name} is {value}")])
         key = b"\0".join([resource_id.encode(), str(position).encode(), data])
         blob_id = hashlib.sha256(key).hexdigest()[:40]
@@ -54,6 +54,22 @@ def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: st
         del attachment["data"]
         attachment.update(url=LOCAL + blob_id, size=len(data), hash=sha1(data))
     return blobs
+
+
+def _located(elements: Mapping[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return what stands at an element path, each with its place: content[0].attachment."""
+    found: list[tuple[str, Any]] = [("", elements)]
+    for step in path.split("."):
+        below: list[tuple[str, Any]] = []
+        for place, value in found:
+            member = value.get(step)
+            name = f"{place}.{step}".lstrip(".")
+            if isinstance(member, list):
+                below += [(f"{name}[{index}]", item) for index, item in enumerate(member)]
+            elif member is not None:
+                below.append((name, member))
+        found = below
+    return found
 
 
 def local_ids(elements: Mapping[str, Any], path: str) -> Iterator[str]:

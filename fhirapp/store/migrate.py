@@ -55,8 +55,10 @@ def upgrade(engine: Engine) -> str | None:
             _run_steps(engine)
         # Also where nothing is to be carried forward: a resource type may be new.
         with writing(engine) as connection:
+            # Another process may have been here first, while this one waited for the lock.
+            is_new = _VERSIONS not in inspect(connection).get_table_names()
             db.metadata.create_all(connection)
-            if before is None:
+            if is_new:
                 connection.exec_driver_sql(
                     f"CREATE TABLE {_VERSIONS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
                 )

@@ -32,10 +32,16 @@ class Prepared:
 
 def prepare(definition: Definition, resource: Any) -> Prepared:
     """Check a resource and take it apart. Raises InvalidResource with every fault found."""
-    elements = definition.schema.load_resource(resource)
-    resource_id = elements.pop("id", None)
-    if resource_id is None:
-        raise InvalidResource([(f"{definition.name}.id", "is required")])
+    try:
+        elements = definition.schema.load_resource(resource)
+        faults = []
+    except InvalidResource as error:
+        elements, faults = {}, error.faults
+    if type(resource) is dict and "id" not in resource:
+        faults = [(f"{definition.name}.id", "is required"), *faults]
+    if faults:
+        raise InvalidResource(faults)
+    resource_id = elements.pop("id")
     meta = {
         name: value
         for name, value in elements.pop("meta", {}).items()

@@ -14,9 +14,10 @@ from fhirapp.fhir.datatypes import (
     backbone,
     bound_to,
     date_time,
+    one_of,
     string,
 )
-from fhirapp.fhir.elements import code_of, many
+from fhirapp.fhir.elements import many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 
 Reaction = backbone(
@@ -25,7 +26,7 @@ Reaction = backbone(
     manifestation=many(CodeableConcept),
     description=string,
     onset=date_time,
-    severity=code_of("mild", "moderate", "severe"),
+    severity=one_of("mild", "moderate", "severe"),
     exposureRoute=CodeableConcept,
     note=many(Annotation),
 )
@@ -54,9 +55,9 @@ class AllergyIntoleranceSchema(DomainResourceSchema):
             systems.ALLERGY_VERIFICATION, "unconfirmed", "confirmed", "refuted", "entered-in-error"
         )
     )
-    type = Element(code_of("allergy", "intolerance"))
-    category = Elements(code_of("food", "medication", "environment", "biologic"))
-    criticality = Element(code_of("low", "high", "unable-to-assess"))
+    type = Element(one_of("allergy", "intolerance"))
+    category = Elements(one_of("food", "medication", "environment", "biologic"))
+    criticality = Element(one_of("low", "high", "unable-to-assess"))
     code = Element(CodeableConcept)
     patient = Element(Reference, required=True)
     encounter = Element(Reference)

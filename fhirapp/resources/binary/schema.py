@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from marshmallow import missing
+
 from fhirapp.fhir.datatypes import Reference, bytes_of, code
 from fhirapp.fhir.resource import Element, ResourceSchema, Source
 
@@ -13,7 +15,8 @@ class BytesElement(Element):
     """base64Binary in JSON, bytes in the row."""
 
     def served(self, value: Any, source: Source) -> Any:  # noqa: ARG002
-        return base64.b64encode(value).decode()
+        # No bytes, no member: FHIR JSON has no empty strings.
+        return base64.b64encode(value).decode() if value else missing
 
 
 class BinarySchema(ResourceSchema):

@@ -18,9 +18,10 @@ from fhirapp.fhir.datatypes import (
     Reference,
     backbone,
     instant,
+    one_of,
     string,
 )
-from fhirapp.fhir.elements import code_of, many
+from fhirapp.fhir.elements import many
 from fhirapp.fhir.resource import (
     DomainResourceSchema,
     Element,
@@ -36,7 +37,7 @@ _NEVER_CLAIMED = frozenset({systems.US_CORE_REPORT_NOTE, systems.US_CORE_REPORT_
 Content = backbone(required=("attachment",), attachment=Attachment, format=Coding)
 RelatesTo = backbone(
     required=("code", "target"),
-    code=code_of("replaces", "transforms", "signs", "appends"),
+    code=one_of("replaces", "transforms", "signs", "appends"),
     target=Reference,
 )
 Context = backbone(
@@ -88,7 +89,8 @@ class ContentElement(Elements):
 def _with_data(content: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str, Any]:
     attachment = content.get("attachment", {})
     data = blobs.get(attachment.get("url", "").removeprefix("Binary/"))
-    if data is None:
+    if not data:
+        # No bytes: FHIR JSON has no empty strings.
         return content
     return {**content, "attachment": {**attachment, "data": base64.b64encode(data).decode()}}
 
@@ -109,8 +111,8 @@ class DocumentReferenceSchema(DomainResourceSchema):
     meta = DocumentMeta(datatypes.Meta)
     master_identifier = Element(Identifier)
     identifier = Elements(Identifier)
-    status = Element(code_of("current", "superseded", "entered-in-error"), required=True)
-    doc_status = Element(code_of("preliminary", "final", "amended", "entered-in-error"))
+    status = Element(one_of("current", "superseded", "entered-in-error"), required=True)
+    doc_status = Element(one_of("preliminary", "final", "amended", "entered-in-error"))
     type = Element(CodeableConcept)
     category = Elements(CodeableConcept)
     subject = Element(Reference)

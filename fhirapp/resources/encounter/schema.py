@@ -11,12 +11,13 @@ from fhirapp.fhir.datatypes import (
     Quantity,
     Reference,
     backbone,
+    one_of,
     positive,
 )
-from fhirapp.fhir.elements import code_of, many
+from fhirapp.fhir.elements import many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 
-status = code_of(
+status = one_of(
     "planned",
     "arrived",
     "triaged",
@@ -47,7 +48,7 @@ Hospitalization = backbone(
 Location = backbone(
     required=("location",),
     location=Reference,
-    status=code_of("planned", "active", "reserved", "completed"),
+    status=one_of("planned", "active", "reserved", "completed"),
     physicalType=CodeableConcept,
     period=Period,
 )

@@ -16,11 +16,12 @@ from fhirapp.fhir.datatypes import (
     date,
     date_time,
     integer,
+    one_of,
 )
-from fhirapp.fhir.elements import boolean, code_of, many
+from fhirapp.fhir.elements import boolean, many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 
-gender = code_of("male", "female", "other", "unknown")
+gender = one_of("male", "female", "other", "unknown")
 
 Contact = backbone(
     relationship=many(CodeableConcept),
@@ -35,7 +36,7 @@ Communication = backbone(required=("language",), language=CodeableConcept, prefe
 Link = backbone(
     required=("other", "type"),
     other=Reference,
-    type=code_of("replaced-by", "replaces", "refer", "seealso"),
+    type=one_of("replaced-by", "replaces", "refer", "seealso"),
 )
 
 

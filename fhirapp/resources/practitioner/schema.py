@@ -14,8 +14,9 @@ from fhirapp.fhir.datatypes import (
     Reference,
     backbone,
     date,
+    one_of,
 )
-from fhirapp.fhir.elements import boolean, code_of, many
+from fhirapp.fhir.elements import boolean, many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 
 Qualification = backbone(
@@ -38,7 +39,7 @@ class PractitionerSchema(DomainResourceSchema):
     name = Elements(HumanName)
     telecom = Elements(ContactPoint)
     address = Elements(Address)
-    gender = Element(code_of("male", "female", "other", "unknown"))
+    gender = Element(one_of("male", "female", "other", "unknown"))
     birth_date = Element(date)
     photo = Elements(Attachment)
     qualification = Elements(Qualification)

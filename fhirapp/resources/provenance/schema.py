@@ -11,9 +11,10 @@ from fhirapp.fhir.datatypes import (
     backbone,
     date_time,
     instant,
+    one_of,
     uri,
 )
-from fhirapp.fhir.elements import code_of, many
+from fhirapp.fhir.elements import many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 
 Agent = backbone(
@@ -25,7 +26,7 @@ Agent = backbone(
 )
 Entity = backbone(
     required=("role", "what"),
-    role=code_of("derivation", "revision", "quotation", "source", "removal"),
+    role=one_of("derivation", "revision", "quotation", "source", "removal"),
     what=Reference,
     agent=many(Agent),
 )

@@ -1,0 +1,100 @@
+"""`python -m tests.bench`: load a database, serve it, and print what that costs as a table."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.bench import database, measure
+from tests.bench.database import Database
+from tests.bench.records import Size
+from tests.bench.rows import Section, table
+from tests.bench.sections import Bench, Effort
+
+_SLICES = 5
+_QUICK = Effort(rounds=1, cpu_seconds=0.01, rate_rounds=1, rate_seconds=0.2, starts=1)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark and print its table."""
+    options = _options(arguments)
+    size = Size(options.patients, options.allergies, options.documents)
+    effort = _QUICK if options.quick else Effort(rounds=options.rounds)
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        run(options.keep.absolute(), size, effort, slices=_SLICES)
+    else:
+        with tempfile.TemporaryDirectory(prefix="fhirapp-bench-") as folder:
+            run(Path(folder), size, effort, slices=1 if options.quick else _SLICES)
+
+
+def run(folder: Path, size: Size, effort: Effort, slices: int) -> None:
+    """Load what is not loaded yet, measure, print."""
+    began = time.monotonic()
+    _say(f"loading {size}")
+    full = database.load(folder / "full", size, slices)
+    small = database.load(folder / "small", size.hundredth(), 0)
+    bench = Bench(folder, full, small, effort)
+    _say("measuring CPU time per request")
+    costs, memory_alone = bench.costs()
+    _say("measuring requests per second")
+    rates, memory = bench.rates()
+    _say("measuring starts")
+    starts = bench.starts()
+    private = Section("RssAnon, MB a process", "ours", "bare", [memory_alone, memory])
+    print(table([*costs, rates, bench.imports(), private, starts]))
+    print()
+    print(_notes(effort, full, small, time.monotonic() - began))
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--allergies", type=int, default=100_000)
+    parser.add_argument("--documents", type=int, default=100_000)
+    parser.add_argument("--patients", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=Effort.rounds, help="of CPU time")
+    parser.add_argument("--quick", action="store_true", help="a trial: one short round")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="keep the databases here, and use them again"
+    )
+    return parser.parse_args(arguments)
+
+
+def _notes(effort: Effort, full: Database, small: Database, seconds: float) -> str:
+    kinds = ", ".join(
+        f"{name} {version(name)}" for name in ("waitress", "flask", "sqlalchemy", "orjson")
+    )
+    cores = measure.cores()
+    return (
+        f"Machine: {_processor()}, {len(cores)} cores; "
+        f"Python {platform.python_version()}; {kinds}.\n"
+        f"Database: {full.size}, {full.megabytes:,.0f} MB; the smaller one: {small.size}.\n"
+        f"CPU time: {effort.rounds} rounds of {effort.cpu_seconds} s a side; server and bare "
+        f"application are one process each, on core {cores[0]}, asked from another core over "
+        f"{measure.CONNECTIONS} connections; ratios are medians of the rounds' ratios.\n"
+        f"Requests per second: {effort.rate_rounds} rounds of {effort.rate_seconds} s; one process "
+        "for each core on either side.\n"
+        "Imports: one process for each slice, the start of the command taken off. RssAnon: of the "
+        "largest process; the bare one's holds the answers that it repeats.\n"
+        f"The whole took {seconds:.0f} s."
+    )
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

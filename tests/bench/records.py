@@ -1,0 +1,269 @@
+"""Records to load: as many as asked, the same each time, shaped like those of Synthea.
+
+Every id follows from type and number, so that an address can be named without looking it up.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+STAFF = 50
+
+_US_CORE = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-"
+_TERMINOLOGY = "http://terminology.hl7.org/CodeSystem/"
+_SNOMED = "http://snomed.info/sct"
+_RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
+_NPI = "http://hl7.org/fhir/sid/us-npi"
+_SOURCE = "https://github.com/synthetichealth/synthea"
+
+_DRUGS = (("1191", "Aspirin"), ("7984", "Penicillin V"), ("5640", "Ibuprofen"))
+_SUBSTANCES = (
+    ("442571000124108", "Tree nut (substance)"),
+    ("264287008", "Animal dander (substance)"),
+    ("256277009", "Grass pollen (substance)"),
+    ("102263004", "Eggs (edible) (substance)"),
+)
+_SIGNS = (
+    ("247472004", "Wheal (finding)"),
+    ("267036007", "Dyspnea (finding)"),
+    ("271807003", "Eruption of skin (disorder)"),
+    ("39579001", "Anaphylaxis (disorder)"),
+    ("418290006", "Itching (finding)"),
+)
+_NOTES = (
+    ("34117-2", "History and physical note"),
+    ("11506-3", "Progress note"),
+    ("18842-5", "Discharge summary"),
+)
+_SENTENCES = (
+    "Patient is resting comfortably and reports no new complaint since the last visit.",
+    "Blood pressure is within the range that was agreed on.",
+    "Medication was reviewed with the patient, who takes it as prescribed.",
+    "There is a history of seasonal rhinitis, well controlled.",
+    "No fever, no cough, no shortness of breath on exertion.",
+    "The wound heals without signs of infection; the dressing was changed.",
+    "Follow-up in six weeks, earlier where symptoms return.",
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many records a database holds."""
+
+    patients: int
+    allergies: int
+    documents: int
+
+    def hundredth(self) -> Size:
+        """Return the size that growth is measured against: a full page at the least."""
+        return Size(
+            max(self.patients // 100, 10),
+            max(self.allergies // 100, 100),
+            max(self.documents // 100, 100),
+        )
+
+
+def identity(type_name: str, number: int) -> str:
+    """Return the id of the resource of this type and number."""
+    digest = blake2b(f"{type_name}/{number}".encode(), digest_size=16).digest()
+    return str(UUID(bytes=digest, version=4))
+
+
+def write(folder: Path, size: Size, slices: int) -> dict[str, list[Path]]:
+    """Write NDJSON files, by what is in them; allergies and documents in so many slices."""
+    allergies = range(size.allergies)
+    documents = range(size.documents)
+    staff = [*map(_practitioner, range(STAFF)), *map(_organization, range(STAFF))]
+    people = map(_patient, range(size.patients))
+    origins = map(_provenance, range(size.allergies // 10))
+    return {
+        "others": [_file(folder / "others.ndjson", (*staff, *people, *origins))],
+        "one": [_file(folder / "one.ndjson", [_patient(0)])],
+        "documents": [
+            _file(folder / f"documents-{place}.ndjson", (_document(n, size) for n in part))
+            for place, part in enumerate(_parts(documents, slices))
+        ],
+        "allergies": [
+            _file(folder / f"allergies-{place}.ndjson", (_allergy(n, size) for n in part))
+            for place, part in enumerate(_parts(allergies, slices))
+        ],
+    }
+
+
+def _parts(numbers: range, count: int) -> Iterator[range]:
+    step = -(-len(numbers) // count)
+    for start in range(0, len(numbers), step):
+        yield numbers[start : start + step]
+
+
+def _file(path: Path, resources: Iterable[Any]) -> Path:
+    with path.open("w", encoding="utf-8") as file:
+        for resource in resources:
+            file.write(json.dumps(resource, separators=(",", ":")) + "\n")
+    return path
+
+
+def _patient(number: int) -> dict[str, Any]:
+    patient_id = identity("Patient", number)
+    return {
+        "resourceType": "Patient",
+        "id": patient_id,
+        "meta": {"profile": [_US_CORE + "patient"]},
+        "identifier": [{"system": _SOURCE, "value": patient_id}],
+        "name": [{"use": "official", "family": f"Family{number}", "given": [f"Given{number}"]}],
+        "gender": ("female", "male")[number % 2],
+        "birthDate": f"{1930 + number % 90}-0{1 + number % 9}-1{number % 9}",
+    }
+
+
+def _practitioner(number: int) -> dict[str, Any]:
+    return {
+        "resourceType": "Practitioner",
+        "id": identity("Practitioner", number),
+        "identifier": [{"system": _NPI, "value": f"99999{number:05}"}],
+        "name": [{"family": f"Clinician{number}", "prefix": ["Dr."]}],
+    }
+
+
+def _organization(number: int) -> dict[str, Any]:
+    organization_id = identity("Organization", number)
+    return {
+        "resourceType": "Organization",
+        "id": organization_id,
+        "identifier": [{"system": _SOURCE, "value": organization_id}],
+        "name": f"HOSPITAL {number}",
+    }
+
+
+def _allergy(number: int, size: Size) -> dict[str, Any]:
+    """Return an allergy of about 1.2 kB: 1 or 2 codings, 1 or 2 reactions."""
+    random = Random(number)
+    system, known = random.choice([(_RXNORM, _DRUGS), (_SNOMED, _SUBSTANCES)])
+    coded = random.sample(known, random.choice([1, 2]))
+    signs = random.sample(_SIGNS, random.choice([1, 2]))
+    doctor = random.randrange(STAFF)
+    return {
+        "resourceType": "AllergyIntolerance",
+        "id": identity("AllergyIntolerance", number),
+        "meta": {"profile": [_US_CORE + "allergyintolerance"]},
+        "clinicalStatus": _concept(
+            _TERMINOLOGY + "allergyintolerance-clinical",
+            [(random.choice(["active"] * 4 + ["resolved"]), "")],
+        ),
+        "verificationStatus": _concept(
+            _TERMINOLOGY + "allergyintolerance-verification", [("confirmed", "")]
+        ),
+        "type": "allergy",
+        "category": ["medication" if system == _RXNORM else "environment"],
+        "criticality": random.choice(["low", "high"]),
+        "code": _concept(system, coded),
+        "patient": {"reference": f"Patient/{identity('Patient', number % size.patients)}"},
+        "encounter": {"reference": f"Encounter/{identity('Encounter', number)}"},
+        "recordedDate": _moment(random),
+        "recorder": {
+            "reference": f"Practitioner/{identity('Practitioner', doctor)}",
+            "display": f"Dr. Clinician{doctor}",
+        },
+        "reaction": [
+            {
+                "manifestation": [_concept(_SNOMED, [sign])],
+                "severity": random.choice(["mild", "moderate", "severe"]),
+            }
+            for sign in signs
+        ],
+    }
+
+
+def _document(number: int, size: Size) -> dict[str, Any]:
+    """Return a note of 1 to 3 kB, its author and custodian by identifier as Synthea has them."""
+    random = Random(number)
+    text = f"# Note {number}\n" + "\n".join(random.choices(_SENTENCES, k=random.randint(14, 42)))
+    doctor, hospital = random.randrange(STAFF), random.randrange(STAFF)
+    start = _moment(random)
+    return {
+        "resourceType": "DocumentReference",
+        "id": identity("DocumentReference", number),
+        "meta": {"profile": [_US_CORE + "documentreference"]},
+        "identifier": [
+            {"system": "urn:ietf:rfc:3986", "value": f"urn:uuid:{identity('Scan', number)}"}
+        ],
+        "status": "current",
+        "type": _concept("http://loinc.org", random.sample(_NOTES, random.choice([1, 2]))),
+        "category": [
+            _concept(
+                "http://hl7.org/fhir/us/core/CodeSystem/us-core-documentreference-category",
+                [("clinical-note", "Clinical Note")],
+            )
+        ],
+        "subject": {"reference": f"Patient/{identity('Patient', number % size.patients)}"},
+        "date": start,
+        "author": [
+            {
+                "reference": f"Practitioner?identifier={_NPI}|99999{doctor:05}",
+                "display": f"Dr. Clinician{doctor}",
+            }
+        ],
+        "custodian": {
+            "reference": f"Organization?identifier={_SOURCE}|{identity('Organization', hospital)}",
+            "display": f"HOSPITAL {hospital}",
+        },
+        "content": [
+            {
+                "attachment": {
+                    "contentType": "text/plain; charset=utf-8",
+                    "data": base64.b64encode(text.encode()).decode(),
+                },
+                "format": {
+                    "system": "http://ihe.net/fhir/ihe.formatcode.fhir/CodeSystem/formatcode",
+                    "code": "urn:ihe:iti:xds:2017:mimeTypeSufficient",
+                    "display": "mimeType Sufficient",
+                },
+            }
+        ],
+        "context": {
+            "encounter": [{"reference": f"Encounter/{identity('Encounter', number)}"}],
+            "period": {"start": start, "end": start},
+        },
+    }
+
+
+def _provenance(number: int) -> dict[str, Any]:
+    """Return the origin of the allergy of this number: of each patient's first one."""
+    return {
+        "resourceType": "Provenance",
+        "id": identity("Provenance", number),
+        "target": [{"reference": f"AllergyIntolerance/{identity('AllergyIntolerance', number)}"}],
+        "recorded": _moment(Random(number)),
+        "agent": [
+            {
+                "type": _concept(
+                    _TERMINOLOGY + "provenance-participant-type", [("author", "Author")]
+                ),
+                "who": {"reference": f"Practitioner/{identity('Practitioner', number % STAFF)}"},
+                "onBehalfOf": {
+                    "reference": f"Organization/{identity('Organization', number % STAFF)}"
+                },
+            }
+        ],
+    }
+
+
+def _concept(system: str, codes: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    coding = [
+        {"system": system, "code": code} | ({"display": display} if display else {})
+        for code, display in codes
+    ]
+    return {"coding": coding} | ({"text": codes[0][1]} if codes[0][1] else {})
+
+
+def _moment(random: Random) -> str:
+    day = f"{random.randint(1980, 2025)}-{random.randint(1, 12):02}-{random.randint(1, 28):02}"
+    return f"{day}T{random.randint(0, 23):02}:{random.randint(0, 59):02}:00-05:00"

@@ -1,0 +1,202 @@
+"""The sections of the table: what is started, asked and measured for each, and the targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench import database, measure, questions
+from tests.bench.database import Database
+from tests.bench.load import throughput_tool
+from tests.bench.measure import Candidate
+from tests.bench.questions import (
+    ALLERGIES,
+    BY_PATIENT,
+    FIRST_PAGE,
+    LABELS,
+    READ,
+    deep_page,
+    label,
+    lengths,
+)
+from tests.bench.rows import Row, Section, Target
+from tests.bench.servers import Server, bare, issue_token, ours, recorded
+
+FEW, MANY = 8, 64
+
+# The targets are about allergies; documents are there to compare.
+_COST = {READ: Target(4), BY_PATIENT: Target(6)}
+_DEEP_PAGE = Target(1.2)
+_GROWTH = Target(1.15)
+_MANY_CONNECTIONS = Target(0.8, at_most=False)
+_IMPORT = Target(4_000, at_most=False, of_measured=True)
+_MEMORY = Target(90, of_measured=True)
+_START = Target(1.5, of_measured=True)
+
+Costs = dict[tuple[str, str], list[float]]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long is measured: rounds, and seconds a side in each."""
+
+    rounds: int = 15
+    cpu_seconds: float = 0.25
+    rate_rounds: int = 5
+    rate_seconds: float = 2
+    starts: int = 7
+
+
+class Bench:
+    """A run: the two databases, a token for each, and a folder for what servers say."""
+
+    def __init__(self, folder: Path, full: Database, small: Database, effort: Effort) -> None:
+        self._folder = folder
+        self._full = full
+        self._small = small
+        self._effort = effort
+        self._token = issue_token(full.instance)
+        self._small_token = issue_token(small.instance)
+
+    def costs(self) -> tuple[list[Section], Row]:
+        """Measure CPU time per request; return its sections, and memory after that."""
+        alone = {"FHIRAPP_PROCESSES": "1"}
+        with (
+            ours(self._full.instance, self._log("full"), **alone) as server,
+            ours(self._small.instance, self._log("small"), **alone) as small,
+        ):
+            for one in (server, small):
+                one.first_answer("/fhir/metadata")
+            asked = questions.questions(self._full.size, self._deep_pages(server))
+            answers = recorded(server, self._token, asked)
+            small_asked = questions.questions(self._small.size, {})
+            small_answers = recorded(small, self._small_token, small_asked)
+            candidates = {}
+            with bare(answers, self._log("bare"), measure.cores()[:1]) as bare_server:
+                bare_server.first_answer(asked[label(ALLERGIES, READ)][0])
+                for name, paths in asked.items():
+                    known = lengths(paths, answers)
+                    candidates[name, "ours"] = Candidate(server, self._token, known)
+                    candidates[name, "bare"] = Candidate(bare_server, self._token, known)
+                    if name in small_asked:
+                        known = lengths(small_asked[name], small_answers)
+                        candidates[name, "small"] = Candidate(small, self._small_token, known)
+                measure.cpu_rounds(
+                    list(candidates.values()), self._effort.rounds, self._effort.cpu_seconds
+                )
+                memory = _memory("one process, after the rows of CPU time", server, bare_server)
+        costs = {key: candidate.costs for key, candidate in candidates.items()}
+        return [_against_bare(costs), self._depth(costs), self._growth(costs)], memory
+
+    def rates(self) -> tuple[Section, Row]:
+        """Measure requests per second; return their section, and memory after that."""
+        rows = []
+        with ours(self._full.instance, self._log("rates")) as server:
+            server.first_answer("/fhir/metadata")
+            asked = {name: questions.by_patient(name, self._full.size) for name in LABELS}
+            answers = recorded(server, self._token, asked)
+            with bare(answers, self._log("bare-rates"), measure.cores()) as bare_server:
+                bare_server.first_answer(asked[ALLERGIES][0])
+                for type_name, paths in asked.items():
+                    rates = measure.rate_rounds(
+                        (server, bare_server),
+                        self._token,
+                        lengths(paths, answers),
+                        (FEW, MANY),
+                        rounds=self._effort.rate_rounds,
+                        seconds=self._effort.rate_seconds,
+                        folder=self._folder,
+                    )
+                    rows += _rate_rows(type_name, rates)
+                memory = _memory("each process, after the rows of requests", server, bare_server)
+        tool = throughput_tool(self._effort.rate_seconds)
+        return Section(f"Requests per second ({tool})", "ours", "bare", rows), memory
+
+    def imports(self) -> Section:
+        """Return what importing cost when the database was loaded."""
+        imported = self._full.imported
+        rows = [
+            Row("allergies", imported["allergies"], target=_IMPORT),
+            Row("documents", imported["documents"]),
+        ]
+        return Section("Imported per CPU second", "ours", "", rows)
+
+    def starts(self) -> Section:
+        """Measure how soon a server answers."""
+        search = questions.by_patient(ALLERGIES, self._full.size)[0]
+        found = measure.starts(
+            self._full.instance, self._token, search, self._effort.starts, self._log("starts")
+        )
+        rows = [
+            Row("GET /fhir/metadata", found["metadata"], found["bare"], _START),
+            Row("then a search by patient", found["search"], found["bare"], _START),
+        ]
+        return Section("Start to first 200, s", "ours", "bare", rows)
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+    def _deep_pages(self, server: Server) -> dict[str, str]:
+        size = self._full.size
+        return {
+            name: database.page_address(
+                self._full, server, self._token, name, questions.deep_page_number(size, name)
+            )
+            for name in LABELS
+        }
+
+    def _depth(self, costs: Costs) -> Section:
+        rows = []
+        for type_name in LABELS:
+            page = deep_page(self._full.size, type_name)
+            row = Row(
+                label(type_name, f"{page} against page 1"),
+                costs[label(type_name, page), "ours"],
+                costs[label(type_name, FIRST_PAGE), "ours"],
+                _DEEP_PAGE if type_name == ALLERGIES else None,
+            )
+            rows.append(row)
+        return Section("CPU time per request, µs", "far back", "page 1", rows)
+
+    def _growth(self, costs: Costs) -> Section:
+        rows = [
+            Row(name, costs[name, "ours"], cost, _GROWTH if _is_of_allergies(name) else None)
+            for (name, side), cost in costs.items()
+            if side == "small"
+        ]
+        sides = [f"{one.size.allergies:,} rows" for one in (self._full, self._small)]
+        return Section("CPU time per request, µs", *sides, rows)
+
+
+def _against_bare(costs: Costs) -> Section:
+    targets = {label(ALLERGIES, question): target for question, target in _COST.items()}
+    rows = [
+        Row(name, cost, costs[name, "bare"], targets.get(name))
+        for (name, side), cost in costs.items()
+        if side == "ours"
+    ]
+    return Section("CPU time per request, µs", "ours", "bare", rows)
+
+
+def _rate_rows(type_name: str, rates: dict[tuple[int, int], list[float]]) -> list[Row]:
+    """Return a type's rows; rates are by the side's place and the number of connections."""
+    rows = [
+        Row(
+            label(type_name, f"{BY_PATIENT}, {count} connections"),
+            rates[0, count],
+            rates[1, count],
+        )
+        for count in (FEW, MANY)
+    ]
+    name = label(type_name, f"{MANY} connections against {FEW}")
+    target = _MANY_CONNECTIONS if type_name == ALLERGIES else None
+    return [*rows, Row(name, rates[0, MANY], rates[0, FEW], target)]
+
+
+def _memory(name: str, server: Server, bare_server: Server) -> Row:
+    used = server.private_megabytes(), bare_server.private_megabytes()
+    return Row(name, *used, _MEMORY, sums_up=max)
+
+
+def _is_of_allergies(name: str) -> bool:
+    return name.startswith(LABELS[ALLERGIES])

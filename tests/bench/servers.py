@@ -1,0 +1,166 @@
+"""The processes that are measured: our server as users start it, and the bare one."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import pickle
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from tests.bench.bare import Answers
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 60
+# What waitress writes itself, in our answers as in the bare ones.
+_WAITRESS_WRITES = {"date", "server", "connection", "via"}
+
+
+class Answer(NamedTuple):
+    """An answer as it came."""
+
+    status: int
+    reason: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+def environment(instance: Path, **settings: str) -> dict[str, str]:
+    """Return the environment of our own processes: these settings and no others."""
+    outside = {name: value for name, value in os.environ.items() if name[:8] != "FHIRAPP_"}
+    return outside | {"FHIRAPP_INSTANCE_PATH": str(instance), **settings}
+
+
+def command(*arguments: str) -> list[str]:
+    """Return the command line of `fhirapp …`, of this checkout."""
+    return [sys.executable, "-c", "from fhirapp.cli import main; main()", *arguments]
+
+
+class Server:
+    """A server's process, ended on leaving the context."""
+
+    def __init__(self, words: list[str], port: int, environ: Mapping[str, str], log: Path) -> None:
+        self.port = port
+        self.log = log
+        self.started = time.perf_counter()
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                words, cwd=ROOT, env=environ, stdout=output, stderr=output
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+
+    def first_answer(self, path: str, token: str = "") -> float:
+        """Return the seconds from the start of the process to the first 200."""
+        while True:
+            try:
+                answer = ask(self.port, path, token)
+            except OSError:
+                answer = None
+            passed = time.perf_counter() - self.started
+            if answer is not None and answer.status == 200:
+                return passed
+            if self._process.poll() is not None or passed > START_SECONDS:
+                raise SystemExit(f"A server did not start:\n{self.log.read_text()}")
+            time.sleep(0.002)
+
+    def workers(self) -> list[int]:
+        """Return the ids of the processes that serve: the children, where there are some."""
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [int(child) for child in children] or [pid]
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of all threads of the processes that serve."""
+        # The clock that clock_getcpuclockid(3) names, in nanoseconds; stat counts in 10 ms.
+        return sum(time.clock_gettime_ns((~pid << 3) | 2) for pid in self.workers()) / 1e9
+
+    def private_megabytes(self) -> list[float]:
+        """Return RssAnon of each process that serves."""
+        return [_status_kilobytes(pid, "RssAnon") / 1024 for pid in self.workers()]
+
+
+def ours(instance: Path, log: Path, **settings: str) -> Server:
+    """Start our server as users do."""
+    port = free_port()
+    words = [sys.executable, "app.py", "--port", str(port)]
+    return Server(words, port, environment(instance, **settings), log)
+
+
+def bare(answers: Answers, log: Path, cores: list[int]) -> Server:
+    """Start the bare server, a process for each core."""
+    path = log.with_suffix(".answers")
+    path.write_bytes(pickle.dumps(dict(answers)))
+    port = free_port()
+    words = [sys.executable, "-m", "tests.bench.bare", str(port), str(path), *map(str, cores)]
+    return Server(words, port, dict(os.environ), log)
+
+
+def ask(port: int, path: str, token: str = "") -> Answer:
+    """Ask for one path. Raises OSError where nobody listens."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("GET", path, headers=request_headers(token))
+        response = connection.getresponse()
+        return Answer(response.status, response.reason, response.getheaders(), response.read())
+    finally:
+        connection.close()
+
+
+def request_headers(token: str) -> dict[str, str]:
+    """Return the headers that every measured request carries."""
+    headers = {"Accept": "application/fhir+json"}
+    return headers | {"Authorization": f"Bearer {token}"} if token else headers
+
+
+def recorded(server: Server, token: str, asked: Mapping[str, list[str]]) -> Answers:
+    """Return our server's answers to all these paths, for the bare one to repeat."""
+    answers = {}
+    for path in (path for paths in asked.values() for path in paths):
+        answer = ask(server.port, path, token)
+        if answer.status != 200:
+            raise SystemExit(f"{path}: {answer.status} {answer.body.decode()}")
+        name, _, query = path.partition("?")
+        headers = [pair for pair in answer.headers if pair[0].lower() not in _WAITRESS_WRITES]
+        answers[name, query] = (f"{answer.status} {answer.reason}", headers, answer.body)
+    return answers
+
+
+def issue_token(instance: Path) -> str:
+    """Return a token that may read and search everything for a day."""
+    words = command("token", "issue", "--scope", "system/*.rs", "--expires", "86400")
+    done = subprocess.run(
+        words, cwd=ROOT, env=environment(instance), check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _status_kilobytes(pid: int, name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    if found is None:
+        raise SystemExit(f"/proc/{pid}/status has no {name}")
+    return int(found[1])

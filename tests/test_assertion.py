@@ -1,0 +1,248 @@
+"""Signed client assertions (private_key_jwt) at the token endpoint. SMART backend services."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from flask import Flask
+from joserfc import jws
+from joserfc.jwk import ECKey, KeySet, RSAKey
+from werkzeug.test import TestResponse
+
+from fhirapp.auth.assertion import ALGORITHMS
+from fhirapp.auth.clients import add_client, set_disabled
+from fhirapp.db import writing
+from tests.helpers import BASE_URL, Fhir
+
+TOKEN_URL = f"{BASE_URL}/oauth/token"
+JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+CLIENT = "clinic"
+
+RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
+EC = ECKey.generate_key("P-384", {"kid": "ec"})
+STRANGER = RSAKey.generate_key(2048, {"kid": "rsa"})
+# Failures are counted by address: each request of these tests comes from one of its own.
+_ADDRESSES = (f"198.51.{n // 250}.{n % 250}" for n in count())
+
+
+@pytest.fixture(scope="module")
+def oauth(make_app: Callable[..., Flask]) -> Flask:
+    """Return an app that knows one client with an RSA and an EC key."""
+    app = make_app(seed=False)
+    jwks = {"keys": [key.as_dict(private=False) for key in (RSA, EC)]}
+    with app.app_context(), writing() as connection:
+        for name in (CLIENT, "disabled"):
+            add_client(connection, name, name=name, scope="system/*.rs", jwks=jwks)
+        set_disabled(connection, "disabled", disabled=True)
+    return app
+
+
+def signed(alg: str = "RS384", key: Any = None, header: Any = None, **changes: Any) -> str:
+    """Return an assertion that is right but for these changes; a claim of None is left out."""
+    key = key or {"RS": RSA, "PS": RSA, "ES": EC}[alg[:2]]
+    claims = {
+        "iss": CLIENT,
+        "sub": CLIENT,
+        "aud": TOKEN_URL,
+        "exp": int(time.time()) + 240,
+        "jti": str(uuid4()),
+        **changes,
+    }
+    kept = {name: value for name, value in claims.items() if value is not None}
+    headers = {"alg": alg, "typ": "JWT", "kid": key.kid, **(header or {})}
+    written = {name: value for name, value in headers.items() if value is not None}
+    return jws.serialize_compact(written, json.dumps(kept), key, algorithms=[alg])
+
+
+def raw(header: Any, claims: Any, signature: bytes = b"signature") -> str:
+    """Return a compact JWS of whatever is given, text or something for JSON."""
+    parts = [
+        (part if isinstance(part, str) else json.dumps(part)).encode() for part in (header, claims)
+    ]
+    return ".".join(
+        base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (*parts, signature)
+    )
+
+
+def ask(app: Flask, assertion: str, **form: Any) -> TestResponse:
+    """Ask for a token with an assertion."""
+    return app.test_client().post(
+        "/oauth/token",
+        data={
+            "grant_type": "client_credentials",
+            "scope": "system/*.rs",
+            "client_assertion_type": JWT_BEARER,
+            "client_assertion": assertion,
+            **form,
+        },
+        environ_base={"REMOTE_ADDR": next(_ADDRESSES)},
+    )
+
+
+def assert_refused(response: TestResponse) -> str:
+    """Assert that the client was not believed, as RFC 6749 §5.2 has it; return the description."""
+    assert response.status_code in (400, 401), response.text
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.content_type == "application/json"
+    answer = response.get_json()
+    assert answer["error"] == "invalid_client"
+    assert answer.keys() <= {"error", "error_description", "error_uri"}
+    return str(answer["error_description"])
+
+
+@pytest.mark.parametrize("alg", ALGORITHMS)
+def test_a_signed_assertion_gets_a_token_that_works(oauth, alg):
+    response = ask(oauth, signed(alg))
+    answer = response.get_json()
+    assert response.status_code == 200, response.text
+    assert answer.pop("access_token")
+    assert answer == {"token_type": "Bearer", "expires_in": 300, "scope": "system/*.rs"}
+    token = ask(oauth, signed(alg)).get_json()["access_token"]
+    assert Fhir(oauth, token).read("AllergyIntolerance")["total"] == 0
+
+
+def test_aud_may_be_a_list_that_holds_the_token_endpoint(oauth):
+    assert ask(oauth, signed(aud=["https://other.example", TOKEN_URL])).status_code == 200
+
+
+def test_client_id_may_repeat_the_assertions_subject(oauth):
+    assert ask(oauth, signed(), client_id=CLIENT).status_code == 200
+
+
+def test_client_id_that_contradicts_the_assertion_is_refused(oauth):
+    refused = ask(oauth, signed(), client_id="demo-backend")
+    assert assert_refused(refused) == "client_id contradicts the assertion."
+
+
+def _wrong() -> Iterator[Any]:
+    now = int(time.time())
+    for name, changes in {
+        "wrong aud": {"aud": "https://other.example/oauth/token"},
+        "aud is the base address": {"aud": BASE_URL},
+        "aud is longer": {"aud": TOKEN_URL + "/"},
+        "no aud": {"aud": None},
+        "aud is a number": {"aud": 7},
+        "exp past": {"exp": now - 120},
+        "exp too far": {"exp": now + 3600},
+        "exp missing": {"exp": None},
+        "exp is text": {"exp": str(now + 200)},
+        "exp is true": {"exp": True},
+        "exp is NaN": {"exp": float("nan")},
+        "exp is infinite": {"exp": float("inf")},
+        "exp is minus infinite": {"exp": float("-inf")},
+        "nbf in the future": {"nbf": now + 3600},
+        "iat in the future": {"iat": now + 3600},
+        "iss missing": {"iss": None},
+        "iss is not sub": {"iss": "somebody"},
+        "sub missing": {"sub": None},
+        "sub unknown": {"sub": "unknown", "iss": "unknown"},
+        "sub disabled": {"sub": "disabled", "iss": "disabled"},
+        "sub has no key": {"sub": "operator", "iss": "operator"},
+        "sub is a list": {"sub": [CLIENT]},
+        "sub has a NUL": {"sub": "clinic\0", "iss": "clinic\0"},
+        "sub is no text": {"sub": "\ud800", "iss": "\ud800"},
+        "jti missing": {"jti": None},
+        "jti is a number": {"jti": 7},
+        "jti is empty": {"jti": ""},
+        "jti too long": {"jti": "x" * 256},
+        "jti has a NUL": {"jti": "a\0b"},
+        "jti is no text": {"jti": "\ud800"},
+    }.items():
+        yield pytest.param(lambda changes=changes: signed(**changes), id=name)
+    for name, make in {
+        "RS256": lambda: signed("RS256"),
+        "RS512": lambda: signed("RS512"),
+        "PS384": lambda: signed("PS384"),
+        "HS256 with the public key": lambda: _keyed_with_public_key("HS256", hashlib.sha256),
+        "HS384 with the public key": lambda: _keyed_with_public_key("HS384", hashlib.sha384),
+        "a stranger's key": lambda: signed(key=STRANGER),
+        "unknown kid": lambda: signed(header={"kid": "other"}),
+        "kid of the other key": lambda: signed(header={"kid": "ec"}),
+        "kid is a number": lambda: _resigned({"alg": "RS384", "kid": 7}),
+        "jku": lambda: signed(header={"jku": "https://clinic.example/jwks.json"}),
+        "none": lambda: raw({"alg": "none"}, {"sub": CLIENT, "iss": CLIENT}, b""),
+        "None": lambda: raw({"alg": "None"}, {"sub": CLIENT, "iss": CLIENT}),
+        "alg is a list": lambda: raw({"alg": ["RS384"]}, {"sub": CLIENT}),
+        "alg missing": lambda: raw({"typ": "JWT"}, {"sub": CLIENT}),
+        "header is a list": lambda: raw([], {"sub": CLIENT}),
+        "claims are a list": lambda: raw({"alg": "RS384"}, []),
+        "claims are no JSON": lambda: raw({"alg": "RS384"}, "{"),
+        "claims are deep": lambda: raw({"alg": "RS384"}, "[" * 100_000),
+        "header is deep": lambda: raw("[" * 100_000, {"sub": CLIENT}),
+        "no kid": lambda: signed(header={"kid": None}),
+        "text": lambda: "junk",
+        "two dots": lambda: "..",
+        "five parts": lambda: "a.b.c.d.e",
+        "no base64": lambda: "!.!.!",
+        "tampered": lambda: _tampered(signed()),
+        "signature cut": lambda: signed()[:-8],
+    }.items():
+        yield pytest.param(make, id=name)
+
+
+def _resigned(header: dict[str, Any]) -> str:
+    return raw(header, {"iss": CLIENT, "sub": CLIENT, "aud": TOKEN_URL, "jti": "1"})
+
+
+def _keyed_with_public_key(alg: str, digest: Any) -> str:
+    """Return an assertion whose HMAC has the registered public key for a secret."""
+    claims = {"iss": CLIENT, "sub": CLIENT, "aud": TOKEN_URL, "exp": int(time.time()) + 100}
+    text = raw({"alg": alg, "kid": "rsa"}, {**claims, "jti": str(uuid4())}).rpartition(".")[0]
+    mac = hmac.new(RSA.as_pem(private=False), text.encode(), digest).digest()
+    return f"{text}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"
+
+
+def _tampered(assertion: str) -> str:
+    header, _, signature = assertion.split(".")
+    claims = {"iss": CLIENT, "sub": CLIENT, "aud": TOKEN_URL, "exp": int(time.time()) + 100}
+    return f"{header}.{raw({}, claims).split('.')[1]}.{signature}"
+
+
+@pytest.mark.parametrize("make", list(_wrong()))
+def test_an_assertion_that_is_wrong_in_any_way_is_refused(oauth, make):
+    assert_refused(ask(oauth, make()))
+
+
+def test_a_jti_serves_once(oauth):
+    assertion = signed()
+    assert ask(oauth, assertion).status_code == 200
+    assert_refused(ask(oauth, assertion))
+    same_jti = {"jti": "jti-used-twice"}
+    assert ask(oauth, signed(**same_jti)).status_code == 200
+    assert_refused(ask(oauth, signed("ES384", **same_jti)))
+
+
+def test_a_jti_of_another_client_is_another(oauth):
+    jti = str(uuid4())
+    jwks = KeySet([EC]).as_dict(private=False)
+    with oauth.app_context(), writing() as connection:
+        add_client(connection, "second", name="second", scope="system/*.rs", jwks=jwks)
+    assert ask(oauth, signed(jti=jti)).status_code == 200
+    assert ask(oauth, signed("ES384", iss="second", sub="second", jti=jti)).status_code == 200
+
+
+def test_of_eight_at_once_with_one_jti_exactly_one_wins(oauth):
+    for _ in range(3):
+        assertion = signed()
+        with ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(lambda one: ask(oauth, one), [assertion] * 8))
+        assert [answer.status_code for answer in answers].count(200) == 1
+        for answer in answers:
+            if answer.status_code != 200:
+                assert_refused(answer)
+
+
+def test_a_refused_assertion_does_not_use_up_its_jti(oauth):
+    jti = str(uuid4())
+    assert_refused(ask(oauth, signed(jti=jti, aud="https://other.example")))
+    assert ask(oauth, signed(jti=jti)).status_code == 200

@@ -1,0 +1,110 @@
+"""The benchmark runs on tiny numbers and prints every row; its figures are not judged here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench.rows import Row, Target
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = ("--quick", "--allergies", "200", "--documents", "200", "--patients", "20")
+
+# Each section's rows, and the target that a row is held to.
+ROWS = {
+    "CPU time per request, µs: ours, bare": {
+        "allergies: read": "≤ 4 x",
+        "allergies: search by patient": "≤ 6 x",
+        "allergies: search by patient, _revinclude": "",
+        "allergies: search without parameters": "",
+        "allergies: page 1, _count=100": "",
+        "allergies: page 2": "",
+        "documents: read": "",
+        "documents: search by patient": "",
+        "documents: search without parameters": "",
+        "documents: page 1, _count=100": "",
+        "documents: page 2": "",
+    },
+    "CPU time per request, µs: far back, page 1": {
+        "allergies: page 2 against page 1": "≤ 1.2 x",
+        "documents: page 2 against page 1": "",
+    },
+    "CPU time per request, µs: 200 rows, 100 rows": {
+        "allergies: read": "≤ 1.15 x",
+        "allergies: search by patient": "≤ 1.15 x",
+        "allergies: search by patient, _revinclude": "≤ 1.15 x",
+        "allergies: search without parameters": "≤ 1.15 x",
+        "documents: read": "",
+        "documents: search by patient": "",
+        "documents: search without parameters": "",
+    },
+    "Requests per second (own generator): ours, bare": {
+        "allergies: search by patient, 8 connections": "",
+        "allergies: search by patient, 64 connections": "",
+        "allergies: 64 connections against 8": "≥ 0.8 x",
+        "documents: search by patient, 8 connections": "",
+        "documents: search by patient, 64 connections": "",
+        "documents: 64 connections against 8": "",
+    },
+    "Imported per CPU second: ours": {"allergies": "≥ 4,000", "documents": ""},
+    "RssAnon, MB a process: ours, bare": {
+        "one process, after the rows of CPU time": "≤ 90",
+        "each process, after the rows of requests": "≤ 90",
+    },
+    "Start to first 200, s: ours, bare": {
+        "GET /fhir/metadata": "≤ 1.5",
+        "then a search by patient": "≤ 1.5",
+    },
+}
+
+_NUMBER = r"[\d,]+(?:\.\d+)?"
+_ROW = re.compile(
+    rf"  (?P<name>\S.*?) +{_NUMBER} +(?:{_NUMBER}|-) +(?:{_NUMBER}|-) +{_NUMBER} - {_NUMBER}"
+    r"(?: +(?P<target>[≤≥] [\d.,]+(?: x)?)  (?:NOT )?met)?"
+)
+_TITLE = re.compile(r"(?P<title>\S.*?)  +(?P<sides>.*?) +ratio +min - max +target")
+
+
+def test_every_row_is_printed_beside_its_target():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench", *TINY], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    table, _, notes = done.stdout.partition("\n\nMachine: ")
+    assert _rows(table) == ROWS
+    assert "200" in notes
+
+
+@pytest.mark.parametrize(
+    ("row", "met"),
+    [
+        (Row("a ratio at its limit", [6.0], [1.0], Target(6)), True),
+        (Row("a ratio above it", [6.1], [1.0], Target(6)), False),
+        (Row("the median of the ratios", [2.0, 9.0, 30.0], [1.0, 3.0, 3.0], Target(3)), True),
+        (Row("a rate at its limit", [4000.0], target=Target(4000, False, True)), True),
+        (Row("a rate below it", [3999.0], target=Target(4000, False, True)), False),
+        (Row("the largest", [80.0, 91.0], [9.0, 9.0], Target(90, True, True), max), False),
+        (Row("no target", [1.0], [1.0]), None),
+    ],
+    ids=lambda value: value.name if isinstance(value, Row) else "",
+)
+def test_a_target_is_met_or_not(row, met):
+    assert row.met is met
+
+
+def _rows(table: str) -> dict[str, dict[str, str]]:
+    """Read the printed table: by section, each row's target; a line of another form fails."""
+    found: dict[str, dict[str, str]] = {}
+    for line in filter(None, table.splitlines()):
+        if title := _TITLE.fullmatch(line):
+            sides = ", ".join(re.split(r"  +", title["sides"]))
+            rows = found.setdefault(f"{title['title']}: {sides}", {})
+        else:
+            row = _ROW.fullmatch(line)
+            assert row is not None, line
+            rows[row["name"]] = row["target"] or ""
+    return found

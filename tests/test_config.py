@@ -1,0 +1,164 @@
+"""Settings: what is read, what is refused, and that a refusal says in a sentence what to do."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from fhirapp import create_app
+from fhirapp.config import PREFIX, ConfigurationError, Settings, load_settings
+
+
+def refusal(environ: dict[str, str]) -> str:
+    """Return the sentence with which an app of these settings is refused."""
+    with pytest.raises(ConfigurationError) as raised:
+        create_app(load_settings({PREFIX + name: value for name, value in environ.items()}))
+    said = str(raised.value)
+    assert "\n" not in said
+    return said
+
+
+def test_nothing_set_gives_the_defaults():
+    settings = load_settings({})
+    assert settings == Settings()
+    assert (settings.host, settings.port, settings.page_size, settings.page_max) == (
+        "127.0.0.1",
+        8000,
+        100,
+        1000,
+    )
+    assert settings.inline_max == 32_768
+    assert settings.self_link == "api"
+    assert settings.empty_content == "omit"
+    assert not settings.demo
+    assert not settings.require_patient_or_id
+
+
+def test_every_setting_has_a_sentence_that_documents_it():
+    for setting in fields(Settings):
+        assert setting.metadata["doc"]
+
+
+@pytest.mark.parametrize("value", ["1", "true", "yes", "on"])
+def test_a_switch_is_on(value):
+    assert load_settings({"FHIRAPP_DEMO": value}).demo
+
+
+@pytest.mark.parametrize("value", ["0", "false", "no", "off", ""])
+def test_a_switch_is_off(value):
+    assert not load_settings({"FHIRAPP_DEMO": value}).demo
+
+
+def test_an_option_wins_over_the_environment_and_none_is_no_option():
+    environ = {"FHIRAPP_PORT": "8001", "FHIRAPP_DEMO": "1"}
+    assert load_settings(environ, port=8002, demo=False).port == 8002
+    assert not load_settings(environ, demo=False).demo
+    assert load_settings(environ, port=None).port == 8001
+    assert load_settings(environ, port=0).port == 0
+
+
+def test_variables_of_other_programs_are_not_read():
+    assert load_settings({"PORT": "1", "fhirapp_port": "2", "XFHIRAPP_PORT": "3"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "eighty"),
+        ("PORT", "-1"),
+        ("PORT", "65536"),
+        ("PORT", "80.5"),
+        ("PROCESSES", "-1"),
+        ("PROCESSES", "257"),
+        ("THREADS", "0"),
+        ("PAGE_SIZE", "0"),
+        ("PAGE_SIZE", "many"),
+        ("PAGE_MAX", "10001"),
+        ("INLINE_MAX", "-1"),
+        ("DEMO", "perhaps"),
+        ("REQUIRE_PATIENT_OR_ID", "2"),
+        ("SELF_LINK", "API"),
+        ("EMPTY_CONTENT", "null"),
+        ("LOG_LEVEL", "loud"),
+        ("LOG_FORMAT", "xml"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named(name, value):
+    said = refusal({name: value})
+    assert said.startswith(f"FHIRAPP_{name}={value!r} cannot be used: ")
+    assert said.endswith(".")
+
+
+@pytest.mark.parametrize("name", ["PORTT", "SECRET_KEY", "AUTH", ""])
+def test_an_unknown_setting_is_refused(name):
+    said = refusal({name: "1"})
+    assert said == f"FHIRAPP_{name} is not a setting; see the table in README.md."
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"PAGE_SIZE": "200", "PAGE_MAX": "100"}, "is more than FHIRAPP_PAGE_MAX=100"),
+        ({"PAGE_MAX": "50"}, "FHIRAPP_PAGE_SIZE=100 is more than FHIRAPP_PAGE_MAX=50"),
+        ({"BASE_URL": "fhir.example"}, "is not an address"),
+        ({"BASE_URL": "ftp://fhir.example"}, "is not an address"),
+        ({"BASE_URL": "https://"}, "is not an address"),
+        ({"BASE_URL": "https://fhir.example?x=1"}, "is not an address"),
+        ({"BASE_URL": "https://fhir.example#x"}, "is not an address"),
+        ({"BASE_URL": "http://[::1"}, "is not an address"),
+        ({"BASE_URL": "https://fhir.example:port"}, "is not an address"),
+        ({"BASE_URL": "https://fhir.example:99999"}, "is not an address"),
+        ({"BASE_URL": "https://fhir example"}, "is not an address"),
+        ({"BASE_URL": "https://fhir.example/"}, "leave out the trailing slash and /fhir"),
+        ({"BASE_URL": "https://fhir.example/fhir"}, "leave out the trailing slash and /fhir"),
+        ({"DEMO": "1", "DATABASE_URL": "sqlite:///x.db"}, "never touches the clinic's"),
+        ({"HOST": "0.0.0.0"}, "To listen on 0.0.0.0, which others can reach, set FHIRAPP_BASE_URL"),
+        ({"HOST": "::"}, "set FHIRAPP_BASE_URL"),
+        ({"HOST": "0.0.0.0", "DEMO": "1"}, "set FHIRAPP_BASE_URL"),
+        ({"DATABASE_URL": "nonsense"}, "is not a database address"),
+        ({"DATABASE_URL": "oops://x/y"}, "is not a database address"),
+        ({"DATABASE_URL": "postgresql://x:port/y"}, "is not a database address"),
+        ({"DATABASE_URL": "sqlite:////proc/nowhere/x.db"}, "The folder /proc/nowhere cannot be"),
+    ],
+)
+def test_what_cannot_be_used_or_not_together_is_refused(environ, words, tmp_path):
+    assert words in refusal({"INSTANCE_PATH": str(tmp_path), **environ})
+
+
+def test_an_instance_folder_below_a_file_is_refused(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    said = refusal({"INSTANCE_PATH": str(file / "instance")})
+    assert str(file / "instance") in said
+    assert "FHIRAPP_INSTANCE_PATH" in said
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_loopback_needs_no_base_url(host):
+    assert load_settings({"FHIRAPP_HOST": host}).host == host
+
+
+def test_demo_mode_has_a_database_of_its_own(tmp_path):
+    folder = {"FHIRAPP_INSTANCE_PATH": str(tmp_path)}
+    assert load_settings(folder).database_uri == f"sqlite:///{tmp_path}/fhirapp.db"
+    demo = load_settings({**folder, "FHIRAPP_DEMO": "1"})
+    assert demo.database_uri == f"sqlite:///{tmp_path}/demo.db"
+
+
+@pytest.mark.parametrize(
+    ("given", "uri"),
+    [
+        ("postgresql://u:p@h/n", "postgresql+psycopg://u:p@h/n"),
+        ("postgres://u:p@h/n", "postgresql+psycopg://u:p@h/n"),
+        ("postgresql+psycopg://h/n", "postgresql+psycopg://h/n"),
+        ("sqlite:////data/x.db", "sqlite:////data/x.db"),
+    ],
+)
+def test_a_database_address_names_the_driver_that_is_installed(given, uri):
+    assert load_settings({"FHIRAPP_DATABASE_URL": given}).database_uri == uri
+
+
+def test_a_relative_instance_folder_is_made_absolute():
+    assert load_settings({"FHIRAPP_INSTANCE_PATH": "data"}).instance == Path("data").absolute()

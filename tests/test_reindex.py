@@ -1,0 +1,103 @@
+"""Bodies and index rows can be made anew from the columns, and come out the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Flask
+from sqlalchemy import delete, select, update
+
+from fhirapp.db import db, writing
+from fhirapp.ops.prepare import prepare
+from fhirapp.store.definition import types
+from fhirapp.store.reindex import needs_reindex, reindex
+from fhirapp.store.render import Rendering
+from fhirapp.store.state import GENERATION, get_state
+from tests.test_import import asking
+
+RENDERING = Rendering(inline_max=32_768, empty_content="omit")
+
+
+def contents(app: Flask) -> dict[str, list[tuple[Any, ...]]]:
+    """Return every row of every resource and index table."""
+    with app.app_context(), db.engine.connect() as connection:
+        tables = [
+            table
+            for definition in types().values()
+            for table in (definition.table, *definition.tables)
+        ]
+        return {
+            table.name: sorted(map(repr, map(tuple, connection.execute(select(table)))))
+            for table in tables
+        }
+
+
+def test_reindexing_the_seed_changes_nothing(make_app):
+    app = make_app()
+    before = contents(app)
+    with app.app_context(), writing() as connection:
+        count = reindex(connection, types(), RENDERING)
+    assert contents(app) == before
+    assert count == sum(len(before[definition]) for definition in table_names(app))
+
+
+def table_names(app: Flask) -> list[str]:
+    """Return the names of the resource tables."""
+    return [definition.table.name for definition in types(app).values()]
+
+
+def test_bodies_and_index_rows_that_were_lost_come_back(make_app):
+    app = make_app()
+    before = contents(app)
+    with app.app_context(), writing() as connection:
+        for definition in types().values():
+            connection.execute(update(definition.table).values(body=None))
+            for table in definition.tables:
+                connection.execute(delete(table))
+    assert contents(app) != before
+    with app.app_context(), writing() as connection:
+        reindex(connection, types(), RENDERING)
+    assert contents(app) == before
+
+
+def test_reindexing_raises_the_generation(make_app):
+    app = make_app()
+    with app.app_context(), writing() as connection:
+        before = int(get_state(connection, GENERATION) or 0)
+        reindex(connection, types(), RENDERING)
+        assert int(get_state(connection, GENERATION) or 0) > before
+
+
+def test_a_start_with_other_settings_makes_the_bodies_anew(make_app, new_database):
+    url = new_database()
+    app = make_app(database_url=url)
+    path = "DocumentReference/doc-p1-ed-2024"
+    assert "data" in asking(app).read(path)["content"][0]["attachment"]
+    smaller = make_app(seed=False, database_url=url, inline_max=10)
+    attachment = asking(smaller).read(path)["content"][0]["attachment"]
+    assert "data" not in attachment
+    assert attachment["size"] == 994
+    version = asking(smaller).read(path)["meta"]
+    again = make_app(seed=False, database_url=url)
+    found = asking(again).read(path)
+    assert "data" in found["content"][0]["attachment"]
+    assert found["meta"] == version
+
+
+def test_a_document_without_content_follows_the_setting(make_app, new_database):
+    url = new_database()
+    path = "DocumentReference/doc-p9-lab-2025-03"
+    assert "content" not in asking(make_app(database_url=url)).read(path)
+    absent = make_app(seed=False, database_url=url, empty_content="dar")
+    extension = asking(absent).read(path)["content"][0]["attachment"]["_url"]["extension"]
+    assert extension[0]["url"] == "http://hl7.org/fhir/StructureDefinition/data-absent-reason"
+
+
+def test_a_start_with_the_same_settings_does_not_reindex(make_app):
+    app = make_app()
+    said: list[str] = []
+    prepare(app, said.append)
+    assert said == []
+    with app.app_context(), writing() as connection:
+        assert not needs_reindex(connection, RENDERING)
+        assert needs_reindex(connection, Rendering(1, "omit"))
