@@ -45,7 +45,7 @@ class Date(Parameter):
 
     def index(self, value: Any) -> list[IndexRow]:
         covered = period_interval(value) if isinstance(value, dict) else interval(value)
-        return [DateRow(self.index_name, *covered)]
+        return [DateRow(self.name, *covered)]
 
     def conditions(
         self, modifier: str, values: Sequence[str], context: Context
@@ -58,7 +58,7 @@ class Date(Parameter):
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         sql, bounds = compare(self.parse(value), "k.low", "k.high")
         return IndexCondition(
-            table_name(context.tables.date), f"k.param = ? AND {sql}", (self.index_name, *bounds)
+            table_name(context.tables.date), f"k.param = ? AND {sql}", (self.name, *bounds)
         )
 
     def _within(self, bounds: Sequence[Searched], context: Context) -> AnyCondition:
@@ -67,7 +67,7 @@ class Date(Parameter):
         return IndexCondition(
             table_name(context.tables.date),
             " AND ".join(["k.param = ?", *(sql for sql, _ in compared)]),
-            (self.index_name, *(value for _, values in compared for value in values)),
+            (self.name, *(value for _, values in compared for value in values)),
         )
 
     def parse(self, value: str) -> Searched:

@@ -120,16 +120,20 @@ class Parameter:
     paths: tuple[str, ...]
     doc: str
     spec: str = ""
-    # Two names of one parameter share their index rows: DocumentReference `code` is `type`.
-    indexed_as: str = ""
+    # Parameters whose index rows this one searches, having none of its own: of DocumentReference
+    # `code`, `type`.
+    searches: tuple[str, ...] = ()
     first_of: bool = False
 
     kind: ClassVar[str]
     modifiers: ClassVar[frozenset[str]] = frozenset()
 
-    @property
-    def index_name(self) -> str:
-        return self.indexed_as or self.name
+    def named(self) -> tuple[str, tuple[str, ...]]:
+        """Return the SQL, and its values, that picks the parameter's index rows."""
+        names = self.searches or (self.name,)
+        if len(names) == 1:
+            return "k.param = ?", names
+        return f"k.param IN ({', '.join('?' * len(names))})", names
 
     def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:
         """Return what is to be indexed of a resource."""
@@ -209,7 +213,7 @@ class Parameters:
         indexed = tuple(
             (frozenset(path.partition(".")[0] for path in parameter.paths), parameter)
             for parameter in self.declared
-            if not parameter.indexed_as
+            if not parameter.searches
         )
         object.__setattr__(self, "_indexed", indexed)
 

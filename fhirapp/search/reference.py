@@ -46,8 +46,8 @@ class Reference(Parameter):
             return []
         relative = relative_reference(target)
         if relative is None:
-            return [ReferenceRow(self.index_name, target, "")]
-        return [ReferenceRow(self.index_name, relative[1], relative[0])]
+            return [ReferenceRow(self.name, target, "")]
+        return [ReferenceRow(self.name, relative[1], relative[0])]
 
     def accepts(self, modifier: str) -> bool:
         # patient:Patient=p1, FHIR R4 search §3.1.1.4.9
@@ -59,11 +59,11 @@ class Reference(Parameter):
             return Condition("r.patient_id = ?", (target_id,), narrows=True)
         found: tuple[str, ...]
         if target_type is None:
-            sql, found = "k.target_type = ''", (self.index_name, target_id)
+            sql, found = "k.target_type = ''", (self.name, target_id)
         elif target_type:
-            sql, found = "k.target_type = ?", (self.index_name, target_id, target_type)
+            sql, found = "k.target_type = ?", (self.name, target_id, target_type)
         else:
-            sql, found = "k.target_type <> ''", (self.index_name, target_id)
+            sql, found = "k.target_type <> ''", (self.name, target_id)
         table = table_name(context.tables.reference)
         return IndexCondition(table, f"k.param = ? AND k.target_id = ? AND {sql}", found)
 

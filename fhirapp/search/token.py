@@ -31,7 +31,7 @@ class Token(Parameter):
     modifiers = frozenset({"not"})
 
     def index(self, value: Any) -> list[IndexRow]:
-        name = self.index_name
+        name = self.name
         if isinstance(value, bool):
             return [TokenRow(name, "true" if value else "false", self.system)]
         if isinstance(value, str):
@@ -47,16 +47,17 @@ class Token(Parameter):
         table = table_name(context.tables.token)
         parts = [unescape(part) for part in split(value, "|")]
         negated = modifier == "not"
-        name = self.index_name
-        found: tuple[str, ...]
+        sql, names = self.named()
         if len(parts) == 1:
-            sql, found = "k.param = ? AND k.code = ?", (name, parts[0])
-        elif len(parts) == 2 and parts[1]:
+            return IndexCondition(
+                table, f"{sql} AND k.code = ?", (*names, parts[0]), negated=negated
+            )
+        if len(parts) == 2 and parts[1]:
             system, code = parts
-            sql, found = "k.param = ? AND k.code = ? AND k.system = ?", (name, code, system)
-        elif len(parts) == 2 and parts[0]:
-            sql, found = "k.param = ? AND k.system = ?", (name, parts[0])
+            sql = f"{sql} AND k.code = ? AND k.system = ?"
+            return IndexCondition(table, sql, (*names, code, system), negated=negated)
+        if len(parts) == 2 and parts[0]:
+            sql = f"{sql} AND k.system = ?"
+            found = (*names, parts[0])
             return IndexCondition(table, sql, found, seekable=False, negated=negated)
-        else:
-            raise self.invalid("is not a token; use code, system|code, |code or system|")
-        return IndexCondition(table, sql, found, negated=negated)
+        raise self.invalid("is not a token; use code, system|code, |code or system|")

@@ -40,6 +40,7 @@ PARAMS = Parameters(
             "status",
             ("clinicalStatus", "verificationStatus"),
             "Overall status of the entry: its clinical or its verification status",
+            searches=("clinical-status", "verification-status"),
         ),
         Token(
             "clinical-status",

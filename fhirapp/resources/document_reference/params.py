@@ -48,7 +48,7 @@ PARAMS = Parameters(
         ),
         Token("type", ("type",), "Kind of document, in LOINC", CLINICAL + "type"),
         # service.md 4.1 and decisions 2.10: not in R4, the same as type
-        Token("code", ("type",), "Code of the report: the same as type", indexed_as="type"),
+        Token("code", ("type",), "Code of the report: the same as type", searches=("type",)),
         Token(
             "status",
             ("status",),
