@@ -241,17 +241,23 @@ def _steps(path: str) -> tuple[str, ...]:
 
 def values_at(resource: Mapping[str, Any], path: str) -> list[Any]:
     """Return the values at an element path, lists taken apart."""
-    values: list[Any] = [resource]
-    for step in _steps(path):
-        below: list[Any] = []
-        for value in values:
-            found = value.get(step) if isinstance(value, dict) else None
-            if isinstance(found, list):
-                below += [item for item in found if item is not None]
-            elif found is not None:
-                below.append(found)
-        values = below
+    first, *rest = _steps(path)
+    values = _members(resource.get(first))
+    for step in rest:
+        values = [
+            member
+            for value in values
+            if isinstance(value, dict)
+            for member in _members(value.get(step))
+        ]
     return values
+
+
+def _members(value: Any) -> list[Any]:
+    """Return a list's members, or the value as the only one; null is none."""
+    if isinstance(value, list):
+        return [item for item in value if item is not None] if None in value else value
+    return [] if value is None else [value]
 
 
 def split(value: str, separator: str) -> list[str]:
