@@ -5,13 +5,13 @@ from __future__ import annotations
 from flask import Flask
 
 from fhirapp.auth import enforce
-from fhirapp.rest import capability, errors, search, totals, visibility
+from fhirapp.rest import access, capability, errors, search, totals
 
 
 def init_app(app: Flask) -> None:
     """Give the app its errors, its memory of totals, its page links and /fhir/metadata."""
     errors.init_app(app)
-    enforce.init_app(app, visibility.enforceable)
+    enforce.init_app(app, access.enforceable)
     totals.init_app(app)
     search.init_app(app)
     capability.init_app(app)

@@ -13,10 +13,10 @@ from flask.sansio.app import App
 
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import NotFound, UnknownInteraction
+from fhirapp.rest.access import access_to
 from fhirapp.rest.history import history_instance
 from fhirapp.rest.read import read, vread
 from fhirapp.rest.search import search_type
-from fhirapp.rest.visibility import access_to
 from fhirapp.store.definition import Definition, register_type
 
 # service.md 2.1: the self link of a search is under /api, so /api answers as /fhir does.

@@ -11,11 +11,12 @@ from fhirapp.db import reader
 from fhirapp.fhir.bundle import Entry, bundle, interaction
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
+from fhirapp.rest.access import access_to
 from fhirapp.rest.links import bundle_id, page_link
 from fhirapp.rest.negotiation import arguments, is_strict, wanted_form
 from fhirapp.rest.read import COLUMNS, Version, version_visible
 from fhirapp.rest.response import fhir_address, respond, with_addresses
-from fhirapp.rest.visibility import access_to, visible
+from fhirapp.rest.visibility import visible
 from fhirapp.search.controls import SHOWN, parse_count
 from fhirapp.search.parameter import Condition
 from fhirapp.store.definition import Definition

@@ -9,15 +9,10 @@ from flask import Response
 from fhirapp.auth.compartment import Access
 from fhirapp.db import Reader, reader
 from fhirapp.fhir.outcome import Gone, NotFound
+from fhirapp.rest.access import access_to
 from fhirapp.rest.negotiation import Form, arguments, wanted_form
 from fhirapp.rest.response import respond, with_addresses
-from fhirapp.rest.visibility import (
-    access_to,
-    carried_visibly,
-    newest_of,
-    targets_visible,
-    visible,
-)
+from fhirapp.rest.visibility import carried_visibly, newest_of, targets_visible, visible
 from fhirapp.search.parameter import Condition
 from fhirapp.store.definition import Definition, Visibility
 

@@ -19,12 +19,13 @@ from fhirapp.db import Reader, reader
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.bundle import MATCH, OUTCOME, Entry, bundle
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
+from fhirapp.rest.access import access_to, check_patients
 from fhirapp.rest.include import provenance_of
 from fhirapp.rest.links import bundle_id, page_link, self_link
 from fhirapp.rest.negotiation import arguments, is_strict, wanted_form
 from fhirapp.rest.response import respond, with_addresses
 from fhirapp.rest.totals import total_of
-from fhirapp.rest.visibility import access_to, check_patients, visible
+from fhirapp.rest.visibility import visible
 from fhirapp.search.controls import MAX_IDS, Controls, parse_controls, require_patient_or_id
 from fhirapp.search.cursor import Cursor, Cursors, fingerprint
 from fhirapp.search.parameter import Context

@@ -1,4 +1,4 @@
-"""The protector's limit as a piece of WHERE, added in this one place. decisions §6."""
+"""Which rows a token may see: its limit as a piece of WHERE, made here alone. decisions §6."""
 
 from __future__ import annotations
 
@@ -8,55 +8,19 @@ import orjson
 
 from fhirapp.address import base_url
 from fhirapp.auth.compartment import Access, Grant
-from fhirapp.auth.protector import authenticate, insufficient_scope
-from fhirapp.auth.scopes import Scope
 from fhirapp.db import Reader
 from fhirapp.fhir.outcome import FhirError
-from fhirapp.search.parameter import AnyCondition, Condition, Context, any_of, split
-from fhirapp.search.reference import Reference, relative_reference
+from fhirapp.search.parameter import AnyCondition, Condition, Context, any_of
+from fhirapp.search.reference import relative_reference
 from fhirapp.store.attachments import CARRIES
 from fhirapp.store.definition import Definition, Visibility, types
 
 NOTHING = Condition("1 = 0", narrows=True)
 
 
-def access_to(definition: Definition, permission: str) -> Access:
-    """Return the request's access, once it is known to reach the type at all.
-
-    permission is "r" or "s". Raises LoginRequired, TokenExpired or Forbidden, before any data is
-    touched.
-    """
-    access = authenticate().access()
-    if definition.visibility is Visibility.SCOPE:
-        reaches = bool(access.grants(definition.name, permission))
-    elif definition.visibility is Visibility.CARRIER:
-        reaches = any(access.grants(carrier.name, permission) for carrier in carriers())
-    else:
-        reaches = access.allows_any(permission)
-    if not reaches:
-        raise insufficient_scope(
-            f"The token's scope does not cover {_NAMES[permission]} of {definition.name}.",
-            f"system/{definition.name}.{permission}",
-        )
-    return access
-
-
-_NAMES = {"r": "read", "s": "search"}
-
-
 def carriers() -> Iterable[Definition]:
     """Return the types whose resources carry attachments."""
     return [definition for definition in types().values() if definition.attachments]
-
-
-def enforceable(scope: Scope) -> bool:
-    """Say whether a scope names a type that is served, and only filters that it has."""
-    if scope.resource_type == "*":
-        return not scope.filters
-    definition = types().get(scope.resource_type)
-    if definition is None:
-        return False
-    return _filtered(definition, scope.filters) is not None
 
 
 def visible(definition: Definition, access: Access, permission: str) -> AnyCondition | None:
@@ -77,10 +41,10 @@ def _granted(definition: Definition, grant: Grant) -> AnyCondition | None:
     parts: list[AnyCondition] = []
     if grant.patient is not None and definition.compartment:
         parts.append(Condition("r.patient_id = ?", (grant.patient,), narrows=True))
-    filtered = _filtered(definition, grant.filters)
-    if filtered is None:
+    limits = filtered(definition, grant.filters)
+    if limits is None:
         return None
-    parts += filtered
+    parts += limits
     if not parts:
         return Condition("1 = 1")
     rendered = [part.where() for part in parts]
@@ -91,7 +55,7 @@ def _granted(definition: Definition, grant: Grant) -> AnyCondition | None:
     )
 
 
-def _filtered(
+def filtered(
     definition: Definition, filters: Sequence[tuple[str, str]]
 ) -> list[AnyCondition] | None:
     """Return the conditions of a scope's filters; None where one of them cannot be enforced."""
@@ -162,29 +126,3 @@ def carried_visibly(reader: Reader, access: Access, binary_id: str) -> bool:
         if reader.first(sql, (CARRIES, binary_id, *where.values)):
             return True
     return False
-
-
-def check_patients(
-    definition: Definition, access: Access, applied: Sequence[tuple[str, str]], context: Context
-) -> None:
-    """Refuse a search that names another patient than the token's (decisions §6).
-
-    Raises Forbidden; without this the answer would be an empty Bundle, which reads as "none".
-    """
-    grants = access.grants(definition.name, "s")
-    patients = {grant.patient for grant in grants}
-    if None in patients:
-        return
-    for name, value in applied:
-        base, _, modifier = name.partition(":")
-        parameter = definition.params.by_name[base]
-        if not (isinstance(parameter, Reference) and parameter.compartment):
-            continue
-        for one in split(value, ","):
-            target = parameter.target(modifier, one, context.base_url)
-            if target[1] not in patients or target[0] not in ("", "Patient"):
-                raise insufficient_scope(
-                    f"{name}: the token is for one patient, and this is another.",
-                    f"user/{definition.name}.s",
-                    base,
-                )

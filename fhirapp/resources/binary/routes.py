@@ -13,10 +13,11 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.resources.binary.model import Binary
 from fhirapp.resources.binary.schema import BinarySchema
+from fhirapp.rest.access import access_to
 from fhirapp.rest.blueprint import ResourceBlueprint, check_id
 from fhirapp.rest.negotiation import Form, arguments, prefers_json, wanted_form
 from fhirapp.rest.response import respond
-from fhirapp.rest.visibility import access_to, carried_visibly
+from fhirapp.rest.visibility import carried_visibly
 from fhirapp.store.attachments import sha1
 from fhirapp.store.definition import Definition, Visibility
 

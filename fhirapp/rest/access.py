@@ -1,0 +1,72 @@
+"""How far a token reaches, decided before any data is touched. decisions §4, §6."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fhirapp.auth.compartment import Access
+from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.auth.scopes import Scope
+from fhirapp.rest.visibility import carriers, filtered
+from fhirapp.search.parameter import Context, split
+from fhirapp.search.reference import Reference
+from fhirapp.store.definition import Definition, Visibility, types
+
+_NAMES = {"r": "read", "s": "search"}
+
+
+def access_to(definition: Definition, permission: str) -> Access:
+    """Return the request's access, once it is known to reach the type at all.
+
+    permission is "r" or "s". Raises LoginRequired, TokenExpired or Forbidden, before any data is
+    touched.
+    """
+    access = authenticate().access()
+    if definition.visibility is Visibility.SCOPE:
+        reaches = bool(access.grants(definition.name, permission))
+    elif definition.visibility is Visibility.CARRIER:
+        reaches = any(access.grants(carrier.name, permission) for carrier in carriers())
+    else:
+        reaches = access.allows_any(permission)
+    if not reaches:
+        raise insufficient_scope(
+            f"The token's scope does not cover {_NAMES[permission]} of {definition.name}.",
+            f"system/{definition.name}.{permission}",
+        )
+    return access
+
+
+def enforceable(scope: Scope) -> bool:
+    """Say whether a scope names a type that is served, and only filters that it has."""
+    if scope.resource_type == "*":
+        return not scope.filters
+    definition = types().get(scope.resource_type)
+    if definition is None:
+        return False
+    return filtered(definition, scope.filters) is not None
+
+
+def check_patients(
+    definition: Definition, access: Access, applied: Sequence[tuple[str, str]], context: Context
+) -> None:
+    """Refuse a search that names another patient than the token's (decisions §6).
+
+    Raises Forbidden; without this the answer would be an empty Bundle, which reads as "none".
+    """
+    grants = access.grants(definition.name, "s")
+    patients = {grant.patient for grant in grants}
+    if None in patients:
+        return
+    for name, value in applied:
+        base, _, modifier = name.partition(":")
+        parameter = definition.params.by_name[base]
+        if not (isinstance(parameter, Reference) and parameter.compartment):
+            continue
+        for one in split(value, ","):
+            target = parameter.target(modifier, one, context.base_url)
+            if target[1] not in patients or target[0] not in ("", "Patient"):
+                raise insufficient_scope(
+                    f"{name}: the token is for one patient, and this is another.",
+                    f"user/{definition.name}.s",
+                    base,
+                )
