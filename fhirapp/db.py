@@ -269,6 +269,8 @@ def init_app(app: Flask, settings: Settings) -> None:
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {
         **JSON_OPTIONS,
         "pool_size": settings.threads + 1,
+        # A server that was restarted has forgotten the connections that the pool holds.
+        "pool_pre_ping": url.get_backend_name() != "sqlite",
     }
     if url.get_backend_name() == "sqlite" and url.database:
         _make_folder(Path(url.database).parent)

@@ -30,6 +30,12 @@ SERVER = "FHIRAPP_TEST_POSTGRESQL"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
+def pytest_report_header() -> str:
+    """Say at the start where the tests run: a skip for each of them would bury what failed."""
+    where = "and PostgreSQL" if os.environ.get(SERVER) else f"only; {SERVER} names no PostgreSQL"
+    return f"databases: SQLite {where}"
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_settings_from_outside() -> None:
     """Keep the settings of whoever runs the tests out of them."""
