@@ -1,0 +1,232 @@
+"""FHIR R4's datatypes: what each takes and what it refuses. FHIR R4 datatypes §2.24."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from fhirapp.fhir import datatypes
+from fhirapp.fhir.elements import Check, InvalidElement
+
+# By primitive: values that are kept as they are, and values that are refused.
+PRIMITIVES: dict[str, tuple[list[Any], list[Any]]] = {
+    "boolean": ([True, False], ["true", 0, 1, "", []]),
+    "integer": ([0, -1, 2**31 - 1, -(2**31)], [2**31, -(2**31) - 1, Decimal("1.0"), "1", True]),
+    "unsigned": ([0, 2**31 - 1], [-1, 2**31, "0", False]),
+    "positive": ([1, 2**31 - 1], [0, -1, 2**31, Decimal("1.5")]),
+    "decimal": (
+        [0, -1, Decimal("0.010"), Decimal("-1.50"), Decimal("1E+3")],
+        ["1.0", True, "", [1]],
+    ),
+    "string": (
+        ["a", " a ", "á\n\tb\r", "\U0001f600", "a" * 1_048_576],
+        ["", " ", "\n\t", 1, True, ["a"], "a\x00", "a\x1f", "\ud83d", "a" * 1_048_577],
+    ),
+    "markdown": (["# a\n\n* b"], ["", "\n", 1, "a\x0b"]),
+    "code": (
+        ["a", "text/html; charset=utf-8", "a b c", "8302-2"],
+        ["", " a", "a ", "a  b", "a\tb", "a\n", 1, "\ud800"],
+    ),
+    "uri": (
+        ["http://a.example/b?c#d", "urn:oid:1.2.3", "Binary/1", "a"],
+        ["", "a b", " a", "a\n", 1, "\udc00"],
+    ),
+    "identity": (["a", "A-1.z", "0" * 64], ["", "a_b", "a b", "a\n", "é", "0" * 65, 7]),
+    "date": (["2024", "2024-02", "2024-02-29"], ["24", "2023-02-29", "2024-02-01T10:00:00Z", 2024]),
+    "date_time": (
+        ["2024", "2024-02", "2024-02-29", "2024-02-29T10:00:00+00:00"],
+        ["", "2024-02-30", "2024-02-29T10:00:00", "2024-02-29T10:00Z", 2024],
+    ),
+    "instant": (
+        ["2024-02-29T10:00:00+00:00", "2024-02-29T10:00:00.123+00:00"],
+        ["2024", "2024-02-29", "2024-02-29T10:00:00", "2024-02-30T10:00:00Z", 0],
+    ),
+    "time": (
+        ["00:00:00", "23:59:59", "23:59:60", "10:00:00.123456"],
+        ["24:00:00", "10:00", "10:60:00", "10:00:00Z", "1:00:00", "10:00:00.", 10],
+    ),
+    "base64_binary": (
+        ["QUI=", "QUJD", "QU\nJD", " QUI= ", "QQ=="],
+        ["QUI", "Q", "====", "QUI=QUI=", "QU-_", "é", "QUJD!", 1],
+    ),
+}
+
+
+def cases(place: int) -> list[Any]:
+    """Return (primitive, value) of what is taken, 0, or refused, 1."""
+    return [
+        pytest.param(name, value, id=f"{name}-{str(value)[:20]!a}")
+        for name, both in PRIMITIVES.items()
+        for value in both[place]
+    ]
+
+
+def test_every_primitive_has_cases():
+    found = {name for name in vars(datatypes) if vars(datatypes)[name] in _listed()}
+    assert found == PRIMITIVES.keys()
+
+
+def _listed() -> list[Check]:
+    """Return the primitives that have a name of their own."""
+    return [getattr(datatypes, name) for name in PRIMITIVES]
+
+
+@pytest.mark.parametrize(("name", "value"), cases(0))
+def test_a_primitive_takes_and_keeps(name, value):
+    checked = getattr(datatypes, name)(value)
+    assert (type(checked), checked) == (type(value), value)
+
+
+@pytest.mark.parametrize(("name", "value"), cases(1))
+def test_a_primitive_refuses(name, value):
+    with pytest.raises(InvalidElement) as raised:
+        getattr(datatypes, name)(value)
+    assert raised.value.path == ""
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+@pytest.mark.parametrize("value", [None, {}, [], {"value": 1}])
+def test_no_primitive_is_null_a_list_or_an_object(name, value):
+    with pytest.raises(InvalidElement):
+        getattr(datatypes, name)(value)
+
+
+@pytest.mark.parametrize("value", ["", " ", "\n"])
+def test_base64_has_some_content(value):
+    """FHIR R4 json §2.6.2: no empty strings; datatypes §2.24.0.1: groups of four, one or more."""
+    with pytest.raises(InvalidElement):
+        datatypes.base64_binary(value)
+
+
+OBJECT = {"a": 1}
+CODED = {"coding": [{"system": "urn:s", "version": "1", "code": "c", "display": "d"}]}
+AMOUNT = {"value": Decimal("1.50"), "unit": "mg", "system": "urn:s", "code": "mg"}
+COMPARED = {**AMOUNT, "comparator": "<="}
+# A value of each type that Extension.value[x] may have: FHIR R4 datatypes §2.24, extensibility.
+VALUES: dict[str, Any] = {
+    **{"Base64Binary": "QUI=", "Boolean": False, "Canonical": "http://a.example|1", "Code": "c"},
+    **{"Date": "2024-02", "DateTime": "2024", "Decimal": Decimal("0.10"), "Id": "i-1"},
+    **{"Instant": "2024-02-29T10:00:00+00:00", "Integer": 0, "Markdown": "*a*"},
+    **{"Oid": "urn:oid:1.2.3", "PositiveInt": 1, "String": "a", "Time": "10:00:00"},
+    **{"UnsignedInt": 0, "Uri": "urn:x", "Url": "https://a.example"},
+    "Uuid": "urn:uuid:c757873d-ec9a-4326-a141-556f43239520",
+    "Address": {"use": "home", "type": "both", "line": ["a", "b"], "period": {"start": "2024"}},
+    **{"Age": COMPARED, "Count": COMPARED, "Distance": COMPARED, "Duration": COMPARED},
+    "Annotation": {"authorString": "a", "time": "2024", "text": "b"},
+    "Attachment": {"contentType": "text/plain", "url": "urn:x", "size": 0, "title": "t"},
+    **{"CodeableConcept": CODED, "Coding": {"code": "c", "userSelected": False}},
+    "ContactPoint": {"system": "phone", "value": "1", "use": "old", "rank": 1},
+    "HumanName": {"use": "official", "family": "f", "given": ["g"], "prefix": ["p"]},
+    "Identifier": {"use": "usual", "type": CODED, "value": "v", "assigner": {"display": "a"}},
+    "Money": {"value": Decimal("9.90"), "currency": "EUR"},
+    "Period": {"start": "2024-01", "end": "2024-02"},
+    **{"Quantity": COMPARED, "Range": {"low": AMOUNT, "high": AMOUNT}},
+    "Ratio": {"numerator": COMPARED, "denominator": AMOUNT},
+    "Reference": {"reference": "Patient/p", "type": "Patient", "identifier": {"value": "v"}},
+    "Signature": {
+        "type": [{"code": "c"}],
+        "when": "2024-02-29T10:00:00+00:00",
+        "who": {"display": "w"},
+        "data": "QUI=",
+    },
+    "Meta": {"profile": ["http://a.example"], "tag": [{"code": "c"}]},
+    **{"SampledData": OBJECT, "Timing": OBJECT, "ContactDetail": OBJECT, "Contributor": OBJECT},
+    **{"DataRequirement": OBJECT, "Expression": OBJECT, "ParameterDefinition": OBJECT},
+    **{"RelatedArtifact": OBJECT, "TriggerDefinition": OBJECT, "UsageContext": OBJECT},
+    "Dosage": OBJECT,
+}
+
+
+def test_an_extension_takes_every_type_of_value_and_no_other():
+    declared = {name for name in datatypes.Extension.elements if name.startswith("value")}
+    assert declared == {f"value{name}" for name in VALUES}
+    assert len(declared) == 50
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_an_extension_keeps_its_value(name):
+    extension = {"id": "e", "url": "urn:x", f"value{name}": VALUES[name]}
+    assert datatypes.Extension(extension) == extension
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("wrong", [None, {}, [], "", [{"a": 1}]])
+def test_an_extension_refuses_a_value_of_nothing(name, wrong):
+    with pytest.raises(InvalidElement) as raised:
+        datatypes.Extension({"url": "urn:x", f"value{name}": wrong})
+    assert raised.value.path == f"value{name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("Oid", "http://a.example"), ("Oid", "urn:oid:3.1"), ("Oid", "urn:oid:1.02"),
+     ("Uuid", "c757873d-ec9a-4326-a141-556f43239520"), ("Uuid", "urn:uuid:nonsense")],
+)  # fmt: skip
+def test_an_oid_and_a_uuid_have_their_form(name, value):
+    """FHIR R4 datatypes §2.24.0.1: urn:oid:[0-2](\\.(0|[1-9][0-9]*))+ and urn:uuid:…."""
+    with pytest.raises(InvalidElement):
+        datatypes.Extension({"url": "urn:x", f"value{name}": value})
+
+
+BINDINGS = [
+    (datatypes.Identifier, {"use": "old"}, "use", "used"),
+    (datatypes.HumanName, {"use": "maiden"}, "use", "home"),
+    (datatypes.Address, {"use": "billing"}, "use", "mobile"),
+    (datatypes.Address, {"type": "postal"}, "type", "Postal"),
+    (datatypes.ContactPoint, {"system": "sms"}, "system", "telex"),
+    (datatypes.ContactPoint, {"use": "mobile"}, "use", "billing"),
+    (datatypes.Quantity, {"comparator": ">="}, "comparator", "="),
+    (datatypes.Narrative, {"status": "additional", "div": "<div>a</div>"}, "status", "full"),
+]
+
+
+@pytest.mark.parametrize(("check", "fine", "name", "wrong"), BINDINGS)
+def test_a_required_binding_is_kept(check, fine, name, wrong):
+    assert check(fine)[name] == fine[name]
+    for value in (wrong, "", None, 1, [fine[name]]):
+        with pytest.raises(InvalidElement) as raised:
+            check({**fine, name: value})
+        assert raised.value.path == name
+    # An extension may stand in its place.
+    sibling = {"extension": [{"url": "urn:x", "valueCode": "c"}]}
+    without = {key: value for key, value in fine.items() if key != name}
+    assert check({**without, f"_{name}": sibling})[f"_{name}"] == sibling
+
+
+def test_a_simple_quantity_has_no_comparator():
+    """FHIR R4 datatypes §2.24.0.6, sqty-1."""
+    with pytest.raises(InvalidElement) as raised:
+        datatypes.Range({"low": COMPARED})
+    assert raised.value.path == "low.comparator"
+
+
+def test_a_bound_concept_has_a_coding_of_the_system():
+    check = datatypes.bound_to("urn:s", "a", "b")
+    other = {"system": "urn:t", "code": "a"}
+    fine = {"coding": [other, {"system": "urn:s", "code": "b"}], "text": "x"}
+    assert check(fine) == fine
+    for coding in ([other], [{"code": "a"}], [{"system": "urn:s", "code": "c"}]):
+        with pytest.raises(InvalidElement, match="must have a coding of urn:s: a, b") as raised:
+            check({"coding": coding})
+        assert raised.value.path == "coding"
+
+
+@pytest.mark.parametrize(
+    ("resource", "path"),
+    [
+        ("x", ""),
+        ({}, ""),
+        ({"id": "x"}, ""),
+        ({"resourceType": 1, "id": "x"}, ""),
+        ({"resourceType": "Basic"}, "id"),
+        ({"resourceType": "Basic", "id": "a_b"}, "id"),
+        ({"resourceType": "Basic", "id": "x", "contained": []}, "contained"),
+        ({"resourceType": "Basic", "id": "x", "text": "\ud800"}, ""),
+    ],
+)
+def test_a_contained_resource_has_type_and_id_and_contains_none(resource, path):
+    with pytest.raises(InvalidElement) as raised:
+        datatypes.contained_resource(resource)
+    assert raised.value.path == path

@@ -1,0 +1,104 @@
+"""The tree of errors: each is in the table of decisions §4, and in the module's drawing of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fhirapp.fhir import outcome
+from fhirapp.fhir.outcome import FhirError, ParameterError, issue, operation_outcome
+
+# decisions §4
+TABLE = {
+    "InvalidParameter": (400, "value"),
+    "UnsupportedParameter": (400, "not-supported"),
+    "MissingParameter": (400, "required"),
+    "RepeatedParameter": (400, "invalid"),
+    "LoginRequired": (401, "login"),
+    "TokenExpired": (401, "expired"),
+    "Forbidden": (403, "forbidden"),
+    "NotFound": (404, "not-found"),
+    "UnknownInteraction": (404, "not-supported"),
+    "MethodNotAllowed": (405, "not-supported"),
+    "NotAcceptable": (406, "not-supported"),
+    "Gone": (410, "deleted"),
+    "BodyTooLong": (413, "too-long"),
+    "UrlTooLong": (414, "too-long"),
+    "UnsupportedMediaType": (415, "not-supported"),
+    "Throttled": (429, "throttled"),
+    "HeadersTooLong": (431, "too-long"),
+    "InternalError": (500, "exception"),
+    "Unavailable": (503, "transient"),
+}
+
+
+def leaves(tree: type[FhirError]) -> dict[str, type[FhirError]]:
+    """Return the errors of a tree that have no kinds of their own, by name."""
+    kinds = tree.__subclasses__()
+    if not kinds:
+        return {tree.__name__: tree}
+    return {name: leaf for kind in kinds for name, leaf in leaves(kind).items()}
+
+
+ERRORS = leaves(FhirError)
+
+
+def test_the_tree_holds_the_errors_of_the_table_and_no_other():
+    assert {name: (error.status, error.code) for name, error in ERRORS.items()} == TABLE
+
+
+def test_the_drawing_of_the_tree_is_true():
+    drawn = re.findall(r"[├└]── (\w+) +(\d+) +([a-z-]+)", outcome.__doc__ or "")
+    assert {name: (int(status), code) for name, status, code in drawn} == TABLE
+
+
+@pytest.mark.parametrize("name", [name for name in TABLE if name not in leaves(ParameterError)])
+def test_an_error_is_an_outcome(name):
+    error = ERRORS[name]("Say what would be right.")
+    assert str(error) == "Say what would be right."
+    assert error.headers == {}
+    assert error.outcome() == {
+        "resourceType": "OperationOutcome",
+        "issue": [
+            {
+                "severity": "error",
+                "code": TABLE[name][1],
+                "diagnostics": "Say what would be right.",
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize("name", leaves(ParameterError))
+def test_an_error_in_a_parameter_names_it_twice(name):
+    assert ERRORS[name]("_count", "is not a number").outcome()["issue"] == [
+        {
+            "severity": "error",
+            "code": TABLE[name][1],
+            "diagnostics": "_count: is not a number",
+            "expression": ["http._count"],
+        }
+    ]
+
+
+def test_an_error_carries_the_headers_of_its_answer():
+    error = outcome.Throttled("Too many.", headers={"Retry-After": "7"}, parameter="client_id")
+    assert error.headers == {"Retry-After": "7"}
+    assert error.outcome()["issue"][0]["expression"] == ["http.client_id"]
+
+
+def test_an_outcome_of_several_issues_keeps_their_order():
+    issues = [issue("warning", "not-supported", "b", "x"), issue("information", "value", "a")]
+    assert operation_outcome(issues) == {
+        "resourceType": "OperationOutcome",
+        "issue": [
+            {
+                "severity": "warning",
+                "code": "not-supported",
+                "diagnostics": "b",
+                "expression": ["http.x"],
+            },
+            {"severity": "information", "code": "value", "diagnostics": "a"},
+        ],
+    }
