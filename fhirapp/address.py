@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from flask import has_request_context, request
+from flask import has_app_context, has_request_context, request
 
 from fhirapp.config import LOOPBACK, settings
 
@@ -21,6 +21,12 @@ def base_url() -> str:
     if has_request_context() and _is_loopback(request.host):
         return f"http://{request.host}"
     return f"http://{configured.host}:{configured.port}"
+
+
+def own_prefix() -> str:
+    """Return what the absolute addresses of this server's resources begin with, empty if unset."""
+    configured = settings().base_url if has_app_context() else ""
+    return f"{configured}/fhir/" if configured else ""
 
 
 def token_url() -> str:

@@ -70,7 +70,7 @@ class Settings:
     self_link: str = _setting(
         String(validate=OneOf(["api", "fhir"])),
         "api",
-        "Self link of a search: `api` as service.md 2.1 says, `fhir` as FHIR says",
+        "Self link of a search: `api` is the type under /api, `fhir` repeats the search",
     )
     empty_content: str = _setting(
         String(validate=OneOf(["omit", "dar"])),

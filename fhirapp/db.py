@@ -258,7 +258,7 @@ def init_app(app: Flask, settings: Settings) -> None:
     except ImportError as error:
         raise ConfigurationError(
             f"The database driver {error.name} is not installed; "
-            "for PostgreSQL run: pip install 'fhirapp[postgresql]'"
+            "for PostgreSQL run: pip install -c constraints.txt -e '.[postgresql]'"
         ) from None
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise ConfigurationError(

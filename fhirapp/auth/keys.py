@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from joserfc.jwk import ECKey
 from fhirapp.config import ConfigurationError, settings_of
 
 _NAME = "secret.key"
+_KEY_BYTES = 32
 _EXTENSION = "fhirapp.key"
 DEMO_KEY = "demo-backend.jwk.json"
 
@@ -41,13 +43,16 @@ def secret_key(instance: Path) -> bytes:
     try:
         instance.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            _write_new(path, secrets.token_bytes(32))
-        return path.read_bytes()
+            _write_new(path, secrets.token_bytes(_KEY_BYTES))
+        key = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(
             f"The key {path} can neither be read nor made ({error.strerror}); give this user "
             "the right to write in that folder, or name another in FHIRAPP_INSTANCE_PATH."
         ) from None
+    if len(key) != _KEY_BYTES:
+        raise ConfigurationError(f"The key {path} is damaged; delete it, and a new one is made.")
+    return key
 
 
 def demo_key(instance: Path) -> dict[str, Any]:
@@ -62,8 +67,9 @@ def demo_key(instance: Path) -> dict[str, Any]:
 
 def _write_new(path: Path, content: bytes) -> None:
     """Write a file that nobody else can read; where another process was faster, keep its file."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    # mkstemp: only this user may read it, and no other draft has its name.
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    draft = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from authlib.integrations.flask_oauth2 import AuthorizationServer as FlaskAuthorizationServer
 from authlib.integrations.flask_oauth2.requests import FlaskOAuth2Payload, FlaskOAuth2Request
 from authlib.oauth2 import OAuth2Error
-from authlib.oauth2.rfc6749 import InvalidRequestError
+from authlib.oauth2.rfc6749 import InvalidClientError, InvalidRequestError
 from authlib.oauth2.rfc6749.grants import ClientCredentialsGrant
 from flask import Flask, Request, Response, current_app, request
 from sqlalchemy import delete, insert, select
@@ -52,6 +52,22 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
         self.register_client_auth_method("private_key_jwt", ClientAssertion())
         self.register_grant(BackendGrant)
         self.failures = Failures()
+
+    def authenticate_client(self, request: Any, methods: Any, endpoint: str = "token") -> Client:
+        """Return the client that sent a request. Raises InvalidClientError.
+
+        Where nothing fits, Authlib lists the ways that it tried, as if the way were wrong.
+        """
+        try:
+            client: Client = super().authenticate_client(request, methods, endpoint)
+        except InvalidClientError as error:
+            if not (error.description or "").startswith("The client cannot authenticate"):
+                raise
+            raise InvalidClientError(
+                description="No client proved who it is: by Basic, or by a signed assertion.",
+                status_code=error.status_code,
+            ) from None
+        return client
 
     def create_oauth2_request(self, _request: Any) -> FlaskOAuth2Request:
         return _Request(request)

@@ -6,6 +6,7 @@ part, 2 not done.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -27,6 +28,8 @@ for part in (serving.commands, importing.commands, clients.commands, database.co
 
 def main() -> None:
     """Run the command line; a configuration that cannot be used is one sentence and exit code 2."""
+    # Databases and keys hold what only this user may read.
+    os.umask(0o077)
     try:
         status = cli.main(standalone_mode=False)
     except ConfigurationError as error:

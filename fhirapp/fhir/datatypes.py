@@ -31,6 +31,8 @@ ID_PATTERN = r"[A-Za-z0-9\-.]{1,64}"
 
 
 def _check_base64(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is not valid base64Binary: leave out what is empty")
     try:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
@@ -269,14 +271,14 @@ Extension = datatype(
         Instant=instant,
         Integer=integer,
         Markdown=markdown,
-        Oid=uri,
+        Oid=text_of(r"urn:oid:[0-2](\.(0|[1-9][0-9]*))+", "oid"),
         PositiveInt=positive,
         String=string,
         Time=time,
         UnsignedInt=unsigned,
         Uri=uri,
         Url=uri,
-        Uuid=uri,
+        Uuid=text_of(r"urn:uuid:[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", "uuid"),
         Address=Address,
         Age=Quantity,
         Annotation=Annotation,

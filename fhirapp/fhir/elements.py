@@ -184,6 +184,8 @@ class Complex:
                 if type(content) is list and isinstance(check, Repeating):
                     beside = value.get(f"_{name}")
                     checked[name] = check.beside(content, beside if type(beside) is list else ())
+                    if name in self._siblings:
+                        _check_aligned(content, value.get(name[1:]))
                 else:
                     checked[name] = check(content)
             except InvalidElement as error:
@@ -208,6 +210,14 @@ def _raise(error: InvalidElement) -> None:
 
 def _unknown(_value: Any) -> Any:
     raise InvalidElement("is not an element of FHIR R4 here")
+
+
+def _check_aligned(siblings: Sequence[Any], values: Any) -> None:
+    """Check a list of siblings against the values they stand beside. FHIR R4 json §2.6.2.3."""
+    if not any(siblings):
+        raise InvalidElement("says nothing; leave it out")
+    if type(values) is list and len(siblings) > len(values):
+        raise InvalidElement("is longer than the list it stands beside")
 
 
 def _or_null(check: Check) -> Check:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import orjson
@@ -48,6 +48,8 @@ def loads(text: str | bytes) -> Any:
         return _decoder.decode(text if isinstance(text, str) else text.decode())
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except InvalidOperation:
+        raise ValueError("a number in it is beyond all bounds") from None
 
 
 def dumps(content: Any) -> bytes:

@@ -5,6 +5,7 @@ Both return a `div` that parses as XML. Source: FHIR R4 narrative §2.4.0.1; dec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from html.parser import HTMLParser
@@ -14,20 +15,21 @@ import nh3
 
 XHTML = "http://www.w3.org/1999/xhtml"
 
-# FHIR R4 narrative §2.4.0.1: basic formatting, lists, tables, links and images; no scripts, forms,
-# styles of their own or anything that reaches out.
+# FHIR R4 narrative §2.4.0.1: the formatting of HTML 4.0 chapters 7 to 11 and 15, links and images;
+# no scripts, forms, styles of their own or anything that reaches out.
 _TAGS = frozenset(
     {
-        *("a", "abbr", "acronym", "b", "big", "blockquote", "br", "caption", "cite", "code"),
-        *("col", "colgroup", "dd", "dfn", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5"),
-        *("h6", "hr", "i", "img", "li", "ol", "p", "pre", "q", "samp", "small", "span", "strong"),
-        *("sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "tt", "ul", "var"),
+        *("a", "abbr", "acronym", "address", "b", "bdo", "big", "blockquote", "br", "caption"),
+        *("center", "cite", "code", "col", "colgroup", "dd", "del", "dfn", "div", "dl", "dt"),
+        *("em", "font", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "img", "ins", "kbd", "li"),
+        *("ol", "p", "pre", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup"),
+        *("table", "tbody", "td", "tfoot", "th", "thead", "tr", "tt", "u", "ul", "var"),
     }
 )
-_EVERYWHERE = frozenset({"class", "id", "lang", "title", "dir"})
 _ATTRIBUTES = {
-    "*": set(_EVERYWHERE),
+    "*": {"class", "id", "lang", "xml:lang", "title", "dir"},
     "a": {"href", "name"},
+    "font": {"color", "face", "size"},
     "img": {"src", "alt", "height", "width"},
     "table": {"border", "summary"},
     "td": {"colspan", "rowspan", "align", "valign", "headers", "abbr"},
@@ -37,6 +39,8 @@ _ATTRIBUTES = {
     "ol": {"start", "type"},
 }
 _VOID = frozenset({"br", "hr", "img", "col"})
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
 def sanitise(div: str) -> str:
@@ -44,12 +48,14 @@ def sanitise(div: str) -> str:
 
     Raises ValueError when it is not a div or nothing is left of it.
     """
-    if not div.lstrip().startswith("<div"):
+    if not re.match(r"\s*<div[\s/>]", div):
         raise ValueError("must be an XHTML div element")
     clean = nh3.clean(
-        div.strip(),
+        # HTML knows no CDATA, and would take it for a comment.
+        _CDATA.sub(lambda found: escape(found[1], quote=False), div.strip()),
         tags=set(_TAGS),
         attributes=_ATTRIBUTES,
+        attribute_filter=_without_data,
         url_schemes={"http", "https", "mailto", "tel", "data"},
         link_rel=None,
     )
@@ -61,30 +67,64 @@ def sanitise(div: str) -> str:
     return writer.xhtml()
 
 
+def _without_data(tag: str, attribute: str, value: str) -> str | None:
+    """Take out addresses that are documents of their own, save an image's."""
+    is_data = value.strip().lower().startswith("data:")
+    is_image = tag == "img" and value.strip().lower().startswith("data:image/")
+    return None if attribute in ("href", "src") and is_data and not is_image else value
+
+
+def _xml_text(text: str) -> str:
+    """Leave out the characters that XML has none for, and write line ends as XML reads them."""
+    return _NO_XML.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
 class _XhtmlWriter(HTMLParser):
-    """Writes sanitised HTML again so that it parses as XML."""
+    """Writes sanitised HTML again so that it parses as XML, in one div."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self._parts: list[str] = []
+        self._depth = 0
+        # How often the outermost level held something: more than once, and it needs a div.
+        self._roots = 0
+        self._after_pre = False
         self.has_content = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        namespace = "" if self._parts else f' xmlns="{XHTML}"'
-        written = "".join(f' {name}="{escape(value or "")}"' for name, value in attrs)
-        self._parts.append(f"<{tag}{namespace}{written}{'/' if tag in _VOID else ''}>")
+        self._at_root()
+        written = "".join(f' {name}="{escape(_xml_text(value or ""))}"' for name, value in attrs)
+        self._parts.append(f"<{tag}{written}{'/' if tag in _VOID else ''}>")
+        self._depth += tag not in _VOID
+        self._after_pre = tag == "pre"
         self.has_content |= tag == "img"
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in _VOID:
             self._parts.append(f"</{tag}>")
+            self._depth -= 1
 
     def handle_data(self, data: str) -> None:
-        self._parts.append(escape(data, quote=False))
-        self.has_content |= not data.isspace()
+        text = _xml_text(data)
+        if self._depth == 0 and not text.isspace():
+            self._roots += 1
+        self._at_root()
+        if self._after_pre and text.startswith("\n"):
+            # HTML drops the first line end in a pre; it was dropped already.
+            text = "\n" + text
+        self._after_pre = False
+        self._parts.append(escape(text, quote=False))
+        self.has_content |= bool(text.strip())
+
+    def _at_root(self) -> None:
+        if self._depth == 0:
+            self._roots += 1
 
     def xhtml(self) -> str:
-        return "".join(self._parts)
+        content = "".join(self._parts).strip()
+        if self._roots == 1 and content.startswith("<div"):
+            return f'<div xmlns="{XHTML}"{content.removeprefix("<div")}'
+        return f'<div xmlns="{XHTML}">{content}</div>'
 
 
 # What the rows of a generated narrative are called. A language that is not here gets English
@@ -126,8 +166,8 @@ def generate(
         value = elements.get(name)
         text = words(value) if value is not None else ""
         if text:
-            shown = labels.get(label, label)
-            cells.append(f"<tr><th{marked}>{shown}</th><td>{escape(text, quote=False)}</td></tr>")
+            shown, written = labels.get(label, label), escape(_xml_text(text), quote=False)
+            cells.append(f"<tr><th{marked}>{shown}</th><td>{written}</td></tr>")
     body = f"<table><tbody>{''.join(cells)}</tbody></table>" if cells else "<p>No details.</p>"
     return {"status": "generated", "div": f'<div xmlns="{XHTML}"{lang}>{body}</div>'}
 

@@ -13,7 +13,7 @@ from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, 
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.rest.access import access_to
 from fhirapp.rest.links import bundle_id, page_link
-from fhirapp.rest.negotiation import arguments, is_strict, wanted_form
+from fhirapp.rest.negotiation import arguments, wanted_form
 from fhirapp.rest.read import COLUMNS, Version, version_visible
 from fhirapp.rest.response import fhir_address, respond, with_addresses
 from fhirapp.rest.visibility import visible
@@ -73,11 +73,10 @@ def _given() -> dict[str, str]:
     given: dict[str, str] = {}
     for name, value in arguments():
         if name not in _KNOWN:
-            if is_strict():
-                raise UnsupportedParameter(name, "is not a parameter of history")
-        elif name in given:
+            raise UnsupportedParameter(name, "is not a parameter of history")
+        if name in given:
             raise RepeatedParameter(name, "may be given once")
-        elif value:
+        if value:
             given[name] = value
     return given
 

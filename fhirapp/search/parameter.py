@@ -267,7 +267,7 @@ def split(value: str, separator: str) -> list[str]:
     """
     if "\\" not in value:
         return value.split(separator)
-    pieces = re.findall(r"(?:\\.|[^\\])", value, re.DOTALL)
+    pieces = re.findall(r"\\.|.", value, re.DOTALL)
     parts = [""]
     for piece in pieces:
         if piece == separator:

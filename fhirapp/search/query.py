@@ -25,14 +25,14 @@ from fhirapp.search.parameter import (
 # Up to so many index rows are gathered first; more are asked for row by row, in the result's order.
 GATHERED_MOST = 2_000
 # Known to FHIR and refused always: to ignore one would widen the answer (decisions §3).
-_REFUSED = ("_has", "_filter", "_list", "_query")
-# Known to FHIR and not to this server: it says so, and suggests no other name.
-_NOT_HERE = frozenset(
+_REFUSED = frozenset(
     {
-        *("_contained", "_containedType", "_content", "_elements", "_include", "_profile"),
-        *("_security", "_sort", "_source", "_tag", "_text", "_total"),
+        *("_content", "_filter", "_has", "_list", "_profile", "_query"),
+        *("_security", "_source", "_tag", "_text"),
     }
 )
+# Known to FHIR and not to this server; they only shape the answer, which says that they did not.
+_NOT_HERE = frozenset({"_contained", "_containedType", "_elements", "_include", "_sort", "_total"})
 
 Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
@@ -59,7 +59,7 @@ def parse_query(
     grouped: dict[str, list[str]] = {}
     for name, value in arguments:
         if name.partition(":")[0] in _REFUSED or "." in name:
-            raise UnsupportedParameter(name, "chains, _has, _filter, _list and _query are not here")
+            raise UnsupportedParameter(name, "is not supported here")
         if "\0" in value:
             raise InvalidParameter(name, "has a NUL character")
         if value.strip() == "":

@@ -37,10 +37,12 @@ class Token(Parameter):
         if isinstance(value, str):
             return [TokenRow(name, value, self.system)]
         # A CodeableConcept has codings; a Coding has a code, an Identifier or ContactPoint a value.
+        # Where only the system is known, the code is empty, and `system|` finds it.
         return [
-            TokenRow(name, code, one.get("system", ""))
+            TokenRow(name, code or "", system or "")
             for one in value.get("coding", (value,))
-            if (code := one.get("code", one.get("value"))) is not None
+            for code, system in ((one.get("code", one.get("value")), one.get("system")),)
+            if code or system
         ]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from fhirapp.address import own_prefix
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.search.parameter import values_at
@@ -52,7 +53,12 @@ def prepare(definition: Definition, resource: Any) -> Prepared:
     blobs: list[Blob] = []
     if definition.attachments:
         blobs = attachments.extract(resource_id, elements, definition.attachments, definition.name)
-    digest = blake2b(fhir_json.canonical(elements), digest_size=16).digest()
+    text = _canonical(definition, elements)
+    own = own_prefix()
+    if own and own.encode() in text:
+        _make_relative(elements, own)
+        text = _canonical(definition, elements)
+    digest = blake2b(text, digest_size=16).digest()
     columns: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for name, value in elements.items():
@@ -65,6 +71,27 @@ def prepare(definition: Definition, resource: Any) -> Prepared:
     columns["patient_id"] = _patient_id(definition, resource_id, elements)
     columns.update(definition.derive(columns))
     return Prepared(definition, resource_id, columns, digest, blobs)
+
+
+def _canonical(definition: Definition, elements: Mapping[str, Any]) -> bytes:
+    """Return the content's canonical JSON. Raises InvalidResource where it cannot be written."""
+    try:
+        return fhir_json.canonical(elements)
+    except TypeError:
+        raise InvalidResource([(definition.name, "is nested too deeply")]) from None
+
+
+def _make_relative(value: Any, own: str) -> None:
+    """Make references to this server's own address relative: service.md 2.2 has `Patient/<id>`."""
+    if isinstance(value, list):
+        for item in value:
+            _make_relative(item, own)
+    elif isinstance(value, dict):
+        target = value.get("reference")
+        if isinstance(target, str):
+            value["reference"] = target.removeprefix(own)
+        for content in value.values():
+            _make_relative(content, own)
 
 
 def _patient_id(

@@ -65,9 +65,18 @@ class DocumentMeta(MetaElement):
         refused = _NEVER_CLAIMED
         if not source.elements.get("content"):
             refused |= {systems.US_CORE_DOCUMENT}
-        kept = [profile for profile in profiles if profile.partition("|")[0] not in refused]
-        rest = {name: value for name, value in given.items() if name != "profile"}
-        return {"profile": kept, **rest} if kept else rest
+        kept = [
+            place
+            for place, profile in enumerate(profiles)
+            if profile is None or profile.partition("|")[0] not in refused
+        ]
+        claimed = {
+            name: [values[place] for place in kept if place < len(values)]
+            for name, values in given.items()
+            if name in ("profile", "_profile")
+        }
+        rest = {name: value for name, value in given.items() if name not in claimed}
+        return {name: values for name, values in claimed.items() if any(values)} | rest
 
 
 class ContentElement(Elements):
