@@ -106,23 +106,41 @@ AMOUNT = {"value": Decimal("1.50"), "unit": "mg", "system": "urn:s", "code": "mg
 COMPARED = {**AMOUNT, "comparator": "<="}
 # A value of each type that Extension.value[x] may have: FHIR R4 datatypes §2.24, extensibility.
 VALUES: dict[str, Any] = {
-    **{"Base64Binary": "QUI=", "Boolean": False, "Canonical": "http://a.example|1", "Code": "c"},
-    **{"Date": "2024-02", "DateTime": "2024", "Decimal": Decimal("0.10"), "Id": "i-1"},
-    **{"Instant": "2024-02-29T10:00:00+00:00", "Integer": 0, "Markdown": "*a*"},
-    **{"Oid": "urn:oid:1.2.3", "PositiveInt": 1, "String": "a", "Time": "10:00:00"},
-    **{"UnsignedInt": 0, "Uri": "urn:x", "Url": "https://a.example"},
+    "Base64Binary": "QUI=",
+    "Boolean": False,
+    "Canonical": "http://a.example|1",
+    "Code": "c",
+    "Date": "2024-02",
+    "DateTime": "2024",
+    "Decimal": Decimal("0.10"),
+    "Id": "i-1",
+    "Instant": "2024-02-29T10:00:00+00:00",
+    "Integer": 0,
+    "Markdown": "*a*",
+    "Oid": "urn:oid:1.2.3",
+    "PositiveInt": 1,
+    "String": "a",
+    "Time": "10:00:00",
+    "UnsignedInt": 0,
+    "Uri": "urn:x",
+    "Url": "https://a.example",
     "Uuid": "urn:uuid:c757873d-ec9a-4326-a141-556f43239520",
     "Address": {"use": "home", "type": "both", "line": ["a", "b"], "period": {"start": "2024"}},
-    **{"Age": COMPARED, "Count": COMPARED, "Distance": COMPARED, "Duration": COMPARED},
+    "Age": COMPARED,
+    "Count": COMPARED,
+    "Distance": COMPARED,
+    "Duration": COMPARED,
     "Annotation": {"authorString": "a", "time": "2024", "text": "b"},
     "Attachment": {"contentType": "text/plain", "url": "urn:x", "size": 0, "title": "t"},
-    **{"CodeableConcept": CODED, "Coding": {"code": "c", "userSelected": False}},
+    "CodeableConcept": CODED,
+    "Coding": {"code": "c", "userSelected": False},
     "ContactPoint": {"system": "phone", "value": "1", "use": "old", "rank": 1},
     "HumanName": {"use": "official", "family": "f", "given": ["g"], "prefix": ["p"]},
     "Identifier": {"use": "usual", "type": CODED, "value": "v", "assigner": {"display": "a"}},
     "Money": {"value": Decimal("9.90"), "currency": "EUR"},
     "Period": {"start": "2024-01", "end": "2024-02"},
-    **{"Quantity": COMPARED, "Range": {"low": AMOUNT, "high": AMOUNT}},
+    "Quantity": COMPARED,
+    "Range": {"low": AMOUNT, "high": AMOUNT},
     "Ratio": {"numerator": COMPARED, "denominator": AMOUNT},
     "Reference": {"reference": "Patient/p", "type": "Patient", "identifier": {"value": "v"}},
     "Signature": {
@@ -132,9 +150,16 @@ VALUES: dict[str, Any] = {
         "data": "QUI=",
     },
     "Meta": {"profile": ["http://a.example"], "tag": [{"code": "c"}]},
-    **{"SampledData": OBJECT, "Timing": OBJECT, "ContactDetail": OBJECT, "Contributor": OBJECT},
-    **{"DataRequirement": OBJECT, "Expression": OBJECT, "ParameterDefinition": OBJECT},
-    **{"RelatedArtifact": OBJECT, "TriggerDefinition": OBJECT, "UsageContext": OBJECT},
+    "SampledData": OBJECT,
+    "Timing": OBJECT,
+    "ContactDetail": OBJECT,
+    "Contributor": OBJECT,
+    "DataRequirement": OBJECT,
+    "Expression": OBJECT,
+    "ParameterDefinition": OBJECT,
+    "RelatedArtifact": OBJECT,
+    "TriggerDefinition": OBJECT,
+    "UsageContext": OBJECT,
     "Dosage": OBJECT,
 }
 
@@ -149,6 +174,17 @@ def test_an_extension_takes_every_type_of_value_and_no_other():
 def test_an_extension_keeps_its_value(name):
     extension = {"id": "e", "url": "urn:x", f"value{name}": VALUES[name]}
     assert datatypes.Extension(extension) == extension
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_that_is_a_primitive_has_its_extension_beside_it_and_no_other(name):
+    """FHIR R4 json §2.6.2.3: only of primitives."""
+    extension = {"url": "urn:x", f"_value{name}": {"id": "v"}}
+    if isinstance(VALUES[name], dict):
+        with pytest.raises(InvalidElement):
+            datatypes.Extension(extension)
+    else:
+        assert datatypes.Extension(extension) == extension
 
 
 @pytest.mark.parametrize("name", VALUES)

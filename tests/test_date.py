@@ -78,9 +78,9 @@ def test_a_prefix_means_what_fhir_says_for_each_relation_of_two_intervals(prefix
             assert found is oracle(prefix, searched, target), (searched, target)
 
 
-WHEN = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
+WHEN = st.datetimes(datetime.fromisoformat("0001-01-02"), datetime.fromisoformat("9999-12-30"))
 NEAR = st.timedeltas(timedelta(days=-800), timedelta(days=800)).map(
-    lambda delta: datetime(2024, 2, 29, 12) + delta
+    lambda delta: datetime.fromisoformat("2024-02-29T12:00") + delta
 )
 SPELLED = st.builds(
     lambda moment, length: moment.isoformat(timespec="milliseconds")[:length],
@@ -113,12 +113,8 @@ MOMENT = st.integers(interval("0001-01-02").low, interval("9999-12-30").high)
 def test_a_moment_kept_as_text_is_an_interval_of_a_millisecond(prefix, value, moment):
     """`_lastUpdated` compares the text of instants."""
     searched = DATE.parse(prefix + value)
-    for stored in (
-        moment,
-        searched.interval.low,
-        searched.interval.high,
-        searched.interval.low - 1,
-    ):
+    low, high = searched.interval
+    for stored in (moment, low, high, low - 1):
         target = Interval(stored, stored + 1)
         sql, values = compare(searched, "t", "t", instants=True)
         with closing(sqlite3.connect(":memory:")) as connection:
@@ -136,14 +132,10 @@ def test_approximately_is_within_a_tenth_of_the_distance_to_now(value, target):
     margin = abs(time.time() * 1000 - searched.low) / 10
     found = asked(Searched("ap", searched), target)
     # Of the boundary itself nothing is said: the clock goes on.
-    if overlap(
-        Interval(int(searched.low - margin * 0.99), int(searched.high + margin * 0.99)), target
-    ):
+    within, beyond = int(margin * 0.99), int(margin * 1.01) + 9
+    if overlap(Interval(searched.low - within, searched.high + within), target):
         assert found
-    if not overlap(
-        Interval(int(searched.low - margin * 1.01) - 9, int(searched.high + margin * 1.01) + 9),
-        target,
-    ):
+    if not overlap(Interval(searched.low - beyond, searched.high + beyond), target):
         assert not found
 
 

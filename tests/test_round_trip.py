@@ -26,7 +26,7 @@ from tests.contract import SERVED, publish
 from tests.helpers import BASE_URL, Fhir
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-REPEATABLE = settings(deadline=None, derandomize=True, max_examples=60, suppress_health_check=SLOW)
+REPEATABLE = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=SLOW)
 NAMES = ["AllergyIntolerance", "DocumentReference", "Provenance", "Patient", "Encounter"]
 
 TEXT = st.sampled_from(
@@ -40,7 +40,7 @@ PRIMITIVES: dict[Check, st.SearchStrategy[Any]] = {
     datatypes.identity: st.sampled_from(["a", "A-1.z"]),
     datatypes.date: st.sampled_from(["1970", "1970-02", "2024-02-29"]),
     datatypes.date_time: st.sampled_from(["1970", "1970-02", "2024-02-29T10:00:00+00:00"]),
-    datatypes.instant: st.sampled_from(["2024-02-29T10:00:00.120+00:00", "0001-01-01T00:00:00+00:00"]),
+    datatypes.instant: st.sampled_from(["2024-02-29T10:00:00.120+00:00"]),
     datatypes.time: st.sampled_from(["10:00:00", "23:59:59.1230"]),
     datatypes.base64_binary: st.sampled_from(["QUI=", "QUJD"]),
     datatypes.unsigned: st.sampled_from([0, 7]),
@@ -48,6 +48,10 @@ PRIMITIVES: dict[Check, st.SearchStrategy[Any]] = {
     datatypes.integer: st.sampled_from([0, -1, 2_147_483_647]),
     datatypes.boolean: st.booleans(),
     datatypes.decimal: DECIMALS.map(fhir_json.loads),
+    datatypes.Extension.elements["valueOid"]: st.just("urn:oid:1.2.0.3"),
+    datatypes.Extension.elements["valueUuid"]: st.just(
+        "urn:uuid:c757873d-ec9a-4326-a141-556f43239520"
+    ),
 }  # fmt: skip
 OTHERS: dict[Check, st.SearchStrategy[Any]] = {
     datatypes.Extension.elements["valueTiming"]: st.just({"repeat": {"bounds": [1, {"a": "b"}]}}),
@@ -207,7 +211,7 @@ def test_a_resource_is_answered_as_it_was_published(empty, name):
     app, fhir = empty
     number = 0
 
-    @settings(REPEATABLE, max_examples=20)
+    @settings(REPEATABLE, max_examples=15)
     @given(resources(name))
     def check(resource: dict[str, Any]) -> None:
         nonlocal number
@@ -237,14 +241,24 @@ def test_a_resource_is_answered_as_it_was_published(empty, name):
     check()
 
 
-def test_extensions_beside_profiles_stay_beside_them():
+US_CORE = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-documentreference"
+
+
+@pytest.mark.parametrize(
+    ("meta", "served"),
+    [
+        (
+            {"profile": [US_CORE, "urn:own"], "_profile": [None, {"id": "own"}]},
+            {"profile": ["urn:own"], "_profile": [{"id": "own"}]},
+        ),
+        ({"profile": [None, "urn:own"], "_profile": [{"id": "a"}, None]},) * 2,
+    ],
+)
+def test_extensions_beside_profiles_stay_beside_them(meta, served):
     """decisions 2.12: a document without content does not claim US Core."""
-    us_core = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-documentreference"
     definition = SERVED["DocumentReference"]
-    meta = {"profile": [us_core, "urn:own"], "_profile": [None, {"id": "own"}]}
     document = {"resourceType": "DocumentReference", "id": "d", "status": "current", "meta": meta}
     columns = prepare(definition, document).columns
     row = {**columns, "id": "d", "version_id": 1, "last_updated": "2026"}
-    served = definition.schema.dump_resource(row)["meta"]
-    assert served["profile"] == ["urn:own"]
-    assert served["_profile"] == [{"id": "own"}]
+    found = definition.schema.dump_resource(row)["meta"]
+    assert {name: found[name] for name in ("profile", "_profile")} == served

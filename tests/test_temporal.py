@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -102,7 +103,7 @@ NO_DATES = (
     # not of the calendar
     *("2024-02-30", "2023-02-29", "1900-02-29", "2024-04-31"),
     # digits, but not these digits
-    *("٢٠٢٤", "２０２４-01"),
+    *("\u0662\u0660\u0662\u0664", "\uff12\uff10\uff12\uff14-01"),
 )
 NO_TIMES = (
     *("2024-01-01T", "2024-01-01T10", "2024-01-01T10:00:", "2024-01-01T1:00:00Z"),
@@ -167,7 +168,9 @@ def test_what_is_open_reaches_beyond_every_date():
 
 ZONES = st.integers(-14 * 60 + 1, 14 * 60).map(lambda m: timezone(timedelta(minutes=m)))
 # A day from either end of the calendar: no zone leads out of it.
-MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=ZONES)
+MOMENTS = st.datetimes(
+    datetime.fromisoformat("0001-01-02"), datetime.fromisoformat("9999-12-30"), timezones=ZONES
+)
 WRITTEN = st.builds(
     lambda moment, precision: moment.isoformat(timespec=precision),
     MOMENTS,
@@ -201,7 +204,7 @@ def test_a_finer_date_lies_within_every_coarser_one(moment):
     text = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     steps = [text[:4], text[:7], text[:10], f"{text[:16]}Z", f"{text[:19]}Z", text]
     covered = [interval(step) for step in steps]
-    for coarse, fine in zip(covered, covered[1:], strict=False):
+    for coarse, fine in pairwise(covered):
         assert coarse.low <= fine.low < fine.high <= coarse.high
 
 

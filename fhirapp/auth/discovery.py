@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fhirapp.address import base_url, token_url
+from fhirapp.address import token_url
 from fhirapp.auth.assertion import ALGORITHMS
 
 SCOPES = (
@@ -19,9 +19,8 @@ SCOPES = (
 
 
 def smart_configuration() -> dict[str, Any]:
-    """Return /.well-known/smart-configuration."""
+    """Return /.well-known/smart-configuration; without OpenID Connect it names no issuer."""
     return {
-        "issuer": base_url(),
         "token_endpoint": token_url(),
         "grant_types_supported": ["client_credentials"],
         "token_endpoint_auth_methods_supported": ["private_key_jwt", "client_secret_basic"],

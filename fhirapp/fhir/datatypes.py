@@ -68,6 +68,8 @@ markdown = string
 _WORD = r"[^\s\x00-\x1f\x7f\ud800-\udfff]+"
 code = text_of(f"{_WORD}(?: {_WORD})*", "code")
 uri = text_of(_WORD, "uri")
+oid = text_of(r"urn:oid:[0-2](\.(0|[1-9][0-9]*))+", "oid")
+uuid = text_of(r"urn:uuid:[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", "uuid")
 identity = text_of(ID_PATTERN, "id")
 date = parsed_by(check_date, "date")
 date_time = parsed_by(normalise_date_time, "dateTime")
@@ -80,7 +82,7 @@ integer = whole_number(-2_147_483_648)
 
 
 PRIMITIVES: set[Check] = {
-    *(string, markdown, code, uri, identity, date, date_time, instant, time),
+    *(string, markdown, code, uri, oid, uuid, identity, date, date_time, instant, time),
     *(base64_binary, unsigned, positive, integer, boolean, decimal),
 }
 
@@ -271,14 +273,14 @@ Extension = datatype(
         Instant=instant,
         Integer=integer,
         Markdown=markdown,
-        Oid=text_of(r"urn:oid:[0-2](\.(0|[1-9][0-9]*))+", "oid"),
+        Oid=oid,
         PositiveInt=positive,
         String=string,
         Time=time,
         UnsignedInt=unsigned,
         Uri=uri,
         Url=uri,
-        Uuid=text_of(r"urn:uuid:[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", "uuid"),
+        Uuid=uuid,
         Address=Address,
         Age=Quantity,
         Annotation=Annotation,
