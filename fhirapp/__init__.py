@@ -20,6 +20,8 @@ def create_app(settings: Settings | None = None) -> Flask:
     settings = settings or load_settings()
     app = Flask(__name__, instance_path=str(settings.instance), static_folder=None)
     app.config["FHIRAPP"] = settings
+    # A redirect would name whatever host the client named.
+    app.url_map.merge_slashes = False
     app.json.sort_keys = False  # type: ignore[attr-defined]
     db.init_app(app, settings)
     auth.init_app(app)

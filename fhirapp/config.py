@@ -7,6 +7,7 @@ wins. A value that cannot be used stops the start with one sentence (Configurati
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -188,6 +189,6 @@ def _is_address(text: str) -> bool:
         named = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         return False
-    readable = text.isascii() and text.isprintable() and " " not in text
+    readable = re.fullmatch(r"[!#-;=?-\[\]_a-z~]+", text) is not None
     plain = not (parts.query or parts.fragment or "@" in parts.netloc)
     return parts.scheme in ("http", "https") and named and readable and plain

@@ -12,9 +12,10 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
-from flask import Flask, g
+from flask import Flask, current_app, g
 from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy import (
     JSON,
@@ -41,6 +42,8 @@ from fhirapp.fhir import json as fhir_json
 
 # How long a writer waits for another before the client is told to come back.
 BUSY_SECONDS = 5
+# How long the last free thread waits for a place among those who wait.
+_TURN_SECONDS = 0.25
 # SQLite reads the file through memory that the system can take back, not through its own copy; the
 # most that it knows. A page of the file costs a fifth of a read.
 _MMAP_BYTES = 0x7FFF0000
@@ -55,6 +58,7 @@ _PRAGMAS = (
 # Serialises writers on PostgreSQL, as the write lock does on SQLite: the number is arbitrary.
 _WRITE_LOCK = 0x66686972
 
+_WRITERS = "fhirapp.writers"
 # How JSON columns are written and read: decimals keep their digits.
 JSON_OPTIONS = {
     "json_serializer": fhir_json.text,
@@ -189,15 +193,33 @@ def forget_reader(_error: BaseException | None = None) -> None:
 def writing(engine: Engine | None = None) -> Iterator[Connection]:
     """Open the one writing transaction; committed at the end, rolled back on an error.
 
-    Waits up to BUSY_SECONDS for another writer, then raises sqlalchemy's OperationalError.
+    Waits up to BUSY_SECONDS for another writer, then raises sqlalchemy's OperationalError; Busy
+    much sooner where all threads but one wait already, so that reads go on.
     """
     forget_reader()
-    with (engine or db.engine).connect() as connection:
+    with _one_of_few(), (engine or db.engine).connect() as connection:
         connection = connection.execution_options(fhirapp_writes=True)
         with connection.begin():
             if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'")
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
             yield connection
+
+
+class Busy(Exception):
+    """Too many threads of this process write or wait to write."""
+
+
+@contextmanager
+def _one_of_few() -> Iterator[None]:
+    """Hold one of the places for writers in this process, one fewer than it has threads."""
+    places: BoundedSemaphore = current_app.extensions[_WRITERS]
+    if not places.acquire(timeout=_TURN_SECONDS):
+        raise Busy
+    try:
+        yield
+    finally:
+        places.release()
 
 
 def insert_many(
@@ -233,6 +255,8 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
 
 def is_busy(error: BaseException) -> bool:
     """Say whether an error means that the database is busy or away, and a retry may help."""
+    if isinstance(error, Busy):
+        return True
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, sqlite3.OperationalError):
         return any(word in str(cause) for word in ("locked", "busy"))
@@ -265,9 +289,12 @@ def init_app(app: Flask, settings: Settings) -> None:
             "FHIRAPP_DATABASE_URL names no file; each process would have data of its own. "
             "Use sqlite:////path/to/file.db"
         )
+    app.extensions[_WRITERS] = BoundedSemaphore(max(1, settings.threads - 1))
     app.config["SQLALCHEMY_DATABASE_URI"] = url
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {
         **JSON_OPTIONS,
+        # What could not be stored is told without what it was: that is patients' data.
+        "hide_parameters": True,
         "pool_size": settings.threads + 1,
         # A server that was restarted has forgotten the connections that the pool holds.
         "pool_pre_ping": url.get_backend_name() != "sqlite",

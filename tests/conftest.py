@@ -93,7 +93,7 @@ def make_app(
         }
         app = create_app(load_settings({}, **values))
         apps.append(app)
-        prepare(app, lambda _message: None)
+        prepare(app, lambda _message: None, serving=True)
         settings: Settings = app.config["FHIRAPP"]
         with app.app_context():
             if seed:

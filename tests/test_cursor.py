@@ -101,6 +101,6 @@ def test_a_next_link_goes_with_its_own_search_alone(fhir):
 
 def test_a_next_link_of_another_server_is_refused(fhir, app):
     assert key_of(app) != KEY
-    for value in (WRITTEN, cursor_of(fhir)[1:], "x", "%00", "%FF", "%F0%9F%98%80", "a.b"):
+    for value in (WRITTEN, cursor_of(fhir)[1:], "x", "%00", "%F0%9F%98%80", "a.b"):
         response = fhir.get(f"{PAGED}&_cursor={value}")
         assert_outcome(response, 400, "value", FOREIGN, "_cursor")

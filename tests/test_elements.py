@@ -248,7 +248,7 @@ WRONG = {
     "Provenance": {"target": {}, "recorded": "2024", "agent": [], "policy": [""]},
     "Practitioner": {"active": None, "qualification": [{}], "birthDate": "2024-02-30"},
     "Organization": {"alias": "x", "partOf": "x", "contact": [7], "_name": []},
-    "DocumentReference": {"status": "final", "date": "2024", "content": [{}], "context": {}},
+    "DocumentReference": {"status": "final", "date": "x", "content": [{}], "context": {}},
 }
 
 

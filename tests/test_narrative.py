@@ -43,7 +43,9 @@ def inside(content: str) -> str:
         ("a<style>p { background: url(http://evil.example) }</style>b", "ab"),
         ('<p style="background: url(http://evil.example)">a</p>', "<p>a</p>"),
         ('<p onclick="x()" ONMOUSEOVER="y()">a</p>', "<p>a</p>"),
-        ('<img src="pain.png" onerror="x()"/>', '<img src="pain.png"/>'),
+        # an image that is fetched tells who reads, and when
+        ('<img src="pain.png" onerror="x()" alt="pain"/>', '<img alt="pain"/>'),
+        ('<img src="http://a.example/x.png"/>', "<img/>"),
         ('<a href="javascript:x()">a</a>', "<a>a</a>"),
         ('<a href=" JaVa&#10;ScRiPt:x()">a</a>', "<a>a</a>"),
         ('<a href="vbscript:x()">a</a>', "<a>a</a>"),

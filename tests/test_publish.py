@@ -129,6 +129,9 @@ def test_index_rows_are_those_of_each_version_and_a_deletion_has_none(store):
     publish(store, TIMES[2], allergy("index", criticality="high"))
     delete(store, TIMES[3], "AllergyIntolerance/index")
     assert indexed(store, "index") == {
+        # decisions 2.19: where nothing is said, that there is no information
+        (1, "code", "NI"),
+        (2, "code", "NI"),
         (1, "criticality", "low"),
         (1, "category", "food"),
         (1, "category", "biologic"),

@@ -124,8 +124,8 @@ def status(system: str, code: str) -> str:
          "AllergyIntolerance.criticality: must be one of low, high, unable-to-assess"),
         ("document_reference", {"status": "final"},
          "DocumentReference.status: must be one of current, superseded, entered-in-error"),
-        ("document_reference", {"status": "current", "date": "2024-01"},
-         "DocumentReference.date: is not an instant; use YYYY-MM-DDThh:mm:ss with a zone"),
+        ("document_reference", {"status": "current", "date": "2024-13"},
+         "DocumentReference.date: is not a date; use YYYY, YYYY-MM or YYYY-MM-DD"),
         ("allergy_intolerance",
          {"patient": PATIENT, "clinical_status": status(CLINICAL, "gone")},
          ("AllergyIntolerance.clinicalStatus.coding: "

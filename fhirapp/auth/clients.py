@@ -122,6 +122,8 @@ def issue_token(
     granted = grantable(scope.split(), client["scope"], _CONTEXTS, enforceable)
     if not granted:
         raise RefusedByServer(f"Nothing of {scope!r} can be granted to {client_id}.")
+    if patient_id is not None and not any(text.startswith("patient/") for text in granted):
+        raise RefusedByServer("--patient goes with a patient/ scope; others reach every patient.")
     if patient_id is None and any(text.startswith("patient/") for text in granted):
         raise RefusedByServer("A patient/ scope needs --patient: whose record is it for?")
     token = new_token()

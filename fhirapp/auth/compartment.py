@@ -34,6 +34,11 @@ class Access:
         """
         return _grants(self, resource_type, permission)
 
+    @property
+    def is_granular(self) -> bool:
+        """Whether some scope is narrowed by a filter."""
+        return any(scope.filters for scope in self.scopes)
+
     def allows_any(self, permission: str) -> bool:
         """Say whether some clinical scope has the permission."""
         return any(

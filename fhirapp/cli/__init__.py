@@ -7,9 +7,12 @@ part, 2 not done.
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
+from io import TextIOWrapper
 
 import click
+from sqlalchemy.exc import DBAPIError
 
 from fhirapp.cli import clients, database, importing, serving
 from fhirapp.config import ConfigurationError
@@ -30,10 +33,20 @@ def main() -> None:
     """Run the command line; a configuration that cannot be used is one sentence and exit code 2."""
     # Databases and keys hold what only this user may read.
     os.umask(0o077)
+    if isinstance(sys.stdout, TextIOWrapper) and isinstance(sys.stderr, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+        sys.stderr.reconfigure(errors="backslashreplace")
     try:
         status = cli.main(standalone_mode=False)
     except ConfigurationError as error:
         click.echo(f"fhirapp: {error}", err=True)
+        status = 2
+    except (DBAPIError, sqlite3.Error) as error:
+        cause = getattr(error, "orig", None) or error
+        reason = str(cause).strip().splitlines()[0]
+        click.echo(
+            f"fhirapp: the database cannot be used ({reason}); what was done stays.", err=True
+        )
         status = 2
     except click.ClickException as error:
         click.echo(f"fhirapp: {error.format_message()} See --help.", err=True)

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import click
+from sqlalchemy import select
 
 from fhirapp.auth import clients
 from fhirapp.cli.common import demo_option, ready_app, say
 from fhirapp.db import db, writing
+from fhirapp.store.definition import types
 
 
 @click.group()
@@ -80,6 +82,16 @@ def disable(client_id: str, demo: bool | None) -> None:
     say(f"Client {client_id} is disabled.")
 
 
+@client.command("enable")
+@click.argument("client_id")
+@demo_option
+def enable(client_id: str, demo: bool | None) -> None:
+    """Enable a client that was disabled; its tokens that still live work again."""
+    with ready_app(demo=demo).app_context(), writing() as connection:
+        clients.set_disabled(connection, client_id, disabled=False)
+    say(f"Client {client_id} is enabled.")
+
+
 @click.group()
 def token() -> None:
     """Access tokens."""
@@ -102,6 +114,12 @@ def issue(
 ) -> None:
     """Print a new access token."""
     with ready_app(demo=demo).app_context(), writing() as connection:
+        if patient_id is not None:
+            patient_id = patient_id.removeprefix("Patient/")
+            table = types()["Patient"].table
+            known = select(table.c.pk).where(table.c.id == patient_id, table.c.is_current)
+            if connection.execute(known).first() is None:
+                raise clients.RefusedByServer(f"There is no patient {patient_id}.")
         issued = clients.issue_token(
             connection, scope=scope, client_id=client_id, patient_id=patient_id, lifetime=expires
         )

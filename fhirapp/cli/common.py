@@ -19,8 +19,8 @@ def say(message: str) -> None:
     click.echo(message, err=True)
 
 
-def ready_app(**overrides: Any) -> Flask:
+def ready_app(*, serving: bool = False, **overrides: Any) -> Flask:
     """Return an app whose database is ready. Raises ConfigurationError."""
     app = create_app(load_settings(**overrides))
-    prepare(app, say)
+    prepare(app, say, serving=serving)
     return app

@@ -9,8 +9,8 @@ from fhirapp.cli.common import demo_option, ready_app, say
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.store.definition import types
-from fhirapp.store.migrate import HEAD, schema_version, shown
-from fhirapp.store.reindex import reindex
+from fhirapp.store.migrate import HEAD, is_newer, schema_version, shown
+from fhirapp.store.reindex import reindex, rendering_in_force
 from fhirapp.store.render import Rendering
 
 
@@ -33,9 +33,14 @@ def check(demo: bool | None) -> None:
     """Tell which schema the database has, and what a start would do."""
     with create_app(load_settings(demo=demo)).app_context():
         found = schema_version(db.engine)
-        state = {None: "is empty; a start makes it", HEAD: "is up to date"}.get(
-            found, f"has schema {found}; a start carries it to {HEAD}"
-        )
+        if found is None:
+            state = "is empty; a start makes it"
+        elif is_newer(found):
+            state = f"has schema {found} of a newer fhirapp; a start refuses it"
+        elif found == HEAD:
+            state = "is up to date"
+        else:
+            state = f"has schema {found}; a start carries it to {HEAD}"
         click.echo(f"{shown(db.engine)} {state}.")
 
 
@@ -45,7 +50,8 @@ def reindex_(demo: bool | None) -> None:
     """Make every body and index row anew from the columns."""
     app = ready_app(demo=demo)
     with app.app_context(), writing() as connection:
-        count = reindex(connection, types(), Rendering.of(settings_of(app)))
+        rendering = rendering_in_force(connection, Rendering.of(settings_of(app)))
+        count = reindex(connection, types(), rendering)
     say(f"{count} versions made anew.")
 
 

@@ -18,7 +18,7 @@ from fhirapp.ops.serve import serve as run
 @click.option("--port", type=int, help="Port to listen on; 0 for any that is free.")
 def serve(demo: bool | None, host: str | None, port: int | None) -> None:
     """Serve FHIR until stopped."""
-    app = ready_app(demo=demo, host=host, port=port)
+    app = ready_app(serving=True, demo=demo, host=host, port=port)
     settings = settings_of(app)
     logs.configure(settings)
     listener = listen(settings)

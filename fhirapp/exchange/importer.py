@@ -22,6 +22,7 @@ from fhirapp.fhir.temporal import instant
 from fhirapp.store.definition import Definition
 from fhirapp.store.prepare import Prepared, prepare
 from fhirapp.store.publish import Publisher
+from fhirapp.store.reindex import rendering_in_force
 from fhirapp.store.render import Rendering
 
 BATCH = 1_000
@@ -86,12 +87,12 @@ class Import:
             ]
         finally:
             snapshot.close()
-        now = instant(datetime.now(UTC))
         with writing() as connection:
+            # The time is taken while nobody else writes, so that it rises with the versions.
             publisher = Publisher(
                 connection,
-                now=now,
-                rendering=self._rendering,
+                now=instant(datetime.now(UTC)),
+                rendering=rendering_in_force(connection, self._rendering),
                 binary=self._definitions["Binary"],
             )
             for group in _by_type(ready):

@@ -67,6 +67,8 @@ string = text_of(r"(?s:(?=.*\S)[^\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]+)", "s
 markdown = string
 _WORD = r"[^\s\x00-\x1f\x7f\ud800-\udfff]+"
 code = text_of(f"{_WORD}(?: {_WORD})*", "code")
+# In ASCII: it becomes a Content-Type header.
+media_type = text_of(r"[!-~]+(?: [!-~]+)*", "media type")
 uri = text_of(_WORD, "uri")
 oid = text_of(r"urn:oid:[0-2](\.(0|[1-9][0-9]*))+", "oid")
 uuid = text_of(r"urn:uuid:[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", "uuid")
@@ -82,7 +84,7 @@ integer = whole_number(-2_147_483_648)
 
 
 PRIMITIVES: set[Check] = {
-    *(string, markdown, code, uri, oid, uuid, identity, date, date_time, instant, time),
+    *(string, markdown, code, media_type, uri, oid, uuid, identity, date, date_time, instant, time),
     *(base64_binary, unsigned, positive, integer, boolean, decimal),
 }
 
@@ -164,7 +166,7 @@ Identifier = datatype(
 )
 Reference = datatype(reference=string, type=uri, identifier=Identifier, display=string)
 Attachment = datatype(
-    contentType=code,
+    contentType=media_type,
     language=code,
     data=base64_binary,
     url=uri,

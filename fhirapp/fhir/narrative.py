@@ -68,10 +68,14 @@ def sanitise(div: str) -> str:
 
 
 def _without_data(tag: str, attribute: str, value: str) -> str | None:
-    """Take out addresses that are documents of their own, save an image's."""
-    is_data = value.strip().lower().startswith("data:")
-    is_image = tag == "img" and value.strip().lower().startswith("data:image/")
-    return None if attribute in ("href", "src") and is_data and not is_image else value
+    """Take out links that are documents of their own, and images that are fetched from elsewhere.
+
+    An image that is fetched tells its server who reads the record, and when.
+    """
+    address = value.strip().lower()
+    if tag == "img" and attribute == "src":
+        return value if address.startswith(("data:image/", "#")) else None
+    return None if attribute == "href" and address.startswith("data:") else value
 
 
 def _xml_text(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A resource's schema: marshmallow in both directions between FHIR JSON and a row.
+"""A resource's schema: what FHIR JSON may hold, and marshmallow's way from a row to it.
 
 A schema declares every R4 element of its type in the specification's order, in snake_case:
 `clinical_status = Element(CodeableConcept)` is FHIR's clinicalStatus. `load_resource` checks a
@@ -55,19 +55,6 @@ class Element(Field[Any]):
         self.check = check
         self.mandatory = required
         self.choice = choice
-
-    def deserialize(
-        self,
-        value: Any,
-        attr: str | None = None,  # noqa: ARG002
-        data: Mapping[str, Any] | None = None,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ARG002
-    ) -> Any:
-        """Return the value in its normal form. Raises InvalidElement.
-
-        Marshmallow's own goes through five functions for what is one here.
-        """
-        return self.check(value)
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
         """Return the element of a Source as clients see it, `missing` where there is none."""

@@ -16,13 +16,16 @@ from fhirapp.db import db, writing
 from fhirapp.fhir.temporal import instant
 from fhirapp.store.definition import types
 from fhirapp.store.migrate import HEAD, shown, upgrade
-from fhirapp.store.reindex import needs_reindex, reindex, remember_rendering
+from fhirapp.store.reindex import reindex, rendering_in_force
 from fhirapp.store.render import Rendering
 from fhirapp.store.seed import load_seed, seed_path
 
 
-def prepare(app: Flask, say: Callable[[str], None]) -> None:
-    """Make the app's database ready; say tells what was done. Raises ConfigurationError."""
+def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) -> None:
+    """Make the app's database ready; say tells what was done. Raises ConfigurationError.
+
+    With serving, bodies that were made with other settings than the app's are made anew.
+    """
     settings = settings_of(app)
     rendering = Rendering.of(settings)
     with app.app_context():
@@ -30,15 +33,13 @@ def prepare(app: Flask, say: Callable[[str], None]) -> None:
         if before is not None and before != HEAD:
             say(f"The database was carried forward from schema {before} to {HEAD}.")
         try:
-            _check_writable()
             if settings.demo:
                 _fill_demo(app, rendering, say)
             with writing() as connection:
-                if needs_reindex(connection, rendering):
+                stored = rendering_in_force(connection, rendering)
+                if serving and stored != rendering:
                     count = reindex(connection, types(), rendering)
                     say(f"The settings changed how resources look: {count} versions made anew.")
-                else:
-                    remember_rendering(connection, rendering)
         except DatabaseError as error:
             reason = str(error.orig).strip().splitlines()[0]
             raise ConfigurationError(
@@ -46,12 +47,6 @@ def prepare(app: Flask, say: Callable[[str], None]) -> None:
                 "give this user the right to write it and its folder."
             ) from None
         db.engine.dispose()
-
-
-def _check_writable() -> None:
-    """Take the write lock once: a folder without the right to write fails here, not later."""
-    with writing():
-        pass
 
 
 def _fill_demo(app: Flask, rendering: Rendering, say: Callable[[str], None]) -> None:

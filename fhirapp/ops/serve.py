@@ -7,6 +7,7 @@ SIGTERM lets the requests in flight finish.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -28,6 +29,7 @@ from fhirapp.fhir.outcome import (
     BodyTooLong,
     FhirError,
     HeadersTooLong,
+    InternalError,
     InvalidParameter,
 )
 from fhirapp.rest.errors import MAX_BODY, MAX_HEADERS
@@ -35,7 +37,8 @@ from fhirapp.rest.negotiation import FHIR_JSON
 
 _log = logging.getLogger(__name__)
 
-DRAIN_SECONDS = 30
+# Less than the ten seconds after which container engines kill.
+DRAIN_SECONDS = 8
 _POLL_SECONDS = 0.5
 # A child that dies sooner is not replaced at once, lest the machine does nothing else.
 _SHORT_LIFE_SECONDS = 1.0
@@ -148,6 +151,7 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
 _REFUSALS: dict[int, FhirError] = {
     413: BodyTooLong(f"The body is longer than {MAX_BODY} bytes."),
     431: HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes."),
+    500: InternalError("Something went wrong here."),
 }
 
 
@@ -210,8 +214,10 @@ class _Supervisor:
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self._stopping = True
         self._listener.close()
-        for pid in self._children:
-            os.kill(pid, signal.SIGTERM)
+        for pid in list(self._children):
+            # A child that has ended already waits to be noticed.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
 
 def _end(status: int) -> NoReturn:

@@ -14,7 +14,7 @@ from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.rest.access import access_to
 from fhirapp.rest.links import bundle_id, page_link
 from fhirapp.rest.negotiation import arguments, wanted_form
-from fhirapp.rest.read import COLUMNS, Version, version_visible
+from fhirapp.rest.read import COLUMNS, Version, reaches_newest, version_visible
 from fhirapp.rest.response import fhir_address, respond, with_addresses
 from fhirapp.rest.visibility import visible
 from fhirapp.search.controls import SHOWN, parse_count
@@ -43,7 +43,7 @@ def history_instance(definition: Definition, resource_id: str) -> Response:
     versions = [
         one for one in versions if version_visible(snapshot, definition, access, resource_id, one)
     ]
-    if not versions:
+    if not versions or not reaches_newest(snapshot, definition, access, resource_id):
         raise NotFound(f"{definition.name}/{resource_id} is not known here.")
     matching = _in_time(versions, given)
     before = _before(given.get("_before"))
@@ -53,11 +53,12 @@ def history_instance(definition: Definition, resource_id: str) -> Response:
     page = rest[:count]
     path = f"{definition.name}/{resource_id}/_history"
     kept = [(name, value) for name, value in given.items() if name != "_before"]
-    links = [("self", page_link(path, kept))]
+    links = [("self", page_link(path, list(given.items()))), ("first", page_link(path, kept))]
     if page and len(rest) > len(page):
         more = [*kept, ("_before", str(page[-1].version_id))]
         links.append(("next", page_link(path, more)))
-    key = repr((links, len(matching), [one.version_id for one in page]))
+    rendering = (config.inline_max, config.empty_content)
+    key = repr((links, len(matching), [one.version_id for one in page], rendering))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
     body = bundle(
         bundle_id(digest),

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
+from urllib.parse import parse_qsl
 
 from flask import request
 
-from fhirapp.fhir.outcome import NotAcceptable
+from fhirapp.fhir.outcome import InvalidParameter, NotAcceptable
 from fhirapp.search.controls import SHOWN, parse_boolean
 
 FHIR_JSON = "application/fhir+json"
@@ -18,6 +19,7 @@ FHIR_JSON = "application/fhir+json"
 _JSON = frozenset({FHIR_JSON, "application/json", "text/json"})
 _RANGES = frozenset({"application/*", "*/*"})
 _FORMATS = _JSON | {"json"}
+MAX_PARAMETERS = 200
 
 
 class Form(NamedTuple):
@@ -27,8 +29,32 @@ class Form(NamedTuple):
 
 
 def arguments() -> list[tuple[str, str]]:
-    """Return the parameters of the request's URL, repeated ones in their order."""
-    return list(request.args.items(multi=True))
+    """Return the parameters of the request's URL, repeated ones in their order.
+
+    Raises InvalidParameter.
+    """
+    query = request.environ.get("QUERY_STRING", "")
+    return parse_form(query.encode("latin-1")) if query else []
+
+
+def parse_form(text: bytes) -> list[tuple[str, str]]:
+    """Read parameters as a form writes them. Raises InvalidParameter.
+
+    What is no UTF-8 is refused: werkzeug would drop it, which would widen the answer.
+    """
+    try:
+        return parse_qsl(
+            text.decode(),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MAX_PARAMETERS,
+        )
+    except UnicodeDecodeError:
+        raise InvalidParameter("request", "the parameters are not UTF-8") from None
+    except ValueError:
+        raise InvalidParameter(
+            "request", f"has more than {MAX_PARAMETERS} parameters; that is the most"
+        ) from None
 
 
 def wanted_form(given: Iterable[tuple[str, str]]) -> Form:

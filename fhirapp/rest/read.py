@@ -12,7 +12,7 @@ from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.rest.access import access_to
 from fhirapp.rest.negotiation import Form, arguments, wanted_form
 from fhirapp.rest.response import respond, with_addresses
-from fhirapp.rest.visibility import carried_visibly, newest_of, targets_visible, visible
+from fhirapp.rest.visibility import carried_visibly, may_see, newest_of, targets_visible, visible
 from fhirapp.search.parameter import Condition
 from fhirapp.store.definition import Definition, Visibility
 
@@ -45,11 +45,21 @@ def vread(definition: Definition, resource_id: str, version_id: str) -> Response
     version = None
     if version_id.isascii() and version_id.isdecimal() and len(version_id) < 10:
         which = Condition("r.id = ? AND r.version_id = ?", (resource_id, int(version_id)))
-        version = find_version(reader(), definition, access, resource_id, which)
+        if reaches_newest(reader(), definition, access, resource_id):
+            version = find_version(reader(), definition, access, resource_id, which)
         if version is not None and str(version.version_id) != version_id:
             version = None
     name = f"{definition.name}/{resource_id}/_history/{version_id}"
     return _respond(definition, version, form, name)
+
+
+def reaches_newest(
+    snapshot: Reader, definition: Definition, access: Access, resource_id: str
+) -> bool:
+    """Say whether a granular scope still covers a resource, so that its past may be seen too."""
+    if definition.visibility is not Visibility.SCOPE or not access.is_granular:
+        return True
+    return may_see(snapshot, access, "r", definition.name, resource_id)
 
 
 def find_version(

@@ -22,7 +22,7 @@ from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
 from fhirapp.rest.access import access_to, check_patients
 from fhirapp.rest.include import provenance_of
 from fhirapp.rest.links import bundle_id, page_link, self_link
-from fhirapp.rest.negotiation import arguments, is_strict, wanted_form
+from fhirapp.rest.negotiation import arguments, is_strict, parse_form, wanted_form
 from fhirapp.rest.response import respond, with_addresses
 from fhirapp.rest.totals import total_of
 from fhirapp.rest.visibility import visible
@@ -88,7 +88,9 @@ def search_arguments() -> list[tuple[str, str]]:
     if request.method == "POST":
         if request.mimetype != _FORM and (request.mimetype or request.content_length):
             raise UnsupportedMediaType(f"A search by POST takes a body of type {_FORM}.")
-        given += request.form.items(multi=True)
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            raise UnsupportedMediaType("A search by POST takes a body without Content-Encoding.")
+        given += parse_form(request.get_data())
     return given
 
 

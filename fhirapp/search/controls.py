@@ -21,7 +21,7 @@ REVINCLUDE = "Provenance:target"
 MAX_IDS = 100
 # So much of a value is repeated in an answer; of tokens and references nothing, they name people.
 SHOWN = 40
-# Named here so that they are known; `_format` and `_pretty` are read by rest/response.py too.
+# Named here so that they are known; `_format` and `_pretty` are read by rest/negotiation.py too.
 _ONCE = ("_count", "_pretty", "_format", "_summary", "_revinclude", "_cursor")
 
 

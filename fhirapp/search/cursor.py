@@ -1,7 +1,7 @@
 """Where a page begins: an opaque, signed cursor; the server keeps nothing.
 
-A cursor holds the sort key of the row beside the page, the direction, the total that the first page
-counted, and a fingerprint of the query, which it does not fit another time. Source: decisions §3.
+A cursor holds the sort key of the row beside the page, the direction, and a fingerprint of the
+query, so that it fits no other. Source: decisions §3.
 """
 
 from __future__ import annotations

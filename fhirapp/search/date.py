@@ -51,6 +51,7 @@ class Date(Parameter):
         self, modifier: str, values: Sequence[str], context: Context
     ) -> list[AnyCondition]:
         if self.closed_range and len(values) > 1:
+            self.check_modifier(modifier)
             self._check_closed(values)
             return [self._within([self.parse(value) for value in values], context)]
         return super().conditions(modifier, values, context)

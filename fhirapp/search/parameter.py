@@ -154,15 +154,21 @@ class Parameter:
         self, modifier: str, values: Sequence[str], context: Context
     ) -> list[AnyCondition]:
         """Return what must hold for every repetition of the parameter. Raises FhirError."""
+        self.check_modifier(modifier)
+        return [
+            any_of(
+                [self.condition(modifier, one, context) for one in dict.fromkeys(split(value, ","))]
+            )
+            for value in dict.fromkeys(values)
+        ]
+
+    def check_modifier(self, modifier: str) -> None:
+        """Raises UnsupportedParameter for a modifier that the parameter does not take."""
         if modifier and not self.accepts(modifier):
             raise UnsupportedParameter(
                 f"{self.name}:{modifier}",
                 f"the modifier is not supported on a {self.kind} parameter here",
             )
-        return [
-            any_of([self.condition(modifier, one, context) for one in split(value, ",")])
-            for value in values
-        ]
 
     def accepts(self, modifier: str) -> bool:
         return modifier in self.modifiers

@@ -20,10 +20,13 @@ from fhirapp.search.parameter import (
     Identity,
     IndexCondition,
     Parameters,
+    split,
 )
 
 # Up to so many index rows are gathered first; more are asked for row by row, in the result's order.
 GATHERED_MOST = 2_000
+# Values of one search, commas counted: SQLite takes an expression only so deep.
+MAX_VALUES = 200
 # Known to FHIR and refused always: to ignore one would widen the answer (decisions §3).
 _REFUSED = frozenset(
     {
@@ -54,19 +57,10 @@ def parse_query(
     parameters: Parameters, arguments: Arguments, context: Context, *, strict: bool
 ) -> Query:
     """Read search parameters; unknown ones are ignored, if strict refused. Raises FhirError."""
+    grouped, ignored = _group(arguments)
     conditions: list[AnyCondition] = []
-    ignored: list[tuple[str, str]] = []
-    grouped: dict[str, list[str]] = {}
-    for name, value in arguments:
-        if name.partition(":")[0] in _REFUSED or "." in name:
-            raise UnsupportedParameter(name, "is not supported here")
-        if "\0" in value:
-            raise InvalidParameter(name, "has a NUL character")
-        if value.strip() == "":
-            ignored.append((name, "has no value and was ignored"))
-            continue
-        grouped.setdefault(name, []).append(value)
     applied = []
+    listed = 0
     for name, values in grouped.items():
         base, _, modifier = name.partition(":")
         parameter = parameters.by_name.get(base)
@@ -78,11 +72,30 @@ def parse_query(
             continue
         if ":" in name and not modifier:
             raise UnsupportedParameter(name, "the modifier after the colon is missing")
+        listed += sum(len(split(value, ",")) for value in values)
+        if listed > MAX_VALUES:
+            raise InvalidParameter(base, f"{MAX_VALUES} values in a search are the most")
         if isinstance(parameter, Identity):
             check_ids(parameter.ids(values))
         conditions += parameter.conditions(modifier, values, context)
         applied += [(name, value) for value in values]
     return Query(tuple(conditions), tuple(applied), tuple(ignored))
+
+
+def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
+    """Return the values of each parameter, and those that have none. Raises FhirError."""
+    grouped: dict[str, list[str]] = {}
+    ignored: list[tuple[str, str]] = []
+    for name, value in arguments:
+        if name.partition(":")[0] in _REFUSED or "." in name:
+            raise UnsupportedParameter(name, "is not supported here")
+        if "\0" in value:
+            raise InvalidParameter(name, "has a NUL character")
+        if value.strip() == "":
+            ignored.append((name, "has no value and was ignored"))
+        else:
+            grouped.setdefault(name, []).append(value)
+    return grouped, ignored
 
 
 def _unknown(name: str, parameters: Parameters) -> str:

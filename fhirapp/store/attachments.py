@@ -34,8 +34,8 @@ def sha1(data: bytes) -> str:
 def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: str) -> list[Blob]:
     """Take the data out of the attachments at path; each gets url, size and hash instead.
 
-    A Binary's id follows from the document, the place and the bytes, so the same content keeps its
-    id. Raises InvalidResource where size or hash contradict the data.
+    A Binary's id follows from the document, the place, the media type and the bytes, so the same
+    content keeps its id. Raises InvalidResource where size or hash contradict the data.
     """
     blobs = []
     for position, (place, attachment) in enumerate(_located(elements, path)):
@@ -47,9 +47,10 @@ def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: st
             if attachment.get(name, value) != value:
                 where = f"{type_name}.{place}.{name}"
                 raise InvalidResource([(where, f"does not fit the data, whose {name} is {value}")])
-        key = b"\0".join([resource_id.encode(), str(position).encode(), data])
-        blob_id = hashlib.sha256(key).hexdigest()[:40]
         content_type = attachment.get("contentType", "application/octet-stream")
+        place_and_type = (resource_id, str(position), content_type)
+        key = b"\0".join([*(part.encode() for part in place_and_type), data])
+        blob_id = hashlib.sha256(key).hexdigest()[:40]
         blobs.append(Blob(blob_id, content_type, data))
         del attachment["data"]
         attachment.update(url=LOCAL + blob_id, size=len(data), hash=sha1(data))

@@ -42,10 +42,15 @@ def shown(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=True)
 
 
+def is_newer(number: str) -> bool:
+    """Say whether a schema's number is none that this release knows how to carry forward."""
+    return not number.isdecimal() or number > HEAD
+
+
 def upgrade(engine: Engine) -> str | None:
     """Bring the schema to HEAD; return the version it had. Raises ConfigurationError."""
     before = schema_version(engine)
-    if before is not None and (not before.isdecimal() or before > HEAD):
+    if before is not None and is_newer(before):
         raise ConfigurationError(
             f"The database {shown(engine)} was made by a newer fhirapp (schema {before}, this one "
             f"knows {HEAD}); start that newer version, or name another database."

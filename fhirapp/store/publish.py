@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, func, select, update
 
 from fhirapp.db import insert_rows
+from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.store.definition import Definition
 from fhirapp.store.prepare import Prepared, binary_of
 from fhirapp.store.render import Rendering, read_blobs, render, write_index
@@ -46,6 +47,8 @@ class _Standing:
     pk: int
     version_id: int
     digest: bytes | None
+    last_updated: str
+    patient_id: str | None
     deleted: bool = False
 
 
@@ -72,6 +75,7 @@ class Publisher:
         pk = self._last_pk(definition)
         versions: dict[int, _Version] = {}
         replaced: list[int] = []
+        moved: list[str] = []
         changes = []
         for prepared in batch:
             before = standing.get(prepared.id)
@@ -80,15 +84,20 @@ class Publisher:
                 continue
             pk += 1
             version_id = before.version_id + 1 if before else 1
-            versions[pk] = _Version(prepared, version_id, self._now, pk)
+            now = self._after(before)
+            versions[pk] = _Version(prepared, version_id, now, pk)
             if before and before.pk in versions:
                 versions[before.pk].is_current = False
             elif before:
                 replaced.append(before.pk)
-            standing[prepared.id] = _Standing(pk, version_id, prepared.digest)
+            patient_id = prepared.columns["patient_id"]
+            if before and before.patient_id not in (None, patient_id):
+                moved.append(prepared.id)
+            standing[prepared.id] = _Standing(pk, version_id, prepared.digest, now, patient_id)
             changes.append(Change.CHANGED if before else Change.NEW)
         self._retire(definition.table, replaced)
         self._write(definition, list(versions.values()))
+        self._close_to_patients(definition, moved)
         return changes
 
     def restore(self, versions: Sequence[tuple[Prepared, int, str, bool]]) -> None:
@@ -132,7 +141,7 @@ class Publisher:
         version = _Version(
             prepared,
             before.version_id + 1,
-            self._now,
+            self._after(before),
             self._last_pk(definition) + 1,
             is_current=False,
             deleted=True,
@@ -143,11 +152,32 @@ class Publisher:
     def _standing(self, definition: Definition, ids: Iterable[str]) -> dict[str, _Standing]:
         """Return the newest version of each of these resources that has one."""
         table = definition.table
-        newest = select(table.c.id, table.c.pk, table.c.version_id, table.c.digest, table.c.deleted)
+        names = ("id", "pk", "version_id", "digest", "last_updated", "patient_id", "deleted")
+        newest = select(*(table.c[name] for name in names))
         rows = self._connection.execute(
             newest.where(table.c.id.in_(sorted(set(ids)))).order_by(table.c.version_id)
         )
-        return {row.id: _Standing(row.pk, row.version_id, row.digest, row.deleted) for row in rows}
+        return {row.id: _Standing(*row[1:]) for row in rows}
+
+    def _after(self, before: _Standing | None) -> str:
+        """Return when a version is published: now, but after the version that it follows."""
+        if before is None or before.last_updated < self._now:
+            return self._now
+        return instant_of(interval(before.last_updated).high)
+
+    def _close_to_patients(self, definition: Definition, moved: Sequence[str]) -> None:
+        """Take resources that now belong to another patient out of the former one's reach.
+
+        Their earlier versions were filed wrongly: they belong to no compartment any more.
+        """
+        table = definition.table
+        for resource_id in moved:
+            self._connection.execute(
+                update(table)
+                .where(table.c.id == resource_id)
+                .where(~table.c.is_current)
+                .values(patient_id=None)
+            )
 
     def _last_pk(self, definition: Definition) -> int:
         return self._connection.execute(select(func.max(definition.table.c.pk))).scalar() or 0

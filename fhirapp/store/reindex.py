@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, delete, select, update
 
+from fhirapp.fhir import json as fhir_json
 from fhirapp.store.definition import Definition
 from fhirapp.store.render import Rendering, read_blobs, render, write_index
 from fhirapp.store.state import RENDERING, get_state, raise_generation, set_state
@@ -14,14 +15,25 @@ from fhirapp.store.state import RENDERING, get_state, raise_generation, set_stat
 _BATCH = 500
 
 
-def needs_reindex(connection: Connection, rendering: Rendering) -> bool:
-    """Say whether the stored bodies were made with other settings than these."""
-    return get_state(connection, RENDERING) not in (None, repr(tuple(rendering)))
+def stored_rendering(connection: Connection) -> Rendering | None:
+    """Return the settings that the stored bodies were made with, None where there is none yet."""
+    found = get_state(connection, RENDERING)
+    return None if found is None else Rendering(*fhir_json.loads(found))
 
 
-def remember_rendering(connection: Connection, rendering: Rendering) -> None:
-    """Note the settings that the stored bodies are made with."""
-    set_state(connection, RENDERING, repr(tuple(rendering)))
+def rendering_in_force(connection: Connection, wanted: Rendering) -> Rendering:
+    """Return the settings to make bodies with: those of the stored ones, noting wanted at first.
+
+    All bodies are of one make; a start of the server makes them anew where its settings differ.
+    """
+    stored = stored_rendering(connection)
+    if stored is None:
+        _remember(connection, wanted)
+    return stored or wanted
+
+
+def _remember(connection: Connection, rendering: Rendering) -> None:
+    set_state(connection, RENDERING, fhir_json.text(list(rendering)))
 
 
 def reindex(
@@ -33,7 +45,7 @@ def reindex(
         for table in definition.tables:
             connection.execute(delete(table))
         count += _reindex_type(connection, definition, definitions["Binary"], rendering)
-    remember_rendering(connection, rendering)
+    _remember(connection, rendering)
     raise_generation(connection)
     return count
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from marshmallow import missing
+
 from fhirapp.fhir import narrative, systems
 from fhirapp.fhir.datatypes import (
     Annotation,
@@ -32,6 +36,48 @@ Reaction = backbone(
 )
 
 
+class CodeElement(Element):
+    """AllergyIntolerance.code: where nothing is said, that there is no information.
+
+    service.md 2.3; decisions 2.19: NI never means "no allergy".
+    """
+
+    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
+        return obj.elements.get("code") or _NO_INFORMATION
+
+
+class CriticalityElement(Element):
+    """AllergyIntolerance.criticality: of "no known drug allergy" it cannot be assessed.
+
+    service.md 2.3; decisions 2.19.
+    """
+
+    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:
+        value = super().serialize(attr, obj, accessor, **kwargs)
+        if value is not missing:
+            return value
+        codings = (obj.elements.get("code") or {}).get("coding", ())
+        is_nkda = any(
+            coding.get("system") == systems.SNOMED_CT
+            and coding.get("code") == systems.NO_KNOWN_DRUG_ALLERGY
+            for coding in codings
+        )
+        return "unable-to-assess" if is_nkda else missing
+
+
+_NO_INFORMATION = {
+    "coding": [
+        {
+            "system": systems.NULL_FLAVOR,
+            "code": "NI",
+            "display": "NoInformation",
+            "userSelected": False,
+        }
+    ],
+    "text": "No information",
+}
+
+
 class AllergyIntoleranceSchema(DomainResourceSchema):
     """AllergyIntolerance."""
 
@@ -57,8 +103,8 @@ class AllergyIntoleranceSchema(DomainResourceSchema):
     )
     type = Element(one_of("allergy", "intolerance"))
     category = Elements(one_of("food", "medication", "environment", "biologic"))
-    criticality = Element(one_of("low", "high", "unable-to-assess"))
-    code = Element(CodeableConcept)
+    criticality = CriticalityElement(one_of("low", "high", "unable-to-assess"))
+    code = CodeElement(CodeableConcept)
     patient = Element(Reference, required=True)
     encounter = Element(Reference)
     onset_date_time = Element(date_time, choice="onset")

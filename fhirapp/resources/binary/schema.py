@@ -7,7 +7,7 @@ from typing import Any
 
 from marshmallow import missing
 
-from fhirapp.fhir.datatypes import Reference, bytes_of, code
+from fhirapp.fhir.datatypes import Reference, bytes_of, media_type
 from fhirapp.fhir.resource import Element, ResourceSchema, Source
 
 
@@ -24,6 +24,6 @@ class BinarySchema(ResourceSchema):
 
     resource_type = "Binary"
 
-    content_type = Element(code, required=True)
+    content_type = Element(media_type, required=True)
     security_context = Element(Reference)
     data = BytesElement(bytes_of)

@@ -17,7 +17,7 @@ from fhirapp.fhir.datatypes import (
     Period,
     Reference,
     backbone,
-    instant,
+    date_time,
     one_of,
     string,
 )
@@ -95,6 +95,34 @@ class ContentElement(Elements):
         return [_with_data(content, blobs) for content in value] if blobs else value
 
 
+class CategoryElement(Elements):
+    """DocumentReference.category: every document has clinical-note.
+
+    service.md 2.2; decisions 2.11.
+    """
+
+    def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
+        given: list[Any] = obj.elements.get("category") or []
+        has_it = any(
+            coding.get("system") == systems.DOCUMENT_CATEGORY
+            and coding.get("code") == "clinical-note"
+            for concept in given
+            for coding in concept.get("coding", ())
+        )
+        return given if has_it else [*given, _CLINICAL_NOTE]
+
+
+_CLINICAL_NOTE = {
+    "coding": [
+        {
+            "system": systems.DOCUMENT_CATEGORY,
+            "code": "clinical-note",
+            "display": "Clinical Note",
+        }
+    ]
+}
+
+
 def _with_data(content: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str, Any]:
     attachment = content.get("attachment", {})
     data = blobs.get(attachment.get("url", "").removeprefix("Binary/"))
@@ -123,9 +151,10 @@ class DocumentReferenceSchema(DomainResourceSchema):
     status = Element(one_of("current", "superseded", "entered-in-error"), required=True)
     doc_status = Element(one_of("preliminary", "final", "amended", "entered-in-error"))
     type = Element(CodeableConcept)
-    category = Elements(CodeableConcept)
+    category = CategoryElement(CodeableConcept)
     subject = Element(Reference)
-    date = Element(instant)
+    # R4 has an instant here; service.md 2.2 has a dateTime
+    date = Element(date_time)
     author = Elements(Reference)
     authenticator = Element(Reference)
     custodian = Element(Reference)
