@@ -11,7 +11,7 @@ from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 from sqlalchemy import select
 
 from fhirapp.auth.clients import (
-    RefusedByServer,
+    RefusedCommand,
     add_client,
     find,
     issue_token,
@@ -69,21 +69,21 @@ def test_a_set_of_keys_is_kept_in_its_order():
     ],
 )
 def test_what_is_no_set_of_keys_for_rs384_or_es384_is_refused(content: Any):
-    with pytest.raises(RefusedByServer) as raised:
+    with pytest.raises(RefusedCommand) as raised:
         public_keys(content)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("client_id", ["", "a b", "é", "x" * 65, "a/b", "a\n"])
 def test_a_client_id_that_oauth_cannot_carry_is_refused(connection, client_id):
-    with pytest.raises(RefusedByServer, match="A client id has 1 to 64 letters"):
+    with pytest.raises(RefusedCommand, match="A client id has 1 to 64 letters"):
         add_client(connection, client_id, name="x", scope="system/*.rs", jwks=JWKS)
 
 
 def test_a_client_is_registered_once(connection):
     add_client(connection, "clinic", name="Clinic", scope=" system/*.rs  system/*.read ", jwks=JWKS)
     assert find(connection, "clinic")["scope"] == "system/*.rs system/*.read"
-    with pytest.raises(RefusedByServer, match="The client clinic is registered already"):
+    with pytest.raises(RefusedCommand, match="The client clinic is registered already"):
         add_client(connection, "clinic", name="Other", scope="system/*.rs", jwks=JWKS)
 
 
@@ -99,7 +99,7 @@ def test_a_client_is_registered_once(connection):
     ],
 )
 def test_a_backend_client_can_have_system_scopes_alone(connection, scope, named):
-    with pytest.raises(RefusedByServer) as raised:
+    with pytest.raises(RefusedCommand) as raised:
         add_client(connection, "clinic", name="x", scope=scope, jwks=JWKS)
     assert str(raised.value) == (
         f"Not a scope that a backend client can have: {named}; use for example system/*.rs"
@@ -113,7 +113,7 @@ def test_clients_are_listed_by_id_and_disabled_by_it(connection):
     listed = {one["client_id"]: one["disabled"] for one in list_clients(connection)}
     assert list(listed) == sorted(listed)
     assert (listed["alpha"], listed["zebra"]) == (False, True)
-    with pytest.raises(RefusedByServer, match="There is no client nobody"):
+    with pytest.raises(RefusedCommand, match="There is no client nobody"):
         set_disabled(connection, "nobody", disabled=True)
 
 
@@ -140,12 +140,12 @@ def test_an_issued_token_is_stored_as_its_hash_with_its_lifetime_and_patient(con
     ],
 )
 def test_a_token_that_cannot_be_issued_is_refused(connection, asked, words):
-    with pytest.raises(RefusedByServer) as raised:
+    with pytest.raises(RefusedCommand) as raised:
         issue_token(connection, **asked)
     assert words in str(raised.value)
 
 
 def test_a_disabled_client_gets_no_token(connection):
     set_disabled(connection, "demo-backend", disabled=True)
-    with pytest.raises(RefusedByServer, match="or it is disabled"):
+    with pytest.raises(RefusedCommand, match="or it is disabled"):
         issue_token(connection, scope="system/*.rs", client_id="demo-backend")

@@ -26,21 +26,21 @@ DEMO_BACKEND = "demo-backend"
 DEMO_SECRET = "demo"
 
 
-class RefusedByServer(ConfigurationError):
+class RefusedCommand(ConfigurationError):
     """What was asked on the shell cannot be done; str() says why."""
 
 
 def add_client(
     connection: Connection, client_id: str, *, name: str, scope: str, jwks: Mapping[str, Any]
 ) -> None:
-    """Register a backend client that signs with its own keys. Raises RefusedByServer."""
+    """Register a backend client that signs with its own keys. Raises RefusedCommand."""
     if not re.fullmatch(r"[A-Za-z0-9._~-]{1,64}", client_id):
-        raise RefusedByServer("A client id has 1 to 64 letters, digits and . _ ~ -")
+        raise RefusedCommand("A client id has 1 to 64 letters, digits and . _ ~ -")
     if find(connection, client_id) is not None:
-        raise RefusedByServer(f"The client {client_id} is registered already.")
+        raise RefusedCommand(f"The client {client_id} is registered already.")
     unusable = [text for text in scope.split() if not _is_system_scope(text)]
     if unusable or not scope.split():
-        raise RefusedByServer(
+        raise RefusedCommand(
             f"Not a scope that a backend client can have: {' '.join(unusable) or '(none)'}; "
             "use for example system/*.rs"
         )
@@ -61,27 +61,27 @@ def add_client(
 
 
 def public_keys(jwks: Any) -> dict[str, Any]:
-    """Return a key set's public part; a single key counts as a set. Raises RefusedByServer."""
+    """Return a key set's public part; a single key counts as a set. Raises RefusedCommand."""
     keys = jwks.get("keys", [jwks]) if isinstance(jwks, dict) else None
     if not isinstance(keys, list) or not keys or not all(isinstance(key, dict) for key in keys):
-        raise RefusedByServer("Not a JSON Web Key Set: an object with a list of keys.")
+        raise RefusedCommand("Not a JSON Web Key Set: an object with a list of keys.")
     if any(key.get("kty") not in ("RSA", "EC") for key in keys):
-        raise RefusedByServer("The key set must hold RSA keys for RS384, or EC keys for ES384.")
+        raise RefusedCommand("The key set must hold RSA keys for RS384, or EC keys for ES384.")
     if any(key["kty"] == "EC" and key.get("crv") != "P-384" for key in keys):
-        raise RefusedByServer("ES384 needs EC keys of the curve P-384.")
+        raise RefusedCommand("ES384 needs EC keys of the curve P-384.")
     try:
         return dict(KeySet.import_key_set({"keys": keys}).as_dict(private=False))
     except (JoseError, ValueError, KeyError, TypeError) as error:
-        raise RefusedByServer(f"Not a JSON Web Key Set: {error}") from None
+        raise RefusedCommand(f"Not a JSON Web Key Set: {error}") from None
 
 
 def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> None:
-    """Disable or enable a client; its tokens follow at once. Raises RefusedByServer."""
+    """Disable or enable a client; its tokens follow at once. Raises RefusedCommand."""
     changed = connection.execute(
         update(Client).where(Client.client_id == client_id).values(disabled=disabled)
     )
     if changed.rowcount == 0:
-        raise RefusedByServer(f"There is no client {client_id}.")
+        raise RefusedCommand(f"There is no client {client_id}.")
 
 
 def find(connection: Connection, client_id: str) -> Mapping[str, Any] | None:
@@ -109,23 +109,23 @@ def issue_token(
 ) -> str:
     """Issue an access token for an operator; without a client it is the operator's own.
 
-    lifetime is in seconds. Raises RefusedByServer.
+    lifetime is in seconds. Raises RefusedCommand.
     """
     if lifetime > LONGEST_SECONDS:
-        raise RefusedByServer(f"A token lives {LONGEST_SECONDS} seconds at most.")
+        raise RefusedCommand(f"A token lives {LONGEST_SECONDS} seconds at most.")
     if client_id is None:
         client_id = OPERATOR
         _ensure_operator(connection)
     client = find(connection, client_id)
     if client is None or client["disabled"]:
-        raise RefusedByServer(f"There is no client {client_id}, or it is disabled.")
+        raise RefusedCommand(f"There is no client {client_id}, or it is disabled.")
     granted = grantable(scope.split(), client["scope"], _CONTEXTS, enforceable)
     if not granted:
-        raise RefusedByServer(f"Nothing of {scope!r} can be granted to {client_id}.")
+        raise RefusedCommand(f"Nothing of {scope!r} can be granted to {client_id}.")
     if patient_id is not None and not any(text.startswith("patient/") for text in granted):
-        raise RefusedByServer("--patient goes with a patient/ scope; others reach every patient.")
+        raise RefusedCommand("--patient goes with a patient/ scope; others reach every patient.")
     if patient_id is None and any(text.startswith("patient/") for text in granted):
-        raise RefusedByServer("A patient/ scope needs --patient: whose record is it for?")
+        raise RefusedCommand("A patient/ scope needs --patient: whose record is it for?")
     token = new_token()
     row = token_row(
         token,
