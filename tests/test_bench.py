@@ -61,7 +61,8 @@ ROWS = {
     },
 }
 
-_NUMBER = r"[\d,]+(?:\.\d+)?"
+# Of tiny numbers a difference of two CPU times may be negative.
+_NUMBER = r"-?[\d,]+(?:\.\d+)?"
 _ROW = re.compile(
     rf"  (?P<name>\S.*?) +{_NUMBER} +(?:{_NUMBER}|-) +(?:{_NUMBER}|-) +{_NUMBER} - {_NUMBER}"
     r"(?: +(?P<target>[≤≥] [\d.,]+(?: x)?)  (?:NOT )?met)?"
