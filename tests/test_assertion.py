@@ -38,7 +38,8 @@ _ADDRESSES = (f"198.51.{n // 250}.{n % 250}" for n in count())
 @pytest.fixture(scope="module")
 def oauth(make_app: Callable[..., Flask]) -> Flask:
     """Return an app that knows one client with an RSA and an EC key."""
-    app = make_app(seed=False)
+    # Eight ask at once below, and each needs a place to write.
+    app = make_app(seed=False, threads=9)
     jwks = {"keys": [key.as_dict(private=False) for key in (RSA, EC)]}
     with app.app_context(), writing() as connection:
         for name in (CLIENT, "disabled"):

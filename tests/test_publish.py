@@ -241,7 +241,8 @@ def test_what_is_invalid_is_refused_before_anything_is_written(store):
 
 
 def test_writers_that_come_together_make_versions_without_gap_or_double(make_app):
-    app = make_app(seed=False)
+    # A place for each of them: one more than the writers there are.
+    app = make_app(seed=False, threads=7)
     publish(app, TIMES[0], PATIENT)
 
     def write(number: int) -> None:

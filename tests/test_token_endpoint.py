@@ -276,3 +276,17 @@ def test_too_many_failures_are_throttled_and_the_right_secret_is_not(make_app):
     assert_error(throttled[0], "invalid_client", "Too many failures; wait.", status=429)
     assert 1 <= int(throttled[0].headers["Retry-After"]) <= 60
     assert client.post("/oauth/token", data=GRANT, auth=DEMO).status_code == 200
+
+
+def test_where_the_places_to_write_are_taken_the_client_is_asked_to_come_back(make_app):
+    """So that a long import leaves a thread for those who read."""
+    app = make_app(seed=False, threads=2)
+    with app.app_context(), writing():
+        answer = ask(app)
+        assert app.test_client().get("/fhir/metadata").status_code == 200
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"] == "2"
+    assert answer.get_json() == {
+        "error": "temporarily_unavailable",
+        "error_description": "The database is busy; try again shortly.",
+    }
