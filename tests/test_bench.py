@@ -61,8 +61,7 @@ ROWS = {
     },
 }
 
-# Of tiny numbers a difference of two CPU times may be negative.
-_NUMBER = r"-?[\d,]+(?:\.\d+)?"
+_NUMBER = r"[\d,]+(?:\.\d+)?"
 _ROW = re.compile(
     rf"  (?P<name>\S.*?) +{_NUMBER} +(?:{_NUMBER}|-) +(?:{_NUMBER}|-) +{_NUMBER} - {_NUMBER}"
     r"(?: +(?P<target>[≤≥] [\d.,]+(?: x)?)  (?:NOT )?met)?"
@@ -95,6 +94,13 @@ def test_every_row_is_printed_beside_its_target():
 )
 def test_a_target_is_met_or_not(row, met):
     assert row.met is met
+
+
+def test_a_number_wider_than_its_column_stays_apart():
+    wide = Row("wide", [123456789012.0], [1234567890123.0])
+    assert re.split(r"  *", str(wide).strip()) == [
+        *("wide", "123,456,789,012", "1,234,567,890,123", "0.10", "0.10", "-", "0.10")
+    ]
 
 
 def _rows(table: str) -> dict[str, dict[str, str]]:

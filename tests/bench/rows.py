@@ -63,10 +63,11 @@ class Row:
         target = "" if self.target is None else str(self.target)
         ratio = f"{median(self.ratios):.2f}" if self.against else "-"
         spread = f"{_number(min(self.judged))} - {_number(max(self.judged))}"
+        # A space before each, so that a number wider than its column stays apart.
         return (
-            f"  {self.name:<{_NAME}}{_number(self.sums_up(self.measured)):>{_NUMBER}}"
-            f"{against:>{_NUMBER}}{ratio:>{_NUMBER}}{spread:>{_SPREAD}}"
-            f"{target:>{_TARGET}}  {_VERDICTS[self.met]}"
+            f"  {self.name:<{_NAME - 1}} {_number(self.sums_up(self.measured)):>{_NUMBER - 1}}"
+            f" {against:>{_NUMBER - 1}} {ratio:>{_NUMBER - 1}} {spread:>{_SPREAD - 1}}"
+            f" {target:>{_TARGET - 1}}  {_VERDICTS[self.met]}"
         ).rstrip()
 
 
