@@ -92,7 +92,7 @@ class Versioned(Base):
 
     Written in seed.sql: id, version_id, last_updated, deleted, meta, text, extra and a column for
     each element, named as FHIR names it, in snake_case. Computed by store/: pk, is_current,
-    patient_id, digest, body.
+    replaced_pk, patient_id, digest, body.
     """
 
     __abstract__ = True
@@ -109,6 +109,8 @@ class Versioned(Base):
     deleted: Mapped[bool] = mapped_column(
         default=False, server_default=text("FALSE"), sort_order=-4
     )
+    # The row of the next version, so that a page can be found as it was when paging began.
+    replaced_pk: Mapped[int | None] = mapped_column(RowNumber, sort_order=-3)
     # The patient compartment that the resource belongs to.
     patient_id: Mapped[str | None] = mapped_column(sort_order=-3)
     # The source's profile, tag, security and source.
@@ -132,7 +134,14 @@ class Versioned(Base):
             UniqueConstraint("id", "version_id", name=f"uq_{name}_version"),
             Index(f"ix_{name}_current", "id", unique=True, **current),
             Index(f"ix_{name}_newest", "last_updated", "id", **current),
-            Index(f"ix_{name}_patient", "patient_id", "last_updated", "id", **current),
+            Index(f"ix_{name}_patient", "patient_id", "last_updated", "id", "is_current"),
+            Index(f"ix_{name}_history", "last_updated", "pk"),
+            Index(
+                f"ix_{name}_replaced",
+                "replaced_pk",
+                sqlite_where=text("replaced_pk IS NOT NULL"),
+                postgresql_where=text("replaced_pk IS NOT NULL"),
+            ),
         )
 
 
@@ -168,6 +177,21 @@ class Reader:
         """Return the first row, None where there is none."""
         rows = self.all(sql, values)
         return rows[0] if rows else None
+
+    def slice(self, table: str, column: str, pk: int, start: int, size: int) -> bytes:
+        """Return bytes of a row's binary column from start on, without reading the others.
+
+        At most size, fewer at the end. The row must be there.
+        """
+        if self._is_sqlite:
+            # Not substr(), for which SQLite reads the whole value.
+            with self._driver.blobopen(table, column, pk, readonly=True) as blob:
+                blob.seek(start)
+                found: bytes = blob.read(size)
+                return found
+        sql = f"SELECT substring({quoted(column)} FROM ? FOR ?) FROM {quoted(table)} WHERE pk = ?"
+        ((found,),) = self.all(sql, (start + 1, size, pk))
+        return found
 
     def close(self) -> None:
         """End the snapshot and give the connection back."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -22,8 +22,10 @@ from fhirapp import create_app
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.fhir.resource import InvalidResource
-from fhirapp.search.parameter import Parameter, values_at
+from fhirapp.search.parameter import Parameter
 from fhirapp.search.token import Token
+from fhirapp.search.values import values_at
+from fhirapp.search.words import Words
 from fhirapp.store.definition import Definition, Visibility, types
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
@@ -234,12 +236,24 @@ def spellings(parameter: Parameter, resource: Mapping[str, Any]) -> set[str]:
         found += values
         if values and parameter.first_of:
             break
-    spell = {"token": _tokens, "date": _dates, "reference": _references}[parameter.kind]
+    if isinstance(parameter, Words):
+        return _words(parameter, resource)
+    spell = _SPELL[parameter.kind]
     return {spelled for value in found for spelled in spell(parameter, value)}
 
 
 # A value of each kind of parameter that no resource has.
-NOBODYS = {"token": "nobodys", "date": "1801-02-03", "reference": "nobodys"}
+NOBODYS = {
+    "token": "nobodys",
+    "date": "1801-02-03",
+    "reference": "nobodys",
+    "string": "nobodys",
+    "uri": "urn:nobodys",
+    "composite": "nobodys$nobodys",
+    "special": "nobodys",
+}
+# Kinds of which a value also finds what has another: a date within it, a text that begins so.
+WIDER = frozenset({"date", "string", "special"})
 
 
 def _tokens(parameter: Parameter, value: Any) -> Iterable[str]:
@@ -271,6 +285,44 @@ def _references(_parameter: Parameter, value: Any) -> Iterable[str]:
         yield _escaped(reference)
         yield f"{BASE_URL}/fhir/{_escaped(reference)}"
         yield _escaped(reference.rpartition("/")[2])
+
+
+def _strings(_parameter: Parameter, value: Any) -> Iterable[str]:
+    for text in (value,) if isinstance(value, str) else value.values():
+        if isinstance(text, str):
+            yield _escaped(text[:200])
+
+
+def _uris(_parameter: Parameter, value: Any) -> Iterable[str]:
+    yield _escaped(value)
+    if value.startswith("Binary/"):
+        yield f"{BASE_URL}/fhir/{value}"
+
+
+def _pairs(_parameter: Parameter, value: Any) -> Iterable[str]:
+    reference = value["target"].get("reference")
+    if reference:
+        yield f"{value['code']}${_escaped(reference)}"
+
+
+def _words(parameter: Words, resource: Mapping[str, Any]) -> set[str]:
+    """Return words of a resource's narrative, and for `_content` of its displays too."""
+    div = resource.get("text", {}).get("div", "")
+    texts = [re.sub(r"<[^>]*>|&[#a-z0-9]+;", " ", div)]
+    if not parameter.column:
+        texts += values_at(resource, "code.coding.display") + values_at(resource, "type.text")
+    found = re.findall(r"[^\W\d_]{6,}", " ".join(texts).lower())
+    return {word for word in found if word.isascii()}
+
+
+_SPELL: Mapping[str, Callable[[Parameter, Any], Iterable[str]]] = {
+    "token": _tokens,
+    "date": _dates,
+    "reference": _references,
+    "string": _strings,
+    "uri": _uris,
+    "composite": _pairs,
+}
 
 
 def _escaped(value: str) -> str:

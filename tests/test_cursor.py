@@ -15,7 +15,7 @@ from tests.helpers import assert_outcome, link
 REPEATABLE = settings(deadline=None, derandomize=True, max_examples=100)
 KEY = b"k" * 32
 MARK = fingerprint("AllergyIntolerance", [("status", "active")])
-CURSOR = Cursor("2024-03-01T09:00:00.000+00:00", "al-1", backwards=False)
+CURSOR = Cursor(("2024-03-01T09:00:00.000+00:00", "al-1"), backwards=False, mark=7)
 FOREIGN = "_cursor: is not one of this server's; start again from the first page"
 OTHER = "_cursor: belongs to another search; start again from the first page"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -28,7 +28,12 @@ def refusal(cursors: Cursors, value: str, mark: str = MARK) -> str:
 
 
 @REPEATABLE
-@given(st.builds(Cursor, TEXT, TEXT, st.booleans()), TEXT)
+@given(
+    st.builds(
+        Cursor, st.tuples(TEXT, st.integers(-(10**16), 10**16)), st.booleans(), st.integers(0)
+    ),
+    TEXT,
+)
 def test_a_cursor_is_read_back(cursor, mark):
     written = Cursors(KEY).write(cursor, mark)
     assert Cursors(KEY).read(written, mark) == cursor
@@ -60,7 +65,9 @@ def test_any_other_text_is_refused(value):
     assert refusal(Cursors(KEY), value) == FOREIGN
 
 
-@pytest.mark.parametrize("content", [[], [1, 2, 3], "abcd", 7, None, {"a": 1}, [1, 2, 3, 4, 5]])
+@pytest.mark.parametrize(
+    "content", [[], [1, 2, 3], "abcd", 7, None, {"a": 1}, [1, 2, 3, 4, 5]]
+)
 def test_what_was_signed_for_something_else_is_refused(content):
     written = URLSafeSerializer(KEY, salt="cursor").dumps(content)
     assert refusal(Cursors(KEY), written) in (FOREIGN, OTHER)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fhirapp.search.parameter import split, unescape, values_at
+from fhirapp.search.values import split, unescape, values_at
 from tests.helpers import assert_outcome
 
 REPEATABLE = settings(deadline=None, derandomize=True, max_examples=200)

@@ -15,9 +15,9 @@ from sqlalchemy import select
 
 from fhirapp.db import db
 from fhirapp.fhir import json as fhir_json
-from fhirapp.search.parameter import values_at
+from fhirapp.search.values import values_at
 from fhirapp.store.definition import types
-from fhirapp.store.render import Rendering, read_blobs
+from fhirapp.store.render import Documents, Rendering, read_documents
 from fhirapp.store.seed import InvalidSeed, load_seed, seed_path
 from tests.contract import TYPES, versions_held
 from tests.test_reindex import contents
@@ -64,14 +64,15 @@ def test_every_body_is_what_the_schema_makes_of_its_row(app, definition):
         table = definition.table
         found = connection.execute(select(table).where(~table.c.deleted)).mappings()
         rows = [dict(row) for row in found]
-        blobs = {}
+        documents = Documents()
         if definition.attachments:
             binary = types()["Binary"]
-            blobs = read_blobs(connection, binary, definition, rows, RENDERING.inline_max)
+            inline_max = RENDERING.inline_max
+            documents = read_documents(connection, binary, definition, rows, inline_max)
         assert rows
         for row in rows:
             stored = row.pop("body")
-            resource = definition.schema.dump_resource({**row, "blobs": blobs})
+            resource = definition.schema.dump_resource({**row, "blobs": documents.inline})
             assert fhir_json.dumps_indented(resource) == stored
 
 

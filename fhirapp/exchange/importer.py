@@ -20,12 +20,15 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import instant
 from fhirapp.store.definition import Definition
+from fhirapp.store.notes import Notes, blob_ids
 from fhirapp.store.prepare import Prepared, prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.reindex import rendering_in_force
 from fhirapp.store.render import Rendering
 
 BATCH = 1_000
+# Values of one SELECT: SQLite takes 32,766.
+_AT_ONCE = 10_000
 
 # Told the bytes of each batch that is done.
 Progress = Callable[[int], None]
@@ -38,10 +41,12 @@ def import_paths(
     progress: Progress = lambda _bytes: None,
 ) -> Report:
     """Import NDJSON files and folders of them. Raises ConfigurationError for any other path."""
-    run = Import(definitions, Rendering.of(settings), progress)
-    for path in find_files(paths, definitions):
-        run.take(read_lines(path))
-    run.finish()
+    with Notes(definitions["Binary"]) as notes:
+        run = Import(definitions, Rendering.of(settings), notes, progress)
+        for path in find_files(paths, definitions):
+            run.take(read_lines(path))
+        run.finish()
+    run.report.unreadable.update(notes.unreadable)
     return run.report
 
 
@@ -54,11 +59,16 @@ class Import:
     """One run: what it published, and the lines that wait for what they point to."""
 
     def __init__(
-        self, definitions: Mapping[str, Definition], rendering: Rendering, progress: Progress
+        self,
+        definitions: Mapping[str, Definition],
+        rendering: Rendering,
+        notes: Notes,
+        progress: Progress,
     ) -> None:
         self.report = Report()
         self._definitions = definitions
         self._rendering = rendering
+        self._notes = notes
         self._progress = progress
         self._resolver = Resolver(definitions)
         self._waiting: list[Line] = []
@@ -85,6 +95,7 @@ class Import:
                 for line in lines
                 if (prepared := self._prepare(line, snapshot, final=final)) is not None
             ]
+            ready = self._notes.read(ready, self._known(blob_ids(ready), snapshot))
         finally:
             snapshot.close()
         with writing() as connection:
@@ -100,6 +111,15 @@ class Import:
                     self.report.count(prepared.definition.name, change)
         if not final:
             self._progress(sum(len(line.text) for line in lines))
+
+    def _known(self, ids: Sequence[str], snapshot: Reader) -> frozenset[str]:
+        """Return which documents are stored already: their words need not be read again."""
+        table = self._definitions["Binary"].sql_table
+        known: set[str] = set()
+        for batch in _batches(ids, _AT_ONCE):
+            asked = f"SELECT id FROM {table} WHERE id IN ({', '.join('?' * len(batch))})"
+            known.update(row[0] for row in snapshot.all(asked, batch))
+        return frozenset(known)
 
     def _prepare(self, line: Line, snapshot: Reader, *, final: bool) -> Prepared | None:
         """Return what a line holds; None where it is refused, skipped, or has to wait."""

@@ -12,6 +12,8 @@ from urllib.parse import parse_qsl
 
 from fhirapp.db import Reader
 from fhirapp.fhir.outcome import FhirError
+from fhirapp.search.order import NEWEST_FIRST
+from fhirapp.search.page import find_page
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import parse_query, select
 from fhirapp.store.definition import Definition
@@ -71,8 +73,7 @@ class Resolver:
             # It would match whoever is the only one there.
             return Unresolved(whole, f"{type_name}: the query asks for nothing")
         selection = select(definition.sql_table, parsed.conditions, snapshot.all)
-        asked = selection.page("r.id", None, 2)
-        rows = snapshot.all(asked.sql, asked.values)
+        rows = find_page(snapshot.all, selection, NEWEST_FIRST, None, 2)
         if len(rows) == 1:
             return str(rows[0][0])
         if rows:

@@ -20,6 +20,8 @@ class Report:
     kept: dict[str, str] = field(default_factory=dict)
     kept_count: Counter[str] = field(default_factory=Counter)
     rejected_lines: int = 0
+    # Attached documents whose words could not be read, by the reason; they are stored all the same.
+    unreadable: Counter[str] = field(default_factory=Counter)
 
     def count(self, type_name: str, change: Change) -> None:
         self.changes.setdefault(type_name, Counter())[change.value] += 1
@@ -49,6 +51,8 @@ class Report:
             lines.append(f"{type_name:<24}{count:>10} not served, skipped")
         for reason, count in sorted(self.kept_count.items()):
             lines.append(f"{'references kept':<24}{count:>10} {reason}")
+        for reason, count in sorted(self.unreadable.items()):
+            lines.append(f"{'documents without words':<24}{count:>10} {reason}")
         lines.append(f"{'rejected lines':<24}{self.rejected_lines:>10}")
         return "\n".join(lines)
 
@@ -60,4 +64,5 @@ class Report:
             "rejected": self.rejected,
             "rejectedLines": self.rejected_lines,
             "kept": self.kept,
+            "unreadable": dict(self.unreadable),
         }

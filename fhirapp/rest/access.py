@@ -8,8 +8,9 @@ from fhirapp.auth.compartment import Access
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Scope
 from fhirapp.rest.visibility import carriers, filtered
-from fhirapp.search.parameter import Context, split
+from fhirapp.search.parameter import Context
 from fhirapp.search.reference import Reference
+from fhirapp.search.values import split
 from fhirapp.store.definition import Definition, Visibility, types
 
 _NAMES = {"r": "read", "s": "search"}

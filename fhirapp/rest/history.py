@@ -17,8 +17,9 @@ from fhirapp.rest.negotiation import arguments, wanted_form
 from fhirapp.rest.read import COLUMNS, Version, reaches_newest, version_visible
 from fhirapp.rest.response import fhir_address, respond, with_addresses
 from fhirapp.rest.visibility import visible
-from fhirapp.search.controls import SHOWN, parse_count
-from fhirapp.search.parameter import Condition
+from fhirapp.search.condition import Condition
+from fhirapp.search.controls import parse_count
+from fhirapp.search.values import SHOWN
 from fhirapp.store.definition import Definition
 
 _KNOWN = ("_count", "_since", "_at", "_format", "_pretty", "_before")

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from flask import request
 
 from fhirapp.fhir.outcome import InvalidParameter, NotAcceptable
-from fhirapp.search.controls import SHOWN, parse_boolean
+from fhirapp.search.values import SHOWN, parse_boolean
 
 FHIR_JSON = "application/fhir+json"
 # Names under which a client may ask for FHIR JSON.

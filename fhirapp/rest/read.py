@@ -13,7 +13,7 @@ from fhirapp.rest.access import access_to
 from fhirapp.rest.negotiation import Form, arguments, wanted_form
 from fhirapp.rest.response import respond, with_addresses
 from fhirapp.rest.visibility import carried_visibly, may_see, newest_of, targets_visible, visible
-from fhirapp.search.parameter import Condition
+from fhirapp.search.condition import Condition
 from fhirapp.store.definition import Definition, Visibility
 
 

@@ -28,29 +28,42 @@ from fhirapp.rest.totals import total_of
 from fhirapp.rest.visibility import visible
 from fhirapp.search.controls import MAX_IDS, Controls, parse_controls, require_patient_or_id
 from fhirapp.search.cursor import Cursor, Cursors, fingerprint
+from fhirapp.search.order import NEWEST_FIRST, Order, Place, parse_sort
+from fhirapp.search.page import COLUMNS, Selection, find_page, last_row, place_of
 from fhirapp.search.parameter import Context
-from fhirapp.search.query import Query, Selection, parse_query, select
+from fhirapp.search.query import Query, parse_query, select
 from fhirapp.store.definition import Definition
 
 _FORM = "application/x-www-form-urlencoded"
-_COLUMNS = "r.id, r.version_id, r.last_updated, r.body"
 
 
 class Match(NamedTuple):
-    """A row that was found."""
+    """A row that was found, and its place in the order of results."""
 
     id: str
     version_id: int
     last_updated: str
+    pk: int
     body: bytes
+    place: Place
+
+    @classmethod
+    def of(cls, row: Place) -> Match:
+        """Return the match that a row of find_page is."""
+        row_id, version_id, last_updated, pk, body = row[: len(COLUMNS)]
+        return cls(row_id, version_id, last_updated, pk, body, place_of(row))
 
 
 class Page(NamedTuple):
-    """The matches of one page, newest first, and whether there are more on either side."""
+    """The matches of one page, in order, and whether there are more on either side.
+
+    mark is the last row number of the table when paging began.
+    """
 
     matches: Sequence[Match]
     before: bool
     after: bool
+    mark: int
 
 
 def search_type(definition: Definition) -> Response:
@@ -69,10 +82,13 @@ def search_type(definition: Definition) -> Response:
     snapshot = reader()
     conditions = query.conditions if limit is None else (*query.conditions, limit)
     selection = select(definition.sql_table, conditions, snapshot.all)
-    mark = fingerprint(definition.name, query.applied)
-    page = _page(snapshot, selection, controls, mark)
-    total = _total(snapshot, selection, page)
-    links = _links(definition, query, controls, page, mark)
+    made_for = fingerprint(definition.name, [*query.applied, ("_sort", controls.sort)])
+    order = NEWEST_FIRST
+    if controls.sort:
+        order = parse_sort(controls.sort, definition.params, context)
+    page = _page(snapshot, selection, order, controls, made_for)
+    total = None if controls.total == "none" else _total(snapshot, selection, page)
+    links = _links(definition, query, controls, page, made_for)
     entries, key = _entries(snapshot, definition, access, query, controls, page)
     digest = blake2b(repr((links, total, key)).encode(), digest_size=16).hexdigest()
     body = bundle(bundle_id(digest), "searchset", total, links, entries)
@@ -94,22 +110,26 @@ def search_arguments() -> list[tuple[str, str]]:
     return given
 
 
-def _page(snapshot: Reader, selection: Selection, controls: Controls, mark: str) -> Page:
+def _page(
+    snapshot: Reader, selection: Selection, order: Order, controls: Controls, made_for: str
+) -> Page:
     """Read one page, and one row more to know whether there are further ones."""
     if controls.only_total:
-        return Page((), before=False, after=False)
+        return Page((), before=False, after=False, mark=0)
     cursor = None
     if controls.cursor is not None:
-        cursor = cursors().read(controls.cursor, mark)
+        cursor = cursors().read(controls.cursor, made_for)
     # decisions 2.5: where _id is given, one page holds all
     count = MAX_IDS if controls.count is None else controls.count
-    asked = selection.page(_COLUMNS, cursor, count + 1)
-    rows = snapshot.all(asked.sql, asked.values)
+    rows = find_page(snapshot.all, selection, order, cursor, count + 1)
     more = len(rows) > count
-    matches = [Match(*row) for row in (rows[:-1] if more else rows)]
-    if cursor is not None and cursor.backwards:
-        return Page(matches[::-1], before=more, after=True)
-    return Page(matches, before=cursor is not None, after=more)
+    matches = [Match.of(row) for row in (rows[:-1] if more else rows)]
+    if cursor is None:
+        mark = last_row(snapshot.all, selection) if more else 0
+        return Page(matches, before=False, after=more, mark=mark)
+    if cursor.backwards:
+        return Page(matches[::-1], before=more, after=True, mark=cursor.mark)
+    return Page(matches, before=True, after=more, mark=cursor.mark)
 
 
 def _total(snapshot: Reader, selection: Selection, page: Page) -> int:
@@ -120,7 +140,7 @@ def _total(snapshot: Reader, selection: Selection, page: Page) -> int:
 
 
 def _links(
-    definition: Definition, query: Query, controls: Controls, page: Page, mark: str
+    definition: Definition, query: Query, controls: Controls, page: Page, made_for: str
 ) -> list[tuple[str, str]]:
     """Return self, first, and next and previous where there are more pages (decisions 2.1)."""
     applied = [*query.applied, *controls.applied]
@@ -135,9 +155,8 @@ def _links(
         ("previous", page.before, 0, True),
     ):
         if there and page.matches:
-            beside = page.matches[edge]
-            cursor = Cursor(beside.last_updated, beside.id, backwards)
-            further = [*applied, ("_cursor", cursors().write(cursor, mark))]
+            cursor = Cursor(page.matches[edge].place, backwards, page.mark)
+            further = [*applied, ("_cursor", cursors().write(cursor, made_for))]
             links.append((relation, page_link(definition.name, further)))
     return links
 

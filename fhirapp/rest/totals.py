@@ -13,7 +13,7 @@ from typing import Any
 from flask import Flask, current_app
 
 from fhirapp.db import Reader
-from fhirapp.search.query import Selection
+from fhirapp.search.page import Selection
 from fhirapp.store.state import generation
 
 _KEPT = 1_000

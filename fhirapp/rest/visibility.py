@@ -10,7 +10,8 @@ from fhirapp.address import base_url
 from fhirapp.auth.compartment import Access, Grant
 from fhirapp.db import Reader
 from fhirapp.fhir.outcome import FhirError
-from fhirapp.search.parameter import AnyCondition, Condition, Context, any_of
+from fhirapp.search.condition import AnyCondition, Condition, any_of
+from fhirapp.search.parameter import Context
 from fhirapp.search.reference import relative_reference
 from fhirapp.store.attachments import CARRIES
 from fhirapp.store.definition import Definition, Visibility, types

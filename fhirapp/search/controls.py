@@ -1,6 +1,6 @@
-"""What shapes an answer and does not select it: `_count`, `_pretty`, `_summary`, `_revinclude`.
+"""What shapes an answer and does not select it: `_count`, `_sort`, `_summary`, `_include` …
 
-Source: service.md 4, rules 3, 5; decisions 2.3, 2.5, 2.6, 2.16.
+Source: service.md 4, rules 3, 5; FHIR R4 search §3.1.1.5; decisions 2.3, 2.5, 2.6, 2.16.
 """
 
 from __future__ import annotations
@@ -14,71 +14,118 @@ from fhirapp.fhir.outcome import (
     RepeatedParameter,
     UnsupportedParameter,
 )
+from fhirapp.search.values import SHOWN, parse_boolean
 
 Arguments = Sequence[tuple[str, str]]
 
 REVINCLUDE = "Provenance:target"
 MAX_IDS = 100
-# So much of a value is repeated in an answer; of tokens and references nothing, they name people.
-SHOWN = 40
-# Named here so that they are known; `_format` and `_pretty` are read by rest/negotiation.py too.
-_ONCE = ("_count", "_pretty", "_format", "_summary", "_revinclude", "_cursor")
+MAX_INCLUDES = 20
+TOTALS = ("accurate", "estimate", "none")
+SUMMARIES = ("true", "text", "data", "count", "false")
+ITERATE = "iterate"
+# `_format` and `_pretty` are named so that they are known: rest/negotiation.py reads them.
+_ONCE = frozenset(
+    {
+        *("_count", "_cursor", "_elements", "_explain", "_format", "_pretty"),
+        *("_revinclude", "_sort", "_summary", "_total"),
+    }
+)
+# Not part of the links to further pages: where a page begins, and how many there are on it.
+_OWN = frozenset({"_count", "_cursor"})
+
+
+@dataclass(frozen=True)
+class Include:
+    """What `_include` names, unread: `DocumentReference:author`; iterate also from includes."""
+
+    value: str
+    iterate: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"_include:{ITERATE}" if self.iterate else "_include"
 
 
 @dataclass(frozen=True)
 class Controls:
-    """The answer that is wanted: count is None where every listed id goes on one page."""
+    """The answer that is wanted: count is None where every listed id goes on one page.
+
+    summary is one of SUMMARIES, total of TOTALS; sort, and elements, are as they were given.
+    """
 
     count: int | None
-    only_total: bool = False
+    summary: str = "false"
+    elements: tuple[str, ...] = ()
+    total: str = "accurate"
+    sort: str = ""
+    explain: bool = False
     revinclude: bool = False
+    includes: tuple[Include, ...] = ()
     cursor: str | None = None
     # As they stand in the links of further pages.
     applied: tuple[tuple[str, str], ...] = ()
     # What is left of the arguments: the search parameters.
     rest: tuple[tuple[str, str], ...] = field(default=())
 
+    @property
+    def only_total(self) -> bool:
+        return self.count == 0 or self.summary == "count"
+
 
 def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Controls:
     """Take the controls out of a request's arguments. Raises FhirError."""
-    given: dict[str, str] = {}
-    rest = []
-    for name, value in arguments:
-        if name.partition(":")[0] in _ONCE and ":" in name:
-            raise UnsupportedParameter(name, "the modifier is not supported")
-        if name not in _ONCE:
-            rest.append((name, value))
-        elif value == "":
-            continue
-        elif name in given:
-            raise RepeatedParameter(name, "may be given once")
-        else:
-            given[name] = value
+    given, includes, rest = _sorted_out(arguments)
     # decisions 2.5: ignored, 0 too, when _id is given
     by_id = any(name == "_id" and value.strip() for name, value in rest)
     count = None if by_id else parse_count(given.get("_count"), default, greatest)
-    only_total = count == 0 or _summary(given.get("_summary"))
     if (revinclude := given.get("_revinclude")) not in (None, REVINCLUDE):
         message = f"{revinclude[:SHOWN]!r} is not supported; use {REVINCLUDE}"
         raise InvalidParameter("_revinclude", message)
-    kept = {name: value for name, value in given.items() if name not in ("_count", "_cursor")}
+    kept = [(name, value) for name, value in given.items() if name not in _OWN]
+    kept += [(one.name, one.value) for one in includes]
     if "_count" in given and count is not None:
-        kept["_count"] = str(count)
+        kept.append(("_count", str(count)))
     return Controls(
         count=count,
-        only_total=only_total,
+        summary=_one_of("_summary", given.get("_summary", "false"), SUMMARIES),
+        elements=tuple(filter(None, given.get("_elements", "").split(","))),
+        total=_one_of("_total", given.get("_total", "accurate"), TOTALS),
+        sort=given.get("_sort", ""),
+        explain=parse_boolean("_explain", given.get("_explain", "false")),
         revinclude=revinclude is not None,
+        includes=includes,
         cursor=given.get("_cursor"),
-        applied=tuple(kept.items()),
+        applied=tuple(kept),
         rest=tuple(rest),
     )
 
 
-def parse_boolean(name: str, value: str) -> bool:
-    """Read true or false. Raises InvalidParameter."""
-    if value not in ("true", "false"):
-        raise InvalidParameter(name, f"{value[:SHOWN]!r} is not a boolean; use true or false")
-    return value == "true"
+def _sorted_out(
+    arguments: Arguments,
+) -> tuple[dict[str, str], tuple[Include, ...], list[tuple[str, str]]]:
+    """Return the controls that may be given once, the includes, and what is left."""
+    given: dict[str, str] = {}
+    includes: dict[Include, None] = {}
+    rest = []
+    for name, value in arguments:
+        base, _, modifier = name.partition(":")
+        if base == "_include":
+            if modifier not in ("", ITERATE):
+                raise UnsupportedParameter(name, f"the modifier is not supported; use {ITERATE}")
+            if value:
+                includes[Include(value, modifier == ITERATE)] = None
+        elif base not in _ONCE:
+            rest.append((name, value))
+        elif ":" in name:
+            raise UnsupportedParameter(name, "the modifier is not supported")
+        elif value and name in given:
+            raise RepeatedParameter(name, "may be given once")
+        elif value:
+            given[name] = value
+    if len(includes) > MAX_INCLUDES:
+        raise InvalidParameter("_include", f"may be given {MAX_INCLUDES} times at most")
+    return given, tuple(includes), rest
 
 
 def check_ids(ids: Sequence[str]) -> None:
@@ -103,10 +150,8 @@ def parse_count(value: str | None, default: int, greatest: int) -> int:
     return min(int(value[:10]), greatest) if len(value) <= 10 else greatest
 
 
-def _summary(value: str | None) -> bool:
-    if value is None or value == "false":
-        return False
-    if value != "count":
-        message = f"{value[:SHOWN]!r} is not supported; use count or false"
-        raise UnsupportedParameter("_summary", message)
-    return True
+def _one_of(name: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        message = f"{value[:SHOWN]!r} is not supported; use {', '.join(choices)}"
+        raise InvalidParameter(name, message)
+    return value

@@ -1,14 +1,15 @@
 """Where a page begins: an opaque, signed cursor; the server keeps nothing.
 
-A cursor holds the sort key of the row beside the page, the direction, and a fingerprint of the
-query, so that it fits no other. Source: decisions §3.
+A cursor holds the place of the row beside the page in the order of results, the direction, how far
+the table had grown when paging began, and a fingerprint of the query, so that it fits no other.
+Source: decisions §3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from itsdangerous import BadData, URLSafeSerializer
 
@@ -16,11 +17,14 @@ from fhirapp.fhir.outcome import InvalidParameter
 
 
 class Cursor(NamedTuple):
-    """The row after which, or with backwards before which, a page lies in the order of results."""
+    """The place after which, or with backwards before which, a page lies.
 
-    last_updated: str
-    id: str
+    mark is the last row number there was at the first page: what is newer is on no later page.
+    """
+
+    place: tuple[Any, ...]
     backwards: bool
+    mark: int
 
 
 class Cursors:
@@ -30,12 +34,13 @@ class Cursors:
         self._serializer = URLSafeSerializer(key, salt="cursor")
 
     def write(self, cursor: Cursor, fingerprint: str) -> str:
-        return self._text(self._serializer.dumps([*cursor, fingerprint]))
+        text = self._serializer.dumps([*cursor, fingerprint])
+        return text if isinstance(text, str) else text.decode()
 
     def read(self, value: str, fingerprint: str) -> Cursor:
         """Raises InvalidParameter when it was tampered with or belongs to another query."""
         try:
-            last_updated, row_id, backwards, made_for = self._serializer.loads(value)
+            place, backwards, mark, made_for = self._serializer.loads(value)
         except (BadData, ValueError, TypeError):
             raise InvalidParameter(
                 "_cursor", "is not one of this server's; start again from the first page"
@@ -44,11 +49,7 @@ class Cursors:
             raise InvalidParameter(
                 "_cursor", "belongs to another search; start again from the first page"
             )
-        return Cursor(last_updated, row_id, backwards)
-
-    @staticmethod
-    def _text(value: str | bytes) -> str:
-        return value if isinstance(value, str) else value.decode()
+        return Cursor(tuple(place), backwards, mark)
 
 
 def fingerprint(resource_type: str, parameters: Sequence[tuple[str, str]]) -> str:

@@ -7,18 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fhirapp.fhir.temporal import Interval, instant_of, interval, period_interval
-from fhirapp.search.controls import SHOWN
+from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, instant_of, interval, period_interval
+from fhirapp.search.condition import AnyCondition, Condition, IndexCondition
 from fhirapp.search.index import DateRow, IndexRow
-from fhirapp.search.parameter import (
-    AnyCondition,
-    Condition,
-    Context,
-    IndexCondition,
-    Parameter,
-    split,
-    table_name,
-)
+from fhirapp.search.parameter import Context, Key, Parameter, never_missing
+from fhirapp.search.values import SHOWN, split
 
 LOWER = ("gt", "ge", "sa")
 UPPER = ("lt", "le", "eb")
@@ -42,6 +35,10 @@ class Date(Parameter):
     closed_range: bool = False
 
     kind = "date"
+    row = DateRow
+    # Of a Period without bounds, which covers all time.
+    nothing = (EARLIEST, LATEST)
+    last = (2 * LATEST, 2 * EARLIEST)
 
     def index(self, value: Any) -> list[IndexRow]:
         covered = period_interval(value) if isinstance(value, dict) else interval(value)
@@ -50,7 +47,7 @@ class Date(Parameter):
     def conditions(
         self, modifier: str, values: Sequence[str], context: Context
     ) -> list[AnyCondition]:
-        if self.closed_range and len(values) > 1:
+        if self.closed_range and len(values) > 1 and modifier != "missing":
             self.check_modifier(modifier)
             self._check_closed(values)
             return [self._within([self.parse(value) for value in values], context)]
@@ -58,15 +55,13 @@ class Date(Parameter):
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         sql, bounds = compare(self.parse(value), "k.low", "k.high")
-        return IndexCondition(
-            table_name(context.tables.date), f"k.param = ? AND {sql}", (self.name, *bounds)
-        )
+        return IndexCondition(self.table(context), f"k.param = ? AND {sql}", (self.name, *bounds))
 
     def _within(self, bounds: Sequence[Searched], context: Context) -> AnyCondition:
         """Return the condition that one value lies within all bounds: one look, not one each."""
         compared = [compare(bound, "k.low", "k.high") for bound in bounds]
         return IndexCondition(
-            table_name(context.tables.date),
+            self.table(context),
             " AND ".join(["k.param = ?", *(sql for sql, _ in compared)]),
             (self.name, *(value for _, values in compared for value in values)),
         )
@@ -112,6 +107,12 @@ class LastUpdated(Date):
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         sql, bounds = compare(self.parse(value), "r.last_updated", "r.last_updated", instants=True)
         return Condition(sql, bounds)
+
+    def missing(self, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
+        return never_missing(self.name, value)
+
+    def sort_key(self, context: Context, *, descending: bool) -> Key:  # noqa: ARG002
+        return Key("{row}.last_updated", descending=descending)
 
 
 def compare(

@@ -7,11 +7,16 @@ and so are their index rows: they are written once, when the version is publishe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Column, Index, MetaData, Table
 
 from fhirapp.db import Ascii, RowNumber
+
+# Characters of a key: PostgreSQL's indexes take 2,700 bytes in all.
+KEY_LENGTH = 200
+_DIGEST_LENGTH = 32
 
 
 class TokenRow(NamedTuple):
@@ -38,7 +43,15 @@ class ReferenceRow(NamedTuple):
     target_type: str
 
 
-IndexRow = TokenRow | DateRow | ReferenceRow
+class StringRow(NamedTuple):
+    """A text: folded for searching without regard to case and accents, and as it stands."""
+
+    param: str
+    folded: str
+    exact: str
+
+
+IndexRow = TokenRow | DateRow | ReferenceRow | StringRow
 
 
 class IndexTables(NamedTuple):
@@ -47,45 +60,55 @@ class IndexTables(NamedTuple):
     token: Table
     date: Table
     reference: Table
+    string: Table
+
+    def of(self, row: type[IndexRow]) -> Table:
+        """Return the table of a kind of row."""
+        return self[_PLACE[row]]
 
 
-_TABLE_OF: Mapping[type, int] = {TokenRow: 0, DateRow: 1, ReferenceRow: 2}
+_KINDS: Mapping[type, str] = {
+    TokenRow: "token",
+    DateRow: "date",
+    ReferenceRow: "reference",
+    StringRow: "string",
+}
+_TYPES: Mapping[str, Any] = {"low": BigInteger(), "high": BigInteger()}
+_PLACE = {kind: place for place, kind in enumerate(_KINDS)}
+
+
+def key(value: str) -> str:
+    """Return a value as index rows hold it: a long one ends in a digest of the whole."""
+    if len(value) <= KEY_LENGTH:
+        return value
+    digest = blake2b(value.encode(), digest_size=_DIGEST_LENGTH // 2).hexdigest()
+    return value[: KEY_LENGTH - _DIGEST_LENGTH] + digest
 
 
 def index_tables(table: Table) -> IndexTables:
     """Return the index tables of a resource table, declaring them at the first call."""
-    name, metadata = table.name, table.metadata
-    if f"{name}_token" in metadata.tables:
-        return IndexTables(
-            *(metadata.tables[f"{name}_{kind}"] for kind in ("token", "date", "reference"))
-        )
-    # The key's order serves both uses: which rows have this code, and has this row this code.
+    known = table.metadata.tables
+    names = [f"{table.name}_{kind}" for kind in _KINDS.values()]
+    if names[0] in known:
+        return IndexTables(*(known[name] for name in names))
     return IndexTables(
-        _index_table(
-            metadata, f"{name}_token", param=Ascii, code=Ascii, pk=RowNumber, system=Ascii
-        ),
-        _index_table(
-            metadata, f"{name}_date", param=Ascii, pk=RowNumber, low=BigInteger(), high=BigInteger()
-        ),
-        _index_table(
-            metadata,
-            f"{name}_reference",
-            param=Ascii,
-            target_id=Ascii,
-            pk=RowNumber,
-            target_type=Ascii,
-        ),
+        *(
+            _index_table(table.metadata, name, kind._fields)  # type: ignore[attr-defined]
+            for name, kind in zip(names, _KINDS, strict=True)
+        )
     )
 
 
-def _index_table(metadata: MetaData, name: str, **columns: Any) -> Table:
-    key = [
-        Column(column, kind, primary_key=True, autoincrement=False)
-        for column, kind in columns.items()
+def _index_table(metadata: MetaData, name: str, fields: tuple[str, str, str]) -> Table:
+    """Declare a table with two orders: which values has this row, and which rows this value."""
+    columns = [
+        Column(column, _TYPES.get(column, Ascii), primary_key=True, autoincrement=False)
+        for column in fields
     ]
-    table = Table(name, metadata, *key, sqlite_with_rowid=False)
-    if "low" in columns:
-        Index(f"ix_{name}_range", table.c.param, table.c.low, table.c.high, table.c.pk)
+    number = Column("pk", RowNumber, primary_key=True, autoincrement=False)
+    table = Table(name, metadata, number, *columns, sqlite_with_rowid=False)
+    param, value, beside = columns
+    Index(f"ix_{name}", param, value, number, beside)
     return table
 
 
@@ -93,7 +116,7 @@ def by_table(
     rows: Iterable[IndexRow], tables: IndexTables, pk: int
 ) -> dict[Table, list[tuple[Any, ...]]]:
     """Sort a version's index rows, which are all different, by table, each as (values…, pk)."""
-    found: tuple[list[tuple[Any, ...]], ...] = ([], [], [])
+    found: tuple[list[tuple[Any, ...]], ...] = ([], [], [], [])
     for row in rows:
-        found[_TABLE_OF[type(row)]].append((*row, pk))
+        found[_PLACE[type(row)]].append((*row, pk))
     return {table: values for table, values in zip(tables, found, strict=True) if values}

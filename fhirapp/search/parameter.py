@@ -1,102 +1,28 @@
-"""What every search parameter has, and the conditions that its values become.
+"""What every search parameter has.
 
-A parameter is declared once, in a type's params.py; what it indexes, what it searches, what
-/fhir/metadata says of it and its documentation are all made from that declaration.
-Conditions speak of the resource row as `r`.
+A parameter is declared once, in a type's params.py; what it indexes, what it searches, how it
+sorts, what /fhir/metadata says of it and its documentation are all made from that declaration.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 from fhirapp.db import quoted
 from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
-from fhirapp.search.index import IndexRow, IndexTables
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A piece of WHERE on the row itself."""
-
-    sql: str
-    values: tuple[Any, ...] = ()
-    # Whether it alone leaves few rows: one patient's, or those of listed ids.
-    narrows: bool = False
-
-    def where(self) -> Condition:
-        return self
-
-
-@dataclass(frozen=True)
-class IndexCondition:
-    """A piece of WHERE on an index table, `k` in the SQL: the row has, or lacks, such a value."""
-
-    table: str
-    sql: str
-    values: tuple[Any, ...]
-    # Whether the table's key finds one row's value; otherwise all values are gathered first.
-    seekable: bool = True
-    negated: bool = False
-
-    narrows: ClassVar[bool] = False
-
-    def where(self) -> Condition:
-        """Return the condition that asks each row on its own, where the key allows that."""
-        negation = "NOT " if self.negated else ""
-        if not self.seekable:
-            # The plus keeps SQLite from walking the gathered rows instead of the result's order.
-            return Condition(f"+{self._gathered(negation)}", self.values)
-        return Condition(
-            f"{negation}EXISTS (SELECT 1 FROM {self.table} k WHERE k.pk = r.pk AND {self.sql})",
-            self.values,
-        )
-
-    def gathered(self) -> Condition:
-        """Return the condition that gathers the matching rows first: fast where they are few."""
-        return Condition(self._gathered("NOT " if self.negated else ""), self.values)
-
-    def _gathered(self, negation: str) -> str:
-        return f"r.pk {negation}IN (SELECT k.pk FROM {self.table} k WHERE {self.sql})"
-
-    def count_to(self, limit: int) -> Condition:
-        """Return the SELECT that counts the index rows, up to a limit."""
-        return Condition(
-            f"SELECT count(*) FROM (SELECT 1 FROM {self.table} k WHERE {self.sql} LIMIT {limit}) c",
-            self.values,
-        )
-
-
-AnyCondition = Condition | IndexCondition
-
-
-def any_of(conditions: Sequence[AnyCondition]) -> AnyCondition:
-    """Return the condition that one of these holds."""
-    if len(conditions) == 1:
-        return conditions[0]
-    first = conditions[0]
-    if isinstance(first, IndexCondition) and all(
-        isinstance(other, IndexCondition)
-        and (other.table, other.negated) == (first.table, first.negated)
-        for other in conditions
-    ):
-        together: list[IndexCondition] = list(conditions)  # type: ignore[arg-type]
-        return IndexCondition(
-            first.table,
-            "(" + " OR ".join(f"({one.sql})" for one in together) + ")",
-            tuple(value for one in together for value in one.values),
-            seekable=all(one.seekable for one in together),
-            negated=first.negated,
-        )
-    rendered = [condition.where() for condition in conditions]
-    return Condition(
-        "(" + " OR ".join(one.sql for one in rendered) + ")",
-        tuple(value for one in rendered for value in one.values),
-        narrows=all(condition.narrows for condition in conditions),
-    )
+from fhirapp.search.condition import AnyCondition, Condition, IndexCondition, any_of
+from fhirapp.search.index import (
+    DateRow,
+    IndexRow,
+    IndexTables,
+    ReferenceRow,
+    StringRow,
+    TokenRow,
+)
+from fhirapp.search.values import parse_boolean, split, unescape, values_at
 
 
 @dataclass(frozen=True)
@@ -105,6 +31,37 @@ class Context:
 
     tables: IndexTables
     base_url: str
+
+    def table(self, row: type[TokenRow | DateRow | ReferenceRow | StringRow]) -> str:
+        """Return the table of a kind of index row, as SQL names it."""
+        return quoted(self.tables.of(row).name)
+
+
+class Walk(NamedTuple):
+    """An index table in the order of a parameter's values."""
+
+    table: str
+    named: str
+    names: tuple[str, ...]
+    value: str
+    beside: str
+    # What is no value.
+    nothing: Any
+
+
+@dataclass(frozen=True)
+class Key:
+    """What results are sorted by: an SQL expression of a row, {row} in its text.
+
+    missing stands for a row that has none, so that it comes last. walk tells the index table whose
+    order is that of the key, and its columns of the value and of what tells equal values apart.
+    """
+
+    sql: str
+    values: tuple[Any, ...] = ()
+    descending: bool = False
+    missing: Any = None
+    walk: Walk | None = None
 
 
 @dataclass(frozen=True)
@@ -126,11 +83,26 @@ class Parameter:
     first_of: bool = False
 
     kind: ClassVar[str]
+    # Those of the kind; `:missing` is every parameter's.
     modifiers: ClassVar[frozenset[str]] = frozenset()
+    # Where the kind's values are indexed: the row, and its fields that hold a value. `nothing` is
+    # the value of an element that is there without one, so that it is not missing.
+    row: ClassVar[type[TokenRow | DateRow | ReferenceRow | StringRow]]
+    nothing: ClassVar[tuple[Any, Any]] = ("", "")
+    # What stands for no value in a sort, ascending and descending: it comes last.
+    last: ClassVar[tuple[Any, Any]] = ("\U0010ffff", "")
 
-    def named(self) -> tuple[str, tuple[str, ...]]:
-        """Return the SQL, and its values, that picks the parameter's index rows."""
-        names = self.searches or (self.name,)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameter's index rows."""
+        return self.searches or (self.name,)
+
+    def named(self, suffix: str = "") -> tuple[str, tuple[str, ...]]:
+        """Return the SQL, and its values, that picks the parameter's index rows.
+
+        suffix tells rows for a modifier: those of `code:text` from those of `code`.
+        """
+        names = tuple(name + suffix for name in self.names)
         if len(names) == 1:
             return "k.param = ?", names
         return f"k.param IN ({', '.join('?' * len(names))})", names
@@ -141,13 +113,16 @@ class Parameter:
         for path in self.paths:
             values = values_at(resource, path)
             for value in values:
-                rows += self.index(value)
+                found = self.index(value)
+                if not found or type(found[0]) is not self.row:
+                    rows.append(self.row(self.name, *self.nothing))
+                rows += found
             if values and self.first_of:
                 break
         return rows
 
     def index(self, value: Any) -> list[IndexRow]:
-        """Return the index rows of one value in a resource."""
+        """Return the index rows of one value in a resource, those of self.row first."""
         raise NotImplementedError
 
     def conditions(
@@ -155,16 +130,15 @@ class Parameter:
     ) -> list[AnyCondition]:
         """Return what must hold for every repetition of the parameter. Raises FhirError."""
         self.check_modifier(modifier)
+        one_of = self.missing if modifier == "missing" else partial(self.condition, modifier)
         return [
-            any_of(
-                [self.condition(modifier, one, context) for one in dict.fromkeys(split(value, ","))]
-            )
+            any_of([one_of(one, context) for one in dict.fromkeys(split(value, ","))])
             for value in dict.fromkeys(values)
         ]
 
     def check_modifier(self, modifier: str) -> None:
         """Raises UnsupportedParameter for a modifier that the parameter does not take."""
-        if modifier and not self.accepts(modifier):
+        if modifier and modifier != "missing" and not self.accepts(modifier):
             raise UnsupportedParameter(
                 f"{self.name}:{modifier}",
                 f"the modifier is not supported on a {self.kind} parameter here",
@@ -173,9 +147,34 @@ class Parameter:
     def accepts(self, modifier: str) -> bool:
         return modifier in self.modifiers
 
+    def missing(self, value: str, context: Context) -> AnyCondition:
+        """Return the condition that a resource has no value, or with "false" that it has one."""
+        negated = parse_boolean(f"{self.name}:missing", value)
+        sql, names = self.named()
+        return IndexCondition(self.table(context), sql, names, negated=negated)
+
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         """Return what must hold for one value, commas already split. Raises FhirError."""
         raise NotImplementedError
+
+    def table(self, context: Context) -> str:
+        """Return the index table of the kind's values, as SQL names it."""
+        return context.table(self.row)
+
+    def sort_key(self, context: Context, *, descending: bool) -> Key:
+        """Return the key that sorts by the least value, descending by the greatest."""
+        table, (sql, names) = self.table(context), self.named()
+        value, beside = self.row._fields[1:]
+        least = "max" if descending else "min"
+        missing = self.last[descending]
+        return Key(
+            f"coalesce((SELECT {least}(k.{value}) FROM {table} k"
+            f" WHERE k.pk = {{row}}.pk AND {sql} AND k.{value} <> ?), ?)",
+            (*names, self.nothing[0], missing),
+            descending,
+            missing,
+            Walk(table, sql, names, value, beside, self.nothing[0]),
+        )
 
     def invalid(self, message: str) -> InvalidParameter:
         return InvalidParameter(self.name, message)
@@ -191,12 +190,19 @@ class Identity(Parameter):
     spec: str = "http://hl7.org/fhir/SearchParameter/Resource-id"
 
     kind = "token"
+    row = TokenRow
 
     def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:  # noqa: ARG002
         return []
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         return Condition("r.id = ?", (unescape(value),), narrows=True)
+
+    def missing(self, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
+        return never_missing(self.name, value)
+
+    def sort_key(self, context: Context, *, descending: bool) -> Key:  # noqa: ARG002
+        return Key("{row}.id", descending=descending)
 
     def ids(self, values: Sequence[str]) -> list[str]:
         """Return every id that the values list, each once."""
@@ -236,53 +242,8 @@ class Parameters:
         return rows
 
 
-def table_name(table: Any) -> str:
-    return quoted(table.name)
-
-
-@cache
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(path.split("."))
-
-
-def values_at(resource: Mapping[str, Any], path: str) -> list[Any]:
-    """Return the values at an element path, lists taken apart."""
-    first, *rest = _steps(path)
-    values = _members(resource.get(first))
-    for step in rest:
-        values = [
-            member
-            for value in values
-            if isinstance(value, dict)
-            for member in _members(value.get(step))
-        ]
-    return values
-
-
-def _members(value: Any) -> list[Any]:
-    """Return a list's members, or the value as the only one; null is none."""
-    if isinstance(value, list):
-        return [item for item in value if item is not None] if None in value else value
-    return [] if value is None else [value]
-
-
-def split(value: str, separator: str) -> list[str]:
-    r"""Split at a separator that no backslash escapes; the escapes stay. FHIR R4 search §3.1.1.4.0.
-
-    split(r"a\,b,c", ",") is [r"a\,b", "c"].
-    """
-    if "\\" not in value:
-        return value.split(separator)
-    pieces = re.findall(r"\\.|.", value, re.DOTALL)
-    parts = [""]
-    for piece in pieces:
-        if piece == separator:
-            parts.append("")
-        else:
-            parts[-1] += piece
-    return parts
-
-
-def unescape(value: str) -> str:
-    r"""Take the backslash off `\,`, `\|`, `\$` and `\\`."""
-    return re.sub(r"\\([,|$\\])", r"\1", value) if "\\" in value else value
+def never_missing(name: str, value: str) -> Condition:
+    """Return the condition of `:missing` on what every resource has. Raises InvalidParameter."""
+    if parse_boolean(f"{name}:missing", value):
+        return Condition("1 = 0", narrows=True)
+    return Condition("1 = 1")

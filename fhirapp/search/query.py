@@ -5,39 +5,25 @@ Source: FHIR R4 search §3.1.1; decisions §3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
 
 from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
+from fhirapp.search.condition import AnyCondition, IndexCondition
 from fhirapp.search.controls import Arguments, check_ids
-from fhirapp.search.cursor import Cursor
-from fhirapp.search.parameter import (
-    AnyCondition,
-    Condition,
-    Context,
-    Identity,
-    IndexCondition,
-    Parameters,
-    split,
-)
+from fhirapp.search.page import Run, Selection
+from fhirapp.search.parameter import Context, Identity, Parameters
+from fhirapp.search.values import split
 
 # Up to so many index rows are gathered first; more are asked for row by row, in the result's order.
 GATHERED_MOST = 2_000
 # Values of one search, commas counted: SQLite takes an expression only so deep.
 MAX_VALUES = 200
 # Known to FHIR and refused always: to ignore one would widen the answer (decisions §3).
-_REFUSED = frozenset(
-    {
-        *("_content", "_filter", "_has", "_list", "_profile", "_query"),
-        *("_security", "_source", "_tag", "_text"),
-    }
-)
+_REFUSED = frozenset({"_filter", "_has", "_list", "_query"})
 # Known to FHIR and not to this server; they only shape the answer, which says that they did not.
-_NOT_HERE = frozenset({"_contained", "_containedType", "_elements", "_include", "_sort", "_total"})
-
-Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+_NOT_HERE = frozenset({"_contained", "_containedType"})
 
 
 @dataclass(frozen=True)
@@ -106,37 +92,6 @@ def _unknown(name: str, parameters: Parameters) -> str:
     return f"is not a search parameter of this type{hint}"
 
 
-@dataclass(frozen=True)
-class Selection:
-    """A query made ready for the database: the WHERE of the rows it finds."""
-
-    table: str
-    where: str
-    values: tuple[Any, ...]
-    # Whether the rows come in no order, so that they are sorted before their bodies are read.
-    is_gathered: bool = False
-
-    def page(self, columns: str, cursor: Cursor | None, limit: int) -> Condition:
-        """Return the SELECT of a page's rows, newest first; a backwards page comes oldest first."""
-        where, values = self.where, list(self.values)
-        direction = "DESC"
-        if cursor is not None:
-            sign, direction = (">", "ASC") if cursor.backwards else ("<", "DESC")
-            where += f" AND (r.last_updated, r.id) {sign} (?, ?)"
-            values += [cursor.last_updated, cursor.id]
-        order = f"ORDER BY r.last_updated {direction}, r.id {direction}"
-        if self.is_gathered:
-            where = f"r.pk IN (SELECT r.pk FROM {self.table} r WHERE {where} {order} LIMIT {limit})"
-        return Condition(
-            f"SELECT {columns} FROM {self.table} r WHERE {where} {order} LIMIT {limit}",
-            tuple(values),
-        )
-
-    def total(self) -> Condition:
-        """Return the SELECT that counts all matches."""
-        return Condition(f"SELECT count(*) FROM {self.table} r WHERE {self.where}", self.values)
-
-
 def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selection:
     """Choose how each condition is asked, and join them.
 
@@ -155,13 +110,19 @@ def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selectio
     ]
     where = " AND ".join(["r.is_current", *(condition.sql for condition in rendered)])
     values = tuple(value for condition in rendered for value in condition.values)
-    return Selection(table, where, values, is_gathered=rarest is not None)
+    return Selection(
+        table,
+        where,
+        values,
+        is_gathered=rarest is not None,
+        narrows=any(condition.narrows for condition in conditions),
+    )
 
 
 def _rarest(conditions: Sequence[AnyCondition], run: Run) -> IndexCondition | None:
     fewest, rarest = GATHERED_MOST, None
     for condition in conditions:
-        if isinstance(condition, IndexCondition) and condition.seekable and not condition.negated:
+        if isinstance(condition, IndexCondition) and not condition.negated:
             probe = condition.count_to(fewest)
             count = run(probe.sql, probe.values)[0][0]
             if count < fewest:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.search.index import IndexRow, ReferenceRow
-from fhirapp.search.parameter import (
-    AnyCondition,
-    Condition,
-    Context,
-    IndexCondition,
-    Parameter,
-    table_name,
-    unescape,
-)
+from fhirapp.search.condition import AnyCondition, Condition, IndexCondition
+from fhirapp.search.index import IndexRow, ReferenceRow, TokenRow, key
+from fhirapp.search.parameter import Context, Parameter
+from fhirapp.search.token import Token
+from fhirapp.search.values import unescape
 
 _RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
 _ID = re.compile(ID_PATTERN)
@@ -39,33 +35,57 @@ class Reference(Parameter):
     compartment: bool = False
 
     kind = "reference"
+    modifiers = frozenset({"identifier"})
+    row = ReferenceRow
+
+    def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:
+        # Of a parameter for patients, other subjects are no values: subject.where(resolve() is
+        # Patient).
+        return [row for row in super().rows(resource) if self._is_value(row)]
+
+    def _is_value(self, row: IndexRow) -> bool:
+        return not (
+            isinstance(row, ReferenceRow)
+            and len(self.targets) == 1
+            and row.target_type not in ("", *self.targets)
+        )
 
     def index(self, value: Any) -> list[IndexRow]:
-        target = value.get("reference") if isinstance(value, dict) else value
-        if not isinstance(target, str) or target.startswith("#"):
-            return []
-        relative = relative_reference(target)
-        if relative is None:
-            return [ReferenceRow(self.name, target, "")]
-        return [ReferenceRow(self.name, relative[1], relative[0])]
+        if isinstance(value, str):
+            value = {"reference": value}
+        rows: list[IndexRow] = []
+        target = value.get("reference")
+        if target and not target.startswith("#"):
+            relative = relative_reference(target) or (None, target)
+            rows.append(ReferenceRow(self.name, key(relative[1]), relative[0] or ""))
+        if identifier := value.get("identifier"):
+            rows += [row for row in self._identifier.index(identifier) if isinstance(row, TokenRow)]
+        return rows
+
+    @property
+    def _identifier(self) -> Token:
+        """What `:identifier` searches: the identifier that stands in the reference."""
+        return Token(f"{self.name}:identifier", (), "")
 
     def accepts(self, modifier: str) -> bool:
         # patient:Patient=p1, FHIR R4 search §3.1.1.4.9
-        return modifier in self.targets
+        return modifier in self.modifiers or modifier in self.targets
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
+        if modifier == "identifier":
+            return self._identifier.condition("", value, context)
         target_type, target_id = self.target(modifier, value, context.base_url)
         if self.compartment and target_type == "Patient":
             return Condition("r.patient_id = ?", (target_id,), narrows=True)
-        found: tuple[str, ...]
+        found: tuple[str, ...] = (self.name, key(target_id))
         if target_type is None:
-            sql, found = "k.target_type = ''", (self.name, target_id)
+            sql = "k.target_type = ''"
         elif target_type:
-            sql, found = "k.target_type = ?", (self.name, target_id, target_type)
+            sql, found = "k.target_type = ?", (*found, target_type)
         else:
-            sql, found = "k.target_type <> ''", (self.name, target_id)
-        table = table_name(context.tables.reference)
-        return IndexCondition(table, f"k.param = ? AND k.target_id = ? AND {sql}", found)
+            sql = "k.target_type <> ''"
+        sql = f"k.param = ? AND k.target_id = ? AND {sql}"
+        return IndexCondition(self.table(context), sql, found)
 
     def target(self, modifier: str, value: str, base_url: str) -> tuple[str | None, str]:
         """Return the (type, id) that a value names: type is empty for a bare id, None elsewhere.

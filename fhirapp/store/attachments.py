@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.fhir.resource import InvalidResource
-from fhirapp.search.parameter import values_at
+from fhirapp.search.values import values_at
 
 LOCAL = "Binary/"
 # The index rows that tell which versions carry a Binary.
@@ -19,11 +19,12 @@ CARRIES = "_attachment"
 
 
 class Blob(NamedTuple):
-    """The bytes of an attachment."""
+    """The bytes of an attachment; words are its text's, None where they are not known."""
 
     id: str
     content_type: str
     data: bytes
+    words: str | None = None
 
 
 def sha1(data: bytes) -> str:

@@ -14,8 +14,10 @@ from sqlalchemy import Table
 
 from fhirapp.db import Versioned, quoted
 from fhirapp.fhir.resource import ResourceSchema
+from fhirapp.search.fulltext import declare_words
 from fhirapp.search.index import IndexTables, index_tables
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.words import Words
 
 
 class Visibility(Enum):
@@ -61,6 +63,8 @@ class Definition:
     def __post_init__(self) -> None:
         # Declared with the type, so that creating the tables creates these too.
         index_tables(self.table)
+        if self.has_words:
+            declare_words(self.tables)
 
     @cached_property
     def table(self) -> Table:
@@ -74,6 +78,11 @@ class Definition:
     @cached_property
     def tables(self) -> IndexTables:
         return index_tables(self.table)
+
+    @cached_property
+    def has_words(self) -> bool:
+        """Whether the words of the type's resources can be searched."""
+        return any(isinstance(parameter, Words) for parameter in self.params)
 
     @cached_property
     def columns(self) -> Mapping[str, str]:

@@ -13,8 +13,8 @@ from typing import Any
 from fhirapp.address import own_prefix
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
-from fhirapp.search.parameter import values_at
 from fhirapp.search.reference import relative_reference
+from fhirapp.search.values import values_at
 from fhirapp.store import attachments
 from fhirapp.store.attachments import Blob
 from fhirapp.store.definition import Definition
@@ -108,6 +108,10 @@ def _patient_id(
 
 def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepared:
     """Return the Binary that holds an attachment's bytes."""
-    columns: dict[str, Any] = {"content_type": blob.content_type, "data": blob.data}
+    columns: dict[str, Any] = {
+        "content_type": blob.content_type,
+        "data": blob.data,
+        "words": blob.words,
+    }
     columns.update(binary.derive(columns), patient_id=patient_id)
     return Prepared(binary, blob.id, columns, blake2b(blob.data, digest_size=16).digest())

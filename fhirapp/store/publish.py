@@ -16,7 +16,7 @@ from fhirapp.db import insert_rows
 from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.store.definition import Definition
 from fhirapp.store.prepare import Prepared, binary_of
-from fhirapp.store.render import Rendering, read_blobs, render, write_index
+from fhirapp.store.render import Documents, IndexBatch, Rendering, read_documents, render
 from fhirapp.store.state import raise_generation
 
 
@@ -36,8 +36,13 @@ class _Version:
     version_id: int
     last_updated: str
     pk: int
-    is_current: bool = True
     deleted: bool = False
+    # The row of the next version, where there is one.
+    replaced_pk: int | None = None
+
+    @property
+    def is_current(self) -> bool:
+        return self.replaced_pk is None and not self.deleted
 
 
 @dataclass
@@ -74,7 +79,7 @@ class Publisher:
         standing = self._standing(definition, [prepared.id for prepared in batch])
         pk = self._last_pk(definition)
         versions: dict[int, _Version] = {}
-        replaced: list[int] = []
+        replaced: dict[int, int] = {}
         moved: list[str] = []
         changes = []
         for prepared in batch:
@@ -87,15 +92,15 @@ class Publisher:
             now = self._after(before)
             versions[pk] = _Version(prepared, version_id, now, pk)
             if before and before.pk in versions:
-                versions[before.pk].is_current = False
+                versions[before.pk].replaced_pk = pk
             elif before:
-                replaced.append(before.pk)
+                replaced[before.pk] = pk
             patient_id = prepared.columns["patient_id"]
             if before and before.patient_id not in (None, patient_id):
                 moved.append(prepared.id)
             standing[prepared.id] = _Standing(pk, version_id, prepared.digest, now, patient_id)
             changes.append(Change.CHANGED if before else Change.NEW)
-        self._retire(definition.table, replaced)
+        self._replace(definition.table, replaced)
         self._write(definition, list(versions.values()))
         self._close_to_patients(definition, moved)
         return changes
@@ -109,24 +114,18 @@ class Publisher:
         if not versions:
             return
         definition = versions[0][0].definition
-        newest = {prepared.id: version_id for prepared, version_id, _, _ in versions}
-        for prepared, version_id, _, _ in versions:
-            newest[prepared.id] = max(newest[prepared.id], version_id)
-        first = self._last_pk(definition) + 1
-        self._write(
-            definition,
-            [
-                _Version(
-                    prepared,
-                    version_id,
-                    last_updated,
-                    pk,
-                    is_current=version_id == newest[prepared.id] and not deleted,
-                    deleted=deleted,
-                )
-                for pk, (prepared, version_id, last_updated, deleted) in enumerate(versions, first)
-            ],
-        )
+        written = [
+            _Version(prepared, version_id, last_updated, pk, deleted)
+            for pk, (prepared, version_id, last_updated, deleted) in enumerate(
+                versions, self._last_pk(definition) + 1
+            )
+        ]
+        newest: dict[str, _Version] = {}
+        for version in sorted(written, key=lambda one: one.version_id):
+            if before := newest.get(version.prepared.id):
+                before.replaced_pk = version.pk
+            newest[version.prepared.id] = version
+        self._write(definition, written)
 
     def delete(self, definition: Definition, resource_id: str) -> bool:
         """Publish a deletion; False where there is nothing to delete."""
@@ -137,16 +136,10 @@ class Publisher:
             select(definition.table.c.patient_id).where(definition.table.c.pk == before.pk)
         ).scalar_one()
         prepared = Prepared(definition, resource_id, {"patient_id": patient_id}, b"")
-        self._retire(definition.table, [before.pk])
-        version = _Version(
-            prepared,
-            before.version_id + 1,
-            self._after(before),
-            self._last_pk(definition) + 1,
-            is_current=False,
-            deleted=True,
-        )
-        self._write(definition, [version])
+        pk = self._last_pk(definition) + 1
+        self._replace(definition.table, {before.pk: pk})
+        now = self._after(before)
+        self._write(definition, [_Version(prepared, before.version_id + 1, now, pk, deleted=True)])
         return True
 
     def _standing(self, definition: Definition, ids: Iterable[str]) -> dict[str, _Standing]:
@@ -182,37 +175,35 @@ class Publisher:
     def _last_pk(self, definition: Definition) -> int:
         return self._connection.execute(select(func.max(definition.table.c.pk))).scalar() or 0
 
-    def _retire(self, table: Table, pks: Sequence[int]) -> None:
-        """Take is_current off versions that have a successor."""
-        if pks:
+    def _replace(self, table: Table, successors: Mapping[int, int]) -> None:
+        """Note of versions, by row number, which row has come after them."""
+        if successors:
             self._connection.execute(
-                update(table).where(table.c.pk == bindparam("old_pk")).values(is_current=False),
-                [{"old_pk": pk} for pk in pks],
+                update(table)
+                .where(table.c.pk == bindparam("old_pk"))
+                .values(is_current=False, replaced_pk=bindparam("new_pk")),
+                [{"old_pk": old, "new_pk": new} for old, new in successors.items()],
             )
 
     def _write(self, definition: Definition, versions: Sequence[_Version]) -> None:
         if not versions:
             return
-        blobs = self._write_blobs(definition, versions)
+        documents = self._write_blobs(definition, versions)
         rows: list[dict[str, Any]] = []
-        index: dict[Table, list[tuple[Any, ...]]] = {}
+        index = IndexBatch(definition)
         for version in versions:
             row = _row(definition, version)
             rows.append(row)
-            if version.deleted:
-                continue
-            for table, values in render(definition, row, self._rendering, blobs).items():
-                index.setdefault(table, []).extend(values)
+            if not version.deleted:
+                render(definition, row, self._rendering, documents, index)
         insert_rows(self._connection, definition.table, rows)
-        write_index(self._connection, index)
+        index.write(self._connection)
         raise_generation(self._connection)
 
-    def _write_blobs(
-        self, definition: Definition, versions: Sequence[_Version]
-    ) -> Mapping[str, bytes]:
-        """Write new attachments as Binaries; return the bytes of all that may be sent inline."""
+    def _write_blobs(self, definition: Definition, versions: Sequence[_Version]) -> Documents:
+        """Write new attachments as Binaries; return what versions need of all of theirs."""
         if not definition.attachments:
-            return {}
+            return Documents()
         fresh = {
             blob.id: (blob, version.prepared.columns["patient_id"])
             for version in versions
@@ -230,14 +221,22 @@ class Publisher:
             ],
         )
         small = self._rendering.inline_max
-        inline = {
-            blob_id: blob.data for blob_id, (blob, _) in fresh.items() if len(blob.data) <= small
-        }
         columns = [version.prepared.columns for version in versions if not version.deleted]
-        inline |= read_blobs(
-            self._connection, self._binary, definition, columns, small, known=fresh.keys()
+        # Of a blob that was known before, the words were not read again.
+        documents = read_documents(
+            self._connection,
+            self._binary,
+            definition,
+            columns,
+            small,
+            known=fresh.keys() - known,
         )
-        return inline
+        for blob_id, (blob, _) in fresh.items():
+            if blob.words:
+                documents.words[blob_id] = blob.words
+            if len(blob.data) <= small:
+                documents.inline[blob_id] = blob.data
+        return documents
 
 
 def _row(definition: Definition, version: _Version) -> dict[str, Any]:
@@ -251,6 +250,7 @@ def _row(definition: Definition, version: _Version) -> dict[str, Any]:
         last_updated=version.last_updated,
         is_current=version.is_current,
         deleted=version.deleted,
+        replaced_pk=version.replaced_pk,
         digest=version.prepared.digest or None,
     )
     return row

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from fhirapp.fhir import json as fhir_json
 from fhirapp.store.definition import Definition
-from fhirapp.store.render import Rendering, read_blobs, render, write_index
+from fhirapp.store.render import (
+    Documents,
+    IndexBatch,
+    Rendering,
+    clear_index,
+    read_documents,
+    render,
+)
 from fhirapp.store.state import RENDERING, get_state, raise_generation, set_state
 
 _BATCH = 500
@@ -42,8 +49,7 @@ def reindex(
     """Render and index every version again; return how many. One transaction."""
     count = 0
     for definition in definitions.values():
-        for table in definition.tables:
-            connection.execute(delete(table))
+        clear_index(connection, definition)
         count += _reindex_type(connection, definition, definitions["Binary"], rendering)
     _remember(connection, rendering)
     raise_generation(connection)
@@ -65,14 +71,13 @@ def _reindex_type(
         last = rows[-1]["pk"]
         count += len(rows)
         live = [row for row in rows if not row["deleted"]]
-        blobs: Mapping[str, bytes] = {}
+        documents = Documents()
         if definition.attachments:
-            blobs = read_blobs(connection, binary, definition, live, rendering.inline_max)
-        index: dict[Table, list[tuple[Any, ...]]] = {}
+            documents = read_documents(connection, binary, definition, live, rendering.inline_max)
+        index = IndexBatch(definition)
         for row in live:
-            for index_table, values in render(definition, row, rendering, blobs).items():
-                index.setdefault(index_table, []).extend(values)
-        write_index(connection, index)
+            render(definition, row, rendering, documents, index)
+        index.write(connection)
         if live and definition.stores_body:
             connection.execute(
                 update(table)

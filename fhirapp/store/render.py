@@ -5,15 +5,18 @@ Versions are immutable, so what is made here is made again only by store/reindex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table, delete, select
 
 from fhirapp.config import Settings
 from fhirapp.db import insert_many
 from fhirapp.fhir import json as fhir_json
+from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.search.index import ReferenceRow, by_table
+from fhirapp.search.words import words_of
 from fhirapp.store import attachments
 from fhirapp.store.definition import Definition
 
@@ -29,55 +32,99 @@ class Rendering(NamedTuple):
         return cls(settings.inline_max, settings.empty_content)
 
 
+@dataclass
+class Documents:
+    """What versions need of their attached documents, by Binary id: small bytes, and words."""
+
+    inline: dict[str, bytes] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+
+
+class IndexBatch:
+    """The index rows of many versions of one type, written together."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+        self._rows: dict[Table, list[tuple[Any, ...]]] = {}
+        self._words: list[tuple[int, str, str]] = []
+
+    def add(self, row: Mapping[str, Any], resource: Mapping[str, Any], words: list[str]) -> None:
+        """Take up a version: its row, the resource it is, the words of its documents."""
+        definition, pk = self._definition, row["pk"]
+        rows = definition.params.rows(resource)
+        if definition.attachments:
+            for blob_id in attachments.local_ids(row, definition.attachments):
+                rows.add(ReferenceRow(attachments.CARRIES, blob_id, "Binary"))
+        for table, values in by_table(rows, definition.tables, pk).items():
+            self._rows.setdefault(table, []).extend(values)
+        if definition.has_words:
+            self._words.append((pk, *words_of(resource, words)))
+
+    def write(self, connection: Connection) -> None:
+        """Insert everything."""
+        for table, rows in self._rows.items():
+            columns = [name for name in table.columns.keys() if name != "pk"]  # noqa: SIM118
+            insert_many(connection, table, [*columns, "pk"], rows)
+        if self._words:
+            table_name = words_table(self._definition.tables)
+            full_text().write(connection, table_name, self._words)
+
+
 def render(
     definition: Definition,
     row: dict[str, Any],
     rendering: Rendering,
-    blobs: Mapping[str, bytes],
-) -> dict[Table, list[tuple[Any, ...]]]:
-    """Put the body into a row; return the version's index rows by table."""
+    documents: Documents,
+    index: IndexBatch,
+) -> None:
+    """Put the body into a row, and what it is found by into the index."""
     resource = definition.schema.dump_resource(
-        {**row, "blobs": blobs, "empty_content": rendering.empty_content}
+        {**row, "blobs": documents.inline, "empty_content": rendering.empty_content}
     )
     if "body" in row and definition.stores_body:
         row["body"] = fhir_json.dumps_indented(resource)
-    rows = definition.params.rows(resource)
+    words = []
     if definition.attachments:
-        for blob_id in attachments.local_ids(row, definition.attachments):
-            rows.add(ReferenceRow(attachments.CARRIES, blob_id, "Binary"))
-    return by_table(rows, definition.tables, row["pk"])
+        ids = dict.fromkeys(attachments.local_ids(row, definition.attachments))
+        words = [documents.words[one] for one in ids if one in documents.words]
+    index.add(row, resource, words)
 
 
-def read_blobs(
+def read_documents(
     connection: Connection,
     binary: Definition,
     definition: Definition,
     columns: Iterable[Mapping[str, Any]],
     inline_max: int,
     known: Iterable[str] = (),
-) -> dict[str, bytes]:
-    """Complete the attachments that point to stored Binaries; return the bytes of small ones."""
+) -> Documents:
+    """Complete the attachments that point to stored Binaries; return what is needed of these."""
     path = definition.attachments
     wanted = {blob_id for one in columns for blob_id in attachments.local_ids(one, path)} - set(
         known
     )
+    documents = Documents()
     if not wanted:
-        return {}
+        return documents
     table = binary.table
-    facts, inline = {}, {}
-    found = select(table.c.id, table.c.size, table.c.hash, table.c.content_type, table.c.pk)
+    facts = {}
+    names = ("id", "size", "hash", "content_type", "pk", "words")
+    found = select(*(table.c[name] for name in names))
     for row in connection.execute(found.where(table.c.id.in_(sorted(wanted)), table.c.is_current)):
         facts[row.id] = (row.size, row.hash, row.content_type)
+        if row.words:
+            documents.words[row.id] = row.words
         if row.size <= inline_max:
             data = select(table.c.data).where(table.c.pk == row.pk)
-            inline[row.id] = connection.execute(data).scalar_one()
+            documents.inline[row.id] = connection.execute(data).scalar_one()
     for one in columns:
         attachments.complete(one, path, facts)
-    return inline
+    return documents
 
 
-def write_index(connection: Connection, index: Mapping[Table, Sequence[tuple[Any, ...]]]) -> None:
-    """Insert index rows, each (values…, pk)."""
-    for table, rows in index.items():
-        columns = [name for name in table.columns.keys() if name != "pk"]  # noqa: SIM118
-        insert_many(connection, table, [*columns, "pk"], rows)
+def clear_index(connection: Connection, definition: Definition) -> None:
+    """Forget what the type's versions are found by."""
+    for table in definition.tables:
+        connection.execute(delete(table))
+    if definition.has_words:
+        full_text().clear(connection, words_table(definition.tables))

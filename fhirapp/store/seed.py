@@ -20,6 +20,7 @@ from fhirapp.db import JSON_OPTIONS, db, writing
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.definition import Definition
+from fhirapp.store.notes import Notes
 from fhirapp.store.prepare import Prepared, prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.render import Rendering
@@ -59,13 +60,15 @@ def _publish(
 ) -> int:
     ordered = sorted(definitions.values(), key=lambda one: (one.rank, one.name))
     count = 0
-    with writing() as connection:
-        publisher = Publisher(
-            connection, now=now, rendering=rendering, binary=definitions["Binary"]
-        )
+    binary = definitions["Binary"]
+    with Notes(binary) as notes, writing() as connection:
+        publisher = Publisher(connection, now=now, rendering=rendering, binary=binary)
         for definition in ordered:
             versions = list(_versions(scratch, definition, path))
-            publisher.restore(versions)
+            prepared = notes.read([one[0] for one in versions], frozenset())
+            publisher.restore(
+                [(one, *rest[1:]) for one, rest in zip(prepared, versions, strict=True)]
+            )
             count += len(versions)
     return count
 

@@ -7,6 +7,7 @@ CREATE TABLE allergy_intolerance (
 	last_updated VARCHAR NOT NULL,
 	is_current BOOLEAN DEFAULT FALSE NOT NULL,
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
+	replaced_pk INTEGER,
 	patient_id VARCHAR,
 	meta JSON,
 	text JSON,
@@ -36,38 +37,60 @@ CREATE TABLE allergy_intolerance (
 
 CREATE UNIQUE INDEX ix_allergy_intolerance_current ON allergy_intolerance (id) WHERE is_current;
 
+CREATE INDEX ix_allergy_intolerance_history ON allergy_intolerance (last_updated, pk);
+
 CREATE INDEX ix_allergy_intolerance_newest ON allergy_intolerance (last_updated, id) WHERE is_current;
 
-CREATE INDEX ix_allergy_intolerance_patient ON allergy_intolerance (patient_id, last_updated, id) WHERE is_current;
+CREATE INDEX ix_allergy_intolerance_patient ON allergy_intolerance (patient_id, last_updated, id, is_current);
+
+CREATE INDEX ix_allergy_intolerance_replaced ON allergy_intolerance (replaced_pk) WHERE replaced_pk IS NOT NULL;
 
 CREATE TABLE allergy_intolerance_date (
-	param VARCHAR NOT NULL,
 	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
 	low BIGINT NOT NULL,
 	high BIGINT NOT NULL,
-	PRIMARY KEY (param, pk, low, high)
+	PRIMARY KEY (pk, param, low, high)
 )
  WITHOUT ROWID;
 
-CREATE INDEX ix_allergy_intolerance_date_range ON allergy_intolerance_date (param, low, high, pk);
+CREATE INDEX ix_allergy_intolerance_date ON allergy_intolerance_date (param, low, pk, high);
 
 CREATE TABLE allergy_intolerance_reference (
+	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
 	target_id VARCHAR NOT NULL,
-	pk INTEGER NOT NULL,
 	target_type VARCHAR NOT NULL,
-	PRIMARY KEY (param, target_id, pk, target_type)
+	PRIMARY KEY (pk, param, target_id, target_type)
 )
  WITHOUT ROWID;
 
-CREATE TABLE allergy_intolerance_token (
-	param VARCHAR NOT NULL,
-	code VARCHAR NOT NULL,
+CREATE INDEX ix_allergy_intolerance_reference ON allergy_intolerance_reference (param, target_id, pk, target_type);
+
+CREATE TABLE allergy_intolerance_string (
 	pk INTEGER NOT NULL,
-	system VARCHAR NOT NULL,
-	PRIMARY KEY (param, code, pk, system)
+	param VARCHAR NOT NULL,
+	folded VARCHAR NOT NULL,
+	exact VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, folded, exact)
 )
  WITHOUT ROWID;
+
+CREATE INDEX ix_allergy_intolerance_string ON allergy_intolerance_string (param, folded, pk, exact);
+
+CREATE TABLE allergy_intolerance_token (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	code VARCHAR NOT NULL,
+	system VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, code, system)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_allergy_intolerance_token ON allergy_intolerance_token (param, code, pk, system);
+
+CREATE VIRTUAL TABLE "allergy_intolerance_words" USING
+        fts5(narrative, content, content='', tokenize='unicode61 remove_diacritics 0');
 
 CREATE TABLE binary (
 	pk INTEGER NOT NULL,
@@ -76,6 +99,7 @@ CREATE TABLE binary (
 	last_updated VARCHAR NOT NULL,
 	is_current BOOLEAN DEFAULT FALSE NOT NULL,
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
+	replaced_pk INTEGER,
 	patient_id VARCHAR,
 	meta JSON,
 	content_type VARCHAR,
@@ -83,6 +107,7 @@ CREATE TABLE binary (
 	data BLOB,
 	size INTEGER,
 	hash VARCHAR,
+	words VARCHAR,
 	extra JSON,
 	digest BLOB,
 	body BLOB,
@@ -92,38 +117,57 @@ CREATE TABLE binary (
 
 CREATE UNIQUE INDEX ix_binary_current ON binary (id) WHERE is_current;
 
+CREATE INDEX ix_binary_history ON binary (last_updated, pk);
+
 CREATE INDEX ix_binary_newest ON binary (last_updated, id) WHERE is_current;
 
-CREATE INDEX ix_binary_patient ON binary (patient_id, last_updated, id) WHERE is_current;
+CREATE INDEX ix_binary_patient ON binary (patient_id, last_updated, id, is_current);
+
+CREATE INDEX ix_binary_replaced ON binary (replaced_pk) WHERE replaced_pk IS NOT NULL;
 
 CREATE TABLE binary_date (
-	param VARCHAR NOT NULL,
 	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
 	low BIGINT NOT NULL,
 	high BIGINT NOT NULL,
-	PRIMARY KEY (param, pk, low, high)
+	PRIMARY KEY (pk, param, low, high)
 )
  WITHOUT ROWID;
 
-CREATE INDEX ix_binary_date_range ON binary_date (param, low, high, pk);
+CREATE INDEX ix_binary_date ON binary_date (param, low, pk, high);
 
 CREATE TABLE binary_reference (
+	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
 	target_id VARCHAR NOT NULL,
-	pk INTEGER NOT NULL,
 	target_type VARCHAR NOT NULL,
-	PRIMARY KEY (param, target_id, pk, target_type)
+	PRIMARY KEY (pk, param, target_id, target_type)
 )
  WITHOUT ROWID;
 
-CREATE TABLE binary_token (
-	param VARCHAR NOT NULL,
-	code VARCHAR NOT NULL,
+CREATE INDEX ix_binary_reference ON binary_reference (param, target_id, pk, target_type);
+
+CREATE TABLE binary_string (
 	pk INTEGER NOT NULL,
-	system VARCHAR NOT NULL,
-	PRIMARY KEY (param, code, pk, system)
+	param VARCHAR NOT NULL,
+	folded VARCHAR NOT NULL,
+	exact VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, folded, exact)
 )
  WITHOUT ROWID;
+
+CREATE INDEX ix_binary_string ON binary_string (param, folded, pk, exact);
+
+CREATE TABLE binary_token (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	code VARCHAR NOT NULL,
+	system VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, code, system)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_binary_token ON binary_token (param, code, pk, system);
 
 CREATE TABLE document_reference (
 	pk INTEGER NOT NULL,
@@ -132,6 +176,7 @@ CREATE TABLE document_reference (
 	last_updated VARCHAR NOT NULL,
 	is_current BOOLEAN DEFAULT FALSE NOT NULL,
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
+	replaced_pk INTEGER,
 	patient_id VARCHAR,
 	meta JSON,
 	text JSON,
@@ -160,38 +205,60 @@ CREATE TABLE document_reference (
 
 CREATE UNIQUE INDEX ix_document_reference_current ON document_reference (id) WHERE is_current;
 
+CREATE INDEX ix_document_reference_history ON document_reference (last_updated, pk);
+
 CREATE INDEX ix_document_reference_newest ON document_reference (last_updated, id) WHERE is_current;
 
-CREATE INDEX ix_document_reference_patient ON document_reference (patient_id, last_updated, id) WHERE is_current;
+CREATE INDEX ix_document_reference_patient ON document_reference (patient_id, last_updated, id, is_current);
+
+CREATE INDEX ix_document_reference_replaced ON document_reference (replaced_pk) WHERE replaced_pk IS NOT NULL;
 
 CREATE TABLE document_reference_date (
-	param VARCHAR NOT NULL,
 	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
 	low BIGINT NOT NULL,
 	high BIGINT NOT NULL,
-	PRIMARY KEY (param, pk, low, high)
+	PRIMARY KEY (pk, param, low, high)
 )
  WITHOUT ROWID;
 
-CREATE INDEX ix_document_reference_date_range ON document_reference_date (param, low, high, pk);
+CREATE INDEX ix_document_reference_date ON document_reference_date (param, low, pk, high);
 
 CREATE TABLE document_reference_reference (
+	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
 	target_id VARCHAR NOT NULL,
-	pk INTEGER NOT NULL,
 	target_type VARCHAR NOT NULL,
-	PRIMARY KEY (param, target_id, pk, target_type)
+	PRIMARY KEY (pk, param, target_id, target_type)
 )
  WITHOUT ROWID;
 
-CREATE TABLE document_reference_token (
-	param VARCHAR NOT NULL,
-	code VARCHAR NOT NULL,
+CREATE INDEX ix_document_reference_reference ON document_reference_reference (param, target_id, pk, target_type);
+
+CREATE TABLE document_reference_string (
 	pk INTEGER NOT NULL,
-	system VARCHAR NOT NULL,
-	PRIMARY KEY (param, code, pk, system)
+	param VARCHAR NOT NULL,
+	folded VARCHAR NOT NULL,
+	exact VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, folded, exact)
 )
  WITHOUT ROWID;
+
+CREATE INDEX ix_document_reference_string ON document_reference_string (param, folded, pk, exact);
+
+CREATE TABLE document_reference_token (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	code VARCHAR NOT NULL,
+	system VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, code, system)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_document_reference_token ON document_reference_token (param, code, pk, system);
+
+CREATE VIRTUAL TABLE "document_reference_words" USING
+        fts5(narrative, content, content='', tokenize='unicode61 remove_diacritics 0');
 
 CREATE TABLE encounter (
 	pk INTEGER NOT NULL,
@@ -200,6 +267,7 @@ CREATE TABLE encounter (
 	last_updated VARCHAR NOT NULL,
 	is_current BOOLEAN DEFAULT FALSE NOT NULL,
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
+	replaced_pk INTEGER,
 	patient_id VARCHAR,
 	meta JSON,
 	text JSON,
@@ -232,38 +300,57 @@ CREATE TABLE encounter (
 
 CREATE UNIQUE INDEX ix_encounter_current ON encounter (id) WHERE is_current;
 
+CREATE INDEX ix_encounter_history ON encounter (last_updated, pk);
+
 CREATE INDEX ix_encounter_newest ON encounter (last_updated, id) WHERE is_current;
 
-CREATE INDEX ix_encounter_patient ON encounter (patient_id, last_updated, id) WHERE is_current;
+CREATE INDEX ix_encounter_patient ON encounter (patient_id, last_updated, id, is_current);
+
+CREATE INDEX ix_encounter_replaced ON encounter (replaced_pk) WHERE replaced_pk IS NOT NULL;
 
 CREATE TABLE encounter_date (
-	param VARCHAR NOT NULL,
 	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
 	low BIGINT NOT NULL,
 	high BIGINT NOT NULL,
-	PRIMARY KEY (param, pk, low, high)
+	PRIMARY KEY (pk, param, low, high)
 )
  WITHOUT ROWID;
 
-CREATE INDEX ix_encounter_date_range ON encounter_date (param, low, high, pk);
+CREATE INDEX ix_encounter_date ON encounter_date (param, low, pk, high);
 
 CREATE TABLE encounter_reference (
+	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
 	target_id VARCHAR NOT NULL,
-	pk INTEGER NOT NULL,
 	target_type VARCHAR NOT NULL,
-	PRIMARY KEY (param, target_id, pk, target_type)
+	PRIMARY KEY (pk, param, target_id, target_type)
 )
  WITHOUT ROWID;
 
-CREATE TABLE encounter_token (
-	param VARCHAR NOT NULL,
-	code VARCHAR NOT NULL,
+CREATE INDEX ix_encounter_reference ON encounter_reference (param, target_id, pk, target_type);
+
+CREATE TABLE encounter_string (
 	pk INTEGER NOT NULL,
-	system VARCHAR NOT NULL,
-	PRIMARY KEY (param, code, pk, system)
+	param VARCHAR NOT NULL,
+	folded VARCHAR NOT NULL,
+	exact VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, folded, exact)
 )
  WITHOUT ROWID;
+
+CREATE INDEX ix_encounter_string ON encounter_string (param, folded, pk, exact);
+
+CREATE TABLE encounter_token (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	code VARCHAR NOT NULL,
+	system VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, code, system)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_encounter_token ON encounter_token (param, code, pk, system);
 
 CREATE TABLE oauth_access_token (
 	digest BLOB NOT NULL,
@@ -308,6 +395,7 @@ CREATE TABLE organization (
 	last_updated VARCHAR NOT NULL,
 	is_current BOOLEAN DEFAULT FALSE NOT NULL,
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
+	replaced_pk INTEGER,
 	patient_id VARCHAR,
 	meta JSON,
 	text JSON,
@@ -330,38 +418,57 @@ CREATE TABLE organization (
 
 CREATE UNIQUE INDEX ix_organization_current ON organization (id) WHERE is_current;
 
+CREATE INDEX ix_organization_history ON organization (last_updated, pk);
+
 CREATE INDEX ix_organization_newest ON organization (last_updated, id) WHERE is_current;
 
-CREATE INDEX ix_organization_patient ON organization (patient_id, last_updated, id) WHERE is_current;
+CREATE INDEX ix_organization_patient ON organization (patient_id, last_updated, id, is_current);
+
+CREATE INDEX ix_organization_replaced ON organization (replaced_pk) WHERE replaced_pk IS NOT NULL;
 
 CREATE TABLE organization_date (
-	param VARCHAR NOT NULL,
 	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
 	low BIGINT NOT NULL,
 	high BIGINT NOT NULL,
-	PRIMARY KEY (param, pk, low, high)
+	PRIMARY KEY (pk, param, low, high)
 )
  WITHOUT ROWID;
 
-CREATE INDEX ix_organization_date_range ON organization_date (param, low, high, pk);
+CREATE INDEX ix_organization_date ON organization_date (param, low, pk, high);
 
 CREATE TABLE organization_reference (
+	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
 	target_id VARCHAR NOT NULL,
-	pk INTEGER NOT NULL,
 	target_type VARCHAR NOT NULL,
-	PRIMARY KEY (param, target_id, pk, target_type)
+	PRIMARY KEY (pk, param, target_id, target_type)
 )
  WITHOUT ROWID;
 
-CREATE TABLE organization_token (
-	param VARCHAR NOT NULL,
-	code VARCHAR NOT NULL,
+CREATE INDEX ix_organization_reference ON organization_reference (param, target_id, pk, target_type);
+
+CREATE TABLE organization_string (
 	pk INTEGER NOT NULL,
-	system VARCHAR NOT NULL,
-	PRIMARY KEY (param, code, pk, system)
+	param VARCHAR NOT NULL,
+	folded VARCHAR NOT NULL,
+	exact VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, folded, exact)
 )
  WITHOUT ROWID;
+
+CREATE INDEX ix_organization_string ON organization_string (param, folded, pk, exact);
+
+CREATE TABLE organization_token (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	code VARCHAR NOT NULL,
+	system VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, code, system)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_organization_token ON organization_token (param, code, pk, system);
 
 CREATE TABLE patient (
 	pk INTEGER NOT NULL,
@@ -370,6 +477,7 @@ CREATE TABLE patient (
 	last_updated VARCHAR NOT NULL,
 	is_current BOOLEAN DEFAULT FALSE NOT NULL,
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
+	replaced_pk INTEGER,
 	patient_id VARCHAR,
 	meta JSON,
 	text JSON,
@@ -400,38 +508,57 @@ CREATE TABLE patient (
 
 CREATE UNIQUE INDEX ix_patient_current ON patient (id) WHERE is_current;
 
+CREATE INDEX ix_patient_history ON patient (last_updated, pk);
+
 CREATE INDEX ix_patient_newest ON patient (last_updated, id) WHERE is_current;
 
-CREATE INDEX ix_patient_patient ON patient (patient_id, last_updated, id) WHERE is_current;
+CREATE INDEX ix_patient_patient ON patient (patient_id, last_updated, id, is_current);
+
+CREATE INDEX ix_patient_replaced ON patient (replaced_pk) WHERE replaced_pk IS NOT NULL;
 
 CREATE TABLE patient_date (
-	param VARCHAR NOT NULL,
 	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
 	low BIGINT NOT NULL,
 	high BIGINT NOT NULL,
-	PRIMARY KEY (param, pk, low, high)
+	PRIMARY KEY (pk, param, low, high)
 )
  WITHOUT ROWID;
 
-CREATE INDEX ix_patient_date_range ON patient_date (param, low, high, pk);
+CREATE INDEX ix_patient_date ON patient_date (param, low, pk, high);
 
 CREATE TABLE patient_reference (
+	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
 	target_id VARCHAR NOT NULL,
-	pk INTEGER NOT NULL,
 	target_type VARCHAR NOT NULL,
-	PRIMARY KEY (param, target_id, pk, target_type)
+	PRIMARY KEY (pk, param, target_id, target_type)
 )
  WITHOUT ROWID;
 
-CREATE TABLE patient_token (
-	param VARCHAR NOT NULL,
-	code VARCHAR NOT NULL,
+CREATE INDEX ix_patient_reference ON patient_reference (param, target_id, pk, target_type);
+
+CREATE TABLE patient_string (
 	pk INTEGER NOT NULL,
-	system VARCHAR NOT NULL,
-	PRIMARY KEY (param, code, pk, system)
+	param VARCHAR NOT NULL,
+	folded VARCHAR NOT NULL,
+	exact VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, folded, exact)
 )
  WITHOUT ROWID;
+
+CREATE INDEX ix_patient_string ON patient_string (param, folded, pk, exact);
+
+CREATE TABLE patient_token (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	code VARCHAR NOT NULL,
+	system VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, code, system)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_patient_token ON patient_token (param, code, pk, system);
 
 CREATE TABLE practitioner (
 	pk INTEGER NOT NULL,
@@ -440,6 +567,7 @@ CREATE TABLE practitioner (
 	last_updated VARCHAR NOT NULL,
 	is_current BOOLEAN DEFAULT FALSE NOT NULL,
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
+	replaced_pk INTEGER,
 	patient_id VARCHAR,
 	meta JSON,
 	text JSON,
@@ -462,38 +590,57 @@ CREATE TABLE practitioner (
 
 CREATE UNIQUE INDEX ix_practitioner_current ON practitioner (id) WHERE is_current;
 
+CREATE INDEX ix_practitioner_history ON practitioner (last_updated, pk);
+
 CREATE INDEX ix_practitioner_newest ON practitioner (last_updated, id) WHERE is_current;
 
-CREATE INDEX ix_practitioner_patient ON practitioner (patient_id, last_updated, id) WHERE is_current;
+CREATE INDEX ix_practitioner_patient ON practitioner (patient_id, last_updated, id, is_current);
+
+CREATE INDEX ix_practitioner_replaced ON practitioner (replaced_pk) WHERE replaced_pk IS NOT NULL;
 
 CREATE TABLE practitioner_date (
-	param VARCHAR NOT NULL,
 	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
 	low BIGINT NOT NULL,
 	high BIGINT NOT NULL,
-	PRIMARY KEY (param, pk, low, high)
+	PRIMARY KEY (pk, param, low, high)
 )
  WITHOUT ROWID;
 
-CREATE INDEX ix_practitioner_date_range ON practitioner_date (param, low, high, pk);
+CREATE INDEX ix_practitioner_date ON practitioner_date (param, low, pk, high);
 
 CREATE TABLE practitioner_reference (
+	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
 	target_id VARCHAR NOT NULL,
-	pk INTEGER NOT NULL,
 	target_type VARCHAR NOT NULL,
-	PRIMARY KEY (param, target_id, pk, target_type)
+	PRIMARY KEY (pk, param, target_id, target_type)
 )
  WITHOUT ROWID;
 
-CREATE TABLE practitioner_token (
-	param VARCHAR NOT NULL,
-	code VARCHAR NOT NULL,
+CREATE INDEX ix_practitioner_reference ON practitioner_reference (param, target_id, pk, target_type);
+
+CREATE TABLE practitioner_string (
 	pk INTEGER NOT NULL,
-	system VARCHAR NOT NULL,
-	PRIMARY KEY (param, code, pk, system)
+	param VARCHAR NOT NULL,
+	folded VARCHAR NOT NULL,
+	exact VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, folded, exact)
 )
  WITHOUT ROWID;
+
+CREATE INDEX ix_practitioner_string ON practitioner_string (param, folded, pk, exact);
+
+CREATE TABLE practitioner_token (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	code VARCHAR NOT NULL,
+	system VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, code, system)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_practitioner_token ON practitioner_token (param, code, pk, system);
 
 CREATE TABLE provenance (
 	pk INTEGER NOT NULL,
@@ -502,6 +649,7 @@ CREATE TABLE provenance (
 	last_updated VARCHAR NOT NULL,
 	is_current BOOLEAN DEFAULT FALSE NOT NULL,
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
+	replaced_pk INTEGER,
 	patient_id VARCHAR,
 	meta JSON,
 	text JSON,
@@ -525,38 +673,57 @@ CREATE TABLE provenance (
 
 CREATE UNIQUE INDEX ix_provenance_current ON provenance (id) WHERE is_current;
 
+CREATE INDEX ix_provenance_history ON provenance (last_updated, pk);
+
 CREATE INDEX ix_provenance_newest ON provenance (last_updated, id) WHERE is_current;
 
-CREATE INDEX ix_provenance_patient ON provenance (patient_id, last_updated, id) WHERE is_current;
+CREATE INDEX ix_provenance_patient ON provenance (patient_id, last_updated, id, is_current);
+
+CREATE INDEX ix_provenance_replaced ON provenance (replaced_pk) WHERE replaced_pk IS NOT NULL;
 
 CREATE TABLE provenance_date (
-	param VARCHAR NOT NULL,
 	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
 	low BIGINT NOT NULL,
 	high BIGINT NOT NULL,
-	PRIMARY KEY (param, pk, low, high)
+	PRIMARY KEY (pk, param, low, high)
 )
  WITHOUT ROWID;
 
-CREATE INDEX ix_provenance_date_range ON provenance_date (param, low, high, pk);
+CREATE INDEX ix_provenance_date ON provenance_date (param, low, pk, high);
 
 CREATE TABLE provenance_reference (
+	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
 	target_id VARCHAR NOT NULL,
-	pk INTEGER NOT NULL,
 	target_type VARCHAR NOT NULL,
-	PRIMARY KEY (param, target_id, pk, target_type)
+	PRIMARY KEY (pk, param, target_id, target_type)
 )
  WITHOUT ROWID;
 
-CREATE TABLE provenance_token (
-	param VARCHAR NOT NULL,
-	code VARCHAR NOT NULL,
+CREATE INDEX ix_provenance_reference ON provenance_reference (param, target_id, pk, target_type);
+
+CREATE TABLE provenance_string (
 	pk INTEGER NOT NULL,
-	system VARCHAR NOT NULL,
-	PRIMARY KEY (param, code, pk, system)
+	param VARCHAR NOT NULL,
+	folded VARCHAR NOT NULL,
+	exact VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, folded, exact)
 )
  WITHOUT ROWID;
+
+CREATE INDEX ix_provenance_string ON provenance_string (param, folded, pk, exact);
+
+CREATE TABLE provenance_token (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	code VARCHAR NOT NULL,
+	system VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, code, system)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_provenance_token ON provenance_token (param, code, pk, system);
 
 CREATE TABLE store_state (
 	name VARCHAR NOT NULL,

@@ -5,8 +5,9 @@ Source: service.md 4.2; FHIR R4; decisions 2.8, 2.9.
 
 from __future__ import annotations
 
-from fhirapp.search.date import Date, LastUpdated
-from fhirapp.search.parameter import Identity, Parameters
+from fhirapp.search.common import COMMON, WORDS
+from fhirapp.search.date import Date
+from fhirapp.search.parameter import Parameters
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 
@@ -16,8 +17,8 @@ CLINICAL = SPEC + "clinical-"
 
 PARAMS = Parameters(
     (
-        Identity(),
-        LastUpdated(),
+        *COMMON,
+        *WORDS,
         Reference(
             "patient",
             ("patient",),
@@ -81,7 +82,13 @@ PARAMS = Parameters(
             CLINICAL + "type",
             system="http://hl7.org/fhir/allergy-intolerance-type",
         ),
-        Token("identifier", ("identifier",), "External id of the entry", CLINICAL + "identifier"),
+        Token(
+            "identifier",
+            ("identifier",),
+            "External id of the entry",
+            CLINICAL + "identifier",
+            of_identifier=True,
+        ),
         Token(
             "manifestation",
             ("reaction.manifestation",),

@@ -10,7 +10,10 @@ from fhirapp.db import Versioned
 
 
 class Binary(Versioned):
-    """Bytes with a media type; size and hash (SHA-1, base64) follow from data."""
+    """Bytes with a media type; size and hash (SHA-1, base64) follow from data.
+
+    words are those of the document, as full text is indexed; none where it has or tells none.
+    """
 
     __tablename__ = "binary"
 
@@ -19,3 +22,4 @@ class Binary(Versioned):
     data: Mapped[bytes | None]
     size: Mapped[int | None]
     hash: Mapped[str | None]
+    words: Mapped[str | None]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from fhirapp.search.date import Date, LastUpdated
-from fhirapp.search.parameter import Identity, Parameters
+from fhirapp.search.common import COMMON, WORDS
+from fhirapp.search.composite import TokenReference
+from fhirapp.search.date import Date
+from fhirapp.search.parameter import Parameters
 from fhirapp.search.reference import Reference
+from fhirapp.search.string import String
 from fhirapp.search.token import Token
+from fhirapp.search.uri import Uri
 
 SPEC = "http://hl7.org/fhir/SearchParameter/"
 DOCUMENT = SPEC + "DocumentReference-"
 CLINICAL = SPEC + "clinical-"
 
+_RELATIONS = "http://hl7.org/fhir/document-relationship-type"
 _SUBJECTS = ("Patient", "Practitioner", "Group", "Device")
 
 PARAMS = Parameters(
     (
-        Identity(),
-        LastUpdated(),
+        *COMMON,
+        *WORDS,
         Reference(
             "patient",
             ("subject",),
@@ -61,6 +66,7 @@ PARAMS = Parameters(
             ("masterIdentifier", "identifier"),
             "Identifier of the document",
             CLINICAL + "identifier",
+            of_identifier=True,
         ),
         Token(
             "contenttype",
@@ -86,7 +92,7 @@ PARAMS = Parameters(
             ("relatesTo.code",),
             "replaces, transforms, signs or appends",
             DOCUMENT + "relation",
-            system="http://hl7.org/fhir/document-relationship-type",
+            system=_RELATIONS,
         ),
         Date("period", ("context.period",), "Time of the service documented", DOCUMENT + "period"),
         Reference(
@@ -132,5 +138,21 @@ PARAMS = Parameters(
             targets=("DocumentReference",),
         ),
         Reference("related", ("context.related",), "Related resources", DOCUMENT + "related"),
+        TokenReference(
+            "relationship",
+            ("relatesTo",),
+            "How it relates to another document: replaces$DocumentReference/d1",
+            DOCUMENT + "relationship",
+            code=Token("relation", ("code",), "", system=_RELATIONS),
+            target=Reference("relatesto", ("target",), "", targets=("DocumentReference",)),
+        ),
+        String("description", ("description",), "Human-readable text", DOCUMENT + "description"),
+        Uri(
+            "location",
+            ("content.attachment.url",),
+            "Address of an attachment",
+            DOCUMENT + "location",
+            local=True,
+        ),
     )
 )

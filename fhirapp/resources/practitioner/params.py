@@ -5,12 +5,13 @@ An import resolves conditional references by them. Source: FHIR R4.
 
 from __future__ import annotations
 
-from fhirapp.search.parameter import Identity, Parameters
+from fhirapp.search.common import COMMON
+from fhirapp.search.parameter import Parameters
 from fhirapp.search.token import Token
 
 PARAMS = Parameters(
     (
-        Identity(),
+        *COMMON,
         Token(
             "identifier",
             ("identifier",),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fhirapp.search.parameter import Identity, Parameters
+from fhirapp.search.common import COMMON
+from fhirapp.search.parameter import Parameters
 from fhirapp.search.reference import Reference
 
 PARAMS = Parameters(
     (
-        Identity(),
+        *COMMON,
         Reference(
             "target",
             ("target",),

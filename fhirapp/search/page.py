@@ -1,0 +1,219 @@
+"""A page of results: which rows, in which order, from where on.
+
+Paging shows what there was when it began, as it is now: each resource stands where it stood at the
+first page, though it may have changed since, so that it is neither missed nor seen twice. What came
+later is not shown, nor what no longer matches or is no more. Source: decisions §3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fhirapp.search.condition import Condition
+from fhirapp.search.cursor import Cursor
+from fhirapp.search.order import NEWEST_FIRST, Order, Place
+from fhirapp.search.parameter import Walk
+
+Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+# The columns of a result; its keys follow.
+COLUMNS = ("id", "version_id", "last_updated", "pk", "body")
+_COLUMNS = ", ".join(f"r.{name}" for name in COLUMNS)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A query made ready for the database: the WHERE of the rows it finds.
+
+    is_gathered says that the rows come in no order, so that they are sorted before their bodies are
+    read; narrows that they are few.
+    """
+
+    table: str
+    where: str
+    values: tuple[Any, ...]
+    is_gathered: bool = False
+    narrows: bool = False
+
+    def total(self) -> Condition:
+        """Return the SELECT that counts all matches."""
+        return Condition(f"SELECT count(*) FROM {self.table} r WHERE {self.where}", self.values)
+
+    def and_where(self, *conditions: Condition) -> Selection:
+        """Return the selection of rows for which these conditions hold too."""
+        where = " AND ".join([self.where, *(one.sql for one in conditions)])
+        values = (*self.values, *(value for one in conditions for value in one.values))
+        return Selection(self.table, where, values, self.is_gathered, self.narrows)
+
+
+def find_page(
+    run: Run, selection: Selection, order: Order, cursor: Cursor | None, limit: int
+) -> list[Place]:
+    """Return up to limit rows, COLUMNS and then the order's keys; backwards, farthest last."""
+    if cursor is None:
+        return list(_stage(run, selection, order, None, limit))
+    until = selection.and_where(Condition("r.pk <= ?", (cursor.mark,)))
+    rows = list(_stage(run, until, order, cursor, limit))
+    if run(f"SELECT 1 FROM {selection.table} WHERE replaced_pk > ? LIMIT 1", (cursor.mark,)):
+        asked = _moved(selection, order, cursor, limit)
+        rows += run(asked.sql, asked.values)
+        rows = order.sorted(rows, backwards=cursor.backwards, place=place_of)
+    return rows[:limit]
+
+
+def place_of(row: Place) -> Place:
+    """Return where a row stands in the order of results."""
+    return row[len(COLUMNS) :]
+
+
+def last_row(run: Run, selection: Selection) -> int:
+    """Return the number of the table's last row, which a cursor keeps as its mark."""
+    return int(run(f"SELECT max(pk) FROM {selection.table}", ())[0][0] or 0)
+
+
+def _stage(
+    run: Run, selection: Selection, order: Order, cursor: Cursor | None, limit: int
+) -> Iterator[Place]:
+    """Yield the rows whose current version is that of the first page."""
+    walk = order.keys[0].walk if len(order.keys) == 2 else None
+    if order == NEWEST_FIRST:
+        asked = _newest_first(selection, order, cursor, limit)
+    elif walk and not selection.is_gathered and not selection.narrows:
+        yield from _walked(run, selection, order, walk, cursor, limit)
+        return
+    else:
+        asked = _sorted(selection, order, cursor, limit)
+    yield from run(asked.sql, asked.values)
+
+
+def _newest_first(
+    selection: Selection, order: Order, cursor: Cursor | None, limit: int
+) -> Condition:
+    """Return the SELECT along the table's own order."""
+    names = ("r.last_updated", "r.id")
+    backwards = cursor is not None and cursor.backwards
+    if cursor is not None:
+        selection = selection.and_where(order.beyond(names, cursor.place, backwards=backwards))
+    by = order.by(names, backwards=backwards)
+    where, table = selection.where, selection.table
+    if selection.is_gathered:
+        where = f"r.pk IN (SELECT r.pk FROM {table} r WHERE {where} {by} LIMIT {limit})"
+    sql = f"SELECT {_COLUMNS}, {', '.join(names)} FROM {table} r WHERE {where} {by} LIMIT {limit}"
+    return Condition(sql, selection.values)
+
+
+def _sorted(selection: Selection, order: Order, cursor: Cursor | None, limit: int) -> Condition:
+    """Return the SELECT that works out every match's keys and sorts them."""
+    names = [f"k{at}" for at in range(len(order.keys))]
+    backwards = cursor is not None and cursor.backwards
+    columns = order.columns("r")
+    inner = (
+        f"SELECT r.pk AS row_number, {columns.sql} FROM {selection.table} r WHERE {selection.where}"
+    )
+    beyond = Condition("1 = 1")
+    if cursor is not None:
+        beyond = order.beyond(names, cursor.place, backwards=backwards)
+    by = order.by(names, backwards=backwards)
+    sql = (
+        f"SELECT {_COLUMNS}, {', '.join(names)} FROM"
+        f" (SELECT * FROM ({inner}) x WHERE {beyond.sql} {by} LIMIT {limit}) y"
+        f" JOIN {selection.table} r ON r.pk = y.row_number {by}"
+    )
+    return Condition(sql, (*columns.values, *selection.values, *beyond.values))
+
+
+def _moved(selection: Selection, order: Order, cursor: Cursor, limit: int) -> Condition:
+    """Return the SELECT of what changed since the first page, each where it stood then."""
+    names = [f"k{at}" for at in range(len(order.keys))]
+    columns = order.columns("p")
+    beyond = order.beyond(names, cursor.place, backwards=cursor.backwards)
+    table = selection.table
+    sql = (
+        f"SELECT * FROM (SELECT {_COLUMNS}, {columns.sql} FROM {table} p"
+        f" JOIN {table} r ON r.id = p.id WHERE p.replaced_pk > ? AND p.pk <= ? AND NOT p.deleted"
+        f" AND {selection.where}) x WHERE {beyond.sql}"
+        f" {order.by(names, backwards=cursor.backwards)} LIMIT {limit}"
+    )
+    found = (cursor.mark, cursor.mark)
+    return Condition(sql, (*columns.values, *found, *selection.values, *beyond.values))
+
+
+def _walked(
+    run: Run, selection: Selection, order: Order, walk: Walk, cursor: Cursor | None, limit: int
+) -> Iterator[Place]:
+    """Yield rows along the index table of the one sorted parameter, then those without a value."""
+    key = order.keys[0]
+    backwards = cursor is not None and cursor.backwards
+    stages = [(_with_value, False), (_without_value, True)]
+    for select, is_last in reversed(stages) if backwards else stages:
+        at_end = cursor is not None and cursor.place[0] == key.missing
+        if cursor is not None and at_end != is_last and backwards == is_last:
+            # The page lies beyond this stage altogether.
+            continue
+        inside = cursor if at_end == is_last else None
+        if limit > 0:
+            asked = select(selection, order, walk, inside, backwards, limit)
+            rows = run(asked.sql, asked.values)
+            limit -= len(rows)
+            yield from rows
+
+
+def _with_value(
+    selection: Selection,
+    order: Order,
+    walk: Walk,
+    cursor: Cursor | None,
+    backwards: bool,
+    limit: int,
+) -> Condition:
+    names = (f"k.{walk.value}", "k.pk")
+    further = "<" if not order.keys[0].descending else ">"
+    conditions = [
+        Condition(f"{walk.named} AND k.{walk.value} <> ?", (*walk.names, walk.nothing)),
+        # Of several values the least counts, descending the greatest: it stands for the row once.
+        Condition(
+            f"NOT EXISTS (SELECT 1 FROM {walk.table} o WHERE o.pk = k.pk"
+            f" AND {walk.named.replace('k.', 'o.')} AND o.{walk.value} <> ?"
+            f" AND (o.{walk.value}, o.{walk.beside}, o.param)"
+            f" {further} (k.{walk.value}, k.{walk.beside}, k.param))",
+            (*walk.names, walk.nothing),
+        ),
+    ]
+    if cursor is not None:
+        conditions.append(order.beyond(names, cursor.place, backwards=backwards))
+    chosen = selection.and_where(*conditions)
+    sql = (
+        f"SELECT {_COLUMNS}, {', '.join(names)} FROM {walk.table} k"
+        f" CROSS JOIN {selection.table} r WHERE r.pk = k.pk AND {chosen.where}"
+        f" {order.by(names, backwards=backwards)} LIMIT {limit}"
+    )
+    return Condition(sql, chosen.values)
+
+
+def _without_value(
+    selection: Selection,
+    order: Order,
+    walk: Walk,
+    cursor: Cursor | None,
+    backwards: bool,
+    limit: int,
+) -> Condition:
+    key = order.keys[0]
+    conditions = [
+        Condition(
+            f"NOT EXISTS (SELECT 1 FROM {walk.table} k WHERE k.pk = r.pk AND {walk.named}"
+            f" AND k.{walk.value} <> ?)",
+            (*walk.names, walk.nothing),
+        )
+    ]
+    descending = order.keys[1].descending != backwards
+    if cursor is not None:
+        sign = "<" if descending else ">"
+        conditions.append(Condition(f"r.pk {sign} ?", cursor.place[1:]))
+    chosen = selection.and_where(*conditions)
+    sql = (
+        f"SELECT {_COLUMNS}, ?, r.pk FROM {selection.table} r WHERE {chosen.where}"
+        f" ORDER BY r.pk {'DESC' if descending else 'ASC'} LIMIT {limit}"
+    )
+    return Condition(sql, (key.missing, *chosen.values))

@@ -1,0 +1,112 @@
+"""String parameters: text that begins with a value. Source: FHIR R4 search §3.1.1.4.8."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from fhirapp.search.condition import AnyCondition, IndexCondition
+from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, key
+from fhirapp.search.parameter import Context, Parameter
+from fhirapp.search.values import unescape
+
+# The parts of a HumanName or Address that are text; the others are codes and periods.
+_PARTS = (
+    *("text", "family", "given", "prefix", "suffix"),
+    *("line", "city", "district", "state", "postalCode", "country"),
+)
+# A long text has a row for each stretch of so many characters, one beginning in the middle of the
+# other, so that every value of up to STEP characters stands whole in one of them.
+STEP = KEY_LENGTH // 2
+# The rows of the second stretch and later: a text does not begin with them.
+FURTHER = "+"
+_MARK = re.compile(r"([\\%_])")
+
+
+@lru_cache(maxsize=10_000)
+def fold(text: str) -> str:
+    """Return text without case, accents and superfluous space: "José  Ñ" is "jose n".
+
+    FHIR R4 search §3.1.1.4.8: insensitive to casing and combining characters.
+    """
+    if not text.isascii():
+        decomposed = unicodedata.normalize("NFKD", text.casefold())
+        text = "".join(one for one in decomposed if not unicodedata.combining(one))
+    return " ".join(text.casefold().split())
+
+
+@lru_cache(maxsize=10_000)
+def string_rows(name: str, text: str) -> tuple[StringRow, ...]:
+    """Return the index rows of a text."""
+    folded = fold(text)
+    if not folded:
+        return ()
+    rows = [StringRow(name, folded[:KEY_LENGTH], key(text))]
+    if len(folded) > KEY_LENGTH:
+        rows += [
+            StringRow(name + FURTHER, folded[start : start + KEY_LENGTH], "")
+            for start in range(STEP, len(folded) - STEP, STEP)
+        ]
+    return tuple(rows)
+
+
+def begins_with(folded: str) -> tuple[str, tuple[str, str]]:
+    """Return the SQL, and its values, that an indexed text begins so."""
+    return "k.folded >= ? AND k.folded < ?", (folded, folded + "\U0010ffff")
+
+
+def holds(folded: str) -> tuple[str, tuple[str]]:
+    """Return the SQL, and its values, that an indexed stretch of text holds this."""
+    return "k.folded LIKE ? ESCAPE '\\'", ("%" + _MARK.sub(r"\\\1", folded) + "%",)
+
+
+@dataclass(frozen=True)
+class String(Parameter):
+    """A string parameter: of a text, a HumanName or an Address."""
+
+    kind = "string"
+    modifiers = frozenset({"exact", "contains"})
+    row = StringRow
+
+    def index(self, value: Any) -> list[IndexRow]:
+        texts = [value] if isinstance(value, str) else _texts(value)
+        return [row for text in dict.fromkeys(texts) for row in string_rows(self.name, text)]
+
+    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
+        table, value = self.table(context), unescape(value)
+        sql, names = self.named()
+        if modifier == "exact":
+            # The folded text is in the index's order, what it was folded from beside it.
+            begins, bounds = begins_with(fold(value)[:KEY_LENGTH])
+            sql = f"{sql} AND {begins} AND k.exact = ?"
+            return IndexCondition(table, sql, (*names, *bounds, key(value)))
+        folded = fold(value)
+        longest = STEP if modifier == "contains" else KEY_LENGTH
+        if not folded:
+            raise self.invalid("has no letter or digit to look for")
+        if len(folded) > longest:
+            raise self.invalid(f"has {len(folded)} characters; {longest} are the most")
+        if modifier == "contains":
+            _, further = self.named(FURTHER)
+            held, pattern = holds(folded)
+            marks = ", ".join("?" * len(names) * 2)
+            values = (*names, *further, *pattern)
+            return IndexCondition(table, f"k.param IN ({marks}) AND {held}", values)
+        begins, bounds = begins_with(folded)
+        return IndexCondition(table, f"{sql} AND {begins}", (*names, *bounds))
+
+
+def _texts(value: dict[str, Any]) -> Iterator[str]:
+    """Yield the texts of a HumanName or an Address, and a name's whole."""
+    for part in _PARTS:
+        member = value.get(part, ())
+        for text in (member,) if isinstance(member, str) else member:
+            # A null stands beside a primitive extension.
+            if isinstance(text, str):
+                yield text
+    if "family" in value and "given" in value:
+        yield " ".join([*filter(None, value["given"]), value["family"]])
