@@ -133,7 +133,7 @@ class Import:
             self.report.reject(line.place, ["resourceType: is required; each line is a resource"])
             return None
         definition = self._definitions.get(type_name)
-        if definition is None:
+        if definition is None or definition.view:
             self.report.skipped[type_name] += 1
             return None
         unresolved = self._resolver.resolve(line.text, resource, snapshot)
@@ -153,11 +153,11 @@ class Import:
 
 
 def _by_type(ready: Sequence[Prepared]) -> Iterator[list[Prepared]]:
-    """Group what is ready by type, in the order that the types first stand in."""
+    """Group what is ready by type, what others point to first: bytes before their documents."""
     groups: dict[str, list[Prepared]] = {}
     for prepared in ready:
         groups.setdefault(prepared.definition.name, []).append(prepared)
-    yield from groups.values()
+    yield from sorted(groups.values(), key=lambda group: group[0].definition.rank)
 
 
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -1,23 +1,19 @@
-"""Plain text of attached documents."""
+"""Plain text of attached documents, so that a search for words finds those of the notes.
+
+    media     which reader a document needs, by its media type and its first bytes
+    words     bytes to characters, and characters to tidy text
+    markup    HTML, XML and C-CDA
+    rtf, pdf, json
+    reading   one document, by the reader it needs
+    worker    the process that reads, within limits; start starts it, protocol is how it is asked
+    extractor the one to call
+
+A document comes from anywhere, so what reads it must be bounded: see extractor.
+"""
 
 from __future__ import annotations
 
+from fhirapp.text.extractor import Extractor
+from fhirapp.text.media import Unreadable
 
-class Unreadable(ValueError):
-    """A document whose words cannot be read."""
-
-
-class Extractor:
-    """Reads documents."""
-
-    def __enter__(self) -> Extractor:
-        return self
-
-    def __exit__(self, *_args: object) -> None:
-        pass
-
-    def text_of(self, data: bytes, content_type: str) -> str:
-        """Return a document's text. Raises Unreadable."""
-        if content_type.partition(";")[0].strip().lower() != "text/plain":
-            raise Unreadable(f"{content_type} is not read")
-        return data.decode(errors="replace")
+__all__ = ["Extractor", "Unreadable"]

@@ -1,0 +1,151 @@
+"""Text of HTML, and of XML: all of it, or of a C-CDA what a reader sees and what codes say."""
+
+from __future__ import annotations
+
+import html
+import re
+from base64 import b64decode
+from typing import NamedTuple
+from xml.parsers import expat
+
+import nh3
+
+from fhirapp.text.media import Unreadable
+from fhirapp.text.words import codec_of, decode
+
+# What stands on a line of its own, or in a cell: it ends a word. All others may be within one.
+_SEPARATE = frozenset(
+    {
+        *("address", "article", "aside", "blockquote", "br", "caption", "center", "dd", "details"),
+        *("dialog", "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form"),
+        *("h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr", "img", "legend", "li"),
+        *("main", "menu", "nav", "ol", "optgroup", "option", "p", "pre", "section", "select"),
+        *("summary", "table", "tbody", "td", "textarea", "tfoot", "th", "thead", "title", "tr"),
+        *("ul", "button"),
+        # Of a drawing; nh3 leaves out what is in those of its elements that are not listed.
+        *("g", "svg", "text", "tspan"),
+    }
+)
+# Nobody sees it as text. nh3 leaves out comments.
+_UNSEEN = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "style", "template"})
+_TAG = re.compile("<[^>]*>")
+# HTML §13.2.3.2 looks for it in as many bytes.
+_META = re.compile(rb"""<meta\s[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+_XML_DECLARATION = re.compile(rb"""\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([\w.:-]+)""")
+_START = 1024
+_CONTROL = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def read_html(data: bytes, codec: str) -> str:
+    """Return the text of HTML, as a browser understands it; XHTML is read in the same way."""
+    found = _XML_DECLARATION.match(data[:_START]) or _META.search(data[:_START])
+    text = decode(data, codec, codec_of(found[1].decode()) if found else "")
+    clean = nh3.clean(
+        text,
+        tags=set(_SEPARATE),
+        attributes={},
+        clean_content_tags=set(_UNSEEN),
+        link_rel=None,
+    )
+    return html.unescape(_TAG.sub("\n", clean))
+
+
+class Enclosed(NamedTuple):
+    """A document within a C-CDA that has no other body: CDA R2 §4.2.4.2, nonXMLBody."""
+
+    content_type: str
+    data: bytes
+
+
+def read_xml(data: bytes, codec: str) -> tuple[str, list[Enclosed]]:
+    """Return the text of XML, and the documents within. Raises Unreadable.
+
+    Nothing is fetched, and what declares entities is not read: an entity of an entity makes a
+    few bytes into gigabytes.
+    """
+    found = _XML_DECLARATION.match(data[:_START])
+    # As characters: expat itself knows only few charsets. Some programs write control characters
+    # that XML has none of, and the words around them count.
+    text = _CONTROL.sub(" ", decode(data, codec, codec_of(found[1].decode()) if found else ""))
+    collector = _Collector()
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler = collector.start
+    parser.EndElementHandler = collector.end
+    parser.CharacterDataHandler = collector.characters
+    parser.EntityDeclHandler = _refuse_entity
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError:
+        raise Unreadable("XML that is not well-formed") from None
+    return "".join(collector.parts), collector.enclosed
+
+
+def _refuse_entity(*_declaration: object) -> None:
+    raise Unreadable("XML that declares entities")
+
+
+# The parts of a C-CDA that are written for people: CDA R2 §4.3.5, data types §2.5 (originalText).
+_FOR_PEOPLE = frozenset({"originalText", "text", "title"})
+# Of the narrative's elements these do not end a word: CDA R2 §4.3.5.
+_WITHIN_A_WORD = frozenset({"content", "footnoteRef", "linkHtml", "sub", "sup"})
+
+
+class _Collector:
+    """Hears the parts of an XML document; parts is its text.
+
+    Names are compared without their prefix: what matters is what words there are.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.enclosed: list[Enclosed] = []
+        # Whether it is a C-CDA; None until the first element says so.
+        self._clinical: bool | None = None
+        # How many elements are open from the one for people inwards.
+        self._open = 0
+        self._displays: set[str] = set()
+        self._enclosing: list[str] | None = None
+        self._type = ""
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        local = name.rpartition(":")[2]
+        if self._clinical is None:
+            self._clinical = local == "ClinicalDocument"
+        self._separate(local)
+        if not self._clinical:
+            return
+        display = attributes.get("displayName")
+        if display and display not in self._displays:
+            self._displays.add(display)
+            self.parts.append(f"{display}\n")
+        if self._open:
+            self._open += 1
+        elif local in _FOR_PEOPLE:
+            self._open = 1
+            if attributes.get("representation") == "B64":
+                self._enclosing, self._type = [], attributes.get("mediaType", "")
+
+    def characters(self, text: str) -> None:
+        if self._enclosing is not None:
+            self._enclosing.append(text)
+        elif self._open or not self._clinical:
+            self.parts.append(text)
+
+    def end(self, name: str) -> None:
+        self._separate(name.rpartition(":")[2])
+        if self._open:
+            self._open -= 1
+        if self._enclosing is not None and not self._open:
+            self._enclose("".join(self._enclosing))
+            self._enclosing = None
+
+    def _separate(self, local: str) -> None:
+        if not (self._clinical and local in _WITHIN_A_WORD):
+            self.parts.append("\n")
+
+    def _enclose(self, text: str) -> None:
+        try:
+            self.enclosed.append(Enclosed(self._type, b64decode(text)))
+        except ValueError:
+            raise Unreadable("C-CDA whose body is not base64") from None
