@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
@@ -189,9 +190,17 @@ class Reader:
                 blob.seek(start)
                 found: bytes = blob.read(size)
                 return found
-        sql = f"SELECT substring({quoted(column)} FROM ? FOR ?) FROM {quoted(table)} WHERE pk = ?"
-        ((found,),) = self.all(sql, (start + 1, size, pk))
+        # In binary: as text, bytes are twice as long and take five times as long.
+        ((found,),) = self._driver.execute(
+            f"SELECT substring({quoted(column)} FROM %s FOR %s) FROM {quoted(table)} WHERE pk = %s",
+            (start + 1, size, pk),
+            binary=True,
+        )
         return found
+
+    def plan(self, sql: str, values: Sequence[Any]) -> list[str]:
+        """Return how SQLite, which the demo always has, runs a SELECT: a line for each step."""
+        return [row[3] for row in self.all(f"EXPLAIN QUERY PLAN {sql}", values)]
 
     def close(self) -> None:
         """End the snapshot and give the connection back."""
@@ -262,19 +271,16 @@ def insert_many(
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows of a model's table, each with a value for every column."""
     names = table.columns.keys()
-    json_columns = {name for name in names if isinstance(table.columns[name].type, JSON)}
-    insert_many(
-        connection,
-        table,
-        names,
-        [
-            [
-                value if value is None or name not in json_columns else fhir_json.text(value)
-                for name, value in ((name, row[name]) for name in names)
-            ]
-            for row in rows
-        ],
-    )
+    pick = itemgetter(*names)
+    json_places = [
+        place for place, column in enumerate(table.columns) if isinstance(column.type, JSON)
+    ]
+    values = [[*pick(row)] for row in rows]
+    for one in values:
+        for place in json_places:
+            if one[place] is not None:
+                one[place] = fhir_json.text(one[place])
+    insert_many(connection, table, names, values)
 
 
 def is_busy(error: BaseException) -> bool:
@@ -323,6 +329,10 @@ def init_app(app: Flask, settings: Settings) -> None:
         # A server that was restarted has forgotten the connections that the pool holds.
         "pool_pre_ping": url.get_backend_name() != "sqlite",
     }
+    if url.get_backend_name() == "postgresql":
+        # To compile a query takes it a third of a second, to run one of ours some milliseconds.
+        options = {"connect_args": {"options": "-c jit=off"}}
+        app.config["SQLALCHEMY_ENGINE_OPTIONS"].update(options)
     if url.get_backend_name() == "sqlite" and url.database:
         _make_folder(Path(url.database).parent)
     db.init_app(app)

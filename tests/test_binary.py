@@ -6,13 +6,17 @@ import base64
 import hashlib
 
 import pytest
+from werkzeug.http import parse_options_header
 
+from fhirapp.resources.binary.filename import content_disposition
+from tests.binaries import store
 from tests.conftest import token_for
-from tests.contract import publish
+from tests.contract import delete, publish
 from tests.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome
 
 PDF = "Binary/bin-p2-pathology-2023"
 HTML = "Binary/bin-p13-progress-2025"
+LATER = "Sun, 20 Dec 2026 00:00:00 GMT"
 
 
 @pytest.mark.parametrize(
@@ -62,14 +66,67 @@ def test_the_bytes_cannot_run_in_a_browser(fhir, path):
     headers = fhir.get(path).headers
     assert headers["Content-Security-Policy"].partition(";")[0] == "sandbox"
     assert headers["X-Content-Type-Options"] == "nosniff"
-    assert headers["Content-Disposition"] == "attachment"
+    assert headers["Content-Disposition"].startswith("attachment; ")
     assert headers["Cache-Control"] == "no-cache, private"
     assert headers["ETag"] == 'W/"1"'
 
 
-def test_the_bytes_are_not_sent_again(fhir):
-    response = fhir.get(PDF, headers={"If-None-Match": 'W/"1"'})
+@pytest.mark.parametrize(
+    ("content_type", "extension"),
+    [
+        ("application/pdf", "pdf"),
+        ("text/plain; charset=utf-8", "txt"),
+        ("Text/HTML", "html"),
+        ("application/xml", "xml"),
+        ("image/jpeg", "jpg"),
+        ("application/octet-stream", "bin"),
+        # What a system would run keeps no name that makes it do so.
+        ("application/javascript", "bin"),
+        ("application/x-msdownload", "bin"),
+        ('text/plain"; filename="x.exe', "bin"),
+    ],
+)
+def test_the_bytes_are_saved_under_a_name_that_tells_what_they_are(content_type, extension):
+    header = content_disposition("p1.2-b", content_type)
+    assert header == f'attachment; filename="Binary-p1.2-b.{extension}"'
+    assert parse_options_header(header)[1]["filename"] == f"Binary-p1.2-b.{extension}"
+
+
+@pytest.mark.parametrize("held", [{"If-None-Match": 'W/"1"'}, {"If-Modified-Since": LATER}])
+@pytest.mark.parametrize("accept", ["*/*", FHIR_JSON])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_what_the_client_has_is_not_sent_again(fhir, held, accept, method):
+    response = fhir.request(method, PDF, headers={"Accept": accept, **held})
     assert (response.status_code, response.data) == (304, b"")
+    assert response.headers["ETag"] == 'W/"1"'
+    assert "Content-Length" not in response.headers
+
+
+@pytest.mark.parametrize("path", [PDF, HTML])
+@pytest.mark.parametrize("accept", ["*/*", FHIR_JSON])
+def test_head_is_get_without_the_body(fhir, path, accept):
+    options = {"headers": {"Accept": accept}}
+    sent, told = fhir.get(path, **options), fhir.request("HEAD", path, **options)
+    assert (told.status_code, told.data) == (200, b"")
+    assert told.headers == sent.headers
+    assert told.content_length == len(sent.data)
+
+
+def test_a_parameter_that_is_none_is_refused_where_strictness_is_asked_for(fhir):
+    response = fhir.get(f"{PDF}?page=1", headers={"Prefer": "handling=strict"})
+    message = "page: is not a parameter here; use _format or _pretty"
+    assert_outcome(response, 400, "not-supported", message, "page")
+    assert fhir.get(f"{PDF}?page=1").status_code == 200
+
+
+def test_a_deleted_binary_is_gone(make_app):
+    app = make_app(seed=False)
+    store(app, "b", b"x")
+    delete(app, "Binary", "b", now="2026-02-01T00:00:00.000+00:00")
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    for headers in ({}, {"Accept": FHIR_JSON}, {"Range": "bytes=7-"}, {"If-Match": '"1"'}):
+        response = fhir.get("Binary/b", headers=headers)
+        assert_outcome(response, 410, "deleted", "Binary/b was deleted.")
 
 
 def test_an_attachment_tells_size_and_hash_of_the_bytes(fhir):

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ import pytest
 from tests.helpers import FHIR_JSON
 from tests.test_cli import ROOT, assert_not_done, environment, fhirapp
 
-WAIT_SECONDS = 30
+# For what never happens: a server that hangs.
+WAIT_SECONDS = 300
 
 
 class Server:
@@ -66,30 +68,46 @@ def get(path: str, *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Return what starts a server and waits until it listens."""
+@contextmanager
+def servers(folder: Path) -> Iterator[Callable[..., Server]]:
+    """Return what starts a server and waits until it listens; all end with the context."""
     started: list[subprocess.Popen[str]] = []
 
     def run(*options: str, **settings: str) -> Server:
-        with (tmp_path / "log").open("w") as log:
+        with (folder / "log").open("w") as log:
             process = subprocess.Popen(
                 [sys.executable, "-u", str(ROOT / "app.py"), "--port", "0", *options],
-                env=environment(tmp_path, **{"PROCESSES": "2", **settings}),
+                env=environment(folder, **{"PROCESSES": "2", **settings}),
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             )
         started.append(process)
-        return Server(process, listening_port(process, tmp_path / "log"))
+        return Server(process, listening_port(process, folder / "log"))
 
-    yield run
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.wait(WAIT_SECONDS)
-        assert process.stdout is not None
-        process.stdout.close()
+    try:
+        yield run
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+                process.wait(WAIT_SECONDS)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Return what starts a server of the test's own."""
+    with servers(tmp_path) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def enduring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that whatever is sent to it leaves as it was."""
+    with servers(tmp_path_factory.mktemp("enduring")) as run:
+        yield run(PROCESSES="1")
 
 
 def listening_port(process: subprocess.Popen[str], log: Path) -> int:
@@ -212,10 +230,23 @@ def test_children_end_with_their_parent(start):
         (get("/fhir/%00"), 404, "not-supported"),
     ],
 )
-def test_what_never_reaches_the_application_is_an_outcome_too(start, request_bytes, status, code):
-    server = start(PROCESSES="1")
-    assert_is_outcome(*server.ask(request_bytes), status, code)
-    assert server.ask(get("/health/live"))[0].status == 200
+def test_what_never_reaches_the_application_is_an_outcome_too(
+    enduring, request_bytes, status, code
+):
+    assert_is_outcome(*enduring.ask(request_bytes), status, code)
+    assert enduring.ask(get("/health/live"))[0].status == 200
+
+
+def test_a_304_leaves_the_connection_open(start):
+    kept = b"GET /fhir/metadata HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\n\r\n"
+    with start().connect() as connection:
+        for _ in range(2):
+            connection.sendall(kept)
+            response, body = answer(connection)
+            assert (response.status, body) == (304, b"")
+            assert response.headers["Connection"] is None
+        connection.sendall(get("/health/live"))
+        assert answer(connection)[0].status == 200
 
 
 def test_a_port_in_use_is_one_sentence(tmp_path):

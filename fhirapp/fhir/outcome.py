@@ -13,9 +13,11 @@
     ├── MethodNotAllowed           405   not-supported
     ├── NotAcceptable              406   not-supported   the client takes no JSON
     ├── Gone                       410   deleted
+    ├── PreconditionFailed         412   conflict        not the version that the client holds
     ├── BodyTooLong                413   too-long
     ├── UrlTooLong                 414   too-long
     ├── UnsupportedMediaType       415   not-supported   a POST body that is no form
+    ├── RangeNotSatisfiable        416   value           a range of bytes beyond the end
     ├── Throttled                  429   throttled
     ├── HeadersTooLong             431   too-long
     ├── InternalError              500   exception       a bug
@@ -122,6 +124,11 @@ class Gone(FhirError):
     code = "deleted"
 
 
+class PreconditionFailed(FhirError):
+    status = 412
+    code = "conflict"
+
+
 class BodyTooLong(FhirError):
     status = 413
     code = "too-long"
@@ -135,6 +142,11 @@ class UrlTooLong(FhirError):
 class UnsupportedMediaType(FhirError):
     status = 415
     code = "not-supported"
+
+
+class RangeNotSatisfiable(FhirError):
+    status = 416
+    code = "value"
 
 
 class Throttled(FhirError):

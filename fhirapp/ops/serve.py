@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from flask import Flask
 from waitress.channel import HTTPChannel
 from waitress.server import create_server
-from waitress.task import ErrorTask
+from waitress.task import ErrorTask, WSGITask
 
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.fhir import json as fhir_json
@@ -42,6 +42,9 @@ DRAIN_SECONDS = 8
 _POLL_SECONDS = 0.5
 # A child that dies sooner is not replaced at once, lest the machine does nothing else.
 _SHORT_LIFE_SECONDS = 1.0
+
+# So much is sent to one client before the others have their turn.
+_TURN_BYTES = 1024 * 1024
 
 _WAITRESS = {
     "connection_limit": 500,
@@ -116,6 +119,10 @@ def run_one(
 def _turn(server: Any) -> None:
     """Let waitress handle what has come, for at most half a second."""
     server.asyncore.loop(timeout=_POLL_SECONDS, map=server._map, use_poll=True, count=1)
+    # Waitress closes what timed out when it can be written to, which a stalled client never can.
+    for channel in list(server.active_channels.values()):
+        if channel.will_close:
+            channel.handle_close()
 
 
 def _drain(server: Any) -> None:
@@ -155,8 +162,43 @@ _REFUSALS: dict[int, FhirError] = {
 }
 
 
+class _Answer(WSGITask):  # type: ignore[misc]
+    """An answer that leaves the connection open where waitress closes it, and the other way."""
+
+    def set_close_on_finish(self) -> None:
+        """Close, but not because there is no body: each 304 would cost a new connection."""
+        asked = self.request.headers.get("CONNECTION", "").lower()
+        if self.has_body or self.version != "1.1" or asked == "close":
+            super().set_close_on_finish()
+
+    def build_response_header(self) -> bytes:
+        """Close after a body that is larger than what is buffered.
+
+        Else a client that sends its next requests at once, and reads nothing, holds the thread.
+        """
+        if (self.content_length or 0) > self.channel.adj.outbuf_high_watermark:
+            self.set_close_on_finish()
+        header: bytes = super().build_response_header()
+        return header
+
+
 class _Channel(HTTPChannel):  # type: ignore[misc]
+    task_class = _Answer
     error_task_class = _Refusal
+    # In bytes, what may still be sent before others have their turn.
+    _allowance = _TURN_BYTES
+
+    def handle_write(self) -> None:
+        self._allowance = _TURN_BYTES
+        super().handle_write()
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        """Send, but let others in: a client that takes all at once would be served alone."""
+        if self._allowance <= 0:
+            return 0
+        sent: int = super().send(data, do_close)
+        self._allowance -= sent
+        return sent
 
 
 class _Supervisor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy import DDL, event
 from sqlalchemy.orm import Mapped
 
 from fhirapp.db import Versioned
@@ -23,3 +24,9 @@ class Binary(Versioned):
     size: Mapped[int | None]
     hash: Mapped[str | None]
     words: Mapped[str | None]
+
+
+# Not compressed: a piece of a large document is read without reading what comes before it.
+_IN_PIECES = 'ALTER TABLE "binary" ALTER COLUMN data SET STORAGE EXTERNAL'
+_create: DDL = DDL(_IN_PIECES)  # type: ignore[no-untyped-call]
+event.listen(Binary.__table__, "after_create", _create.execute_if(dialect="postgresql"))

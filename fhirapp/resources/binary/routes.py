@@ -7,19 +7,31 @@ from typing import Any
 
 from flask import Response
 
-from fhirapp.auth.compartment import Access
 from fhirapp.db import reader
-from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import Gone, NotFound
+from fhirapp.resources.binary.content import StoredBytes, StoredJson, Version, newest_version
+from fhirapp.resources.binary.filename import content_disposition
 from fhirapp.resources.binary.model import Binary
 from fhirapp.resources.binary.schema import BinarySchema
 from fhirapp.rest.access import access_to
 from fhirapp.rest.blueprint import ResourceBlueprint, check_id
-from fhirapp.rest.negotiation import Form, arguments, prefers_json, wanted_form
+from fhirapp.rest.negotiation import (
+    FHIR_JSON,
+    FORMING,
+    Form,
+    arguments,
+    check_known,
+    prefers_json,
+    wanted_form,
+)
+from fhirapp.rest.ranges import Span, check_preconditions, wanted_span
 from fhirapp.rest.response import respond
+from fhirapp.rest.stream import carry
 from fhirapp.rest.visibility import carried_visibly
 from fhirapp.store.attachments import sha1
 from fhirapp.store.definition import Definition, Visibility
+
+_SCHEMA = BinarySchema()
 
 
 def _size_and_hash(columns: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -28,50 +40,64 @@ def _size_and_hash(columns: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class BinaryBlueprint(ResourceBlueprint):
-    """Binary is read whole; its earlier versions are not served."""
+    """Binary is read as it is now; its earlier versions are not served."""
 
     def read(self, resource_id: str) -> Response:
         """Return the bytes, or with an Accept of FHIR JSON the resource. FHIR R4 binary §2.41.4.
 
-        Raises NotFound, Gone.
+        Raises NotFound, Gone, PreconditionFailed, RangeNotSatisfiable.
         """
         check_id(self.definition, resource_id)
         access = access_to(self.definition, "r")
-        row = self._row(resource_id, access)
-        etag = f'W/"{row["version_id"]}"'
-        if prefers_json():
-            form = wanted_form(arguments())
-            body = fhir_json.dumps_indented(self.definition.schema.dump_resource(row))
-            return respond(body, form, etag=etag, last_modified=row["last_updated"])
-        response = respond(
-            row["data"] or b"",
-            Form(),
-            etag=etag,
-            last_modified=row["last_updated"],
-            content_type=row["content_type"],
-        )
-        # Never executable in a browser: a stored page must not run as this server's own.
-        response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Content-Disposition"] = "attachment"
+        given = arguments()
+        check_known(given, FORMING)
+        form = wanted_form(given) if prefers_json() else None
+        snapshot = reader()
+        version = newest_version(snapshot, resource_id)
+        if version is None or not carried_visibly(snapshot, access, resource_id):
+            raise NotFound(f"Binary/{resource_id} is not known here.")
+        if version.deleted:
+            raise Gone(f"Binary/{resource_id} was deleted.")
+        check_preconditions(version.version_id, version.last_updated)
+        # Asked last: that it is here must not show in how long a refusal takes.
+        stored = StoredBytes.of(snapshot, version)
+        if form is None:
+            return _bytes(stored)
+        response = _response(version, FHIR_JSON)
+        if response.status_code == 200:
+            content = StoredJson.of(snapshot, stored, _SCHEMA, form)
+            carry(response, content, Span(0, content.length))
         return response
 
-    def _row(self, resource_id: str, access: Access) -> dict[str, Any]:
-        snapshot = reader()
-        found = snapshot.first(
-            f"SELECT pk, version_id, last_updated, deleted, content_type"
-            f" FROM {self.definition.sql_table} WHERE id = ? ORDER BY version_id DESC LIMIT 1",
-            (resource_id,),
-        )
-        if found is None or not carried_visibly(snapshot, access, resource_id):
-            raise NotFound(f"Binary/{resource_id} is not known here.")
-        names = ("pk", "version_id", "last_updated", "deleted", "content_type")
-        row = dict(zip(names, found, strict=True)) | {"id": resource_id}
-        if row["deleted"]:
-            raise Gone(f"Binary/{resource_id} was deleted.")
-        # Read last: that it is here must not show in how long a refusal takes.
-        data = snapshot.all(f"SELECT data FROM {self.definition.sql_table} WHERE pk = ?", found[:1])
-        return row | {"data": data[0][0]}
+
+def _bytes(stored: StoredBytes) -> Response:
+    """Return the bytes, or the range of them that is asked for. RFC 9110 §14."""
+    response = _response(stored.version, stored.content_type)
+    response.headers["Accept-Ranges"] = "bytes"
+    # Never executable in a browser: a stored page must not run as this server's own.
+    response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Disposition"] = content_disposition(
+        stored.version.id, stored.content_type
+    )
+    if response.status_code == 200:
+        span = wanted_span(stored.length, stored.version.dated)
+        if span is not None:
+            response.status_code = 206
+            response.headers["Content-Range"] = span.content_range(stored.length)
+        carry(response, stored, span or Span(0, stored.length))
+    return response
+
+
+def _response(version: Version, content_type: str) -> Response:
+    """Return a 200 whose body is still to come, or a 304."""
+    return respond(
+        b"",
+        Form(),
+        etag=f'W/"{version.version_id}"',
+        last_modified=version.last_updated,
+        content_type=content_type,
+    )
 
 
 blueprint = BinaryBlueprint(
@@ -79,7 +105,7 @@ blueprint = BinaryBlueprint(
     Definition(
         name="Binary",
         model=Binary,
-        schema=BinarySchema(),
+        schema=_SCHEMA,
         interactions=("read",),
         visibility=Visibility.CARRIER,
         stores_body=False,

@@ -24,6 +24,6 @@ class BinarySchema(ResourceSchema):
 
     resource_type = "Binary"
 
-    content_type = Element(media_type, required=True)
-    security_context = Element(Reference)
+    content_type = Element(media_type, required=True, summary=True)
+    security_context = Element(Reference, summary=True)
     data = BytesElement(bytes_of)
