@@ -76,7 +76,8 @@ class Settings:
     empty_content: str = _setting(
         String(validate=OneOf(["omit", "dar"])),
         "omit",
-        "A document without content: `omit` the element, or `dar` for a data-absent-reason",
+        "A document without content: `omit` the element, or `dar` for a data-absent-reason, which "
+        "strict clients need (HL7's models in Python)",
     )
     require_patient_or_id: bool = _setting(
         Boolean(), False, "Refuse a search that names neither `patient` nor `_id`"

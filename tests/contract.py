@@ -23,6 +23,7 @@ from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.search.parameter import Parameter
+from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 from fhirapp.search.values import values_at
 from fhirapp.search.words import Words
@@ -30,6 +31,7 @@ from fhirapp.store.definition import Definition, Visibility, types
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.render import Rendering
+from tests.complete import RESOURCES
 from tests.helpers import BASE_URL
 
 # A resource as the database holds it, None for a deletion; its versions, oldest first.
@@ -90,15 +92,26 @@ def allergy(row_id: str, patient: str = "p1", **elements: Any) -> dict[str, Any]
 
 
 def fill(app: Flask) -> None:
-    """Give every type of the app resources, and a deleted one where others do not carry it."""
+    """Give every type of the app resources, and a deleted one where others do not carry it.
+
+    Some have elements that no resource of the seed has.
+    """
+    for resource in RESOURCES:
+        if resource["resourceType"] in SERVED:
+            publish(app, resource, now=NOW)
     for definition in SERVED.values():
         held = versions_held(app)
-        if not held[definition.name]:
+        if not held[definition.name] and not definition.view:
             publish(app, *_borrowed(definition, held), now=NOW)
     held = versions_held(app)
     for definition in SERVED.values():
-        if definition.visibility is not Visibility.CARRIER:
-            resource = held[definition.name][example(definition, held)][-1]
+        if definition.visibility is not Visibility.CARRIER and not definition.view:
+            # Where a type has a view, one that is in it.
+            views = [
+                one for one in SERVED.values() if one.view and one.view.source == definition.name
+            ]
+            row_id = example((*views, definition)[0], held)
+            resource = held[definition.name][row_id][-1]
             publish(app, {**(resource or {}), "id": DELETED}, now=NOW)
             delete(app, definition.name, DELETED, now=NOW)
 
@@ -149,15 +162,22 @@ def current(definition: Definition, held: Held) -> dict[str, dict[str, Any]]:
     return {row_id: versions[-1] for row_id, versions in everything if versions[-1] is not None}
 
 
-def example(definition: Definition, held: Held) -> str:
-    """Return the id of the resource of a type to ask for: of those with most versions, one."""
-    there = {
+def shown(definition: Definition, held: Held) -> dict[str, dict[str, Any]]:
+    """Return the resources of a type that a token for everything finds, by id.
+
+    Where the targets decide who may see, those that are not here hide it.
+    """
+    return {
         row_id: resource
         for row_id, resource in current(definition, held).items()
-        # Where the targets decide who may see, those of types that are not served hide it.
         if definition.visibility is not Visibility.TARGETS
-        or {target for target, _ in targets(resource)} <= SERVED.keys()
+        or all(target in held.get(name, ()) for name, target in targets(resource))
     }
+
+
+def example(definition: Definition, held: Held) -> str:
+    """Return the id of the resource of a type to ask for: of those with most versions, one."""
+    there = shown(definition, held)
     return max(sorted(there), key=lambda row_id: len(held[definition.name][row_id]))
 
 
@@ -250,13 +270,14 @@ NOBODYS = {
     "string": "nobodys",
     "uri": "urn:nobodys",
     "composite": "nobodys$nobodys",
-    "special": "nobodys",
 }
 # Kinds of which a value also finds what has another: a date within it, a text that begins so.
-WIDER = frozenset({"date", "string", "special"})
+WIDER = frozenset({"date", "string"})
 
 
 def _tokens(parameter: Parameter, value: Any) -> Iterable[str]:
+    if isinstance(value, bool):
+        value = "true" if value else "false"
     if isinstance(value, str):
         yield _escaped(value)
         if isinstance(parameter, Token):
@@ -279,17 +300,21 @@ def _dates(_parameter: Parameter, value: Any) -> Iterable[str]:
         yield f"le{value['end']}"
 
 
-def _references(_parameter: Parameter, value: Any) -> Iterable[str]:
+def _references(parameter: Reference, value: Any) -> Iterable[str]:
     reference = value.get("reference", "#")
-    if not reference.startswith("#"):
+    # Of a parameter for one type, references to others are no values.
+    only = parameter.targets[0] if len(parameter.targets) == 1 else ""
+    if not reference.startswith("#") and reference.startswith(only):
         yield _escaped(reference)
         yield f"{BASE_URL}/fhir/{_escaped(reference)}"
         yield _escaped(reference.rpartition("/")[2])
 
 
 def _strings(_parameter: Parameter, value: Any) -> Iterable[str]:
-    for text in (value,) if isinstance(value, str) else value.values():
-        if isinstance(text, str):
+    parts = {"": value} if isinstance(value, str) else value
+    for name, text in parts.items():
+        # Of a HumanName and an Address these two are codes.
+        if isinstance(text, str) and name not in ("use", "type"):
             yield _escaped(text[:200])
 
 

@@ -87,10 +87,18 @@ def test_versions_count_one_two_three_and_the_newest_is_current(store):
 
 def test_the_same_content_makes_no_version(store):
     assert publish(store, TIMES[1], allergy("same")) == [Change.NEW]
+    (published,) = rows(store, "AllergyIntolerance", "same", "version_id", "last_updated")
     assert publish(store, TIMES[2], allergy("same")) == [Change.SAME]
-    assert rows(store, "AllergyIntolerance", "same", "version_id", "last_updated") == [
-        (1, TIMES[1])
-    ]
+    assert rows(store, "AllergyIntolerance", "same", "version_id", "last_updated") == [published]
+
+
+def test_what_is_published_later_is_never_of_an_earlier_time(store):
+    """So that who asks for what changed since the newest that they know misses nothing."""
+    publish(store, "2030-01-01T00:00:00.000+00:00", allergy("ahead"))
+    publish(store, TIMES[1], allergy("behind"))
+    ((ahead,),) = rows(store, "AllergyIntolerance", "ahead", "last_updated")
+    ((behind,),) = rows(store, "AllergyIntolerance", "behind", "last_updated")
+    assert behind >= ahead
 
 
 def test_a_decimal_with_another_number_of_digits_is_another_content(store):

@@ -278,3 +278,22 @@ def test_only_small_attachments_are_sent_inline(other_settings, fhir):
             assert attachment["hash"]
             sizes["data" in attachment].append(attachment["size"])
     assert max(sizes[True]) <= 900 < min(sizes[False])
+
+
+@pytest.mark.parametrize("query", ["", "&_count=2", "&_id=al-p1-latex", "&code=nothing"])
+def test_the_total_is_exact_unless_none_is_wanted(fhir, query):
+    path = f"{ALLERGY}?patient=p1{query}"
+    total = fhir.read(path)["total"]
+    assert fhir.read(f"{path}&_total=accurate")["total"] == total
+    assert fhir.read(f"{path}&_total=estimate")["total"] == total
+    without = fhir.read(f"{path}&_total=none")
+    assert "total" not in without
+    assert ids(without) == fhir.ids(path)
+
+
+@pytest.mark.parametrize("alone", ["_count=0", "_summary=count"])
+def test_who_asks_for_the_total_alone_gets_it(fhir, alone):
+    for total in ("accurate", "estimate", "none"):
+        bundle = fhir.read(f"{ALLERGY}?patient=p1&{alone}&_total={total}")
+        assert bundle["total"] == 6
+        assert "entry" not in bundle

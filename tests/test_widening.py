@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fhirapp.auth.clients import RefusedCommand
 from tests.conftest import token_for
 from tests.contract import allergy, publish
 from tests.helpers import Fhir, assert_outcome
@@ -108,3 +109,51 @@ def test_a_document_without_a_category_is_found_as_a_clinical_note(make_app):
     publish(app, {"resourceType": "DocumentReference", "id": "d", "status": "current"}, now=FIRST)
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     assert fhir.ids("DocumentReference?category=clinical-note") == ["d"]
+
+
+@pytest.mark.parametrize("query", ["patient:missing=false", "patient:identifier=urn:ids|1"])
+def test_what_names_no_patient_is_answered_within_the_tokens_own(as_patient, fhir, query):
+    """These were refused as if they named another patient."""
+    everybodys = set(fhir.ids(f"AllergyIntolerance?{query}"))
+    own = set(fhir.ids("AllergyIntolerance?patient=p1"))
+    assert set(as_patient("p1").ids(f"AllergyIntolerance?{query}")) == everybodys & own
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        "system/Provenance.rs?recorded=gt2025",
+        "system/Practitioner.rs?name=novak",
+        "system/Binary.rs?_id=x",
+    ],
+)
+def test_a_filter_on_a_type_that_others_decide_of_is_refused(app, scope):
+    """It would be dropped: who may see these does not hang on scopes of their own."""
+    with pytest.raises(RefusedCommand):
+        token_for(app, scope)
+
+
+def test_a_provenance_of_a_provenance_that_may_not_be_seen_is_not_shown(make_app):
+    app = make_app()
+    agent = [{"who": {"reference": "Organization/org-lakeside"}}]
+    publish(
+        app,
+        {
+            "resourceType": "Provenance",
+            "id": "second",
+            "target": [{"reference": "Provenance/prov-p4-nkda"}],
+            "recorded": FIRST,
+            "agent": agent,
+        },
+        now=FIRST,
+    )
+    for patient, status, found in (("p4", 200, {"second"}), ("p1", 404, set())):
+        fhir = Fhir(app, token_for(app, "patient/*.rs", patient=patient))
+        assert fhir.get("Provenance/second").status_code == status
+        assert set(fhir.ids("Provenance")) & {"second"} == found
+
+
+def test_the_total_of_provenances_says_nothing_of_others(as_patient):
+    fhir = as_patient("p1")
+    assert fhir.read("Provenance?agent=Organization/org-meridian")["total"] == 0
+    assert fhir.read("Provenance?_summary=count")["total"] == len(fhir.ids("Provenance")) == 5

@@ -30,6 +30,12 @@ def searched(mode: str) -> bytes:
     return b',\n      "search": {\n        "mode": "%s"\n      }' % mode.encode()
 
 
+def scored(score: float) -> bytes:
+    """Return what stands beside a match that has a score, from 0 to 1."""
+    mode = b',\n      "search": {\n        "mode": "match",\n        "score": %s\n      }'
+    return mode % fhir_json.dumps(round(score, 4))
+
+
 MATCH = searched("match")
 INCLUDE = searched("include")
 OUTCOME = searched("outcome")
@@ -69,6 +75,27 @@ def bundle(
         parts.append(b"\n  ]")
     parts.append(b"\n}")
     return b"".join(parts)
+
+
+def members_of(body: bytes) -> dict[str, bytes]:
+    """Return the members of a body by name, each one's JSON as it stands there.
+
+    Only they stand two spaces from the margin, and text has no line ends.
+    """
+    inside = body[len(b'{\n  "') : -len(b"\n}")]
+    parted = (member.partition(b'": ') for member in inside.split(b',\n  "'))
+    return {name.decode(): text for name, _, text in parted}
+
+
+def body_of(members: Mapping[str, bytes]) -> bytes:
+    """Return the body that has these members."""
+    inside = b",".join(b'\n  "%s": %s' % (name.encode(), text) for name, text in members.items())
+    return b"{%s\n}" % inside
+
+
+def member(content: Any) -> bytes:
+    """Return the JSON of a member of a body."""
+    return fhir_json.dumps_indented(content).replace(b"\n", b"\n  ")
 
 
 def compact(indented: bytes) -> bytes:

@@ -85,7 +85,7 @@ integer = whole_number(-2_147_483_648)
 
 PRIMITIVES: set[Check] = {
     *(string, markdown, code, media_type, uri, oid, uuid, identity, date, date_time, instant, time),
-    *(base64_binary, unsigned, positive, integer, boolean, decimal),
+    *(base64_binary, bytes_of, unsigned, positive, integer, boolean, decimal),
 }
 
 
@@ -104,27 +104,37 @@ _BASE: dict[str, Check] = {"id": string, "extension": _any_extension}
 
 
 def datatype(
-    required: tuple[str, ...] = (), choices: tuple[str, ...] = (), **elements: Check
+    required: tuple[str, ...] = (),
+    choices: tuple[str, ...] = (),
+    summary: tuple[str, ...] | None = None,
+    **elements: Check,
 ) -> Complex:
     """Return a complex datatype: these elements beside id and extension."""
-    return _complex(_BASE | _fhir_names(elements), required, choices)
+    return _complex(_BASE | _fhir_names(elements), required, choices, summary)
 
 
 def backbone(
-    required: tuple[str, ...] = (), choices: tuple[str, ...] = (), **elements: Check
+    required: tuple[str, ...] = (),
+    choices: tuple[str, ...] = (),
+    summary: tuple[str, ...] | None = None,
+    **elements: Check,
 ) -> Complex:
     """Return a BackboneElement: a datatype that may also carry modifierExtension."""
     named = _BASE | {"modifierExtension": _any_extension} | _fhir_names(elements)
-    return _complex(named, required, choices)
+    return _complex(named, required, choices, summary)
 
 
 def _complex(
-    elements: dict[str, Check], required: tuple[str, ...], choices: tuple[str, ...]
+    elements: dict[str, Check],
+    required: tuple[str, ...],
+    choices: tuple[str, ...],
+    summary: tuple[str, ...] | None,
 ) -> Complex:
     return Complex(
         elements,
         required=required,
         choices=choices,
+        summary=summary,
         primitives=PRIMITIVES,
         sibling=primitive_extension,
     )
@@ -166,6 +176,7 @@ Identifier = datatype(
 )
 Reference = datatype(reference=string, type=uri, identifier=Identifier, display=string)
 Attachment = datatype(
+    summary=("contentType", "language", "url", "size", "hash", "title", "creation"),
     contentType=media_type,
     language=code,
     data=base64_binary,
@@ -178,6 +189,7 @@ Attachment = datatype(
 Annotation = datatype(
     required=("text",),
     choices=("author",),
+    summary=None,
     **choice("author", Reference=Reference, String=string),
     time=date_time,
     text=markdown,
@@ -261,6 +273,7 @@ def _writable(value: Any) -> Any:
 Extension = datatype(
     required=("url",),
     choices=("value",),
+    summary=None,
     url=uri,
     **choice(
         "value",

@@ -140,7 +140,8 @@ class Complex:
 
     Unknown elements are refused. A primitive may have a sibling `_name` with its id and
     extensions, which the check sibling takes, and which counts as the element where one is
-    required. choices names elements of which one may be present: "onset" for onset[x].
+    required. choices names elements of which one may be present: "onset" for onset[x]. summary
+    names those that R4 marks as part of a summary, None where it marks all.
     """
 
     def __init__(
@@ -149,11 +150,13 @@ class Complex:
         *,
         required: Sequence[str] = (),
         choices: Sequence[str] = (),
+        summary: Sequence[str] | None = None,
         primitives: Container[Check] = (),
         sibling: Check,
     ) -> None:
         self.elements = dict(elements)
         self.required = tuple(required)
+        self.summary = None if summary is None else frozenset(summary)
         self.choices = tuple(
             tuple(name for name in elements if re.fullmatch(f"{stem}[A-Z].*", name))
             for stem in choices

@@ -30,7 +30,7 @@ class InvalidResource(ValueError):
 class Source(NamedTuple):
     """What a resource is dumped from: a row's elements by FHIR name, and what stands beside them.
 
-    blobs has the bytes of attachments that are sent inline, by Binary id; empty_content says how a
+    blobs has the bytes of attachments that are sent inline, by their hash; empty_content says how a
     document without content looks.
     """
 
@@ -45,16 +45,28 @@ class Source(NamedTuple):
 class Element(Field[Any]):
     """An element of a resource, held in the row as FHIR JSON holds it.
 
-    choice names the group of which one may be present: "onset" for onset[x].
+    choice names the group of which one may be present: "onset" for onset[x]. summary and modifier
+    are R4's marks Σ and ?!. expected says that R4 requires what this server can be without.
     """
 
     def __init__(
-        self, check: Check, *, required: bool = False, choice: str | None = None, **kwargs: Any
+        self,
+        check: Check,
+        *,
+        required: bool = False,
+        expected: bool = False,
+        choice: str | None = None,
+        summary: bool = False,
+        modifier: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.check = check
         self.mandatory = required
+        self.expected = required or expected
         self.choice = choice
+        self.summary = summary
+        self.modifier = modifier
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
         """Return the element of a Source as clients see it, `missing` where there is none."""
@@ -111,9 +123,9 @@ class ResourceSchema(Schema):
     resource_type: ClassVar[str]
     narrative: ClassVar[tuple[narrative.Row, ...]] = ()
 
-    id = IdElement(datatypes.identity)
-    meta = MetaElement(datatypes.Meta)
-    implicit_rules = Element(datatypes.uri)
+    id = IdElement(datatypes.identity, summary=True)
+    meta = MetaElement(datatypes.Meta, summary=True)
+    implicit_rules = Element(datatypes.uri, summary=True, modifier=True)
     language = Element(datatypes.code)
 
     def on_bind_field(self, field_name: str, field_obj: Field[Any]) -> None:
@@ -126,6 +138,8 @@ class ResourceSchema(Schema):
             for name, field in self.fields.items()
             if isinstance(field, Element)
         }
+        # By FHIR's names.
+        self.elements: Mapping[str, Element] = elements
         self._order = {name: place for place, name in enumerate(elements)}
         # FHIR's name of each column: `class` also where Python had to write `class_`.
         self._by_column = {name.rstrip("_"): fhir_name(name) for name in self.fields}
@@ -205,7 +219,7 @@ class DomainResourceSchema(ResourceSchema):
     text = NarrativeElement(datatypes.Narrative)
     contained = Elements(datatypes.contained_resource)
     extension = Element(datatypes.EXTENSIONS)
-    modifier_extension = Element(datatypes.EXTENSIONS)
+    modifier_extension = Element(datatypes.EXTENSIONS, modifier=True)
 
 
 def fhir_name(attribute: str) -> str:

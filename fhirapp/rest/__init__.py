@@ -5,13 +5,15 @@ from __future__ import annotations
 from flask import Flask
 
 from fhirapp.auth import enforce
-from fhirapp.rest import access, capability, errors, search, totals
+from fhirapp.rest import access, capability, errors, openapi, paging, search_parameters, totals
 
 
 def init_app(app: Flask) -> None:
-    """Give the app its errors, its memory of totals, its page links and /fhir/metadata."""
+    """Give the app its errors, its memory of totals, its page links and what describes it."""
     errors.init_app(app)
     enforce.init_app(app, access.enforceable)
     totals.init_app(app)
-    search.init_app(app)
+    paging.init_app(app)
     capability.init_app(app)
+    search_parameters.init_app(app)
+    openapi.init_app(app)

@@ -38,12 +38,17 @@ def access_to(definition: Definition, permission: str) -> Access:
 
 
 def enforceable(scope: Scope) -> bool:
-    """Say whether a scope names a type that is served, and only filters that it has."""
+    """Say whether a scope names a type that is served, and only filters that it has.
+
+    Where other resources or scopes decide who may see a type, its own filters would not be asked.
+    """
     if scope.resource_type == "*":
         return not scope.filters
     definition = types().get(scope.resource_type)
     if definition is None:
         return False
+    if definition.visibility is not Visibility.SCOPE:
+        return not scope.filters
     return filtered(definition, scope.filters) is not None
 
 
@@ -54,14 +59,18 @@ def check_patients(
 
     Raises Forbidden; without this the answer would be an empty Bundle, which reads as "none".
     """
-    grants = access.grants(definition.name, "s")
-    patients = {grant.patient for grant in grants}
+    # Of a TARGETS type, what may be seen hangs on all types.
+    deciding = types().values() if definition.visibility is Visibility.TARGETS else (definition,)
+    patients = {grant.patient for one in deciding for grant in access.grants(one.name, "s")}
     if None in patients:
         return
     for name, value in applied:
         base, _, modifier = name.partition(":")
         parameter = definition.params.by_name[base]
-        if not (isinstance(parameter, Reference) and parameter.compartment):
+        if not (isinstance(parameter, Reference) and _is_of_patients(parameter)):
+            continue
+        if modifier not in ("", *parameter.targets):
+            # :missing and :identifier name no patient's id.
             continue
         for one in split(value, ","):
             target = parameter.target(modifier, one, context.base_url)
@@ -71,3 +80,7 @@ def check_patients(
                     f"user/{definition.name}.s",
                     base,
                 )
+
+
+def _is_of_patients(parameter: Reference) -> bool:
+    return parameter.compartment or parameter.targets == ("Patient",)

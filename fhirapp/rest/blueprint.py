@@ -6,6 +6,7 @@ Source: decisions §1.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import Blueprint, Response
@@ -14,7 +15,7 @@ from flask.sansio.app import App
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import NotFound, UnknownInteraction
 from fhirapp.rest.access import access_to
-from fhirapp.rest.history import history_instance
+from fhirapp.rest.history import history_instance, history_type
 from fhirapp.rest.read import read, vread
 from fhirapp.rest.search import search_type
 from fhirapp.store.definition import Definition, register_type
@@ -25,11 +26,20 @@ _ID = re.compile(ID_PATTERN)
 
 
 class ResourceBlueprint(Blueprint):
-    """The blueprint of a type: read, vread and history; search where the type is searchable."""
+    """The blueprint of a type: read, vread and history; search where the type is searchable.
 
-    def __init__(self, import_name: str, definition: Definition) -> None:
+    operations are the functions of the definition's operations, by name.
+    """
+
+    def __init__(
+        self,
+        import_name: str,
+        definition: Definition,
+        operations: Mapping[str, Callable[..., Response]] | None = None,
+    ) -> None:
         super().__init__(definition.name, import_name)
         self.definition = definition
+        self._operations = operations or {}
         name = definition.name
         if definition.searchable:
             for root in ROOTS:
@@ -40,12 +50,34 @@ class ResourceBlueprint(Blueprint):
                         view_func=self.search_type,
                         methods=["GET", "POST"],
                     )
+        if "history-type" in definition.interactions:
+            self.add_url_rule(f"/fhir/{name}/_history", view_func=self.history_type)
         instance = f"/fhir/{name}/<resource_id>"
         self.add_url_rule(instance, view_func=self.read)
         if "history-instance" in definition.interactions:
             self.add_url_rule(f"{instance}/_history", view_func=self.history_instance)
         if "vread" in definition.interactions:
             self.add_url_rule(f"{instance}/_history/<version_id>", view_func=self.vread)
+
+        for operation in definition.operations:
+            place = "/<resource_id>" if operation.instance else ""
+            self.add_url_rule(
+                f"/fhir/{name}{place}/${operation.name}",
+                endpoint=operation.name,
+                view_func=self._operation(operation.name),
+                methods=["GET", "POST"],
+            )
+
+    def _operation(self, name: str) -> Callable[..., Response]:
+        """Return the view of an operation, of the type or of the resource with an id."""
+
+        def view(resource_id: str | None = None) -> Response:
+            if resource_id is None:
+                return self._operations[name](self.definition)
+            check_id(self.definition, resource_id)
+            return self._operations[name](self.definition, resource_id)
+
+        return view
 
     def register(self, app: App, options: dict[str, Any]) -> None:
         super().register(app, options)
@@ -64,6 +96,10 @@ class ResourceBlueprint(Blueprint):
         """Return one version."""
         check_id(self.definition, resource_id)
         return vread(self.definition, resource_id, version_id)
+
+    def history_type(self) -> Response:
+        """Return the versions of all resources, newest first."""
+        return history_type(self.definition)
 
     def history_instance(self, resource_id: str) -> Response:
         """Return the versions, newest first."""

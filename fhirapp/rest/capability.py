@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from importlib.metadata import version
 from typing import Any
 
@@ -12,8 +11,10 @@ from fhirapp.address import base_url, token_url
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import systems
 from fhirapp.fhir.temporal import check_date
-from fhirapp.rest.negotiation import arguments, wanted_form
-from fhirapp.rest.response import respond
+from fhirapp.rest import search_parameters
+from fhirapp.rest.include import includable
+from fhirapp.rest.negotiation import FORMING, arguments, check_known, wanted_form
+from fhirapp.rest.response import document_etag, respond
 from fhirapp.search.controls import REVINCLUDE
 from fhirapp.search.parameter import Parameter
 from fhirapp.store.definition import Definition, types
@@ -26,10 +27,12 @@ RELEASED = check_date("2026-11-20")
 
 @blueprint.get("/fhir/metadata")
 def capabilities() -> Response:
-    """Return the CapabilityStatement; no token is needed."""
-    form = wanted_form(arguments())
+    """Return the CapabilityStatement; no token is needed. Of its modes there is `full` alone."""
+    given = [one for one in arguments() if one != ("mode", "full")]
+    check_known(given, FORMING)
+    form = wanted_form(given)
     body = fhir_json.dumps_indented(capability_statement())
-    return respond(body, form, etag=f'W/"{blake2b(body, digest_size=16).hexdigest()}"')
+    return respond(body, form, etag=document_etag(body))
 
 
 def init_app(app: Flask) -> None:
@@ -66,7 +69,10 @@ def capability_statement() -> dict[str, Any]:
             {
                 "mode": "server",
                 "security": _security(),
-                "resource": [_resource(definition) for _, definition in sorted(types().items())],
+                "resource": [
+                    *(_resource(definition) for _, definition in sorted(types().items())),
+                    _definitions(),
+                ],
             }
         ],
     }
@@ -106,13 +112,34 @@ def _resource(definition: Definition) -> dict[str, Any]:
     content["updateCreate"] = False
     content["conditionalRead"] = "full-support"
     if definition.searchable:
+        if included := includable(definition):
+            content["searchInclude"] = included
         content["searchRevInclude"] = [REVINCLUDE]
-        content["searchParam"] = [_parameter(one) for one in definition.params]
+        content["searchParam"] = [_parameter(definition, one) for one in definition.params]
+    if definition.operations:
+        content["operation"] = [
+            {"name": one.name, "definition": one.definition, "documentation": one.doc}
+            for one in definition.operations
+        ]
     return content
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    content = {"name": parameter.name}
-    if parameter.spec:
-        content["definition"] = parameter.spec
-    return content | {"type": parameter.kind, "documentation": parameter.doc}
+def _definitions() -> dict[str, Any]:
+    """Return what there is of parameters' definitions, which are no clinical data."""
+    return {
+        "type": search_parameters.TYPE,
+        "documentation": search_parameters.DOC,
+        "interaction": [{"code": "read"}],
+        "versioning": "no-version",
+        # By If-None-Match: what is made of declarations has no date.
+        "conditionalRead": "not-match",
+    }
+
+
+def _parameter(definition: Definition, parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "definition": search_parameters.canonical(definition, parameter),
+        "type": parameter.kind,
+        "documentation": parameter.doc,
+    }

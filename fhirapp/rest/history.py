@@ -1,124 +1,257 @@
-"""history-instance: a resource's versions, newest first. FHIR R4 http §3.1.0.12; decisions §5."""
+"""history: the versions of a resource, or of all of a type, newest first, deletions among them.
+
+A page begins after a place, that of the last version of the page before in the order of all. A
+version and its place never change, so a walk through the pages meets each version that was there
+at its start once, whatever is published meanwhile. The order of a type's history is that of time,
+which FHIR asks for and `_since` compares; of versions that share one, as those of one import do,
+the greater row number is the newer.
+
+Source: FHIR R4 http §3.1.0.12, §3.1.0.16; decisions §5.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
-from flask import Response
+from flask import Response, current_app
+from itsdangerous import BadData, URLSafeSerializer
 
+from fhirapp.auth.compartment import Access
+from fhirapp.auth.keys import key_of
 from fhirapp.config import settings
-from fhirapp.db import reader
+from fhirapp.db import Reader, reader
 from fhirapp.fhir.bundle import Entry, bundle, interaction
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.rest.access import access_to
 from fhirapp.rest.links import bundle_id, page_link
-from fhirapp.rest.negotiation import arguments, wanted_form
-from fhirapp.rest.read import COLUMNS, Version, reaches_newest, version_visible
+from fhirapp.rest.negotiation import FORMING, Form, arguments, wanted_form
+from fhirapp.rest.read import COLUMNS, Version, find_version, visible_versions
 from fhirapp.rest.response import fhir_address, respond, with_addresses
-from fhirapp.rest.visibility import visible
 from fhirapp.search.condition import Condition
 from fhirapp.search.controls import parse_count
 from fhirapp.search.values import SHOWN
 from fhirapp.store.definition import Definition
 
-_KNOWN = ("_count", "_since", "_at", "_format", "_pretty", "_before")
+_KNOWN = ("_count", "_since", "_at", "_cursor", *FORMING)
+_UNSUPPORTED = {
+    "_list": "is not supported here",
+    "_sort": "is not supported here; a history is sorted newest first",
+}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a request asks of a history; since and at are instants, at the two ends of an interval.
+
+    given are the parameters that have a value, as they stand in links.
+    """
+
+    form: Form
+    count: int
+    given: Mapping[str, str]
+    since: str | None
+    at: tuple[str, str] | None
+
+    @property
+    def cursor(self) -> str | None:
+        return self.given.get("_cursor")
+
+
+@dataclass(frozen=True)
+class _History:
+    """What is walked: its path below /fhir, what its versions have in common, their order.
+
+    order are columns whose values together name a version. is_counted says whether every page tells
+    the total. The versions of a type are counted only where nothing else is asked, by `_count=0`,
+    and an index alone can tell; but a page that holds all has its total anyway.
+    """
+
+    path: str
+    conditions: tuple[Condition, ...]
+    order: tuple[str, ...]
+    is_counted: bool
 
 
 def history_instance(definition: Definition, resource_id: str) -> Response:
-    """Return the history Bundle. Raises NotFound, InvalidParameter."""
-    access = access_to(definition, "r")
-    given = _given()
-    form = wanted_form(arguments())
-    snapshot = reader()
-    parts = [Condition("r.id = ?", (resource_id,))]
-    limit = visible(definition, access, "r")
-    if limit is not None:
-        parts.append(limit.where())
-    rows = snapshot.all(
-        f"SELECT {COLUMNS} FROM {definition.sql_table} r"
-        f" WHERE {' AND '.join(part.sql for part in parts)} ORDER BY r.version_id DESC",
-        [value for part in parts for value in part.values],
-    )
-    versions = [Version(*row) for row in rows]
-    versions = [
-        one for one in versions if version_visible(snapshot, definition, access, resource_id, one)
+    """Return the history of a resource. Raises NotFound or a ParameterError."""
+    access, asked = access_to(definition, "r"), _asked()
+    path = f"{definition.name}/{resource_id}"
+    if find_version(reader(), definition, access, resource_id) is None:
+        raise NotFound(f"{path} is not known here.")
+    own = Condition("h.id = ?", (resource_id,))
+    walked = _History(f"{path}/_history", (own,), ("version_id",), is_counted=True)
+    return _answer(definition, access, asked, walked)
+
+
+def history_type(definition: Definition) -> Response:
+    """Return the history of all resources of a type. Raises a ParameterError."""
+    access, asked = access_to(definition, "r"), _asked()
+    order = ("last_updated", "pk")
+    walked = _History(f"{definition.name}/_history", (), order, is_counted=False)
+    return _answer(definition, access, asked, walked)
+
+
+def _answer(definition: Definition, access: Access, asked: _Asked, history: _History) -> Response:
+    snapshot, signer = reader(), _signer(history, asked)
+    place = _place(signer, asked.cursor)
+    selecting = [
+        *history.conditions,
+        *visible_versions(definition, access),
+        *_in_time(definition, asked),
     ]
-    if not versions or not reaches_newest(snapshot, definition, access, resource_id):
-        raise NotFound(f"{definition.name}/{resource_id} is not known here.")
-    matching = _in_time(versions, given)
-    before = _before(given.get("_before"))
+    found = _versions(snapshot, definition, history, selecting, place, asked.count + 1)
+    page, more = found[: asked.count], len(found) > asked.count
+    total: int | None = None
+    if place is None and not more:
+        total = len(page)
+    elif history.is_counted or (asked.count == 0 and not access.is_granular):
+        total = _total(snapshot, definition, selecting)
+    links = _links(history, asked.given)
+    if page and more:
+        further = signer.dumps([getattr(page[-1], name) for name in history.order])
+        links.append(("next", _link(history, {**asked.given, "_cursor": further})))
     config = settings()
-    count = parse_count(given.get("_count"), config.page_size, config.page_max)
-    rest = [one for one in matching if before is None or one.version_id < before]
-    page = rest[:count]
-    path = f"{definition.name}/{resource_id}/_history"
-    kept = [(name, value) for name, value in given.items() if name != "_before"]
-    links = [("self", page_link(path, list(given.items()))), ("first", page_link(path, kept))]
-    if page and len(rest) > len(page):
-        more = [*kept, ("_before", str(page[-1].version_id))]
-        links.append(("next", page_link(path, more)))
     rendering = (config.inline_max, config.empty_content)
-    key = repr((links, len(matching), [one.version_id for one in page], rendering))
+    key = repr((links, total, [(one.id, one.version_id) for one in page], rendering))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
-    body = bundle(
-        bundle_id(digest),
-        "history",
-        len(matching),
-        links,
-        (_entry(definition, resource_id, one) for one in page),
-    )
-    return respond(body, form, etag=f'W/"{digest}"', last_modified=versions[0].last_updated)
+    entries = (_entry(definition, one) for one in page)
+    body = bundle(bundle_id(digest), "history", total, links, entries)
+    # Without Last-Modified: a history also changes where a resource is taken out of reach.
+    return respond(body, asked.form, etag=f'W/"{digest}"')
 
 
-def _given() -> dict[str, str]:
+def _asked() -> _Asked:
+    """Read the request's parameters. Raises NotAcceptable or a ParameterError.
+
+    What is unknown is refused always: it may have been meant to narrow, and there is no place for
+    a warning (FHIR R4 bundle, bdl-3: every entry of a history is of a request).
+    """
     given: dict[str, str] = {}
     for name, value in arguments():
         if name not in _KNOWN:
-            raise UnsupportedParameter(name, "is not a parameter of history")
+            raise UnsupportedParameter(
+                name, _UNSUPPORTED.get(name, "is not a parameter of history")
+            )
         if name in given:
             raise RepeatedParameter(name, "may be given once")
-        if value:
-            given[name] = value
-    return given
+        given[name] = value
+    given = {name: value for name, value in given.items() if value}
+    config = settings()
+    count = parse_count(given.get("_count"), config.page_size, config.page_max)
+    if "_count" in given:
+        given["_count"] = str(count)
+    since, at = _interval("_since", given), _interval("_at", given)
+    return _Asked(
+        form=wanted_form(given.items()),
+        count=count,
+        given=given,
+        since=instant_of(since.low) if since else None,
+        at=(instant_of(at.low), instant_of(at.high)) if at else None,
+    )
 
 
-def _in_time(versions: list[Version], given: dict[str, str]) -> list[Version]:
-    """Return the versions that `_since` and `_at` leave, newest first."""
-    found = versions
-    if "_since" in given:
-        since = instant_of(_interval("_since", given["_since"]).low)
-        found = [one for one in found if one.last_updated >= since]
-    if "_at" in given:
-        low, high = map(instant_of, _interval("_at", given["_at"]))
+def _in_time(definition: Definition, asked: _Asked) -> Iterable[Condition]:
+    """Yield what `_since` and `_at` ask of a version."""
+    if asked.since is not None:
+        yield Condition("h.last_updated >= ?", (asked.since,))
+    if asked.at is not None:
+        start, end = asked.at
         # A version was current at some time of the interval: published before its end, and not
-        # replaced before its start.
-        replaced = {one.version_id: one.last_updated for one in versions}
-        found = [
-            one
-            for one in found
-            if one.last_updated < high and replaced.get(one.version_id + 1, high) > low
-        ]
-    return found
+        # replaced by its start.
+        yield Condition("h.last_updated < ?", (end,))
+        yield Condition(
+            f"NOT EXISTS (SELECT 1 FROM {definition.sql_table} n WHERE n.id = h.id"
+            " AND n.version_id > h.version_id AND n.last_updated <= ?)",
+            (start,),
+        )
 
 
-def _interval(name: str, value: str) -> Interval:
+def _interval(name: str, given: Mapping[str, str]) -> Interval | None:
+    value = given.get(name)
+    if value is None:
+        return None
     try:
+        # A plus sign that the client did not escape arrives as a space.
         return interval(value.replace(" ", "+"))
     except ValueError as error:
         raise InvalidParameter(name, f"{value[:SHOWN]!r} {error}") from None
 
 
-def _before(value: str | None) -> int | None:
-    if value is None:
+def _signer(history: _History, asked: _Asked) -> URLSafeSerializer:
+    """Return what signs places, so that they fit this history between these times alone."""
+    fits = repr((history.path, asked.since, asked.at))
+    return URLSafeSerializer(key_of(current_app), salt=f"history {fits}")
+
+
+def _place(signer: URLSafeSerializer, cursor: str | None) -> Sequence[Any] | None:
+    """Return the place that a page begins after. Raises InvalidParameter."""
+    if cursor is None:
         return None
-    if not (value.isascii() and value.isdecimal() and len(value) < 10):
-        raise InvalidParameter("_before", "is not one of this server's; start from the first page")
-    return int(value)
+    try:
+        place: Sequence[Any] = signer.loads(cursor)
+    except (BadData, ValueError):
+        raise InvalidParameter(
+            "_cursor", "is not one of this history's; start again from its first page"
+        ) from None
+    return place
 
 
-def _entry(definition: Definition, resource_id: str, version: Version) -> Entry:
-    path = f"{definition.name}/{resource_id}"
+def _versions(
+    snapshot: Reader,
+    definition: Definition,
+    history: _History,
+    selecting: Sequence[Condition],
+    place: Sequence[Any] | None,
+    limit: int,
+) -> list[Version]:
+    """Read versions, newest first, from a place on."""
+    if place is not None:
+        columns = ", ".join(f"h.{name}" for name in history.order)
+        after = Condition(f"({columns}) < ({', '.join('?' * len(place))})", tuple(place))
+        selecting = [*selecting, after]
+    asked = _where(selecting)
+    order = ", ".join(f"h.{name} DESC" for name in history.order)
+    rows = snapshot.all(
+        f"SELECT {COLUMNS} FROM {definition.sql_table} h{asked.sql} ORDER BY {order} LIMIT {limit}",
+        asked.values,
+    )
+    return [Version(*row) for row in rows]
+
+
+def _total(snapshot: Reader, definition: Definition, selecting: Sequence[Condition]) -> int:
+    asked = _where(selecting)
+    sql = f"SELECT count(*) FROM {definition.sql_table} h{asked.sql}"
+    return int(snapshot.all(sql, asked.values)[0][0])
+
+
+def _where(conditions: Sequence[Condition]) -> Condition:
+    """Return the WHERE clause of these conditions, empty where there are none."""
+    sql = " AND ".join(condition.sql for condition in conditions)
+    values = tuple(value for condition in conditions for value in condition.values)
+    return Condition(f" WHERE {sql}" if sql else "", values)
+
+
+def _links(history: _History, given: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the links that every page has."""
+    first = {name: value for name, value in given.items() if name != "_cursor"}
+    return [("self", _link(history, given)), ("first", _link(history, first))]
+
+
+def _link(history: _History, given: Mapping[str, str]) -> str:
+    return page_link(history.path, list(given.items()))
+
+
+def _entry(definition: Definition, version: Version) -> Entry:
+    """Return the entry of a version.
+
+    The first is an update as create (http §3.1.0.4.1): the id is the source's own, which a POST of
+    it elsewhere would lose.
+    """
+    path = f"{definition.name}/{version.id}"
     if version.deleted:
         method, status = "DELETE", "204 No Content"
     elif version.version_id == 1:

@@ -1,42 +1,324 @@
-"""`_revinclude=Provenance:target`: the origin of each match. decisions 2.16, §6."""
+"""What comes with the matches of a page: `_include`, and `_revinclude=Provenance:target`.
+
+What is included is searched for as the matches are: it takes the permission to search its type, and
+what the token may not see is left out as if it were not here. Bytes (Binary) are never included.
+Source: FHIR R4 search §3.1.1.5.4, versions §3.1.1.4.13; decisions 2.16, §6.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
 
 from fhirapp.auth.compartment import Access
-from fhirapp.db import Reader
-from fhirapp.fhir.bundle import INCLUDE, Entry
+from fhirapp.db import Reader, quoted
+from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.rest.response import fhir_address
-from fhirapp.rest.visibility import targets_visible
-from fhirapp.search.controls import REVINCLUDE
-from fhirapp.store.definition import Definition, types
+from fhirapp.rest.paging import Match
+from fhirapp.rest.read import visible_versions
+from fhirapp.rest.visibility import visible
+from fhirapp.search.condition import Condition
+from fhirapp.search.controls import REVINCLUDE, Controls, Include
+from fhirapp.search.reference import Reference
+from fhirapp.search.values import SHOWN, values_at
+from fhirapp.store.definition import Definition, Visibility, types
+
+# How often `_include:iterate` goes on from what it brought, and how much a page brings in all.
+MAX_STEPS = 5
+MAX_INCLUDED = 1_000
+_VERSIONED = re.compile(
+    rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/([1-9][0-9]{{0,8}}))?", re.ASCII
+)
+
+
+class Found(NamedTuple):
+    """A resource on the page: a match, or what comes with one."""
+
+    type: str
+    id: str
+    version_id: int
+    pk: int
+    body: bytes
+
+    @property
+    def name(self) -> Target:
+        """What a reference to this very version points to."""
+        return Target(self.type, self.id, self.version_id)
+
+
+class Target(NamedTuple):
+    """What a reference points to; version_id is 0 where it names none."""
+
+    type: str
+    id: str
+    version_id: int = 0
+
+
+class Join(NamedTuple):
+    """An `_include` that was read: references of a type by these parameters, to one type or any."""
+
+    source: str
+    params: tuple[str, ...]
+    target: str
+    iterate: bool
+
+    def leads(self, param: str, target_type: str) -> bool:
+        return param in self.params and self.target in ("", target_type)
+
+
+class Inclusion(NamedTuple):
+    """What comes with a page; is_cut says that there is more than this server brings."""
+
+    found: Sequence[Found] = ()
+    is_cut: bool = False
+
+
+def references(definition: Definition) -> dict[str, Reference]:
+    """Return the parameters of a type that can be included by."""
+    return {one.name: one for one in definition.params if isinstance(one, Reference)}
+
+
+def included_types() -> set[str]:
+    """Return the types whose resources may be included."""
+    return {name for name, one in types().items() if one.visibility is not Visibility.CARRIER}
+
+
+def includable(definition: Definition) -> list[str]:
+    """Return the values of `_include` on a type that can bring something."""
+    served = types()
+    useful = [
+        name
+        for name, parameter in references(definition).items()
+        if not parameter.targets or not served.keys().isdisjoint(parameter.targets)
+    ]
+    return [f"{definition.name}:{name}" for name in (*useful, *(["*"] if useful else []))]
+
+
+def target_types(joins: Sequence[Join]) -> list[str]:
+    """Return the types that are served and that the joins may bring, by name."""
+    reached: set[str] = set()
+    for join in joins:
+        parameters = references(types()[join.source])
+        for name in join.params:
+            reached.update([join.target] if join.target else parameters[name].targets or types())
+    return sorted(reached & included_types())
+
+
+def parse_includes(definition: Definition, includes: Sequence[Include]) -> tuple[Join, ...]:
+    """Read `_include`; only `_include:iterate` may begin at another type. Raises InvalidParameter.
+
+    A target type that R4 names for a parameter is read, and brings nothing where it is not served.
+    """
+    joins = []
+    for one in includes:
+        source, *rest = one.value.split(":")
+        holder = types().get(source) if one.iterate else None
+        if source == definition.name:
+            holder = definition
+        join = _join(holder, rest, one.iterate) if holder else None
+        if join is None:
+            choices = includable(holder or definition)
+            wanted = f"use {', '.join(choices)}" if choices else "nothing can be, from this type"
+            raise InvalidParameter(one.name, f"{one.value[:SHOWN]!r} cannot be included; {wanted}")
+        joins.append(join)
+    return tuple(joins)
+
+
+def _join(definition: Definition, rest: Sequence[str], iterate: bool) -> Join | None:
+    """Read what follows the type: `author`, `author:Practitioner`, `*`; None for what it is not."""
+    param, target = (*rest, "", "")[:2]
+    if not param or len(rest) > 2 or (len(rest) == 2 and not target):
+        return None
+    named = tuple(
+        name
+        for name, parameter in references(definition).items()
+        if param in ("*", name) and (not target or target in (parameter.targets or types()))
+    )
+    return Join(definition.name, named, target, iterate) if named else None
+
+
+def included_with(
+    snapshot: Reader,
+    definition: Definition,
+    access: Access,
+    joins: Sequence[Join],
+    controls: Controls,
+    matches: Sequence[Match],
+) -> Inclusion:
+    """Return what comes with the matches of a page. Raises InvalidParameter."""
+    if not joins and not controls.revinclude:
+        return Inclusion()
+    page = [Found(definition.name, one.id, one.version_id, one.pk, one.body) for one in matches]
+    origins = provenance_of(snapshot, definition, access, page) if controls.revinclude else []
+    brought = _brought(snapshot, access, joins, page, origins)
+    return Inclusion([*origins, *brought.found], brought.is_cut)
+
+
+def _brought(
+    snapshot: Reader,
+    access: Access,
+    joins: Sequence[Join],
+    matches: Sequence[Found],
+    origins: Sequence[Found],
+) -> Inclusion:
+    """Return what the joins bring to a page, each resource once and none that is on it already.
+
+    origins are what `_revinclude` brought: `_include:iterate` goes on from them too.
+    """
+    here = {one.name for one in (*matches, *origins)}
+    asked = {Target(one.type, one.id) for one in (*matches, *origins)}
+    found: list[Found] = []
+    fresh = matches
+    for step in range(MAX_STEPS + 1):
+        wanted = sorted(_targets(snapshot, joins, fresh) - asked)
+        room = MAX_INCLUDED - len(found) if step < MAX_STEPS else 0
+        new = [one for one in _resources(snapshot, access, wanted[:room]) if one.name not in here]
+        found += new
+        if len(wanted) > room:
+            return Inclusion(found, is_cut=True)
+        asked.update(wanted)
+        here.update(one.name for one in new)
+        fresh, origins = [*new, *origins], ()
+        joins = [join for join in joins if join.iterate]
+        if not fresh or not joins:
+            break
+    return Inclusion(found)
 
 
 def provenance_of(
-    snapshot: Reader, definition: Definition, access: Access, ids: Sequence[str]
-) -> list[tuple[Entry, str]]:
-    """Return the entries of the Provenances that have one of these resources as target.
+    snapshot: Reader, definition: Definition, access: Access, matches: Sequence[Found]
+) -> list[Found]:
+    """Return the Provenances that have a match among their targets, newest first.
 
-    Newest first, each with its id and version; only those whose every target the token may see.
+    Only those whose every target the token may see.
     """
     provenance = types().get("Provenance")
     if provenance is None:
         raise InvalidParameter("_revinclude", f"{REVINCLUDE} is not served here")
-    if not ids:
+    if not matches:
         return []
-    marks = ", ".join("?" * len(ids))
-    rows = snapshot.all(
-        "SELECT r.id, r.version_id, r.body"
-        f" FROM {provenance.sql_table} r WHERE r.is_current AND r.pk IN"
-        f" (SELECT t.pk FROM \"{provenance.tables.reference.name}\" t WHERE t.param = 'target'"
-        f" AND t.target_id IN ({marks}) AND t.target_type = ?)"
-        " ORDER BY r.last_updated DESC, r.id DESC",
-        (*ids, definition.name),
-    )
-    return [
-        (Entry(fhir_address(f"Provenance/{row_id}"), body, INCLUDE), f"{row_id}/{version_id}")
-        for row_id, version_id, body in rows
-        if targets_visible(snapshot, access, "s", body)
+    ids = [one.id for one in matches]
+    conditions = [
+        Condition("r.is_current"),
+        Condition(
+            f"r.pk IN (SELECT t.pk FROM {quoted(provenance.tables.reference.name)} t"
+            f" WHERE t.param = 'target' AND t.target_id IN ({_marks(ids)}) AND t.target_type = ?)",
+            (*ids, definition.name),
+        ),
+        *_limit(provenance, access),
     ]
+    order = "r.last_updated DESC, r.id DESC"
+    here = {one.name for one in matches}
+    rows = _rows(snapshot, provenance, "r", conditions, order)
+    return [one for one in rows if one.name not in here]
+
+
+def _targets(snapshot: Reader, joins: Sequence[Join], sources: Iterable[Found]) -> set[Target]:
+    """Return what the sources refer to by the joins: one SELECT for each type of source."""
+    by_type: dict[str, list[Found]] = {}
+    for one in sources:
+        by_type.setdefault(one.type, []).append(one)
+    wanted: set[Target] = set()
+    served = included_types()
+    for source, rows in by_type.items():
+        asked = [join for join in joins if join.source == source]
+        params = sorted({param for join in asked for param in join.params})
+        if not params:
+            continue
+        pointed = snapshot.all(
+            "SELECT k.pk, k.param, k.target_type, k.target_id"
+            f" FROM {quoted(types()[source].tables.reference.name)} k"
+            f" WHERE k.pk IN ({_marks(rows)}) AND k.param IN ({_marks(params)})",
+            (*(row.pk for row in rows), *params),
+        )
+        definition = types()[source]
+        versions = {
+            row.pk: _versions(definition, params, row.body)
+            for row in rows
+            if b"/_history/" in row.body
+        }
+        for pk, param, target_type, target_id in pointed:
+            # Of an address elsewhere the index has no type.
+            if target_type in served and any(one.leads(param, target_type) for one in asked):
+                named = versions.get(pk, {}).get((param, target_type, target_id), {0})
+                wanted.update(Target(target_type, target_id, version) for version in named)
+    return wanted
+
+
+def _versions(
+    definition: Definition, params: Sequence[str], body: bytes
+) -> Mapping[tuple[str, str, str], set[int]]:
+    """Return the versions that references name, which index rows do not hold; 0 where none is.
+
+    By the parameter, and the type and the id of the target.
+    """
+    resource = orjson.loads(body)
+    named: dict[tuple[str, str, str], set[int]] = {}
+    for name in params:
+        for path in definition.params.by_name[name].paths:
+            for value in values_at(resource, f"{path}.reference"):
+                if found := _VERSIONED.fullmatch(value):
+                    target = (name, found[1], found[2])
+                    named.setdefault(target, set()).add(int(found[3] or 0))
+    return named
+
+
+def _resources(snapshot: Reader, access: Access, wanted: Sequence[Target]) -> list[Found]:
+    """Return what is wanted, is current and may be seen; or its version, where one is named.
+
+    One SELECT for each type, and one more where a version is named that is not the current one.
+    """
+    found: list[Found] = []
+    by_type: dict[str, set[Target]] = {}
+    for target in wanted:
+        by_type.setdefault(target.type, set()).add(target)
+    for name, targets in by_type.items():
+        definition = types()[name]
+        limit = [Condition("r.is_current"), *_limit(definition, access)]
+        current = _rows(snapshot, definition, "r", [_among("r", targets), *limit], "r.id")
+        found += [
+            one for one in current if not targets.isdisjoint((Target(name, one.id), one.name))
+        ]
+        known = {one.id for one in current}
+        past = {one for one in targets if one.version_id and one.id in known}
+        past -= {one.name for one in current}
+        if past:
+            limit = [Condition("NOT h.deleted"), *visible_versions(definition, access)]
+            order = "h.id, h.version_id"
+            versions = _rows(snapshot, definition, "h", [_among("h", past), *limit], order)
+            found += [one for one in versions if one.name in past]
+    return found
+
+
+def _limit(definition: Definition, access: Access) -> list[Condition]:
+    """Return what must hold of a row `r` that the token may find."""
+    limit = visible(definition, access, "s")
+    return [] if limit is None else [limit.where()]
+
+
+def _among(row: str, targets: Collection[Target]) -> Condition:
+    ids = sorted({target.id for target in targets})
+    return Condition(f"{row}.id IN ({_marks(ids)})", tuple(ids))
+
+
+def _rows(
+    snapshot: Reader,
+    definition: Definition,
+    row: str,
+    conditions: Sequence[Condition],
+    order: str,
+) -> list[Found]:
+    found = snapshot.all(
+        f"SELECT {row}.id, {row}.version_id, {row}.pk, {row}.body"
+        f" FROM {definition.sql_table} {row}"
+        f" WHERE {' AND '.join(one.sql for one in conditions)} ORDER BY {order}",
+        [value for one in conditions for value in one.values],
+    )
+    return [Found(definition.name, *one) for one in found]
+
+
+def _marks(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))

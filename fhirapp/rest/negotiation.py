@@ -1,24 +1,40 @@
-"""What the client asks of the answer's form: Accept, `_format`, `_pretty`, Prefer.
+"""What the client asks of the answer's form: Accept, `_format`, `_pretty`; and Prefer.
 
-Source: FHIR R4 http §3.1.0.1.9, §3.1.0.1.10; decisions 2.6, §4.
+There is one form, FHIR JSON of version 4.0 in UTF-8, so what is asked is whether the client takes
+it. It is labelled application/fhir+json (service.md 4), without fhirVersion and charset, under
+whichever of its names it was asked for: FHIR R4 leaves that open.
+Source: FHIR R4 http §3.1.0.1; RFC 9110 §12.5.1; RFC 7240; decisions 2.6, §4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from flask import request
+from werkzeug.http import parse_list_header, parse_options_header
 
-from fhirapp.fhir.outcome import InvalidParameter, NotAcceptable
+from fhirapp.fhir.outcome import (
+    InvalidParameter,
+    NotAcceptable,
+    RepeatedParameter,
+    UnsupportedParameter,
+)
 from fhirapp.search.values import SHOWN, parse_boolean
 
 FHIR_JSON = "application/fhir+json"
-# Names under which a client may ask for FHIR JSON.
-_JSON = frozenset({FHIR_JSON, "application/json", "text/json"})
-_RANGES = frozenset({"application/*", "*/*"})
+# What else a client may call it.
+_OTHER_NAMES = frozenset({"application/json", "text/json"})
+_JSON = _OTHER_NAMES | {FHIR_JSON}
 _FORMATS = _JSON | {"json"}
+# The ranges that hold FHIR JSON: of those in a request, the one with the greatest number decides.
+_MATCHING = {FHIR_JSON: 3, **dict.fromkeys(_OTHER_NAMES, 2), "application/*": 1, "*/*": 0}
+# The parameters of a media type that are heeded, and the values that fit; 4.0.1 is no value of
+# fhirVersion, but clients send it.
+_HEEDED = {"fhirVersion": ("4.0", "4.0.1"), "charset": ("utf-8", "utf8")}
+# The parameters that shape an answer and do not choose what is in it.
+FORMING = ("_format", "_pretty")
 MAX_PARAMETERS = 200
 
 
@@ -57,22 +73,33 @@ def parse_form(text: bytes) -> list[tuple[str, str]]:
         ) from None
 
 
+def check_known(given: Iterable[tuple[str, str]], known: Sequence[str]) -> None:
+    """Refuse parameters that an interaction does not know, where the client asks for strictness.
+
+    Else they are ignored: a resource has no place for the warning. Raises UnsupportedParameter.
+    """
+    if is_strict():
+        for name, _ in given:
+            if name not in known:
+                raise UnsupportedParameter(
+                    name, f"is not a parameter here; use {' or '.join(known)}"
+                )
+
+
 def wanted_form(given: Iterable[tuple[str, str]]) -> Form:
-    """Read `_format`, `_pretty` and Accept. Raises NotAcceptable or InvalidParameter."""
-    pretty, media = True, None
+    """Read `_format`, `_pretty` and Accept. Raises NotAcceptable or a ParameterError."""
+    asked: dict[str, str] = {}
     for name, value in given:
-        if name == "_pretty" and value:
-            pretty = parse_boolean("_pretty", value)
-        elif name == "_format" and value:
-            media = value
+        if name in FORMING and value:
+            if name in asked:
+                raise RepeatedParameter(name, "may be given once")
+            asked[name] = value
+    media = asked.get("_format")
     if media is not None:
-        # A plus sign that the client did not escape arrives as a space.
-        if _essence(media.replace(" ", "+", 1)) not in _FORMATS:
-            message = f"_format: {media[:SHOWN]!r} is not supported; use {FHIR_JSON}"
-            raise NotAcceptable(message, parameter="_format")
-    elif not _accepts_json():
-        raise NotAcceptable(f"The Accept header allows no JSON; this server answers {FHIR_JSON}.")
-    return Form(pretty)
+        _check_format(media)
+    else:
+        _check_accept()
+    return Form("_pretty" not in asked or parse_boolean("_pretty", asked["_pretty"]))
 
 
 def prefers_json() -> bool:
@@ -84,35 +111,92 @@ def prefers_json() -> bool:
         return True
     named = [(_essence(media), quality) for media, quality in request.accept_mimetypes]
     wanted = max((quality for media, quality in named if media in _JSON), default=0)
-    others = max((quality for media, quality in named if media not in _JSON | _RANGES), default=0)
+    others = max((quality for media, quality in named if media not in _MATCHING), default=0)
     return wanted > 0 and wanted >= others
 
 
-def is_strict() -> bool:
-    """Say whether the client asks for strict handling (RFC 7240; FHIR R4 search §3.1.1.1)."""
+def handling() -> str | None:
+    """Return the handling that the client prefers, strict or lenient; None where it says neither.
+
+    Of several the first counts. Source: RFC 7240 §2, §4.4; FHIR R4 search §3.1.1.1.
+    """
     prefer = request.environ.get("HTTP_PREFER")
     if not prefer:
-        return False
-    return any(
-        part.strip().replace('"', "").lower() == "handling=strict"
-        for part in prefer.replace(";", ",").split(",")
-    )
+        return None
+    # RFC 7240 separates preferences by commas; some clients write semicolons.
+    for preference in parse_list_header(prefer.replace(";", ",")):
+        name, _, value = preference.partition("=")
+        if name.strip().lower() == "handling":
+            wanted = value.strip().strip('"').lower()
+            return wanted if wanted in ("strict", "lenient") else None
+    return None
 
 
-def _accepts_json() -> bool:
-    """Say whether the Accept header allows FHIR JSON, whatever parameters stand beside it."""
+def is_strict() -> bool:
+    """Say whether the client asks for strict handling."""
+    return handling() == "strict"
+
+
+def _check_format(value: str) -> None:
+    """Check the `_format` that is asked for. Raises NotAcceptable."""
+    essence, _, rest = value.partition(";")
+    # A plus sign that the client did not escape arrives as a space.
+    media = essence.strip().replace(" ", "+").lower()
+    if media not in _FORMATS:
+        message = f"_format: {value[:SHOWN]!r} is not supported; use {FHIR_JSON}"
+        raise NotAcceptable(message, parameter="_format")
+    misfit = _misfit(_heeded(f"{media};{rest}"))
+    if misfit:
+        raise NotAcceptable(f"_format: {_refusal(misfit)}", parameter="_format")
+
+
+def _check_accept() -> None:
+    """Check that the Accept header allows FHIR JSON. Raises NotAcceptable.
+
+    A header without a range that can be read asks for nothing.
+    """
     accept = request.environ.get("HTTP_ACCEPT")
-    if accept is None or accept in (FHIR_JSON, "*/*", ""):
-        return True
-    offered = {_essence(media): quality for media, quality in request.accept_mimetypes}
-    # RFC 9110 §12.5.1: the most specific range decides.
-    for names in (_JSON, {"application/*"}, {"*/*"}):
-        qualities = [offered[name] for name in names if name in offered]
-        if qualities:
-            return max(qualities) > 0
-    return False
+    if accept is None or accept in (FHIR_JSON, "*/*") or not request.accept_mimetypes:
+        return
+    matching, misfits = [], []
+    for value, quality in request.accept_mimetypes:
+        media, parameters = _essence(value), _heeded(value)
+        # To refuse one of the other names does not refuse FHIR JSON.
+        if media not in _MATCHING or (media in _OTHER_NAMES and not quality):
+            continue
+        misfit = _misfit(parameters)
+        if misfit:
+            misfits.append(misfit)
+        else:
+            matching.append((_MATCHING[media], len(parameters), quality))
+    if matching and max(matching)[-1] > 0:
+        return
+    if misfits and not matching:
+        raise NotAcceptable(f"The Accept header: {_refusal(misfits[0])}")
+    raise NotAcceptable(f"The Accept header allows no JSON; this server answers {FHIR_JSON}.")
 
 
 def _essence(media: str) -> str:
-    """Return a media type without its parameters: fhirVersion, charset."""
+    """Return a media type without its parameters."""
     return media.partition(";")[0].strip().lower()
+
+
+def _heeded(media: str) -> dict[str, str]:
+    """Return the parameters of a media type that are heeded, in lower case."""
+    parameters = parse_options_header(media)[1]
+    return {
+        name: parameters[name.lower()].lower() for name in _HEEDED if name.lower() in parameters
+    }
+
+
+def _misfit(parameters: Mapping[str, str]) -> str:
+    """Return the first heeded parameter that no answer has, empty where there is none."""
+    for name, value in parameters.items():
+        if value not in _HEEDED[name]:
+            return f"{name}={value}"
+    return ""
+
+
+def _refusal(misfit: str) -> str:
+    ours = " and ".join(f"{name}={values[0]}" for name, values in _HEEDED.items())
+    return f"{misfit[:SHOWN]} is not supported; this server answers {FHIR_JSON} with {ours}."

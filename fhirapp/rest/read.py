@@ -8,108 +8,167 @@ from flask import Response
 
 from fhirapp.auth.compartment import Access
 from fhirapp.db import Reader, reader
-from fhirapp.fhir.outcome import Gone, NotFound
+from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.rest.access import access_to
-from fhirapp.rest.negotiation import Form, arguments, wanted_form
+from fhirapp.rest.negotiation import (
+    FORMING,
+    Form,
+    arguments,
+    check_known,
+    is_strict,
+    wanted_form,
+)
 from fhirapp.rest.response import respond, with_addresses
-from fhirapp.rest.visibility import carried_visibly, may_see, newest_of, targets_visible, visible
+from fhirapp.rest.subset import check_subset, subset
+from fhirapp.rest.visibility import NOTHING, visible
 from fhirapp.search.condition import Condition
+from fhirapp.search.controls import Controls, parse_controls
 from fhirapp.store.definition import Definition, Visibility
 
 
 class Version(NamedTuple):
     """A version as the database holds it; body is None for a deletion."""
 
+    pk: int
+    id: str
     version_id: int
     last_updated: str
     deleted: bool
     body: bytes | None
 
 
-COLUMNS = "r.version_id, r.last_updated, r.deleted, r.body"
+# FHIR R4 http §3.1.0.1.4: a read may ask for a part of the resource.
+_PARTS = ("_summary", "_elements")
+_KNOWN = (*FORMING, *_PARTS)
+COLUMNS = ", ".join(f"h.{name}" for name in Version._fields)
 
 
 def read(definition: Definition, resource_id: str) -> Response:
     """Return the current version. Raises NotFound, Gone."""
     access = access_to(definition, "r")
-    form = wanted_form(arguments())
-    newest = newest_of(definition, resource_id)
-    version = find_version(reader(), definition, access, resource_id, newest)
-    return _respond(definition, version, form, f"{definition.name}/{resource_id}")
+    wanted = _wanted(definition)
+    snapshot = reader()
+    version = find_version(snapshot, definition, access, resource_id)
+    return _respond(snapshot, definition, version, wanted, f"{definition.name}/{resource_id}")
 
 
 def vread(definition: Definition, resource_id: str, version_id: str) -> Response:
     """Return one version. Raises NotFound, Gone."""
     access = access_to(definition, "r")
-    form = wanted_form(arguments())
-    version = None
+    wanted = _wanted(definition)
+    snapshot, version = reader(), None
     if version_id.isascii() and version_id.isdecimal() and len(version_id) < 10:
-        which = Condition("r.id = ? AND r.version_id = ?", (resource_id, int(version_id)))
-        if reaches_newest(reader(), definition, access, resource_id):
-            version = find_version(reader(), definition, access, resource_id, which)
+        version = find_version(snapshot, definition, access, resource_id, int(version_id))
+        # 01 is no version's id.
         if version is not None and str(version.version_id) != version_id:
             version = None
     name = f"{definition.name}/{resource_id}/_history/{version_id}"
-    return _respond(definition, version, form, name)
-
-
-def reaches_newest(
-    snapshot: Reader, definition: Definition, access: Access, resource_id: str
-) -> bool:
-    """Say whether a granular scope still covers a resource, so that its past may be seen too."""
-    if definition.visibility is not Visibility.SCOPE or not access.is_granular:
-        return True
-    return may_see(snapshot, access, "r", definition.name, resource_id)
+    return _respond(snapshot, definition, version, wanted, name)
 
 
 def find_version(
-    snapshot: Reader, definition: Definition, access: Access, resource_id: str, which: Condition
+    snapshot: Reader,
+    definition: Definition,
+    access: Access,
+    resource_id: str,
+    version_id: int | None = None,
 ) -> Version | None:
-    """Return the version of a resource that a condition names; None where it may not be seen."""
-    parts = [which]
-    limit = visible(definition, access, "r")
-    if limit is not None:
-        parts.append(limit.where())
-    where = " AND ".join(part.sql for part in parts)
+    """Return a version, by default the newest; None where there is none or it may not be seen."""
+    parts = [Condition("h.id = ?", (resource_id,))]
+    if version_id is None:
+        newest = f"SELECT max(v.version_id) FROM {definition.sql_table} v WHERE v.id = ?"
+        parts.append(Condition(f"h.version_id = ({newest})", (resource_id,)))
+    else:
+        parts.append(Condition("h.version_id = ?", (version_id,)))
+    parts += visible_versions(definition, access)
     row = snapshot.first(
-        f"SELECT {COLUMNS} FROM {definition.sql_table} r WHERE {where}",
+        f"SELECT {COLUMNS} FROM {definition.sql_table} h"
+        f" WHERE {' AND '.join(part.sql for part in parts)}",
         [value for part in parts for value in part.values],
     )
-    version = Version(*row) if row else None
-    if version and not version_visible(snapshot, definition, access, resource_id, version):
-        return None
-    return version
+    return Version(*row) if row else None
 
 
-def version_visible(
-    snapshot: Reader, definition: Definition, access: Access, resource_id: str, version: Version
-) -> bool:
-    """Say whether a version may be seen, where that hangs on other resources."""
+# What a version `h` is judged by: its content or, for a deletion, which has none, that of the
+# version it deleted; and what was last known of the resource, so that its past is out of reach
+# where a scope covers it no longer or it is another patient's now.
+_JUDGED_BY = (" AND d.version_id <= h.version_id", "")
+
+
+def visible_versions(definition: Definition, access: Access) -> list[Condition]:
+    """Return what must hold of a version, `h` in SQL, that the token may see (decisions §6).
+
+    Versions of a CARRIER type are seen with what carries them, so none by themselves.
+    """
     if definition.visibility is Visibility.CARRIER:
-        return carried_visibly(snapshot, access, resource_id)
-    if definition.visibility is not Visibility.TARGETS:
-        return True
-    body = version.body
-    if body is None:
-        # A deletion has no targets: those of the version that it deleted count.
-        last = snapshot.first(
-            f"SELECT r.body FROM {definition.sql_table} r WHERE r.id = ? AND r.version_id < ?"
-            " AND NOT r.deleted ORDER BY r.version_id DESC LIMIT 1",
-            (resource_id, version.version_id),
+        return [NOTHING]
+    limit = visible(definition, access, "r")
+    if limit is None:
+        return []
+    conditions: list[Condition] = []
+    grants = access.grants(definition.name, "r")
+    if definition.compartment and all(grant.patient is not None for grant in grants):
+        # Not enough alone, but an index tells.
+        conditions.append(Condition("h.patient_id = ?", (access.patient,)))
+    table, covered = definition.sql_table, limit.where()
+    conditions += [
+        Condition(
+            # Not EXISTS, which PostgreSQL would make a join of all versions.
+            f"1 = (SELECT count(*) FROM {table} r WHERE r.pk = (SELECT d.pk FROM {table} d"
+            f" WHERE d.id = h.id AND NOT d.deleted{until} ORDER BY d.version_id DESC LIMIT 1)"
+            f" AND {covered.sql})",
+            covered.values,
         )
-        body = last[0] if last else None
-    return body is not None and targets_visible(snapshot, access, "r", body)
+        for until in _JUDGED_BY
+    ]
+    return conditions
 
 
-def _respond(definition: Definition, version: Version | None, form: Form, name: str) -> Response:
+def _wanted(definition: Definition) -> tuple[Form, Controls]:
+    """Read how the answer is wanted, and which part of the resource. Raises FhirError."""
+    given = arguments()
+    check_known(given, _KNOWN)
+    controls = parse_controls([one for one in given if one[0] in _PARTS], default=1, greatest=1)
+    if controls.summary == "count":
+        raise InvalidParameter("_summary", "count is of a search; use true, text, data or false")
+    check_subset(definition, controls, strict=is_strict())
+    return wanted_form(given), controls
+
+
+def _respond(
+    snapshot: Reader,
+    definition: Definition,
+    version: Version | None,
+    wanted: tuple[Form, Controls],
+    name: str,
+) -> Response:
     if version is None:
         # The same bytes whether it is unknown or another patient's (decisions §4).
         raise NotFound(f"{name} is not known here.")
     if version.deleted or version.body is None:
         raise Gone(f"{name} was deleted.")
+    form, controls = wanted
+    body = subset(definition, version.body, controls.summary, controls.elements)
     return respond(
-        with_addresses(version.body, definition.attachments),
+        with_addresses(body, definition.attachments),
         form,
         etag=f'W/"{version.version_id}"',
-        last_modified=version.last_updated,
+        last_modified=_last_modified(snapshot, definition, version),
     )
+
+
+def _last_modified(snapshot: Reader, definition: Definition, version: Version) -> str | None:
+    """Return when a version was published; None where the one before is of the same second.
+
+    Last-Modified would not tell a copy of the one from the other (RFC 9110 §8.8.2.2).
+    """
+    before = None
+    if version.version_id > 1:
+        before = snapshot.first(
+            f"SELECT last_updated FROM {definition.sql_table} WHERE id = ? AND version_id = ?",
+            (version.id, version.version_id - 1),
+        )
+    seconds = len("2024-03-01T09:00:00")
+    if before is not None and before[0][:seconds] == version.last_updated[:seconds]:
+        return None
+    return version.last_updated

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from hashlib import blake2b
+
 from flask import Response, request
-from werkzeug.http import http_date
+from werkzeug.http import http_date, parse_date
 
 from fhirapp.address import base_url
 from fhirapp.fhir.bundle import compact
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.rest.negotiation import FHIR_JSON, Form
+from fhirapp.rest.negotiation import FHIR_JSON, Form, handling
 
 _CACHE = "no-cache, private"
+# RFC 7240 §2: Prefer, for under strict handling another answer may come.
+_VARY = "Accept, Authorization, Prefer"
 
 
 def respond(
@@ -25,7 +30,9 @@ def respond(
 
     last_modified is an instant.
     """
-    headers = [("Cache-Control", _CACHE), ("ETag", etag), ("Vary", "Accept, Authorization")]
+    headers = [("Cache-Control", _CACHE), ("ETag", etag), ("Vary", _VARY)]
+    if preferred := handling():
+        headers.append(("Preference-Applied", f"handling={preferred}"))
     if last_modified is not None:
         headers.append(("Last-Modified", http_date(moment_of(last_modified))))
     if _is_known(etag, last_modified):
@@ -63,7 +70,7 @@ def _is_known(etag: str, last_modified: str | None) -> bool:
     if held is not None:
         opaque = _opaque(etag)
         return held.strip() == "*" or opaque in map(_opaque, held.split(","))
-    since = request.if_modified_since if "HTTP_IF_MODIFIED_SINCE" in environ else None
+    since = _date(environ.get("HTTP_IF_MODIFIED_SINCE"))
     if since is None or last_modified is None:
         return False
     return moment_of(last_modified).replace(microsecond=0) <= since
@@ -72,3 +79,16 @@ def _is_known(etag: str, last_modified: str | None) -> bool:
 def _opaque(etag: str) -> str:
     """Return an entity tag without W/ and quotes: clients also send `W/3` (decisions 2.14)."""
     return etag.strip().removeprefix("W/").strip('"')
+
+
+def _date(value: str | None) -> datetime | None:
+    """Return the moment of an HTTP date; None for what is none (RFC 9110 §13.1.3: ignored)."""
+    try:
+        return parse_date(value)
+    except OverflowError:
+        return None
+
+
+def document_etag(body: bytes) -> str:
+    """Return the entity tag of what is made of the declarations and changes with its content."""
+    return f'W/"{blake2b(body, digest_size=16).hexdigest()}"'

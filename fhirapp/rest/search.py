@@ -5,65 +5,37 @@ Source: service.md 4; decisions §2, §3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
 
-from flask import Flask, Response, current_app, request
+from flask import Response, request
 
 from fhirapp.address import base_url
-from fhirapp.auth.compartment import Access
-from fhirapp.auth.keys import key_of
 from fhirapp.config import settings
-from fhirapp.db import Reader, reader
+from fhirapp.db import reader
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.bundle import MATCH, OUTCOME, Entry, bundle
+from fhirapp.fhir.bundle import INCLUDE, MATCH, OUTCOME, Entry, bundle, scored
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
 from fhirapp.rest.access import access_to, check_patients
-from fhirapp.rest.include import provenance_of
-from fhirapp.rest.links import bundle_id, page_link, self_link
+from fhirapp.rest.explain import Statements, explain_limits
+from fhirapp.rest.include import Inclusion, included_with, parse_includes, target_types
+from fhirapp.rest.links import bundle_id
 from fhirapp.rest.negotiation import arguments, is_strict, parse_form, wanted_form
-from fhirapp.rest.response import respond, with_addresses
+from fhirapp.rest.paging import Page, links_of, read_page
+from fhirapp.rest.ranking import ranked_page
+from fhirapp.rest.response import fhir_address, respond, with_addresses
+from fhirapp.rest.subset import check_subset, subset
 from fhirapp.rest.totals import total_of
 from fhirapp.rest.visibility import visible
-from fhirapp.search.controls import MAX_IDS, Controls, parse_controls, require_patient_or_id
-from fhirapp.search.cursor import Cursor, Cursors, fingerprint
-from fhirapp.search.order import NEWEST_FIRST, Order, Place, parse_sort
-from fhirapp.search.page import COLUMNS, Selection, find_page, last_row, place_of
+from fhirapp.search.controls import Controls, parse_controls, require_patient_or_id
+from fhirapp.search.cursor import fingerprint
+from fhirapp.search.explain import Issue, explain_answer, explain_query
+from fhirapp.search.order import BY_SCORE, NEWEST_FIRST, parse_sort
 from fhirapp.search.parameter import Context
-from fhirapp.search.query import Query, parse_query, select
-from fhirapp.store.definition import Definition
+from fhirapp.search.query import parse_query, select
+from fhirapp.store.definition import Definition, types
 
 _FORM = "application/x-www-form-urlencoded"
-
-
-class Match(NamedTuple):
-    """A row that was found, and its place in the order of results."""
-
-    id: str
-    version_id: int
-    last_updated: str
-    pk: int
-    body: bytes
-    place: Place
-
-    @classmethod
-    def of(cls, row: Place) -> Match:
-        """Return the match that a row of find_page is."""
-        row_id, version_id, last_updated, pk, body = row[: len(COLUMNS)]
-        return cls(row_id, version_id, last_updated, pk, body, place_of(row))
-
-
-class Page(NamedTuple):
-    """The matches of one page, in order, and whether there are more on either side.
-
-    mark is the last row number of the table when paging began.
-    """
-
-    matches: Sequence[Match]
-    before: bool
-    after: bool
-    mark: int
 
 
 def search_type(definition: Definition) -> Response:
@@ -75,22 +47,48 @@ def search_type(definition: Definition) -> Response:
     controls = parse_controls(given, default=config.page_size, greatest=config.page_max)
     context = Context(definition.tables, base_url())
     query = parse_query(definition.params, controls.rest, context, strict=strict)
+    order = NEWEST_FIRST
+    if controls.sort not in ("", BY_SCORE):
+        order = parse_sort(controls.sort, definition.params, context)
+    joins = parse_includes(definition, controls.includes)
+    ignored = (*query.ignored, *check_subset(definition, controls, strict=strict))
     check_patients(definition, access, query.applied, context)
     limit = visible(definition, access, "s")
     if (strict or config.require_patient_or_id) and (limit is None or not limit.narrows):
         require_patient_or_id([name for name, _ in query.applied])
+
     snapshot = reader()
+    statements = Statements(snapshot) if controls.explain and config.demo else None
     conditions = query.conditions if limit is None else (*query.conditions, limit)
     selection = select(definition.sql_table, conditions, snapshot.all)
     made_for = fingerprint(definition.name, [*query.applied, ("_sort", controls.sort)])
-    order = NEWEST_FIRST
-    if controls.sort:
-        order = parse_sort(controls.sort, definition.params, context)
-    page = _page(snapshot, selection, order, controls, made_for)
-    total = None if controls.total == "none" else _total(snapshot, selection, page)
-    links = _links(definition, query, controls, page, made_for)
-    entries, key = _entries(snapshot, definition, access, query, controls, page)
-    digest = blake2b(repr((links, total, key)).encode(), digest_size=16).hexdigest()
+    run = statements or snapshot.all
+    scores: Mapping[int, float] = {}
+    if controls.sort == BY_SCORE:
+        page, scores, unranked = ranked_page(run, definition, query, context, selection, controls)
+        ignored = (*ignored, *unranked)
+    else:
+        page = read_page(run, selection, order, controls, made_for)
+    total = None
+    if controls.only_total or controls.total != "none":
+        is_all = page.is_single and controls.sort != BY_SCORE
+        total = len(page.matches) if is_all else total_of(snapshot, selection)
+    links = links_of(definition.name, query.applied, controls, page, made_for)
+    inclusion = included_with(snapshot, definition, access, joins, controls, page.matches)
+
+    issues = [*_warnings(ignored, inclusion)]
+    if controls.explain:
+        issues += explain_query(definition.params, query, context)
+        issues += explain_answer(controls)
+        issues += explain_limits([definition.name, *target_types(joins)], access)
+        issues += statements.explained() if statements else ()
+    shown = [(one.id, one.version_id) for one in page.matches]
+    beside = [one.name for one in inclusion.found]
+    # Bodies depend on these two settings beside the version.
+    rendering = (config.inline_max, config.empty_content)
+    key = (links, total, shown, scores, beside, issues, rendering)
+    digest = blake2b(repr(key).encode(), digest_size=16).hexdigest()
+    entries = _entries(definition, controls, page, scores, inclusion, issues)
     body = bundle(bundle_id(digest), "searchset", total, links, entries)
     return respond(body, form, etag=f'W/"{digest}"')
 
@@ -110,103 +108,33 @@ def search_arguments() -> list[tuple[str, str]]:
     return given
 
 
-def _page(
-    snapshot: Reader, selection: Selection, order: Order, controls: Controls, made_for: str
-) -> Page:
-    """Read one page, and one row more to know whether there are further ones."""
-    if controls.only_total:
-        return Page((), before=False, after=False, mark=0)
-    cursor = None
-    if controls.cursor is not None:
-        cursor = cursors().read(controls.cursor, made_for)
-    # decisions 2.5: where _id is given, one page holds all
-    count = MAX_IDS if controls.count is None else controls.count
-    rows = find_page(snapshot.all, selection, order, cursor, count + 1)
-    more = len(rows) > count
-    matches = [Match.of(row) for row in (rows[:-1] if more else rows)]
-    if cursor is None:
-        mark = last_row(snapshot.all, selection) if more else 0
-        return Page(matches, before=False, after=more, mark=mark)
-    if cursor.backwards:
-        return Page(matches[::-1], before=more, after=True, mark=cursor.mark)
-    return Page(matches, before=True, after=more, mark=cursor.mark)
-
-
-def _total(snapshot: Reader, selection: Selection, page: Page) -> int:
-    """Return how many match; on a single page they are there to be counted."""
-    if page.matches and not page.before and not page.after:
-        return len(page.matches)
-    return total_of(snapshot, selection)
-
-
-def _links(
-    definition: Definition, query: Query, controls: Controls, page: Page, made_for: str
-) -> list[tuple[str, str]]:
-    """Return self, first, and next and previous where there are more pages (decisions 2.1)."""
-    applied = [*query.applied, *controls.applied]
-    first = page_link(definition.name, applied)
-    config = settings()
-    links = [("self", self_link(definition.name)), ("first", first)]
-    if config.self_link == "fhir":
-        own = applied if controls.cursor is None else [*applied, ("_cursor", controls.cursor)]
-        links[0] = ("self", page_link(definition.name, own))
-    for relation, there, edge, backwards in (
-        ("next", page.after, -1, False),
-        ("previous", page.before, 0, True),
-    ):
-        if there and page.matches:
-            cursor = Cursor(page.matches[edge].place, backwards, page.mark)
-            further = [*applied, ("_cursor", cursors().write(cursor, made_for))]
-            links.append((relation, page_link(definition.name, further)))
-    return links
+def _warnings(ignored: Sequence[tuple[str, str]], inclusion: Inclusion) -> Iterator[Issue]:
+    """Yield an issue for each parameter that was not followed, or not wholly (decisions §3)."""
+    for name, reason in ignored:
+        yield issue("warning", "not-supported", f"{name}: {reason}", name)
+    if inclusion.is_cut:
+        message = "_include: more belongs to these matches than is included at once; read the rest"
+        yield issue("warning", "too-costly", message, "_include")
 
 
 def _entries(
-    snapshot: Reader,
     definition: Definition,
-    access: Access,
-    query: Query,
     controls: Controls,
     page: Page,
-) -> tuple[list[Entry], object]:
-    """Return matches, then includes, then the outcome; and what they are made of, for the ETag."""
-    address = f"{base_url()}/fhir/{definition.name}/"
-    entries = [
-        Entry(address + match.id, with_addresses(match.body, definition.attachments), MATCH)
-        for match in page.matches
-    ]
-    included: list[str] = []
-    if controls.revinclude:
-        ids = [match.id for match in page.matches]
-        for entry, name in provenance_of(snapshot, definition, access, ids):
-            entries.append(entry)
-            included.append(name)
-    if query.ignored:
-        entries.append(_outcome(query))
-    # Bodies depend on these two settings beside the version.
-    rendering = (settings().inline_max, settings().empty_content)
-    key = ([match[:2] for match in page.matches], included, query.ignored, rendering)
-    return entries, key
-
-
-def _outcome(query: Query) -> Entry:
-    """Return the entry that says what was ignored (decisions §3)."""
-    issues = [
-        issue("warning", "not-supported", f"{name}: {reason}", name)
-        for name, reason in query.ignored
-    ]
-    return Entry("", fhir_json.dumps_indented(operation_outcome(issues)), OUTCOME)
-
-
-_EXTENSION = "fhirapp.cursors"
-
-
-def init_app(app: Flask) -> None:
-    """Give the app its signer of page links."""
-    app.extensions[_EXTENSION] = Cursors(key_of(app))
-
-
-def cursors() -> Cursors:
-    """Return the app's signer of page links."""
-    found: Cursors = current_app.extensions[_EXTENSION]
-    return found
+    scores: Mapping[int, float],
+    inclusion: Inclusion,
+    issues: Sequence[Issue],
+) -> Iterator[Entry]:
+    """Yield the matches, then what is included with them, then the outcome."""
+    address = fhir_address(f"{definition.name}/")
+    for match in page.matches:
+        body = subset(definition, match.body, controls.summary, controls.elements)
+        beside = scored(scores[match.pk]) if match.pk in scores else MATCH
+        yield Entry(address + match.id, with_addresses(body, definition.attachments), beside)
+    for one in inclusion.found:
+        held = types()[one.type]
+        # FHIR R4 search §3.1.1.5.9: _elements is about the matches alone.
+        body = with_addresses(subset(held, one.body, controls.summary, ()), held.attachments)
+        yield Entry(fhir_address(f"{one.type}/{one.id}"), body, INCLUDE)
+    if issues:
+        yield Entry("", fhir_json.dumps_indented(operation_outcome(issues)), OUTCOME)

@@ -8,7 +8,7 @@ import orjson
 
 from fhirapp.address import base_url
 from fhirapp.auth.compartment import Access, Grant
-from fhirapp.db import Reader
+from fhirapp.db import Reader, quoted
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.search.condition import AnyCondition, Condition, any_of
 from fhirapp.search.parameter import Context
@@ -17,15 +17,28 @@ from fhirapp.store.attachments import CARRIES
 from fhirapp.store.definition import Definition, Visibility, types
 
 NOTHING = Condition("1 = 0", narrows=True)
+ANYTHING = Condition("1 = 1")
+# The parameter that indexes what a TARGETS type is judged by.
+_TARGET = "target"
+# A Provenance may be of a Provenance. One of a Provenance of a Provenance is not shown to anyone.
+_NESTED = 1
 
 
 def carriers() -> Iterable[Definition]:
-    """Return the types whose resources carry attachments."""
-    return [definition for definition in types().values() if definition.attachments]
+    """Return the types whose resources carry attachments; a view only names those of its source."""
+    return [one for one in types().values() if one.attachments and one.view is None]
 
 
-def visible(definition: Definition, access: Access, permission: str) -> AnyCondition | None:
-    """Return the condition that a row `r` may be seen; None where every row may."""
+def visible(
+    definition: Definition, access: Access, permission: str, nested: int = _NESTED
+) -> AnyCondition | None:
+    """Return the condition that a row `r` may be seen; None where every row may.
+
+    Of a CARRIER type carried_visibly says it, a resource at a time. nested is how often a target
+    may be of a TARGETS type itself.
+    """
+    if definition.visibility is Visibility.TARGETS:
+        return _by_targets(definition, access, permission, nested)
     if definition.visibility is not Visibility.SCOPE:
         return None
     grants = access.grants(definition.name, permission)
@@ -47,7 +60,7 @@ def _granted(definition: Definition, grant: Grant) -> AnyCondition | None:
         return None
     parts += limits
     if not parts:
-        return Condition("1 = 1")
+        return ANYTHING
     rendered = [part.where() for part in parts]
     return Condition(
         "(" + " AND ".join(part.sql for part in rendered) + ")",
@@ -74,12 +87,143 @@ def filtered(
     return conditions
 
 
-def targets_visible(reader: Reader, access: Access, permission: str, body: bytes) -> bool:
-    """Say whether every target of a TARGETS type's resource may be seen.
+def _by_targets(definition: Definition, access: Access, permission: str, nested: int) -> Condition:
+    """Return the condition that every target of a row `r` may be seen.
 
-    A target that is here only by an identifier, or elsewhere, is none that we could show.
+    A target that is here only by an identifier, or elsewhere, is none that we could show: the index
+    row of the one names no type, that of the other no type that is served.
     """
-    for target in orjson.loads(body).get("target", ()):
+    targets = quoted(definition.tables.reference.name)
+    seen, ids = [], []
+    for target in types().values():
+        one = _seen(target, access, permission, Condition("t.target_id"), nested)
+        if one is not None:
+            seen.append(Condition(f"(t.target_type = ? AND {one.sql})", (target.name, *one.values)))
+            ids.append((target.name, _ids(target, access, permission, nested)))
+    if not seen:
+        return NOTHING
+    one_of = any_of(seen).where()
+    every = Condition(
+        f"NOT EXISTS (SELECT 1 FROM {targets} t WHERE t.pk = r.pk AND t.param = ?"
+        f" AND NOT {one_of.sql})",
+        (_TARGET, *one_of.values),
+    )
+    if not all(one.narrows for _, one in ids):
+        return every
+    # A patient's token: begun at the little that it sees, not at every row there is.
+    own = " UNION ALL ".join(
+        f"SELECT t.pk FROM {targets} t WHERE t.param = ? AND t.target_type = ?"
+        f" AND t.target_id IN ({one.sql})"
+        for _, one in ids
+    )
+    values = [value for name, one in ids for value in (_TARGET, name, *one.values)]
+    return Condition(f"r.pk IN ({own}) AND {every.sql}", (*values, *every.values), narrows=True)
+
+
+def _seen(
+    definition: Definition, access: Access, permission: str, target: Condition, nested: int
+) -> Condition | None:
+    """Return the condition that a resource is here and may be seen; None where none may be.
+
+    target is the SQL of its id. One that was deleted is judged by what it was.
+    """
+    if definition.visibility is Visibility.CARRIER:
+        return _carried(access, target)
+    if definition.visibility is Visibility.SCOPE and not access.grants(definition.name, permission):
+        return None
+    if definition.visibility is Visibility.TARGETS and nested == 0:
+        return None
+    limit = _where(visible(definition, access, permission, nested - 1))
+    table = definition.sql_table
+    return Condition(
+        f"EXISTS (SELECT 1 FROM {table} r WHERE r.pk = (SELECT d.pk FROM {table} d"
+        f" WHERE d.id = {target.sql} AND NOT d.deleted ORDER BY d.version_id DESC LIMIT 1)"
+        f" AND {limit.sql})",
+        (*target.values, *limit.values),
+    )
+
+
+def _ids(definition: Definition, access: Access, permission: str, nested: int) -> Condition:
+    """Return the SELECT of the ids of which some version may be seen; narrows where they are few.
+
+    Practitioners and organizations are few.
+    """
+    if definition.visibility is Visibility.CARRIER:
+        return _carried_ids(access)
+    limit = _where(visible(definition, access, permission, nested - 1))
+    return Condition(
+        f"SELECT r.id FROM {definition.sql_table} r WHERE {limit.sql}",
+        limit.values,
+        narrows=limit.narrows or definition.visibility is Visibility.ANY_SCOPE,
+    )
+
+
+def _carrying(access: Access) -> list[tuple[Definition, str, Condition]]:
+    """Return the types that the token may read and that carry Binaries.
+
+    Each with the table of what its versions carry, `a` in SQL, and the condition that one may be
+    read.
+    """
+    return [
+        (one, quoted(one.tables.reference.name), _where(visible(one, access, "r")))
+        for one in carriers()
+        if access.grants(one.name, "r")
+    ]
+
+
+def _carried(access: Access, target: Condition) -> Condition | None:
+    """Return the condition that a version that carries a Binary may be read; None where none may.
+
+    target is the SQL of the Binary's id.
+    """
+    carried = [
+        Condition(
+            f"EXISTS (SELECT 1 FROM {carries} a WHERE a.param = ? AND a.target_id = {target.sql}"
+            f" AND {_covered(one, limit)})",
+            (CARRIES, *target.values, *limit.values, *limit.values),
+        )
+        for one, carries, limit in _carrying(access)
+    ]
+    return any_of(carried).where() if carried else None
+
+
+def _carried_ids(access: Access) -> Condition:
+    """Return the SELECT of the ids of Binaries of which a carrier may be read, as _ids does."""
+    carrying = _carrying(access)
+    return Condition(
+        " UNION ALL ".join(
+            f"SELECT a.target_id FROM {carries} a WHERE a.param = ? AND {_covered(one, limit)}"
+            for one, carries, limit in carrying
+        ),
+        tuple(
+            value for _, _, limit in carrying for value in (CARRIES, *limit.values, *limit.values)
+        ),
+        narrows=all(limit.narrows for _, _, limit in carrying),
+    )
+
+
+def _covered(definition: Definition, limit: Condition) -> str:
+    """Return the SQL that the version whose index row is `a` may be seen: it, and its resource yet.
+
+    As in rest/read.py: the past of what a scope no longer covers is out of reach. It holds the
+    limit twice.
+    """
+    table = definition.sql_table
+    return (
+        f"EXISTS (SELECT 1 FROM {table} r WHERE r.pk = a.pk AND {limit.sql}) AND EXISTS"
+        f" (SELECT 1 FROM {table} r WHERE r.pk = (SELECT d.pk FROM {table} d WHERE d.id ="
+        f" (SELECT h.id FROM {table} h WHERE h.pk = a.pk) AND NOT d.deleted"
+        f" ORDER BY d.version_id DESC LIMIT 1) AND {limit.sql})"
+    )
+
+
+def _where(limit: AnyCondition | None) -> Condition:
+    return ANYTHING if limit is None else limit.where()
+
+
+def targets_visible(reader: Reader, access: Access, permission: str, body: bytes) -> bool:
+    """Say of one resource of a TARGETS type what visible() says of its rows."""
+    for target in orjson.loads(body).get(_TARGET, ()):
         name = relative_reference(target.get("reference", ""))
         if name is None or not may_see(reader, access, permission, *name):
             return False
@@ -93,37 +237,16 @@ def may_see(
     definition = types().get(type_name)
     if definition is None:
         return False
-    if definition.visibility is Visibility.CARRIER:
-        return carried_visibly(reader, access, resource_id)
-    if definition.visibility is Visibility.SCOPE and not access.grants(type_name, permission):
-        return False
-    found = [newest_of(definition, resource_id)]
-    limit = visible(definition, access, permission)
-    if limit is not None:
-        found.append(limit.where())
-    sql = " AND ".join(part.sql for part in found)
-    values = [value for part in found for value in part.values]
-    return bool(reader.first(f"SELECT 1 FROM {definition.sql_table} r WHERE {sql} LIMIT 1", values))
-
-
-def newest_of(definition: Definition, resource_id: str) -> Condition:
-    """Return the condition that a row is the newest version of a resource, deleted or not."""
-    newest = f"SELECT max(v.version_id) FROM {definition.sql_table} v WHERE v.id = ?"
-    return Condition(f"r.id = ? AND r.version_id = ({newest})", (resource_id, resource_id))
+    target = Condition("?", (resource_id,))
+    return _holds(reader, _seen(definition, access, permission, target, _NESTED))
 
 
 def carried_visibly(reader: Reader, access: Access, binary_id: str) -> bool:
     """Say whether some version that carries the Binary may be read."""
-    for definition in carriers():
-        if not access.grants(definition.name, "r"):
-            continue
-        limit = visible(definition, access, "r")
-        where = limit.where() if limit is not None else Condition("1 = 1")
-        table = definition.tables.reference.name
-        sql = (
-            f'SELECT 1 FROM {definition.sql_table} r JOIN "{table}" a ON a.pk = r.pk'
-            f" WHERE a.param = ? AND a.target_id = ? AND {where.sql} LIMIT 1"
-        )
-        if reader.first(sql, (CARRIES, binary_id, *where.values)):
-            return True
-    return False
+    return _holds(reader, _carried(access, Condition("?", (binary_id,))))
+
+
+def _holds(reader: Reader, condition: Condition | None) -> bool:
+    if condition is None:
+        return False
+    return reader.first(f"SELECT 1 WHERE {condition.sql}", condition.values) is not None

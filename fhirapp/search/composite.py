@@ -25,6 +25,7 @@ class TokenReference(Parameter):
     target: Reference = field(kw_only=True)
 
     kind = "composite"
+    sortable = False
     row = TokenRow
 
     def index(self, value: Any) -> list[IndexRow]:
@@ -51,6 +52,13 @@ class TokenReference(Parameter):
             return IndexCondition(self.table(context), f"{sql} AND k.code = ?", found)
         sql = f"{sql} AND k.code = ? AND k.system = ?"
         return IndexCondition(self.table(context), sql, (*found, system))
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:
+        code, target = split(value, "$")
+        return (
+            f"{self.code.describe(modifier, code, context)} and, in the same repetition,"
+            f" {self.target.describe(modifier, target, context)}"
+        )
 
 
 def _address(row: ReferenceRow) -> str:

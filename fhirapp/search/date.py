@@ -57,6 +57,11 @@ class Date(Parameter):
         sql, bounds = compare(self.parse(value), "k.low", "k.high")
         return IndexCondition(self.table(context), f"k.param = ? AND {sql}", (self.name, *bounds))
 
+    def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
+        prefix, interval = covered(self.parse(value))
+        start, end = _written(interval.low), _written(interval.high)
+        return _MEANINGS[prefix].format(start=start, end=end)
+
     def _within(self, bounds: Sequence[Searched], context: Context) -> AnyCondition:
         """Return the condition that one value lies within all bounds: one look, not one each."""
         compared = [compare(bound, "k.low", "k.high") for bound in bounds]
@@ -101,8 +106,7 @@ class LastUpdated(Date):
     doc: str = "When the resource last changed"
     spec: str = "http://hl7.org/fhir/SearchParameter/Resource-lastUpdated"
 
-    def rows(self, resource: Any) -> list[IndexRow]:  # noqa: ARG002
-        return []
+    indexed = False
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         sql, bounds = compare(self.parse(value), "r.last_updated", "r.last_updated", instants=True)
@@ -115,6 +119,37 @@ class LastUpdated(Date):
         return Key("{row}.last_updated", descending=descending)
 
 
+# What each prefix finds, a value being an interval of time too; start and end are of the searched.
+_MEANINGS = {
+    "": "lies within [{start}, {end}) UTC",
+    "eq": "lies within [{start}, {end}) UTC",
+    "ne": "does not lie within [{start}, {end}) UTC",
+    "gt": "reaches to {end} UTC or later",
+    "lt": "begins before {start} UTC",
+    "ge": "lies within [{start}, {end}) UTC or reaches further",
+    "le": "lies within [{start}, {end}) UTC or begins before it",
+    "sa": "begins at {end} UTC or later",
+    "eb": "ends before {start} UTC",
+    "ap": "overlaps [{start}, {end}) UTC, which is wider by a tenth of its distance to now",
+}
+
+
+def covered(searched: Searched) -> Searched:
+    """Return the interval that is really searched: of `ap` one that is wider."""
+    prefix, (start, end) = searched
+    if prefix != "ap":
+        return searched
+    # FHIR R4 §3.1.1.4.5 recommends a tenth of the distance to now.
+    margin = abs(int(time.time() * 1000) - start) // 10
+    return Searched(prefix, Interval(start - margin, end + margin))
+
+
+def _written(milliseconds: int) -> str:
+    """Return a moment as briefly as it can be: 2024-03-01, 2024-03-01T09:00:00+00:00."""
+    text = instant_of(milliseconds)
+    return text.removesuffix("T00:00:00.000+00:00").replace(".000+", "+")
+
+
 def compare(
     searched: Searched, low: str, high: str, *, instants: bool = False
 ) -> tuple[str, tuple[Any, ...]]:
@@ -123,11 +158,7 @@ def compare(
     low and high are SQL expressions; with instants both are the text of one moment, which is an
     interval of a millisecond.
     """
-    prefix, (start, end) = searched
-    if prefix == "ap":
-        # FHIR R4 §3.1.1.4.5 recommends a tenth of the distance to now.
-        margin = abs(int(time.time() * 1000) - start) // 10
-        start, end = start - margin, end + margin
+    prefix, (start, end) = covered(searched)
     first: Any = instant_of(start) if instants else start
     last: Any = instant_of(end) if instants else end
     # For a moment m, high is m + 1 ms: m + 1 <= end says m < end, and m + 1 > end says m >= end.

@@ -36,8 +36,8 @@ class FullText(ABC):
     create: ClassVar[tuple[str, ...]]
 
     @abstractmethod
-    def query(self, phrases: Sequence[Phrase], column: str) -> str:
-        """Return what finds rows with all these phrases in a column, without one in any."""
+    def query(self, choices: Sequence[Sequence[Phrase]], column: str) -> str:
+        """Return what finds rows with all phrases of a choice in a column, without one in any."""
 
     @abstractmethod
     def match(self, table: str, column: str) -> str:
@@ -67,11 +67,13 @@ class Fts5(FullText):
         fts5(narrative, content, content='', tokenize='unicode61 remove_diacritics 0')""",
     )
 
-    def query(self, phrases: Sequence[Phrase], column: str) -> str:
-        asked = " AND ".join(
-            f'"{" ".join(phrase.words)}"{"*" if phrase.prefix else ""}' for phrase in phrases
-        )
+    def query(self, choices: Sequence[Sequence[Phrase]], column: str) -> str:
+        asked = " OR ".join(f"({' AND '.join(map(self._phrase, one))})" for one in choices)
         return f"{column} : ({asked})" if column else asked
+
+    @staticmethod
+    def _phrase(phrase: Phrase) -> str:
+        return f'"{" ".join(phrase.words)}"' + ("*" if phrase.prefix else "")
 
     def match(self, table: str, column: str) -> str:  # noqa: ARG002
         return f"k.{table} MATCH ?"
@@ -101,13 +103,13 @@ class TsVector(FullText):
         'CREATE INDEX IF NOT EXISTS "ix_{table}_content" ON "{table}" USING gin (content)',
     )
 
-    def query(self, phrases: Sequence[Phrase], column: str) -> str:  # noqa: ARG002
-        return " & ".join(
-            "(" + " <-> ".join(f"'{word}'" for word in phrase.words) + ")"
-            if not phrase.prefix
-            else "(" + " <-> ".join(f"'{word}'" for word in phrase.words) + ":*)"
-            for phrase in phrases
-        )
+    def query(self, choices: Sequence[Sequence[Phrase]], column: str) -> str:  # noqa: ARG002
+        return " | ".join(f"({' & '.join(map(self._phrase, one))})" for one in choices)
+
+    @staticmethod
+    def _phrase(phrase: Phrase) -> str:
+        words = " <-> ".join(f"'{word}'" for word in phrase.words)
+        return f"({words}:*)" if phrase.prefix else f"({words})"
 
     def match(self, table: str, column: str) -> str:  # noqa: ARG002
         return f"k.{column or 'content'} @@ ?::tsquery"

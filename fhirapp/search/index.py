@@ -6,7 +6,7 @@ and so are their index rows: they are written once, when the version is publishe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -110,13 +110,3 @@ def _index_table(metadata: MetaData, name: str, fields: tuple[str, str, str]) ->
     param, value, beside = columns
     Index(f"ix_{name}", param, value, number, beside)
     return table
-
-
-def by_table(
-    rows: Iterable[IndexRow], tables: IndexTables, pk: int
-) -> dict[Table, list[tuple[Any, ...]]]:
-    """Sort a version's index rows, which are all different, by table, each as (values…, pk)."""
-    found: tuple[list[tuple[Any, ...]], ...] = ([], [], [], [])
-    for row in rows:
-        found[_PLACE[type(row)]].append((*row, pk))
-    return {table: values for table, values in zip(tables, found, strict=True) if values}

@@ -16,6 +16,8 @@ from fhirapp.search.parameter import Context, Key, Parameters
 from fhirapp.search.values import SHOWN
 
 MAX_KEYS = 5
+# The best match first, where words are searched for; it has no `-`.
+BY_SCORE = "_score"
 
 Place = tuple[Any, ...]
 _NEWEST = Key("{row}.last_updated", descending=True)
@@ -81,7 +83,7 @@ def parse_sort(value: str, parameters: Parameters, context: Context) -> Order:
             raise InvalidParameter(
                 "_sort", f"{name[:SHOWN]!r} is not a search parameter of this type"
             )
-        if parameter.kind in ("special", "composite"):
+        if not parameter.sortable:
             raise UnsupportedParameter("_sort", f"{parameter.name} has no order")
         keys.append(parameter.sort_key(context, descending=name.startswith("-")))
     return Order((*keys, Key("{row}.pk", descending=keys[-1].descending)))

@@ -22,7 +22,7 @@ from fhirapp.search.index import (
     StringRow,
     TokenRow,
 )
-from fhirapp.search.values import parse_boolean, split, unescape, values_at
+from fhirapp.search.values import parse_boolean, split, told, unescape, values_at
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,15 @@ class Parameter:
     first_of: bool = False
 
     kind: ClassVar[str]
+    # Whether it has index rows; others search a column of the resource's own row, or its words.
+    indexed: ClassVar[bool] = True
     # Those of the kind; `:missing` is every parameter's.
     modifiers: ClassVar[frozenset[str]] = frozenset()
     # Where the kind's values are indexed: the row, and its fields that hold a value. `nothing` is
     # the value of an element that is there without one, so that it is not missing.
     row: ClassVar[type[TokenRow | DateRow | ReferenceRow | StringRow]]
     nothing: ClassVar[tuple[Any, Any]] = ("", "")
+    sortable: ClassVar[bool] = True
     # What stands for no value in a sort, ascending and descending: it comes last.
     last: ClassVar[tuple[Any, Any]] = ("\U0010ffff", "")
 
@@ -113,13 +116,17 @@ class Parameter:
         for path in self.paths:
             values = values_at(resource, path)
             for value in values:
-                found = self.index(value)
-                if not found or type(found[0]) is not self.row:
-                    rows.append(self.row(self.name, *self.nothing))
-                rows += found
+                rows += self.rows_of(value)
             if values and self.first_of:
                 break
         return rows
+
+    def rows_of(self, value: Any) -> list[IndexRow]:
+        """Return the index rows of one value in a resource, and that it is there."""
+        found = self.index(value)
+        if not found or type(found[0]) is not self.row:
+            return [self.row(self.name, *self.nothing), *found]
+        return found
 
     def index(self, value: Any) -> list[IndexRow]:
         """Return the index rows of one value in a resource, those of self.row first."""
@@ -132,9 +139,19 @@ class Parameter:
         self.check_modifier(modifier)
         one_of = self.missing if modifier == "missing" else partial(self.condition, modifier)
         return [
-            any_of([one_of(one, context) for one in dict.fromkeys(split(value, ","))])
+            any_of([one_of(one, context) for one in self.choices(value)])
             for value in dict.fromkeys(values)
         ]
+
+    def choices(self, value: str) -> list[str]:
+        """Return what a value lists between commas, each once and nothing empty.
+
+        Raises InvalidParameter where nothing is left: to ignore it would widen the answer.
+        """
+        choices = [one for one in dict.fromkeys(split(value, ",")) if one.strip()]
+        if not choices:
+            raise self.invalid("lists no value")
+        return choices
 
     def check_modifier(self, modifier: str) -> None:
         """Raises UnsupportedParameter for a modifier that the parameter does not take."""
@@ -155,6 +172,10 @@ class Parameter:
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         """Return what must hold for one value, commas already split. Raises FhirError."""
+        raise NotImplementedError
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:
+        """Return what one value looks for, for people: "finds what …"."""
         raise NotImplementedError
 
     def table(self, context: Context) -> str:
@@ -190,13 +211,14 @@ class Identity(Parameter):
     spec: str = "http://hl7.org/fhir/SearchParameter/Resource-id"
 
     kind = "token"
+    indexed = False
     row = TokenRow
-
-    def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:  # noqa: ARG002
-        return []
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         return Condition("r.id = ?", (unescape(value),), narrows=True)
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
+        return f"has the id {told(unescape(value))}"
 
     def missing(self, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         return never_missing(self.name, value)
@@ -216,30 +238,63 @@ class Parameters:
 
     declared: tuple[Parameter, ...]
     by_name: Mapping[str, Parameter] = field(init=False, repr=False)
-    # Those that are indexed, by the top-level elements without which they find nothing.
-    _indexed: tuple[tuple[frozenset[str], Parameter], ...] = field(init=False, repr=False)
+    # Those that are indexed: by where their values stand, and those of which a place counts only
+    # if there is no value in another.
+    _places: _Place = field(init=False, repr=False)
+    _first_of: tuple[Parameter, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         named = {parameter.name: parameter for parameter in self.declared}
         object.__setattr__(self, "by_name", named)
-        indexed = tuple(
-            (frozenset(path.partition(".")[0] for path in parameter.paths), parameter)
-            for parameter in self.declared
-            if not parameter.searches
-        )
-        object.__setattr__(self, "_indexed", indexed)
+        indexed = [one for one in self.declared if one.indexed and not one.searches]
+        places = _Place()
+        for parameter in indexed:
+            for path in () if parameter.first_of else parameter.paths:
+                places.add(path, parameter)
+        object.__setattr__(self, "_places", places)
+        object.__setattr__(self, "_first_of", tuple(one for one in indexed if one.first_of))
 
     def __iter__(self) -> Iterator[Parameter]:
         return iter(self.declared)
 
     def rows(self, resource: Mapping[str, Any]) -> set[IndexRow]:
         """Return every index row of a resource."""
-        present = resource.keys()
         rows: set[IndexRow] = set()
-        for needed, parameter in self._indexed:
-            if not needed.isdisjoint(present):
-                rows.update(parameter.rows(resource))
+        self._places.collect(resource, rows)
+        for parameter in self._first_of:
+            rows.update(parameter.rows(resource))
         return rows
+
+
+class _Place:
+    """A place in resources: the parameters whose values stand there, and the places below."""
+
+    def __init__(self) -> None:
+        self._parameters: list[Parameter] = []
+        self._below: dict[str, _Place] = {}
+
+    def add(self, path: str, parameter: Parameter) -> None:
+        """Note that a parameter's values stand at a path below this place."""
+        name, _, rest = path.partition(".")
+        place = self._below.setdefault(name, _Place())
+        if rest:
+            place.add(rest, parameter)
+        else:
+            place._parameters.append(parameter)
+
+    def collect(self, holder: Mapping[str, Any], rows: set[IndexRow]) -> None:
+        """Add the index rows of every value below this place, which the holder holds."""
+        for name, place in self._below.items():
+            content = holder.get(name)
+            if content is None:
+                continue
+            for value in content if type(content) is list else (content,):
+                if value is None:
+                    continue
+                for parameter in place._parameters:
+                    rows.update(parameter.rows_of(value))
+                if place._below and type(value) is dict:
+                    place.collect(value, rows)
 
 
 def never_missing(name: str, value: str) -> Condition:

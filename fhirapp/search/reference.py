@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fhirapp.fhir.datatypes import ID_PATTERN
@@ -12,7 +11,7 @@ from fhirapp.search.condition import AnyCondition, Condition, IndexCondition
 from fhirapp.search.index import IndexRow, ReferenceRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.token import Token
-from fhirapp.search.values import unescape
+from fhirapp.search.values import told, unescape
 
 _RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
 _ID = re.compile(ID_PATTERN)
@@ -38,17 +37,16 @@ class Reference(Parameter):
     modifiers = frozenset({"identifier"})
     row = ReferenceRow
 
-    def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:
+    def rows_of(self, value: Any) -> list[IndexRow]:
+        found = super().rows_of(value)
+        if len(self.targets) != 1:
+            return found
         # Of a parameter for patients, other subjects are no values: subject.where(resolve() is
         # Patient).
-        return [row for row in super().rows(resource) if self._is_value(row)]
-
-    def _is_value(self, row: IndexRow) -> bool:
-        return not (
-            isinstance(row, ReferenceRow)
-            and len(self.targets) == 1
-            and row.target_type not in ("", *self.targets)
-        )
+        is_of = ("", *self.targets)
+        return [
+            row for row in found if not isinstance(row, ReferenceRow) or row.target_type in is_of
+        ]
 
     def index(self, value: Any) -> list[IndexRow]:
         if isinstance(value, str):
@@ -86,6 +84,17 @@ class Reference(Parameter):
             sql = "k.target_type <> ''"
         sql = f"k.param = ? AND k.target_id = ? AND {sql}"
         return IndexCondition(self.table(context), sql, found)
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:
+        if modifier == "identifier":
+            identifier = replace(self._identifier, of_identifier=True)
+            return f"names by identifier what {identifier.describe('', value, context)}"
+        target_type, target_id = self.target(modifier, value, context.base_url)
+        if target_type:
+            return f"refers to {told(f'{target_type}/{target_id}')}"
+        if target_type is None:
+            return f"refers to {told(target_id)}, which is elsewhere"
+        return f"refers to the id {told(target_id)} of any type"
 
     def target(self, modifier: str, value: str, base_url: str) -> tuple[str | None, str]:
         """Return the (type, id) that a value names: type is empty for a bare id, None elsewhere.

@@ -12,7 +12,7 @@ from typing import Any
 from fhirapp.search.condition import AnyCondition, IndexCondition
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, key
 from fhirapp.search.parameter import Context, Parameter
-from fhirapp.search.values import unescape
+from fhirapp.search.values import told, unescape
 
 # The parts of a HumanName or Address that are text; the others are codes and periods.
 _PARTS = (
@@ -34,9 +34,14 @@ def fold(text: str) -> str:
     FHIR R4 search §3.1.1.4.8: insensitive to casing and combining characters.
     """
     if not text.isascii():
-        decomposed = unicodedata.normalize("NFKD", text.casefold())
-        text = "".join(one for one in decomposed if not unicodedata.combining(one))
+        # Without what is combined first: to put long rows of accents in order takes very long.
+        text = _bare(unicodedata.normalize("NFKD", _bare(text.casefold())))
     return " ".join(text.casefold().split())
+
+
+def _bare(text: str) -> str:
+    """Return text without combining characters."""
+    return "".join(one for one in text if not unicodedata.combining(one))
 
 
 @lru_cache(maxsize=10_000)
@@ -98,6 +103,13 @@ class String(Parameter):
             return IndexCondition(table, f"k.param IN ({marks}) AND {held}", values)
         begins, bounds = begins_with(folded)
         return IndexCondition(table, f"{sql} AND {begins}", (*names, *bounds))
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
+        value = unescape(value)
+        if modifier == "exact":
+            return f"is exactly {told(value)}"
+        verb = "holds" if modifier == "contains" else "begins with"
+        return f"{verb} {told(fold(value))}, whatever its case and accents"
 
 
 def _texts(value: dict[str, Any]) -> Iterator[str]:

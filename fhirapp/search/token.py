@@ -9,7 +9,7 @@ from fhirapp.search.condition import AnyCondition, IndexCondition
 from fhirapp.search.index import IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, string_rows
-from fhirapp.search.values import split, unescape
+from fhirapp.search.values import split, told, unescape
 
 # Of which modifier an index row is, beside those that the parameter itself searches.
 _TEXT = ":text"
@@ -37,29 +37,31 @@ class Token(Parameter):
 
     def index(self, value: Any) -> list[IndexRow]:
         name = self.name
-        if isinstance(value, bool):
-            return [TokenRow(name, "true" if value else "false", self.system)]
         if isinstance(value, str):
             return [TokenRow(name, key(value), self.system)]
+        if isinstance(value, bool):
+            return [TokenRow(name, "true" if value else "false", self.system)]
         # A CodeableConcept has codings; a Coding has a code, an Identifier or ContactPoint a value.
-        # Where only the system is known, the code is empty, and `system|` finds it.
         codings = value.get("coding", (value,))
-        rows: list[IndexRow] = [
-            TokenRow(name, key(code or ""), key(system or ""))
-            for one in codings
-            for code, system in ((one.get("code", one.get("value")), one.get("system")),)
-            if code or system
-        ]
-        texts = [value.get("text"), *(one.get("display") for one in codings)]
+        rows: list[IndexRow] = []
+        texts = [value.get("text")]
+        for one in codings:
+            code, system = one.get("code", one.get("value")), one.get("system")
+            # Where only the system is known, the code is empty, and `system|` finds it.
+            if code or system:
+                rows.append(TokenRow(name, key(code or ""), key(system or "")))
+            texts.append(one.get("display"))
         if self.of_identifier and "type" in value:
             kind = value["type"]
             texts.append(kind.get("text"))
             rows += [
-                TokenRow(name + _OF_TYPE, key(f"{one['code']}|{value['value']}"), one["system"])
+                TokenRow(
+                    name + _OF_TYPE, key(f"{one['code']}|{value['value']}"), key(one["system"])
+                )
                 for one in kind.get("coding", ())
                 if "code" in one and "system" in one and "value" in value
             ]
-        for text in dict.fromkeys(texts):
+        for text in texts:
             if text:
                 rows += string_rows(name + _TEXT, text)
         return rows
@@ -78,6 +80,22 @@ class Token(Parameter):
             sql, found = f"{sql} AND k.system = ?", (*found, system)
         return IndexCondition(self.table(context), sql, found, negated=modifier == "not")
 
+    def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
+        if modifier == "text":
+            return f"has a text in which a word, or the whole, begins with {told(unescape(value))}"
+        if modifier == "of-type":
+            system, code, identifier = (told(unescape(part)) for part in split(value, "|"))
+            return f"has the identifier {identifier} of the type {code} of the system {system}"
+        verb = "lacks" if modifier == "not" else "has"
+        code, system_of = self.parse(value)
+        noun = "identifier" if self.of_identifier else "code"
+        sought = f"the {noun} {told(code)}" if code else f"any {noun}"
+        if system_of is None:
+            return f"{verb} {sought} of any system"
+        return f"{verb} {sought} " + (
+            f"of the system {told(system_of)}" if system_of else "without a system"
+        )
+
     def parse(self, value: str) -> tuple[str, str | None]:
         """Return the code and the system that a value names, as index rows hold them.
 
@@ -85,7 +103,7 @@ class Token(Parameter):
         InvalidParameter.
         """
         parts = [key(unescape(part)) for part in split(value, "|")]
-        if len(parts) == 1:
+        if len(parts) == 1 and parts[0]:
             return parts[0], None
         if len(parts) == 2 and any(parts):
             return parts[1], parts[0]
@@ -117,5 +135,5 @@ class Token(Parameter):
         return IndexCondition(
             self.table(context),
             f"{sql} AND k.code = ? AND k.system = ?",
-            (*names, key(f"{code}|{identifier}"), system),
+            (*names, key(f"{code}|{identifier}"), key(system)),
         )

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fhirapp.search.condition import AnyCondition, IndexCondition
 from fhirapp.search.index import KEY_LENGTH, IndexRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
-from fhirapp.search.values import unescape
+from fhirapp.search.values import told, unescape
 
 
 @dataclass(frozen=True)
 class Uri(Parameter):
     """A uri parameter.
 
-    With local, values that point below this server's own /fhir are indexed relative, as they are
-    stored; they are searched by the address that clients see.
+    local is how values begin that are stored relative to this server's own /fhir: "Binary/". They
+    are searched by the address that clients see.
     """
 
-    local: bool = False
+    local: str = ""
 
     kind = "uri"
     modifiers = frozenset({"above", "below"})
@@ -31,25 +32,39 @@ class Uri(Parameter):
         return [TokenRow(self.name, key(one), "") for one in found if one]
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
-        table = self.table(context)
+        value, own = unescape(value), f"{context.base_url}/fhir/"
         sql, names = self.named()
-        value = unescape(value)
-        if self.local:
-            value = value.removeprefix(f"{context.base_url}/fhir/")
-        if modifier == "":
-            return IndexCondition(table, f"{sql} AND k.code = ?", (*names, key(value)))
         # FHIR R4 §3.1.1.4.13: above and below hold of URLs only
-        if "://" not in value or len(value) > KEY_LENGTH // 2:
+        if modifier and ("://" not in value or len(value) > KEY_LENGTH // 2):
             raise self.invalid(
                 f":{modifier} takes a URL with a scheme, of at most {KEY_LENGTH // 2} characters"
             )
-        if modifier == "above":
-            above = _above(value)
-            marks = ", ".join("?" * len(above))
-            return IndexCondition(table, f"{sql} AND k.code IN ({marks})", (*names, *above))
-        folder = value.rstrip("/") + "/"
-        sql = f"{sql} AND (k.code = ? OR k.code >= ? AND k.code < ?)"
-        return IndexCondition(table, sql, (*names, value, folder, folder + "\U0010ffff"))
+        found: Sequence[str]
+        if modifier == "below":
+            folder = value.rstrip("/") + "/"
+            if self.local and f"{own}{self.local}".startswith(folder):
+                # Every local one is below it, and perhaps others.
+                ranges = [folder, self.local]
+            else:
+                ranges = [self._stored(folder, own)]
+            within = " OR ".join(["k.code = ?", *["k.code >= ? AND k.code < ?"] * len(ranges)])
+            sql = f"{sql} AND ({within})"
+            found = [bound for one in ranges for bound in (one, one + "\U0010ffff")]
+            found = [self._stored(value, own), *found]
+        elif modifier == "above":
+            found = [self._stored(one, own) for one in _above(value)]
+            sql = f"{sql} AND k.code IN ({', '.join('?' * len(found))})"
+        else:
+            sql, found = f"{sql} AND k.code = ?", [key(self._stored(value, own))]
+        return IndexCondition(self.table(context), sql, (*names, *found))
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
+        also = f" or {modifier} it" if modifier else ""
+        return f"is {told(unescape(value))}{also}"
+
+    def _stored(self, url: str, own: str) -> str:
+        """Return an address as it is indexed."""
+        return url.removeprefix(own) if self.local else url
 
 
 def _above(url: str) -> list[str]:

@@ -11,6 +11,8 @@ from fhirapp.fhir.outcome import InvalidParameter
 
 # So much of a value is repeated in an answer; of tokens and references nothing, they name people.
 SHOWN = 40
+# An explanation, which the client asked for, repeats what the client sent, these too.
+_TOLD = 200
 
 
 @cache
@@ -59,6 +61,11 @@ def split(value: str, separator: str) -> list[str]:
 def unescape(value: str) -> str:
     r"""Take the backslash off `\,`, `\|`, `\$` and `\\`."""
     return re.sub(r"\\([,|$\\])", r"\1", value) if "\\" in value else value
+
+
+def told(value: str) -> str:
+    """Return a value as an explanation repeats it to the client that sent it."""
+    return repr(value if len(value) <= _TOLD else f"{value[:_TOLD]}…")
 
 
 def parse_boolean(name: str, value: str) -> bool:

@@ -82,6 +82,21 @@ def local_ids(elements: Mapping[str, Any], path: str) -> Iterator[str]:
             yield url.removeprefix(LOCAL)
 
 
+def local_hashes(elements: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Yield the hashes of the attachments at path whose bytes are in a Binary here."""
+    for attachment in values_at(elements, path):
+        if attachment.get("url", "").startswith(LOCAL) and "hash" in attachment:
+            yield attachment["hash"]
+
+
+def forget(elements: Mapping[str, Any], path: str, gone: frozenset[str]) -> None:
+    """Take size and hash off the attachments at path whose Binary is no more, by its id."""
+    for attachment in values_at(elements, path):
+        if attachment.get("url", "").removeprefix(LOCAL) in gone:
+            attachment.pop("size", None)
+            attachment.pop("hash", None)
+
+
 def complete(
     elements: Mapping[str, Any], path: str, facts: Mapping[str, tuple[int, str, str]]
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from flask import current_app
 from flask.sansio.app import App
@@ -27,6 +27,37 @@ class Visibility(Enum):
     ANY_SCOPE = "any clinical scope"
     CARRIER = "a visible resource that carries it as an attachment"
     TARGETS = "every one of its targets is visible"
+
+
+class View(NamedTuple):
+    """What makes a type a view: its versions follow from those of another, source, as they come.
+
+    make returns what a resource of the source, as it is stored, is in the view; None for nothing.
+    A view takes no data of its own.
+    """
+
+    source: str
+    make: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+
+
+class OperationParameter(NamedTuple):
+    """What an operation takes: FHIR's name, type and a sentence."""
+
+    name: str
+    type: str
+    doc: str
+    required: bool = False
+    repeats: bool = False
+
+
+class Operation(NamedTuple):
+    """An operation, `$name` on the type or on one of its resources; definition is its canonical."""
+
+    name: str
+    definition: str
+    doc: str
+    parameters: tuple[OperationParameter, ...] = ()
+    instance: bool = False
 
 
 def _nothing(_columns: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -56,8 +87,13 @@ class Definition:
     visibility: Visibility = Visibility.SCOPE
     stores_body: bool = True
     derive: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _nothing
+    view: View | None = None
     # Canonical addresses of the profiles, as /fhir/metadata lists them.
     profiles: tuple[str, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    # The date parameters that tell when the care was, the first that is there; empty for what is
+    # no care, but stands: an allergy.
+    care: tuple[str, ...] = ()
     doc: str = ""
 
     def __post_init__(self) -> None:
@@ -106,3 +142,8 @@ def types(app: App | None = None) -> Mapping[str, Definition]:
     """Return the types that the app serves, by name."""
     found: Mapping[str, Definition] = (app or current_app).extensions.get(_TYPES, {})
     return found
+
+
+def views_of(definition: Definition) -> list[Definition]:
+    """Return the types that are views of a type."""
+    return [one for one in types().values() if one.view and one.view.source == definition.name]

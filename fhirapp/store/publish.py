@@ -5,17 +5,21 @@ Source: decisions §5: versions count 1, 2, 3…, never change, and the same con
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from itertools import product
+from typing import Any, cast
 
 from sqlalchemy import Connection, Table, bindparam, func, select, update
 
 from fhirapp.db import insert_rows
+from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import instant_of, interval
-from fhirapp.store.definition import Definition
-from fhirapp.store.prepare import Prepared, binary_of
+from fhirapp.store import attachments
+from fhirapp.store.definition import Definition, View, types, views_of
+from fhirapp.store.prepare import Prepared, binary_of, prepare
 from fhirapp.store.render import Documents, IndexBatch, Rendering, read_documents, render
 from fhirapp.store.state import raise_generation
 
@@ -77,7 +81,7 @@ class Publisher:
             return []
         definition = batch[0].definition
         standing = self._standing(definition, [prepared.id for prepared in batch])
-        pk = self._last_pk(definition)
+        pk, self._now = self._last(definition)
         versions: dict[int, _Version] = {}
         replaced: dict[int, int] = {}
         moved: list[str] = []
@@ -91,10 +95,7 @@ class Publisher:
             version_id = before.version_id + 1 if before else 1
             now = self._after(before)
             versions[pk] = _Version(prepared, version_id, now, pk)
-            if before and before.pk in versions:
-                versions[before.pk].replaced_pk = pk
-            elif before:
-                replaced[before.pk] = pk
+            _follow(before, pk, versions, replaced)
             patient_id = prepared.columns["patient_id"]
             if before and before.patient_id not in (None, patient_id):
                 moved.append(prepared.id)
@@ -103,6 +104,8 @@ class Publisher:
         self._replace(definition.table, replaced)
         self._write(definition, list(versions.values()))
         self._close_to_patients(definition, moved)
+        if definition is self._binary:
+            self._renew_carriers([one.prepared.id for one in versions.values()])
         return changes
 
     def restore(self, versions: Sequence[tuple[Prepared, int, str, bool]]) -> None:
@@ -117,7 +120,7 @@ class Publisher:
         written = [
             _Version(prepared, version_id, last_updated, pk, deleted)
             for pk, (prepared, version_id, last_updated, deleted) in enumerate(
-                versions, self._last_pk(definition) + 1
+                versions, self._last(definition)[0] + 1
             )
         ]
         newest: dict[str, _Version] = {}
@@ -126,6 +129,9 @@ class Publisher:
                 before.replaced_pk = version.pk
             newest[version.prepared.id] = version
         self._write(definition, written)
+        patients = {(one.prepared.id, one.prepared.columns["patient_id"]) for one in written}
+        moved = Counter(resource_id for resource_id, _ in patients)
+        self._close_to_patients(definition, [one for one, count in moved.items() if count > 1])
 
     def delete(self, definition: Definition, resource_id: str) -> bool:
         """Publish a deletion; False where there is nothing to delete."""
@@ -136,11 +142,43 @@ class Publisher:
             select(definition.table.c.patient_id).where(definition.table.c.pk == before.pk)
         ).scalar_one()
         prepared = Prepared(definition, resource_id, {"patient_id": patient_id}, b"")
-        pk = self._last_pk(definition) + 1
+        pk, self._now = self._last(definition)
+        pk += 1
         self._replace(definition.table, {before.pk: pk})
         now = self._after(before)
         self._write(definition, [_Version(prepared, before.version_id + 1, now, pk, deleted=True)])
+        if definition is self._binary:
+            self._renew_carriers([resource_id], gone=True)
         return True
+
+    def _renew_carriers(self, binary_ids: Sequence[str], *, gone: bool = False) -> None:
+        """Publish the resources anew whose attachments were stored, changed or deleted.
+
+        Their content is the same; its size, hash, words and what is sent inline are not.
+        """
+        for definition in types().values():
+            if not definition.attachments or definition.view:
+                continue
+            table, carried = definition.table, definition.tables.reference
+            carriers = select(carried.c.pk).where(
+                carried.c.param == attachments.CARRIES, carried.c.target_id.in_(binary_ids)
+            )
+            found = select(table).where(table.c.is_current, table.c.pk.in_(carriers))
+            rows = [dict(row) for row in self._connection.execute(found).mappings()]
+            last_pk, self._now = self._last(definition)
+            versions = []
+            for pk, row in enumerate(rows, last_pk + 1):
+                elements = {name: row[name] for name in (*definition.columns.values(), "extra")}
+                if gone:
+                    attachments.forget(elements, definition.attachments, frozenset(binary_ids))
+                columns = {**elements, "patient_id": row["patient_id"]}
+                prepared = Prepared(definition, row["id"], columns, row["digest"])
+                before = _Standing(*(row[name] for name in _Standing.__dataclass_fields__))
+                version_id, now = row["version_id"] + 1, self._after(before)
+                versions.append(_Version(prepared, version_id, now, pk))
+            pairs = zip(rows, versions, strict=True)
+            self._replace(table, {row["pk"]: version.pk for row, version in pairs})
+            self._write(definition, versions)
 
     def _standing(self, definition: Definition, ids: Iterable[str]) -> dict[str, _Standing]:
         """Return the newest version of each of these resources that has one."""
@@ -163,17 +201,24 @@ class Publisher:
 
         Their earlier versions were filed wrongly: they belong to no compartment any more.
         """
-        table = definition.table
-        for resource_id in moved:
+        tables = [one.table for one in (definition, *views_of(definition))]
+        for resource_id, table in product(moved, tables):
             self._connection.execute(
                 update(table)
                 .where(table.c.id == resource_id)
-                .where(~table.c.is_current)
+                .where(table.c.replaced_pk.is_not(None))
                 .values(patient_id=None)
             )
 
-    def _last_pk(self, definition: Definition) -> int:
-        return self._connection.execute(select(func.max(definition.table.c.pk))).scalar() or 0
+    def _last(self, definition: Definition) -> tuple[int, str]:
+        """Return the type's last row number, and the time of what is published now.
+
+        That is never before what is there: who asks for what changed since then must find it.
+        """
+        columns = definition.table.c
+        asked = select(func.max(columns.pk), func.max(columns.last_updated))
+        pk, newest = self._connection.execute(asked).one()
+        return pk or 0, max(self._now, newest or "")
 
     def _replace(self, table: Table, successors: Mapping[int, int]) -> None:
         """Note of versions, by row number, which row has come after them."""
@@ -199,10 +244,41 @@ class Publisher:
         insert_rows(self._connection, definition.table, rows)
         index.write(self._connection)
         raise_generation(self._connection)
+        for view in views_of(definition):
+            self._write(view, self._seen_in(view, versions, rows))
+
+    def _seen_in(
+        self, definition: Definition, sources: Sequence[_Version], rows: Sequence[Mapping[str, Any]]
+    ) -> list[_Version]:
+        """Return the versions of a view that follow from versions of its source, and their rows.
+
+        Each has its source's number and time. What is in the view no longer is a deletion there.
+        """
+        view = cast(View, definition.view)
+        standing = self._standing(definition, [source.prepared.id for source in sources])
+        pk = self._last(definition)[0]
+        versions: dict[int, _Version] = {}
+        replaced: dict[int, int] = {}
+        for source, row in zip(sources, rows, strict=True):
+            seen = None if source.deleted else view.make(fhir_json.loads(row["body"]))
+            before = standing.get(source.prepared.id)
+            if seen is None and (before is None or before.deleted):
+                continue
+            pk += 1
+            patient_id = source.prepared.columns["patient_id"]
+            prepared = Prepared(definition, source.prepared.id, {"patient_id": patient_id}, b"")
+            if seen is not None:
+                prepared = prepare(definition, seen)
+            number, now = source.version_id, source.last_updated
+            versions[pk] = _Version(prepared, number, now, pk, seen is None)
+            _follow(before, pk, versions, replaced)
+            standing[prepared.id] = _Standing(pk, number, None, now, patient_id, seen is None)
+        self._replace(definition.table, replaced)
+        return list(versions.values())
 
     def _write_blobs(self, definition: Definition, versions: Sequence[_Version]) -> Documents:
         """Write new attachments as Binaries; return what versions need of all of theirs."""
-        if not definition.attachments:
+        if not definition.attachments or definition.view:
             return Documents()
         fresh = {
             blob.id: (blob, version.prepared.columns["patient_id"])
@@ -216,7 +292,7 @@ class Publisher:
                 _Version(binary_of(self._binary, blob, patient_id), 1, self._now, pk)
                 for pk, (blob, patient_id) in enumerate(
                     (found for blob_id, found in fresh.items() if blob_id not in known),
-                    self._last_pk(self._binary) + 1,
+                    self._last(self._binary)[0] + 1,
                 )
             ],
         )
@@ -231,12 +307,23 @@ class Publisher:
             small,
             known=fresh.keys() - known,
         )
-        for blob_id, (blob, _) in fresh.items():
+        for blob, _ in fresh.values():
+            digest = attachments.sha1(blob.data)
             if blob.words:
-                documents.words[blob_id] = blob.words
+                documents.words[digest] = blob.words
             if len(blob.data) <= small:
-                documents.inline[blob_id] = blob.data
+                documents.inline[digest] = blob.data
         return documents
+
+
+def _follow(
+    before: _Standing | None, pk: int, versions: Mapping[int, _Version], replaced: dict[int, int]
+) -> None:
+    """Note that a row comes after the one before, which is in this batch or in the table."""
+    if before and before.pk in versions:
+        versions[before.pk].replaced_pk = pk
+    elif before:
+        replaced[before.pk] = pk
 
 
 def _row(definition: Definition, version: _Version) -> dict[str, Any]:

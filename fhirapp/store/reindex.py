@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from fhirapp.fhir import json as fhir_json
 from fhirapp.store.definition import Definition
@@ -60,6 +60,9 @@ def _reindex_type(
     connection: Connection, definition: Definition, binary: Definition, rendering: Rendering
 ) -> int:
     table = definition.table
+    if not definition.stores_body and not definition.params.declared:
+        # Nothing of it is made of the columns, which are large.
+        return connection.execute(select(func.count()).select_from(table)).scalar_one()
     last, count = 0, 0
     while True:
         found = connection.execute(
@@ -73,7 +76,9 @@ def _reindex_type(
         live = [row for row in rows if not row["deleted"]]
         documents = Documents()
         if definition.attachments:
-            documents = read_documents(connection, binary, definition, live, rendering.inline_max)
+            documents = read_documents(
+                connection, binary, definition, live, rendering.inline_max, past=True
+            )
         index = IndexBatch(definition)
         for row in live:
             render(definition, row, rendering, documents, index)

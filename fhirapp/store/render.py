@@ -5,17 +5,18 @@ Versions are immutable, so what is made here is made again only by store/reindex
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, delete, select
+from sqlalchemy import Connection, delete, select
 
 from fhirapp.config import Settings
 from fhirapp.db import insert_many
 from fhirapp.fhir import json as fhir_json
 from fhirapp.search.fulltext import full_text, words_table
-from fhirapp.search.index import ReferenceRow, by_table
+from fhirapp.search.index import IndexRow, ReferenceRow
 from fhirapp.search.words import words_of
 from fhirapp.store import attachments
 from fhirapp.store.definition import Definition
@@ -34,7 +35,7 @@ class Rendering(NamedTuple):
 
 @dataclass
 class Documents:
-    """What versions need of their attached documents, by Binary id: small bytes, and words."""
+    """What versions need of their attached documents, by hash: small bytes, and words."""
 
     inline: dict[str, bytes] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
@@ -45,29 +46,29 @@ class IndexBatch:
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
-        self._rows: dict[Table, list[tuple[Any, ...]]] = {}
+        # By their kind, each as (values…, pk).
+        self._rows: defaultdict[type[IndexRow], list[tuple[Any, ...]]] = defaultdict(list)
         self._words: list[tuple[int, str, str]] = []
 
     def add(self, row: Mapping[str, Any], resource: Mapping[str, Any], words: list[str]) -> None:
         """Take up a version: its row, the resource it is, the words of its documents."""
         definition, pk = self._definition, row["pk"]
-        rows = definition.params.rows(resource)
+        found = definition.params.rows(resource)
         if definition.attachments:
             for blob_id in attachments.local_ids(row, definition.attachments):
-                rows.add(ReferenceRow(attachments.CARRIES, blob_id, "Binary"))
-        for table, values in by_table(rows, definition.tables, pk).items():
-            self._rows.setdefault(table, []).extend(values)
+                found.add(ReferenceRow(attachments.CARRIES, blob_id, "Binary"))
+        for one in found:
+            self._rows[type(one)].append((*one, pk))
         if definition.has_words:
             self._words.append((pk, *words_of(resource, words)))
 
     def write(self, connection: Connection) -> None:
         """Insert everything."""
-        for table, rows in self._rows.items():
-            columns = [name for name in table.columns.keys() if name != "pk"]  # noqa: SIM118
-            insert_many(connection, table, [*columns, "pk"], rows)
+        tables = self._definition.tables
+        for kind, rows in self._rows.items():
+            insert_many(connection, tables.of(kind), (*kind._fields, "pk"), rows)
         if self._words:
-            table_name = words_table(self._definition.tables)
-            full_text().write(connection, table_name, self._words)
+            full_text().write(connection, words_table(tables), self._words)
 
 
 def render(
@@ -85,8 +86,8 @@ def render(
         row["body"] = fhir_json.dumps_indented(resource)
     words = []
     if definition.attachments:
-        ids = dict.fromkeys(attachments.local_ids(row, definition.attachments))
-        words = [documents.words[one] for one in ids if one in documents.words]
+        hashes = dict.fromkeys(attachments.local_hashes(row, definition.attachments))
+        words = [documents.words[one] for one in hashes if one in documents.words]
     index.add(row, resource, words)
 
 
@@ -97,8 +98,14 @@ def read_documents(
     columns: Iterable[Mapping[str, Any]],
     inline_max: int,
     known: Iterable[str] = (),
+    *,
+    past: bool = False,
 ) -> Documents:
-    """Complete the attachments that point to stored Binaries; return what is needed of these."""
+    """Complete the attachments that point to stored Binaries; return what is needed of these.
+
+    With past the columns are those of versions that were published before: they stay as they are,
+    and earlier versions of the Binaries count too.
+    """
     path = definition.attachments
     wanted = {blob_id for one in columns for blob_id in attachments.local_ids(one, path)} - set(
         known
@@ -110,15 +117,17 @@ def read_documents(
     facts = {}
     names = ("id", "size", "hash", "content_type", "pk", "words")
     found = select(*(table.c[name] for name in names))
-    for row in connection.execute(found.where(table.c.id.in_(sorted(wanted)), table.c.is_current)):
+    counts = ~table.c.deleted if past else table.c.is_current
+    for row in connection.execute(found.where(table.c.id.in_(sorted(wanted)), counts)):
         facts[row.id] = (row.size, row.hash, row.content_type)
         if row.words:
-            documents.words[row.id] = row.words
+            documents.words[row.hash] = row.words
         if row.size <= inline_max:
             data = select(table.c.data).where(table.c.pk == row.pk)
-            documents.inline[row.id] = connection.execute(data).scalar_one()
-    for one in columns:
-        attachments.complete(one, path, facts)
+            documents.inline[row.hash] = connection.execute(data).scalar_one()
+    if not past:
+        for one in columns:
+            attachments.complete(one, path, facts)
     return documents
 
 

@@ -94,18 +94,24 @@ class AllergyIntoleranceSchema(DomainResourceSchema):
         ("Recorder", "recorder", narrative.reference),
     )
 
-    identifier = Elements(Identifier)
-    clinical_status = Element(bound_to(systems.ALLERGY_CLINICAL, "active", "inactive", "resolved"))
+    identifier = Elements(Identifier, summary=True)
+    clinical_status = Element(
+        bound_to(systems.ALLERGY_CLINICAL, "active", "inactive", "resolved"),
+        summary=True,
+        modifier=True,
+    )
     verification_status = Element(
         bound_to(
             systems.ALLERGY_VERIFICATION, "unconfirmed", "confirmed", "refuted", "entered-in-error"
-        )
+        ),
+        summary=True,
+        modifier=True,
     )
-    type = Element(one_of("allergy", "intolerance"))
-    category = Elements(one_of("food", "medication", "environment", "biologic"))
-    criticality = CriticalityElement(one_of("low", "high", "unable-to-assess"))
-    code = CodeElement(CodeableConcept)
-    patient = Element(Reference, required=True)
+    type = Element(one_of("allergy", "intolerance"), summary=True)
+    category = Elements(one_of("food", "medication", "environment", "biologic"), summary=True)
+    criticality = CriticalityElement(one_of("low", "high", "unable-to-assess"), summary=True)
+    code = CodeElement(CodeableConcept, summary=True)
+    patient = Element(Reference, required=True, summary=True)
     encounter = Element(Reference)
     onset_date_time = Element(date_time, choice="onset")
     onset_age = Element(Quantity, choice="onset")
@@ -114,7 +120,7 @@ class AllergyIntoleranceSchema(DomainResourceSchema):
     onset_string = Element(string, choice="onset")
     recorded_date = Element(date_time)
     recorder = Element(Reference)
-    asserter = Element(Reference)
+    asserter = Element(Reference, summary=True)
     last_occurrence = Element(date_time)
     note = Elements(Annotation)
     reaction = Elements(Reaction)

@@ -152,7 +152,7 @@ PARAMS = Parameters(
             ("content.attachment.url",),
             "Address of an attachment",
             DOCUMENT + "location",
-            local=True,
+            local="Binary/",
         ),
     )
 )

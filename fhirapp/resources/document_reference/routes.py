@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fhirapp.fhir import systems
 from fhirapp.resources.document_reference.model import DocumentReference
+from fhirapp.resources.document_reference.operations import DOCREF, docref
 from fhirapp.resources.document_reference.params import PARAMS
 from fhirapp.resources.document_reference.schema import DocumentReferenceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
@@ -20,12 +21,16 @@ blueprint = ResourceBlueprint(
         attachments="content.attachment",
         rank=1,
         searchable=True,
+        interactions=("read", "vread", "history-instance", "history-type"),
         # service.md 1 names the two DiagnosticReport profiles for this type; decisions 2.13
         profiles=(
             systems.US_CORE_DOCUMENT,
             systems.US_CORE_REPORT_NOTE,
             systems.US_CORE_REPORT_LAB,
         ),
+        operations=(DOCREF,),
+        care=("period", "date"),
         doc="Clinical notes and documents of a patient.",
     ),
+    operations={DOCREF.name: docref},
 )

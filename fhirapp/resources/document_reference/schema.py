@@ -41,6 +41,7 @@ RelatesTo = backbone(
     target=Reference,
 )
 Context = backbone(
+    summary=("period",),
     encounter=many(Reference),
     event=many(CodeableConcept),
     period=Period,
@@ -125,7 +126,8 @@ _CLINICAL_NOTE = {
 
 def _with_data(content: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str, Any]:
     attachment = content.get("attachment", {})
-    data = blobs.get(attachment.get("url", "").removeprefix("Binary/"))
+    is_here = attachment.get("url", "").startswith("Binary/")
+    data = blobs.get(attachment.get("hash", "")) if is_here else None
     if not data:
         # No bytes: FHIR JSON has no empty strings.
         return content
@@ -145,22 +147,29 @@ class DocumentReferenceSchema(DomainResourceSchema):
         ("Description", "description", narrative.plain),
     )
 
-    meta = DocumentMeta(datatypes.Meta)
-    master_identifier = Element(Identifier)
-    identifier = Elements(Identifier)
-    status = Element(one_of("current", "superseded", "entered-in-error"), required=True)
-    doc_status = Element(one_of("preliminary", "final", "amended", "entered-in-error"))
-    type = Element(CodeableConcept)
-    category = CategoryElement(CodeableConcept)
-    subject = Element(Reference)
+    meta = DocumentMeta(datatypes.Meta, summary=True)
+    master_identifier = Element(Identifier, summary=True)
+    identifier = Elements(Identifier, summary=True)
+    status = Element(
+        one_of("current", "superseded", "entered-in-error"),
+        required=True,
+        summary=True,
+        modifier=True,
+    )
+    doc_status = Element(
+        one_of("preliminary", "final", "amended", "entered-in-error"), summary=True
+    )
+    type = Element(CodeableConcept, summary=True)
+    category = CategoryElement(CodeableConcept, summary=True)
+    subject = Element(Reference, summary=True)
     # R4 has an instant here; service.md 2.2 has a dateTime
-    date = Element(date_time)
-    author = Elements(Reference)
+    date = Element(date_time, summary=True)
+    author = Elements(Reference, summary=True)
     authenticator = Element(Reference)
     custodian = Element(Reference)
-    relates_to = Elements(RelatesTo)
-    description = Element(string)
-    security_label = Elements(CodeableConcept)
+    relates_to = Elements(RelatesTo, summary=True)
+    description = Element(string, summary=True)
+    security_label = Elements(CodeableConcept, summary=True)
     # R4 requires content; decisions 2.12: laboratory results may have none
-    content = ContentElement(Content)
-    context = Element(Context)
+    content = ContentElement(Content, expected=True, summary=True)
+    context = Element(Context, summary=True)

@@ -17,7 +17,9 @@ blueprint = ResourceBlueprint(
         schema=EncounterSchema(),
         params=PARAMS,
         compartment="subject",
+        searchable=True,
         profiles=(systems.US_CORE + "StructureDefinition/us-core-encounter",),
+        care=("date",),
         doc="Visits and stays of a patient.",
     ),
 )

@@ -30,9 +30,15 @@ status = one_of(
 )
 StatusHistory = backbone(required=("status", "period"), status=status, period=Period)
 ClassHistory = backbone(required=("class", "period"), class_=Coding, period=Period)
-Participant = backbone(type=many(CodeableConcept), period=Period, individual=Reference)
+Participant = backbone(
+    summary=("type", "individual"), type=many(CodeableConcept), period=Period, individual=Reference
+)
 Diagnosis = backbone(
-    required=("condition",), condition=Reference, use=CodeableConcept, rank=positive
+    required=("condition",),
+    summary=("condition",),
+    condition=Reference,
+    use=CodeableConcept,
+    rank=positive,
 )
 Hospitalization = backbone(
     preAdmissionIdentifier=Identifier,
@@ -64,24 +70,24 @@ class EncounterSchema(DomainResourceSchema):
         ("Period", "period", narrative.period),
     )
 
-    identifier = Elements(Identifier)
-    status = Element(status, required=True)
+    identifier = Elements(Identifier, summary=True)
+    status = Element(status, required=True, summary=True, modifier=True)
     status_history = Elements(StatusHistory)
-    class_ = Element(Coding, required=True)
+    class_ = Element(Coding, required=True, summary=True)
     class_history = Elements(ClassHistory)
-    type = Elements(CodeableConcept)
-    service_type = Element(CodeableConcept)
+    type = Elements(CodeableConcept, summary=True)
+    service_type = Element(CodeableConcept, summary=True)
     priority = Element(CodeableConcept)
-    subject = Element(Reference)
-    episode_of_care = Elements(Reference)
+    subject = Element(Reference, summary=True)
+    episode_of_care = Elements(Reference, summary=True)
     based_on = Elements(Reference)
-    participant = Elements(Participant)
-    appointment = Elements(Reference)
+    participant = Elements(Participant, summary=True)
+    appointment = Elements(Reference, summary=True)
     period = Element(Period)
     length = Element(Quantity)
-    reason_code = Elements(CodeableConcept)
-    reason_reference = Elements(Reference)
-    diagnosis = Elements(Diagnosis)
+    reason_code = Elements(CodeableConcept, summary=True)
+    reason_reference = Elements(Reference, summary=True)
+    diagnosis = Elements(Diagnosis, summary=True)
     account = Elements(Reference)
     hospitalization = Element(Hospitalization)
     location = Elements(Location)

@@ -16,6 +16,7 @@ blueprint = ResourceBlueprint(
         model=Organization,
         schema=OrganizationSchema(),
         params=PARAMS,
+        searchable=True,
         visibility=Visibility.ANY_SCOPE,
         profiles=(systems.US_CORE + "StructureDefinition/us-core-organization",),
         doc="Who keeps or sends records.",

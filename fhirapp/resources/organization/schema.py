@@ -27,13 +27,13 @@ class OrganizationSchema(DomainResourceSchema):
     resource_type = "Organization"
     narrative = (("Name", "name", narrative.plain),)
 
-    identifier = Elements(Identifier)
-    active = Element(boolean)
-    type = Elements(CodeableConcept)
-    name = Element(string)
+    identifier = Elements(Identifier, summary=True)
+    active = Element(boolean, summary=True, modifier=True)
+    type = Elements(CodeableConcept, summary=True)
+    name = Element(string, summary=True)
     alias = Elements(string)
     telecom = Elements(ContactPoint)
     address = Elements(Address)
-    part_of = Element(Reference)
+    part_of = Element(Reference, summary=True)
     contact = Elements(Contact)
     endpoint = Elements(Reference)

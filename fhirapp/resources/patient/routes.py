@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fhirapp.fhir import systems
 from fhirapp.resources.patient.model import Patient
+from fhirapp.resources.patient.operations import EVERYTHING, everything
 from fhirapp.resources.patient.params import PARAMS
 from fhirapp.resources.patient.schema import PatientSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
@@ -17,7 +18,10 @@ blueprint = ResourceBlueprint(
         schema=PatientSchema(),
         params=PARAMS,
         compartment="id",
+        searchable=True,
         profiles=(systems.US_CORE + "StructureDefinition/us-core-patient",),
+        operations=(EVERYTHING,),
         doc="Whom the records are about.",
     ),
+    operations={EVERYTHING.name: everything},
 )

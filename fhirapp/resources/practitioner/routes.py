@@ -16,6 +16,7 @@ blueprint = ResourceBlueprint(
         model=Practitioner,
         schema=PractitionerSchema(),
         params=PARAMS,
+        searchable=True,
         visibility=Visibility.ANY_SCOPE,
         profiles=(systems.US_CORE + "StructureDefinition/us-core-practitioner",),
         doc="Who wrote or recorded.",

@@ -17,6 +17,7 @@ blueprint = ResourceBlueprint(
         schema=ProvenanceSchema(),
         params=PARAMS,
         rank=2,
+        searchable=True,
         visibility=Visibility.TARGETS,
         profiles=(systems.US_CORE + "StructureDefinition/us-core-provenance",),
         doc="Who made or sent a resource.",

@@ -19,6 +19,7 @@ from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 
 Agent = backbone(
     required=("who",),
+    summary=("type", "who"),
     type=CodeableConcept,
     role=many(CodeableConcept),
     who=Reference,
@@ -42,10 +43,10 @@ class ProvenanceSchema(DomainResourceSchema):
         ("Agent", "agent", narrative.agents),
     )
 
-    target = Elements(Reference, required=True)
+    target = Elements(Reference, required=True, summary=True)
     occurred_period = Element(Period, choice="occurred")
     occurred_date_time = Element(date_time, choice="occurred")
-    recorded = Element(instant, required=True)
+    recorded = Element(instant, required=True, summary=True)
     policy = Elements(uri)
     location = Element(Reference)
     reason = Elements(CodeableConcept)

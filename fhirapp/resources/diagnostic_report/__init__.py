@@ -1,0 +1,1 @@
+"""DiagnosticReport: a view of the documents that are reports. US Core, Clinical Notes."""

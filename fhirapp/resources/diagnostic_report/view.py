@@ -1,0 +1,191 @@
+"""What a document is as a DiagnosticReport, where it is a report.
+
+US Core, Clinical Notes: a server shows scanned and narrative-only reports both as DocumentReference
+and as DiagnosticReport, with the same attachment address. Notes that are broader than one report,
+such as a progress note or a discharge summary, are DocumentReferences alone; so is a report that
+has been superseded, for which a DiagnosticReport has no status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fhirapp.fhir import systems
+
+Content = Mapping[str, Any]
+
+LOINC = "http://loinc.org"
+# HL7 v2 table 0074, diagnostic service sections: what R4 names as the categories of reports.
+SECTIONS = systems.CT + "v2-0074"
+# The categories that US Core asks for: radiology, cardiology and pathology.
+CATEGORIES = frozenset({"LP29684-5", "LP29708-2", "LP7839-6"})
+
+LABORATORY = {"system": SECTIONS, "code": "LAB", "display": "Laboratory"}
+# The types of documents that US Core wants to be seen as reports too, and the category of one that
+# names none itself. For procedure notes there is no section.
+REPORTS: Mapping[str, Mapping[str, str]] = {
+    "11502-2": LABORATORY,
+    "11526-1": {"system": LOINC, "code": "LP7839-6", "display": "Pathology"},
+    "18748-4": {"system": LOINC, "code": "LP29684-5", "display": "Radiology"},
+    "28570-0": {"system": LOINC, "code": "28570-0", "display": "Procedure note"},
+}
+
+# What is as it is in the document; some of it may change what everything else means.
+_KEPT = ("implicitRules", "language", "modifierExtension")
+# The types that the references of a DiagnosticReport may be to.
+_PATIENT = ("Patient",)
+_ENCOUNTER = ("Encounter",)
+_PERFORMERS = ("Practitioner", "PractitionerRole", "Organization", "CareTeam")
+# The type that a reference names: Patient/p1, its address, or Patient?identifier=…
+_TYPE = re.compile(r"(?:^|/)([A-Z][A-Za-z]+)(?:/[^/?]+(?:/_history/[^/]+)?$|\?)")
+
+
+def report_of(document: Content) -> dict[str, Any] | None:
+    """Return the DiagnosticReport that a DocumentReference is too, None where it is none."""
+    categories = list(_categories(document))
+    subject = document.get("subject", {})
+    if (
+        not categories
+        or "type" not in document
+        or document["status"] == "superseded"
+        or not _is_to(subject, _PATIENT)
+    ):
+        return None
+    report = {
+        "identifier": [
+            *([document["masterIdentifier"]] if "masterIdentifier" in document else ()),
+            *document.get("identifier", ()),
+        ],
+        "status": _status(document),
+        "category": categories,
+        "code": document["type"],
+        "subject": subject,
+        "encounter": _encounter(document),
+        **_times(document),
+        "performer": [one for one in document.get("author", ()) if _is_to(one, _PERFORMERS)],
+        "presentedForm": list(_attachments(document)),
+    }
+    report = {name: _outward(value) for name, value in report.items() if value}
+    meta = _meta(document, report)
+    return {
+        "resourceType": "DiagnosticReport",
+        "id": document["id"],
+        **({"meta": meta} if meta else {}),
+        **{name: _outward(document[name]) for name in _KEPT if name in document},
+        **report,
+    }
+
+
+def _outward(value: Any) -> Any:
+    """Return content without references to contained resources, which the report has not."""
+    if isinstance(value, list):
+        return [_outward(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _outward(one) for name, one in value.items() if not _is_inward(one)}
+    return value
+
+
+def _is_inward(value: Any) -> bool:
+    return isinstance(value, dict) and str(value.get("reference", "")).startswith("#")
+
+
+def _categories(document: Content) -> Iterator[Content]:
+    """Yield the categories of the report: the document's, else that of its type."""
+    given = [
+        category
+        for category in document.get("category", ())
+        if any(map(_is_section, category.get("coding", ())))
+    ]
+    if given:
+        yield from given
+        return
+    for coding in document.get("type", {}).get("coding", ()):
+        if coding.get("system") == LOINC and coding.get("code") in REPORTS:
+            yield {"coding": [dict(REPORTS[coding["code"]])]}
+            return
+
+
+def _is_section(coding: Content) -> bool:
+    system, code = coding.get("system"), coding.get("code")
+    return system == SECTIONS or (system == LOINC and code in CATEGORIES)
+
+
+def _status(document: Content) -> str:
+    """Return the report's status: docStatus has the same codes.
+
+    service.md 2.2: a document's status tells whether it is final, and `current` is one that is.
+    """
+    if document["status"] == "entered-in-error":
+        return "entered-in-error"
+    return str(document.get("docStatus", "final"))
+
+
+def _encounter(document: Content) -> Content | None:
+    """Return the encounter, where there is one: a report has no place for more."""
+    found = [
+        one for one in document.get("context", {}).get("encounter", ()) if _is_to(one, _ENCOUNTER)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _times(document: Content) -> dict[str, Any]:
+    """Return when the care was, else when the document was made available; and that as issued."""
+    times: dict[str, Any] = {}
+    date = document.get("date")
+    period = document.get("context", {}).get("period", {})
+    if "start" in period or "end" in period:
+        times["effectivePeriod"] = period
+    elif date:
+        times["effectiveDateTime"] = date
+    # An instant; service.md 2.2 lets a document's date be partial.
+    if date and "T" in date:
+        times["issued"] = date
+    return times
+
+
+def _attachments(document: Content) -> Iterator[Content]:
+    """Yield the attachments that have an address; bytes that are inline stay with the document."""
+    for content in document.get("content", ()):
+        attachment = content.get("attachment", {})
+        if "url" in attachment:
+            yield {name: value for name, value in attachment.items() if "data" not in name}
+
+
+def _is_to(reference: Content, types: Iterable[str]) -> bool:
+    """Say whether a reference is to one of these types, or does not tell its type."""
+    literal = reference.get("reference", "")
+    found = _TYPE.search(literal)
+    if literal and not found:
+        return False
+    named = found[1] if found else reference.get("type")
+    return bool(reference) and (named is None or named in types)
+
+
+def _meta(document: Content, report: Content) -> dict[str, Any]:
+    """Return the document's labels, its security labels among them, and the profile that fits."""
+    given = document.get("meta", {})
+    meta = {name: given[name] for name in ("source", "tag") if name in given}
+    labels = [
+        coding for one in document.get("securityLabel", ()) for coding in one.get("coding", ())
+    ]
+    if security := [*given.get("security", ()), *labels]:
+        meta["security"] = security
+    if profile := _profile(report):
+        meta["profile"] = [profile]
+    return meta
+
+
+def _profile(report: Content) -> str | None:
+    """Return the profile of US Core that a report meets: us-core-8, us-core-9, us-core-10."""
+    is_void = report["status"] == "entered-in-error"
+    has_time = "effectivePeriod" in report or "effectiveDateTime" in report
+    laboratory = [one for one in report["category"] if any(map(_is_laboratory, one["coding"]))]
+    if len(laboratory) == 1 and (is_void or (has_time and "issued" in report)):
+        return systems.US_CORE_REPORT_LAB
+    return systems.US_CORE_REPORT_NOTE if is_void or has_time else None
+
+
+def _is_laboratory(coding: Content) -> bool:
+    return (coding.get("system"), coding.get("code")) == (SECTIONS, "LAB")

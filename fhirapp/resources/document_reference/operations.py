@@ -1,0 +1,118 @@
+"""`$docref`: the documents of a patient. US Core 6.1.0 OperationDefinition docref.
+
+What is stored is found; nothing is generated, so asked for on-demand documents alone the answer is
+empty. Found are current documents of the care in [start, end]: by context.period, or by date where
+there is none. Without start and end all current ones are, the newest first; of several types, or
+profiles, those that have one of them.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+from flask import Response
+
+from fhirapp.address import base_url
+from fhirapp.config import settings
+from fhirapp.db import reader
+from fhirapp.fhir.bundle import MATCH, Entry, bundle
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.rest.access import access_to, check_patients
+from fhirapp.rest.links import bundle_id, page_link
+from fhirapp.rest.negotiation import wanted_form
+from fhirapp.rest.operation import Asked, read_asked
+from fhirapp.rest.paging import further_links, read_page
+from fhirapp.rest.response import fhir_address, respond, with_addresses
+from fhirapp.rest.totals import total_of
+from fhirapp.rest.visibility import visible
+from fhirapp.search.care import cared_for
+from fhirapp.search.condition import AnyCondition, Condition
+from fhirapp.search.controls import Controls
+from fhirapp.search.order import NEWEST_FIRST
+from fhirapp.search.parameter import Context
+from fhirapp.search.query import select
+from fhirapp.search.values import parse_boolean
+from fhirapp.store.definition import Definition, Operation, OperationParameter
+
+DOCREF = Operation(
+    "docref",
+    "http://hl7.org/fhir/us/core/OperationDefinition/docref",
+    "The current documents of a patient; stored ones, none is generated.",
+    (
+        OperationParameter("patient", "id", "The patient's id", required=True),
+        OperationParameter("start", "dateTime", "Care from this time on"),
+        OperationParameter("end", "dateTime", "Care up to this time"),
+        OperationParameter("type", "Coding", "Kind of document: system|code", repeats=True),
+        OperationParameter("on-demand", "boolean", "Only documents made on demand: there are none"),
+        OperationParameter("profile", "canonical", "Profile that it claims", repeats=True),
+    ),
+)
+_PATIENT = re.compile(f"(?:Patient/)?({ID_PATTERN})")
+
+
+def docref(definition: Definition) -> Response:
+    """Return the documents as a searchset Bundle. Raises FhirError."""
+    access = access_to(definition, "s")
+    asked = read_asked(DOCREF)
+    form = wanted_form(asked.given)
+    context = Context(definition.tables, base_url())
+    patient = _patient(asked)
+    check_patients(definition, access, [("patient", patient)], context)
+    conditions = _conditions(definition, asked, patient, context)
+    if limit := visible(definition, access, "s"):
+        conditions.append(limit)
+    snapshot = reader()
+    selection = select(definition.sql_table, conditions, snapshot.all)
+    path = f"{definition.name}/$docref"
+    made_for = asked.fingerprint(path)
+    controls = Controls(count=asked.count, cursor=asked.cursor)
+    page = read_page(snapshot.all, selection, NEWEST_FIRST, controls, made_for)
+    total = len(page.matches) if page.is_single else total_of(snapshot, selection)
+    links = [
+        ("self", page_link(path, asked.given)),
+        *further_links(path, asked.applied, page, made_for),
+    ]
+    config = settings()
+    shown = [(one.id, one.version_id) for one in page.matches]
+    key = repr((links, total, shown, config.inline_max, config.empty_content))
+    digest = blake2b(key.encode(), digest_size=16).hexdigest()
+    entries = (
+        Entry(
+            fhir_address(f"{definition.name}/{one.id}"),
+            with_addresses(one.body, definition.attachments),
+            MATCH,
+        )
+        for one in page.matches
+    )
+    body = bundle(bundle_id(digest), "searchset", total, links, entries)
+    return respond(body, form, etag=f'W/"{digest}"')
+
+
+def _patient(asked: Asked) -> str:
+    """Return the one patient's id. Raises InvalidParameter."""
+    found = _PATIENT.fullmatch(asked.values["patient"][0])
+    if found is None:
+        raise InvalidParameter("patient", "is not the id of one patient")
+    return found[1]
+
+
+def _conditions(
+    definition: Definition, asked: Asked, patient: str, context: Context
+) -> list[AnyCondition]:
+    """Return what a document must fulfil. Raises InvalidParameter."""
+    searched = [("patient", patient), ("status", "current")]
+    for name, parameter in (("type", "type"), ("profile", "_profile")):
+        if name in asked.values:
+            searched.append((parameter, ",".join(asked.values[name])))
+    conditions = [
+        condition
+        for name, value in searched
+        for condition in definition.params.by_name[name].conditions("", [value], context)
+    ]
+    if care := asked.care():
+        conditions.append(cared_for(definition.tables, definition.care, care, undated=False))
+    if parse_boolean("on-demand", asked.one("on-demand") or "false"):
+        conditions.append(Condition("1 = 0", narrows=True))
+    return conditions

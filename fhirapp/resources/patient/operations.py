@@ -1,0 +1,228 @@
+"""`$everything`: a patient's record, as far as this server has it and the token may see it.
+
+The patient, then what belongs to the patient's compartment, type by type in the order of its
+publication; and on each page the practitioners, organizations and origins that its resources refer
+to, which come with these and not by themselves. Attachments stand in the documents, or are read at
+the addresses there. Pages are as of the first, like those of a search.
+
+Care that was outside of [start, end] is left out; what has no time, and what is no care but stands,
+such as an allergy, always comes. Source: FHIR R4 operation-patient-everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from flask import Response
+
+from fhirapp.auth.compartment import Access
+from fhirapp.config import settings
+from fhirapp.db import Reader, reader
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.bundle import INCLUDE, MATCH, OUTCOME, Entry, bundle
+from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound, issue, operation_outcome
+from fhirapp.fhir.temporal import instant_of
+from fhirapp.rest.access import access_to
+from fhirapp.rest.include import Found, Inclusion, Join, included_with, references
+from fhirapp.rest.links import bundle_id, page_link
+from fhirapp.rest.negotiation import wanted_form
+from fhirapp.rest.operation import Asked, read_asked
+from fhirapp.rest.paging import Match, cursors
+from fhirapp.rest.read import find_version
+from fhirapp.rest.response import fhir_address, respond, with_addresses
+from fhirapp.rest.totals import total_of
+from fhirapp.rest.visibility import visible
+from fhirapp.search.care import cared_for
+from fhirapp.search.condition import AnyCondition, Condition
+from fhirapp.search.controls import Controls
+from fhirapp.search.cursor import Cursor
+from fhirapp.search.order import Order
+from fhirapp.search.page import Selection, find_page, last_row
+from fhirapp.search.parameter import Key
+from fhirapp.search.query import select
+from fhirapp.search.values import SHOWN
+from fhirapp.store.definition import Definition, Operation, OperationParameter, types
+
+EVERYTHING = Operation(
+    "everything",
+    "http://hl7.org/fhir/OperationDefinition/Patient-everything",
+    "The patient's record: every resource of the types served here.",
+    (
+        OperationParameter("start", "date", "Care from this day on; what is no care always comes"),
+        OperationParameter("end", "date", "Care up to this day; what is no care always comes"),
+        OperationParameter("_since", "instant", "What changed since"),
+        OperationParameter("_type", "code", "Types wanted, separated by commas", repeats=True),
+        OperationParameter("_count", "integer", "Results on a page"),
+    ),
+    instance=True,
+)
+_BY_NUMBER = Order((Key("{row}.pk"),))
+_CUT = "more belongs to these resources than is brought at once; read the rest"
+
+
+class _Part(NamedTuple):
+    """A type's share of the record; mark is its last row number at the first page."""
+
+    definition: Definition
+    selection: Selection
+    mark: int
+
+
+class _Place(NamedTuple):
+    """Where a page begins: after this row of this type; marks are those of the first page."""
+
+    type: str = ""
+    row: int = 0
+    marks: Sequence[tuple[str, int]] = ()
+
+
+def everything(definition: Definition, resource_id: str) -> Response:
+    """Return the record as a searchset Bundle. Raises NotFound, Gone, FhirError."""
+    access = access_to(definition, "r")
+    asked = read_asked(EVERYTHING)
+    form = wanted_form(asked.given)
+    snapshot = reader()
+    name = f"{definition.name}/{resource_id}"
+    patient = find_version(snapshot, definition, access, resource_id)
+    if patient is None:
+        raise NotFound(f"{name} is not known here.")
+    if patient.deleted:
+        raise Gone(f"{name} was deleted.")
+    path = f"{name}/$everything"
+    made_for = asked.fingerprint(path)
+    place = _Place()
+    if asked.cursor is not None:
+        place = _Place(*cursors().read(asked.cursor, made_for).place)
+    wanted = _wanted_types(asked)
+    parts = _parts(snapshot, access, resource_id, asked, wanted, dict(place.marks))
+    found = _read(snapshot, parts, place, asked.count + 1)
+    page = found[: asked.count]
+    links = [("self", page_link(path, asked.given)), ("first", page_link(path, asked.applied))]
+    if page and len(found) > asked.count:
+        further = [*asked.applied, ("_cursor", _cursor(parts, *page[-1], made_for))]
+        links.append(("next", page_link(path, further)))
+    total = sum(total_of(snapshot, one.selection) for one in parts)
+    beside = _beside(snapshot, access, page, wanted)
+    config = settings()
+    shown = [(held.name, one.id, one.version_id) for held, one in page]
+    key = (links, total, shown, [one.name for one in beside.found], beside.is_cut)
+    rendering = (config.inline_max, config.empty_content)
+    digest = blake2b(repr((key, rendering)).encode(), digest_size=16).hexdigest()
+    body = bundle(bundle_id(digest), "searchset", total, links, _entries(page, beside))
+    return respond(body, form, etag=f'W/"{digest}"')
+
+
+def _wanted_types(asked: Asked) -> frozenset[str]:
+    """Return the types that are asked for, every one without `_type`. Raises InvalidParameter."""
+    served = types()
+    named = asked.values.get("_type", list(served))
+    for name in named:
+        if name not in served:
+            raise InvalidParameter("_type", f"{name[:SHOWN]!r} is not served here")
+    if not any(served[name].compartment for name in named):
+        raise InvalidParameter("_type", f"{named[0]} comes with what refers to it; name that too")
+    return frozenset(named)
+
+
+def _parts(
+    snapshot: Reader,
+    access: Access,
+    patient_id: str,
+    asked: Asked,
+    wanted: Iterable[str],
+    marks: Mapping[str, int],
+) -> list[_Part]:
+    """Return what is walked of each type of the compartment. Raises InvalidParameter."""
+    care, since = asked.care(), asked.time("_since")
+    common = [Condition("r.patient_id = ?", (patient_id,), narrows=True)]
+    if since:
+        common.append(Condition("r.last_updated >= ?", (instant_of(since.low),)))
+    parts = []
+    for definition in _compartment(access, wanted):
+        conditions: list[AnyCondition] = [*common]
+        if limit := visible(definition, access, "r"):
+            conditions.append(limit)
+        if care and definition.care:
+            conditions.append(cared_for(definition.tables, definition.care, care, undated=True))
+        selection = select(definition.sql_table, conditions, snapshot.all)
+        mark = marks.get(definition.name)
+        if mark is None:
+            mark = last_row(snapshot.all, selection)
+        parts.append(_Part(definition, selection, mark))
+    return parts
+
+
+def _compartment(access: Access, wanted: Iterable[str]) -> list[Definition]:
+    """Return the types of the compartment that the token may read: the patient, then by name."""
+    found = [
+        definition
+        for name, definition in types().items()
+        if definition.compartment and name in wanted and access.grants(name, "r")
+    ]
+    return sorted(found, key=lambda one: _rank(one.name))
+
+
+def _rank(name: str) -> tuple[bool, str]:
+    """Return what the types are sorted by."""
+    return (types()[name].compartment != "id", name)
+
+
+def _read(
+    snapshot: Reader, parts: Sequence[_Part], place: _Place, limit: int
+) -> list[tuple[Definition, Match]]:
+    """Return up to limit resources from a place on, through the types one after the other."""
+    found: list[tuple[Definition, Match]] = []
+    for part in parts:
+        name, room = part.definition.name, limit - len(found)
+        if not room or (place.type and _rank(name) < _rank(place.type)):
+            continue
+        after = place.row if name == place.type else 0
+        cursor = Cursor((after,), backwards=False, mark=part.mark)
+        rows = find_page(snapshot.all, part.selection, _BY_NUMBER, cursor, room)
+        found += [(part.definition, Match.of(row)) for row in rows]
+    return found
+
+
+def _cursor(parts: Sequence[_Part], definition: Definition, last: Match, made_for: str) -> str:
+    """Return the cursor of the page after a resource: after where it stood at the first page."""
+    marks = [(one.definition.name, one.mark) for one in parts]
+    place = _Place(definition.name, last.place[0], marks)
+    return cursors().write(Cursor(place, backwards=False, mark=0), made_for)
+
+
+def _beside(
+    snapshot: Reader,
+    access: Access,
+    page: Sequence[tuple[Definition, Match]],
+    wanted: Iterable[str],
+) -> Inclusion:
+    """Return what the page's resources refer to outside of the compartment, each once."""
+    outside = [name for name in wanted if not types()[name].compartment]
+    controls = Controls(count=None, revinclude="Provenance" in outside)
+    by_type: dict[str, list[Match]] = {}
+    for definition, one in page:
+        by_type.setdefault(definition.name, []).append(one)
+    beside: dict[object, Found] = {}
+    is_cut = False
+    for name, matches in by_type.items():
+        definition = types()[name]
+        named = tuple(references(definition))
+        joins = [Join(name, named, target, iterate=False) for target in outside]
+        brought = included_with(snapshot, definition, access, joins, controls, matches)
+        beside.update((found.name, found) for found in brought.found)
+        is_cut = is_cut or brought.is_cut
+    return Inclusion(list(beside.values()), is_cut)
+
+
+def _entries(page: Sequence[tuple[Definition, Match]], beside: Inclusion) -> Iterator[Entry]:
+    for definition, one in page:
+        body = with_addresses(one.body, definition.attachments)
+        yield Entry(fhir_address(f"{definition.name}/{one.id}"), body, MATCH)
+    for found in beside.found:
+        body = with_addresses(found.body, types()[found.type].attachments)
+        yield Entry(fhir_address(f"{found.type}/{found.id}"), body, INCLUDE)
+    if beside.is_cut:
+        cut = operation_outcome([issue("warning", "too-costly", _CUT)])
+        yield Entry("", fhir_json.dumps_indented(cut), OUTCOME)

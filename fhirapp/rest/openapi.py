@@ -1,0 +1,243 @@
+"""/openapi.json: the OpenAPI 3.1 document, made from the declarations.
+
+No token is needed, as for /fhir/metadata, which says the same in FHIR's words. Its components are
+in fhirapp/rest/openapi_parts.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from flask import Blueprint, Flask, Response
+
+from fhirapp.address import base_url
+from fhirapp.fhir import json as fhir_json
+from fhirapp.rest import openapi_parts as parts
+from fhirapp.rest import search_parameters
+from fhirapp.rest.blueprint import ROOTS
+from fhirapp.rest.capability import software_version
+from fhirapp.rest.negotiation import Form
+from fhirapp.rest.openapi_parts import JSON, Group, Node, content, instead, ref
+from fhirapp.rest.response import document_etag, respond
+from fhirapp.store.definition import Definition, Operation, types
+
+blueprint = Blueprint("openapi", __name__)
+
+_ABOUT = (
+    "FHIR R4 for clinical notes and allergies, to read and search. HEAD answers wherever GET does,"
+    " without the body; a slash after the name of a type changes nothing."
+)
+# What the answer to a request with a token may be instead.
+_GUARDED = (400, 401, 403, 406, 429, 503)
+_OPEN: Node = {"security": []}
+
+
+@blueprint.get("/openapi.json")
+def openapi() -> Response:
+    """Return the OpenAPI document."""
+    body = fhir_json.dumps(document())
+    return respond(body, Form(), etag=document_etag(body), content_type=JSON)
+
+
+def init_app(app: Flask) -> None:
+    """Serve /openapi.json."""
+    app.register_blueprint(blueprint)
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI document of the types that the app serves."""
+    served = [definition for _, definition in sorted(types().items())]
+    paths: Node = {}
+    groups: list[Group] = []
+    for definition in served:
+        paths |= _interactions(definition)
+        groups.append(parts.search(definition))
+        for operation in definition.operations:
+            paths |= _operation(definition, operation)
+            groups.append(_asked(definition, operation))
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "fhirapp",
+            "version": software_version(),
+            "description": _ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": base_url()}],
+        "security": [{"token": []}],
+        "tags": [{"name": one.name, "description": one.doc} for one in served],
+        "paths": paths | _definitions() | _others(),
+        "components": parts.components(served, groups),
+    }
+
+
+def _interactions(definition: Definition) -> Node:
+    """Return the paths of a type's interactions."""
+    name = definition.name
+    reading = ("path.id", *parts.FORMING, *parts.CONDITIONS, *parts.PREFERENCES)
+    history = (*parts.HISTORY, *parts.PAGES, *parts.FORMING, *parts.CONDITIONS)
+    possible = {
+        "read": ("/{id}", f"Read a {name}", name, reading, (404, 410)),
+        "vread": (
+            "/{id}/_history/{vid}",
+            f"Read a version of a {name}",
+            name,
+            ("path.vid", *reading),
+            (404, 410),
+        ),
+        "history-instance": (
+            "/{id}/_history",
+            f"List the versions of a {name}",
+            "Bundle",
+            ("path.id", *history),
+            (404,),
+        ),
+        "history-type": ("/_history", f"List versions of every {name}", "Bundle", history, ()),
+    }
+    paths = dict(_search(definition)) if definition.searchable else {}
+    for interaction in definition.interactions:
+        path, doc, answer, parameters, statuses = possible[interaction]
+        described = _get(name, doc, content(answer), parameters, (*_GUARDED, *statuses))
+        paths[f"/fhir/{name}{path}"] = {"get": described}
+    if not definition.stores_body:
+        _as_bytes(paths[f"/fhir/{name}/{{id}}"]["get"])
+    return paths
+
+
+def _as_bytes(read: Node) -> None:
+    """Tell of a read that its answer is bytes, unless FHIR JSON is asked for by name."""
+    read["parameters"] += [ref("parameters", one) for one in parts.RANGES]
+    read["responses"]["200"]["content"]["*/*"] = {}
+    read["responses"]["206"] = {"description": "The range of bytes", "content": {"*/*": {}}}
+    read["responses"] |= instead(412, 416)
+
+
+def _search(definition: Definition) -> Iterator[tuple[str, Node]]:
+    """Yield the paths of a type's search, each with its operations."""
+    name = definition.name
+    groups = parts.search(definition)
+    by_url = _get(
+        name,
+        f"Search {name}",
+        content("Bundle"),
+        (*groups, *parts.CONDITIONS, *parts.PREFERENCES),
+        _GUARDED,
+    )
+    body = ref("requestBodies", name)
+    by_form = _post(name, f"Search {name} by a form", body, parts.PREFERENCES, _GUARDED)
+    for root in ROOTS:
+        for path in (f"{root}/{name}", f"{root}/{name}/_search"):
+            yield path, {"get": by_url, "post": by_form}
+
+
+def _asked(definition: Definition, operation: Operation) -> Group:
+    """Return the parameters of an operation by their names among the components."""
+    prefix = f"{definition.name}-{operation.name}"
+    return parts.operation_parameters(prefix, operation.parameters)
+
+
+def _operation(definition: Definition, operation: Operation) -> Node:
+    """Return the path of an operation."""
+    name = definition.name
+    own = _asked(definition, operation)
+    declared = {one["name"] for one in own.values()}
+    pages = {key: one for key, one in parts.PAGES.items() if one["name"] not in declared}
+    groups = {**own, **pages, **parts.FORMING}
+    place = ("path.id",) if operation.instance else ()
+    statuses = (*_GUARDED, 404, 410) if operation.instance else _GUARDED
+    body = {"content": {**parts.form(groups.values()), **content("Parameters")}}
+    by_url = (*place, *groups, *parts.CONDITIONS)
+    return {
+        f"/fhir/{name}{'/{id}' if operation.instance else ''}/${operation.name}": {
+            "get": _get(name, operation.doc, content("Bundle"), by_url, statuses),
+            "post": _post(name, operation.doc, body, place, statuses),
+        }
+    }
+
+
+def _get(
+    tag: str, summary: str, answer: Node, parameters: Iterable[str], statuses: Iterable[int]
+) -> Node:
+    """Return an operation by GET; parameters are names among the components."""
+    return {
+        "tags": [tag],
+        "summary": summary,
+        "parameters": [ref("parameters", one) for one in parameters],
+        "responses": {"200": _found(answer), **instead(304, *statuses)},
+    }
+
+
+def _post(
+    tag: str, summary: str, body: Node, parameters: Iterable[str], statuses: Iterable[int]
+) -> Node:
+    """Return an operation that is asked by a body, and answers a Bundle."""
+    return {
+        "tags": [tag],
+        "summary": summary,
+        "parameters": [ref("parameters", one) for one in parameters],
+        "requestBody": body,
+        "responses": {"200": _found(content("Bundle")), **instead(413, 415, *statuses)},
+    }
+
+
+def _found(answer: Node) -> Node:
+    headers = {"ETag": {"required": True, "schema": {"type": "string"}}}
+    return {"description": "What was asked for", "headers": headers, "content": answer}
+
+
+def _definitions() -> Node:
+    """Return the paths of what describes the server in FHIR's words."""
+    shaping = (*parts.FORMING, *parts.CONDITIONS, *parts.PREFERENCES)
+    named = search_parameters.TYPE
+    return {
+        "/fhir/metadata": {
+            "get": _OPEN
+            | _get(
+                "Definitions",
+                "Read the CapabilityStatement",
+                content("CapabilityStatement"),
+                (*parts.METADATA, *shaping),
+                (400, 406),
+            )
+        },
+        f"/fhir/{named}/{{id}}": {
+            "get": _OPEN
+            | _get(
+                "Definitions",
+                f"Read a {named}",
+                content(named),
+                ("path.id", *shaping),
+                (400, 404, 406),
+            )
+        },
+        "/openapi.json": {
+            "get": _OPEN
+            | _get(
+                "Definitions",
+                "Read this document",
+                content("Object", JSON),
+                parts.CONDITIONS,
+                (),
+            )
+        },
+    }
+
+
+def _others() -> Node:
+    """Return the paths of the authorization server, and those for orchestrators."""
+    plain = {"description": "What was asked for", "content": content("Object", JSON)}
+    paths = {
+        path: {"get": {**_OPEN, "tags": [tag], "summary": doc, "responses": {"200": plain}}}
+        for path, tag, doc in (
+            ("/.well-known/smart-configuration", "Authorization", "Tell how to get a token"),
+            ("/fhir/.well-known/smart-configuration", "Authorization", "Tell how to get a token"),
+            ("/health/live", "Health", "Say that the process answers"),
+            ("/health/ready", "Health", "Say whether the database can be read"),
+        )
+    }
+    for path in paths.values():
+        path["get"]["responses"] |= instead()
+    paths["/health/ready"]["get"]["responses"]["503"] = plain | {"description": "It cannot"}
+    paths["/oauth/token"] = {"post": parts.token_operation()}
+    return paths

@@ -1,0 +1,324 @@
+"""The components of the OpenAPI document: parameters, schemas and answers that operations share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fhirapp.address import token_url
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.rest.negotiation import FHIR_JSON
+from fhirapp.rest.search_parameters import modifiers_of
+from fhirapp.search.controls import REVINCLUDE, SUMMARIES, TOTALS
+from fhirapp.search.parameter import Parameter
+from fhirapp.search.reference import Reference
+from fhirapp.store.definition import Definition, OperationParameter, types
+
+Node = dict[str, Any]
+# Parameters by their names among the components.
+Group = Mapping[str, Node]
+
+JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
+_STRING: Node = {"type": "string"}
+_NUMBER: Node = {"type": "integer", "minimum": 0}
+_BOOLEAN: Node = {"type": "boolean"}
+_DATE: Node = {"type": "string", "examples": ["2024", "2024-03", "2024-03-01T09:00:00Z"]}
+_ID: Node = {"type": "string", "pattern": f"^{ID_PATTERN}$"}
+# How one value of each kind of search parameter is written.
+_VALUES: Mapping[str, Node] = {
+    "token": {"type": "string", "examples": ["code", "http://system.example|code"]},
+    "date": {"type": "string", "examples": ["2024", "ge2024-01-01", "lt2025"]},
+    "reference": {"type": "string", "examples": ["p1", "Patient/p1"]},
+    "string": {"type": "string", "examples": ["word"]},
+    "uri": {"type": "string", "examples": ["http://example.org/profile"]},
+    "composite": {"type": "string", "examples": ["replaces$DocumentReference/d1"]},
+}
+# How a value of each type of an operation's parameters is written in a URL.
+_TYPES: Mapping[str, Node] = {
+    "id": _ID,
+    "date": _DATE,
+    "dateTime": _DATE,
+    "instant": _DATE,
+    "boolean": _BOOLEAN,
+    "integer": _NUMBER,
+    "Coding": _VALUES["token"],
+}
+
+
+def _parameter(place: str, name: str, doc: str, schema: Node, *, required: bool = False) -> Node:
+    return {
+        "name": name,
+        "in": place,
+        "description": doc,
+        "required": required,
+        "schema": schema,
+    }
+
+
+def _group(prefix: str, place: str, *described: tuple[str, str, Node]) -> Group:
+    return {f"{prefix}.{one[0]}": _parameter(place, *one) for one in described}
+
+
+PLACE = {
+    "path.id": _parameter("path", "id", "The resource's id", _ID, required=True),
+    "path.vid": _parameter("path", "vid", "The version's number", _STRING, required=True),
+}
+FORMING = _group(
+    "form",
+    "query",
+    ("_format", "json, the only format there is", _STRING),
+    ("_pretty", "false: no indentation", _BOOLEAN),
+)
+CONDITIONS = _group(
+    "condition",
+    "header",
+    ("If-None-Match", "304 where one of these entity tags holds still", _STRING),
+    ("If-Modified-Since", "304 where nothing changed since", _STRING),
+)
+PREFERENCES = _group(
+    "preference",
+    "header",
+    ("Prefer", "handling=strict: what is not known is refused, not ignored", _STRING),
+)
+RANGES = _group(
+    "range",
+    "header",
+    ("Range", "The bytes that are wanted: bytes=0-1023", _STRING),
+    ("If-Range", "The whole instead, where it changed since", _STRING),
+    ("If-Match", "412 where none of these entity tags holds", _STRING),
+    ("If-Unmodified-Since", "412 where it changed since", _STRING),
+)
+PAGES = _group(
+    "page",
+    "query",
+    ("_count", "Results on a page", _NUMBER),
+    ("_cursor", "Where the page begins: from a link to it", _STRING),
+)
+CONTROLS = _group(
+    "search",
+    "query",
+    ("_sort", "Parameters to sort by, a minus before one for descending", _STRING),
+    ("_total", "How the total is found", {"type": "string", "enum": [*TOTALS]}),
+    ("_summary", "Parts of resources", {"type": "string", "enum": [*SUMMARIES]}),
+    ("_elements", "Elements of resources, separated by commas", _STRING),
+    ("_include", "Referenced resources to bring: Type:parameter", _STRING),
+    ("_revinclude", "Their origin too", {"type": "string", "enum": [REVINCLUDE]}),
+    ("_explain", "Tell how the search was read", _BOOLEAN),
+)
+HISTORY = _group(
+    "history",
+    "query",
+    ("_since", "Versions from this moment on", _DATE),
+    ("_at", "Versions that were current at some time of this period", _DATE),
+)
+METADATA = _group("metadata", "query", ("mode", "full, the only mode there is", _STRING))
+_GROUPS = (METADATA, PLACE, FORMING, CONDITIONS, PREFERENCES, RANGES, PAGES, CONTROLS, HISTORY)
+
+
+def search(definition: Definition) -> Group:
+    """Return the parameters of a type's search: its own, and what shapes the answer."""
+    own = {f"{definition.name}.{one.name}": _search_parameter(one) for one in definition.params}
+    return {**own, **PAGES, **CONTROLS, **FORMING}
+
+
+def _search_parameter(parameter: Parameter) -> Node:
+    taken = modifiers_of(parameter)
+    if isinstance(parameter, Reference):
+        taken += parameter.targets
+    modifiers = f"Modifiers: {', '.join(f':{one}' for one in taken)}." if taken else ""
+    doc = " ".join(
+        filter(None, (f"{parameter.doc} ({parameter.kind}).", modifiers, parameter.spec))
+    )
+    # Repeated: all must hold.
+    schema = {"type": "array", "items": _VALUES[parameter.kind]}
+    return _parameter("query", parameter.name, doc, schema)
+
+
+def operation_parameters(prefix: str, parameters: Iterable[OperationParameter]) -> Group:
+    """Return the parameters of an operation."""
+    described = {}
+    for one in parameters:
+        schema = _TYPES.get(one.type, _STRING)
+        if one.repeats:
+            schema = {"type": "array", "items": schema}
+        doc = f"{one.doc} ({one.type})."
+        described[f"{prefix}.{one.name}"] = _parameter(
+            "query", one.name, doc, schema, required=one.required
+        )
+    return described
+
+
+def form(parameters: Iterable[Node]) -> Node:
+    """Return the content of a form with these parameters."""
+    given = list(parameters)
+    properties = {one["name"]: one["schema"] for one in given}
+    required = [one["name"] for one in given if one["required"]]
+    schema: Node = {"type": "object", "properties": properties}
+    return {_FORM: {"schema": {**schema, "required": required} if required else schema}}
+
+
+def ref(kind: str, name: str) -> Node:
+    """Return a reference to a component."""
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
+def content(schema: str, media_type: str = FHIR_JSON) -> Node:
+    """Return the content that is JSON of a schema."""
+    return {media_type: {"schema": ref("schemas", schema)}}
+
+
+# What an answer may be instead of what was asked for: decisions §4. 304 has no body.
+_INSTEAD = {
+    304: "The client has it already",
+    400: "A parameter is wrong, not supported or missing",
+    401: "No access token, or one that is invalid or expired",
+    403: "The token's scope does not cover it",
+    404: "Unknown, or outside of what the token may see",
+    406: "No JSON is acceptable",
+    410: "Deleted",
+    412: "Not the version that the client holds",
+    413: "The body is too long",
+    414: "The address is too long",
+    415: "The body is of another type",
+    416: "The range lies beyond the end",
+    429: "Too many requests without a valid token",
+    431: "The headers are too long",
+    503: "The database is busy",
+}
+_TOLD_IN = {
+    401: "WWW-Authenticate",
+    403: "WWW-Authenticate",
+    429: "Retry-After",
+    503: "Retry-After",
+}
+
+
+def instead(*statuses: int) -> Node:
+    """Return references to other answers, by status; those that anything may get among them."""
+    return {str(one): ref("responses", str(one)) for one in sorted({*statuses, 414, 431})}
+
+
+def _responses() -> Node:
+    responses: Node = {}
+    for status, description in _INSTEAD.items():
+        described: Node = {"description": description}
+        if header := _TOLD_IN.get(status):
+            # A 403 that is about a patient, not the scope, has none; so none is promised.
+            described["headers"] = {header: {"schema": _STRING}}
+        if status != 304:
+            described["content"] = content("OperationOutcome")
+        responses[str(status)] = described
+    return responses
+
+
+def _resource(name: str) -> Node:
+    """Return the little that every resource has; its own elements are FHIR's to define."""
+    return {
+        "type": "object",
+        "required": ["resourceType", "id", "meta"],
+        "properties": {
+            "resourceType": {"const": name},
+            "id": _ID,
+            "meta": {
+                "type": "object",
+                "required": ["versionId", "lastUpdated"],
+                "properties": {"versionId": _STRING, "lastUpdated": _STRING},
+            },
+        },
+        "externalDocs": {"url": f"http://hl7.org/fhir/R4/{name.lower()}.html"},
+    }
+
+
+def _object(required: Mapping[str, Node], **optional: Node) -> Node:
+    return {
+        "type": "object",
+        "required": [*required],
+        "properties": {**required, **optional},
+    }
+
+
+def _some(items: Node) -> Node:
+    return {"type": "array", "minItems": 1, "items": items}
+
+
+def _schemas() -> Node:
+    named = {one: {"const": one} for one in ("Bundle", "OperationOutcome", "Parameters")}
+    definitions = ("CapabilityStatement", "SearchParameter")
+    entry = _object(
+        {},
+        fullUrl=_STRING,
+        resource=_object({"resourceType": _STRING}),
+        search=_object({"mode": {"enum": ["match", "include", "outcome"]}}),
+        request=_object({"method": _STRING, "url": _STRING}),
+        response=_object({"status": _STRING}, etag=_STRING, lastModified=_STRING),
+    )
+    link = _object({"relation": _STRING, "url": _STRING})
+    issue = _object(
+        {"severity": _STRING, "code": _STRING, "diagnostics": _STRING},
+        expression=_some(_STRING),
+    )
+    kind = {"enum": ["searchset", "history"]}
+    return {
+        **{name: _resource(name) for name in sorted(types())},
+        **{name: _object({"resourceType": {"const": name}}) for name in definitions},
+        "Bundle": _object(
+            {"resourceType": named["Bundle"], "id": _STRING, "type": kind, "link": _some(link)},
+            total=_NUMBER,
+            entry=_some(entry),
+        ),
+        "OperationOutcome": _object(
+            {"resourceType": named["OperationOutcome"], "issue": _some(issue)}
+        ),
+        "Parameters": _object({"resourceType": named["Parameters"]}, parameter={"type": "array"}),
+        "Token": _object(
+            {
+                "access_token": _STRING,
+                "token_type": _STRING,
+                "expires_in": _NUMBER,
+                "scope": _STRING,
+            }
+        ),
+        "OAuthError": _object({"error": _STRING}, error_description=_STRING),
+        "Object": _object({}),
+    }
+
+
+def token_operation() -> Node:
+    """Return the operation that issues a token (RFC 6749 §4.4); its errors are OAuth's own."""
+    asked = _object(
+        {"grant_type": {"const": "client_credentials"}},
+        scope=_STRING,
+        client_assertion_type=_STRING,
+        client_assertion=_STRING,
+    )
+    wrong = {"description": "No token", "content": content("OAuthError", JSON)}
+    return {
+        "tags": ["Authorization"],
+        "summary": "Get an access token",
+        # By a secret, or by the assertion in the body.
+        "security": [{"secret": []}, {}],
+        "requestBody": {"required": True, "content": {_FORM: {"schema": asked}}},
+        "responses": {
+            "200": {"description": "A token", "content": content("Token", JSON)},
+            **{str(one): wrong for one in (400, 401, 413, 414, 429, 431, 503)},
+        },
+    }
+
+
+def components(served: Iterable[Definition], groups: Iterable[Group]) -> Node:
+    """Return the components: groups are the parameters of types and operations."""
+    scopes = {"system/*.rs": "to read and search every type"}
+    flow = {"tokenUrl": token_url(), "scopes": scopes}
+    return {
+        "schemas": _schemas(),
+        "parameters": {name: node for group in (*_GROUPS, *groups) for name, node in group.items()},
+        "requestBodies": {
+            one.name: {"content": form(search(one).values())} for one in served if one.searchable
+        },
+        "responses": _responses(),
+        "securitySchemes": {
+            "token": {"type": "oauth2", "flows": {"clientCredentials": flow}},
+            "secret": {"type": "http", "scheme": "basic"},
+        },
+    }

@@ -1,0 +1,82 @@
+"""Resources with what search parameters name and seed.sql has no use for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+META = {
+    "source": "https://source.example/export",
+    "security": [
+        {"system": "http://terminology.hl7.org/CodeSystem/v3-Confidentiality", "code": "N"}
+    ],
+    "tag": [{"system": "https://source.example/tags", "code": "complete"}],
+}
+ROLE = {
+    "coding": [
+        {
+            "system": "http://terminology.hl7.org/CodeSystem/provenance-participant-type",
+            "code": "assembler",
+        }
+    ],
+    "text": "Who put it together",
+}
+
+RESOURCES: tuple[dict[str, Any], ...] = (
+    {
+        "resourceType": "Organization",
+        "id": "complete",
+        "meta": META,
+        "active": False,
+        "alias": ["Complete & Sons"],
+        "address": [{"use": "work", "city": "Örebro"}],
+        "endpoint": [{"reference": "Endpoint/e1"}],
+    },
+    {
+        "resourceType": "Practitioner",
+        "id": "complete",
+        "meta": META,
+        "active": True,
+        "address": [{"use": "old", "state": "NY"}],
+    },
+    {"resourceType": "Patient", "id": "complete", "meta": META, "active": True},
+    {
+        "resourceType": "Encounter",
+        "id": "complete",
+        "meta": META,
+        "status": "finished",
+        "class": {"code": "AMB"},
+        "subject": {"reference": "Patient/complete"},
+        "reasonReference": [{"reference": "Condition/c1"}],
+        "diagnosis": [{"condition": {"reference": "Procedure/p1"}}],
+        "location": [
+            {
+                "location": {"reference": "Location/l1"},
+                "period": {"start": "2024-05-01T08:00:00+00:00", "end": "2024-05-02"},
+            }
+        ],
+        "partOf": {"reference": "Encounter/enc-p1-2024"},
+        "episodeOfCare": [{"reference": "EpisodeOfCare/e1"}],
+        "basedOn": [{"reference": "ServiceRequest/s1"}],
+        "appointment": [{"reference": "Appointment/a1"}],
+        "account": [{"reference": "Account/a1"}],
+        "hospitalization": {"specialArrangement": [{"coding": [{"code": "wheel"}]}]},
+    },
+    {
+        "resourceType": "Provenance",
+        "id": "complete",
+        "meta": META,
+        "target": [{"reference": "Patient/complete"}, {"reference": "Encounter/complete"}],
+        "recorded": "2024-05-02T10:00:00+00:00",
+        "agent": [{"who": {"reference": "Practitioner/complete"}, "role": [ROLE]}],
+        "location": {"reference": "Location/l1"},
+    },
+    {
+        "resourceType": "DocumentReference",
+        "id": "complete",
+        "meta": META,
+        "status": "current",
+        "type": {"coding": [{"system": "http://loinc.org", "code": "11502-2"}]},
+        "subject": {"reference": "Patient/complete"},
+        "date": "2024-05-02",
+    },
+)

@@ -1,0 +1,387 @@
+"""DiagnosticReport: the documents that are reports, seen as such. US Core, Clinical Notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fhirapp.resources.diagnostic_report.view import report_of
+from tests.conftest import token_for
+from tests.contract import delete, publish, versions_held
+from tests.helpers import FHIR_JSON, Fhir, assert_outcome, ids
+from tests.test_import import load_lines
+
+LOINC = "http://loinc.org"
+SECTIONS = "http://terminology.hl7.org/CodeSystem/v2-0074"
+NOTE_CATEGORY = "http://hl7.org/fhir/us/core/CodeSystem/us-core-documentreference-category"
+NOTE = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-diagnosticreport-note"
+LAB = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-diagnosticreport-lab"
+TIMES = [f"2026-03-0{day}T00:00:00.000+00:00" for day in range(1, 6)]
+NOT_REACHED = "The token's scope does not cover search of DiagnosticReport."
+
+
+def concept(code: str, system: str = LOINC) -> dict[str, Any]:
+    return {"coding": [{"system": system, "code": code}]}
+
+
+def document(row_id: str = "d", **elements: Any) -> dict[str, Any]:
+    """Return a laboratory report of patient p1, without the elements that are None."""
+    content = {
+        "resourceType": "DocumentReference",
+        "id": row_id,
+        "status": "current",
+        "type": concept("11502-2"),
+        "category": [concept("clinical-note", NOTE_CATEGORY)],
+        "subject": {"reference": "Patient/p1"},
+        "date": "2024-01-19T09:10:00+00:00",
+        **elements,
+    }
+    return {name: value for name, value in content.items() if value is not None}
+
+
+def made(**elements: Any) -> dict[str, Any]:
+    """Return the report of a document that is one."""
+    report = report_of(document(**elements))
+    assert report
+    return report
+
+
+@pytest.fixture(scope="module")
+def reports(make_app):
+    """An app for tests that publish documents of their own."""
+    return make_app()
+
+
+def asking(app: Any, scope: str = "system/*.rs", patient: str | None = None) -> Fhir:
+    return Fhir(app, token_for(app, scope, patient=patient))
+
+
+def test_the_reports_of_the_seed(fhir):
+    assert set(fhir.ids("DiagnosticReport")) == {
+        *("doc-p1-lab-2024", "doc-p5-lab-2024", "doc-p9-lab-2024", "doc-p9-lab-2025-03"),
+        *("doc-p9-lab-2025-10", "doc-p10-lab-2024", "doc-p10-lab-2025"),
+        *("doc-p1-imaging-2024", "doc-p5-imaging-2023", "doc-p12-imaging-2023"),
+        *("doc-p2-pathology-2023", "doc-p6-pathology-2024"),
+        *("doc-p3-procedure-2024", "doc-p6-procedure-2024", "doc-p6-scan-2024"),
+    }
+
+
+def test_each_report_has_what_its_document_has(app, fhir):
+    for row_id, versions in versions_held(app)["DiagnosticReport"].items():
+        for number in range(1, len(versions) + 1):
+            path = f"{row_id}/_history/{number}"
+            report = fhir.read(f"DiagnosticReport/{path}")
+            source = fhir.read(f"DocumentReference/{path}")
+            attached = [one["attachment"] for one in source.get("content", ())]
+            for attachment in attached:
+                attachment.pop("data", None)
+            assert report.get("presentedForm", []) == attached
+            assert report["code"] == source["type"]
+            assert report["subject"] == source["subject"]
+            assert report["issued"] == source["date"]
+            for name in ("versionId", "lastUpdated"):
+                assert report["meta"][name] == source["meta"][name]
+
+
+def test_a_report_as_it_is_served(fhir):
+    report = fhir.read("DiagnosticReport/doc-p1-imaging-2024")
+    (attachment,) = fhir.read("DocumentReference/doc-p1-imaging-2024")["content"]
+    assert report["meta"]["profile"] == [NOTE]
+    assert report["status"] == "final"
+    assert report["category"] == [
+        {"coding": [{"system": LOINC, "code": "LP29684-5", "display": "Radiology"}]}
+    ]
+    assert report["code"]["coding"][0]["code"] == "18748-4"
+    assert report["encounter"]["reference"] == "Encounter/enc-p1-2024-ed"
+    assert report["effectivePeriod"] == {
+        "start": "2024-01-18T15:20:00+00:00",
+        "end": "2024-01-18T19:05:00+00:00",
+    }
+    assert report["issued"] == "2024-01-18T16:30:00+00:00"
+    assert report["performer"][0]["reference"] == "Practitioner/dr-mensah"
+    assert report["text"]["status"] == "generated"
+    (form,) = report["presentedForm"]
+    assert form["url"] == attachment["attachment"]["url"]
+    assert form["url"].startswith("https://fhir.example/fhir/Binary/")
+    assert "data" not in form
+
+
+@pytest.mark.parametrize(
+    ("elements", "category", "profile"),
+    [
+        # US Core's types, each with its category
+        ({"type": concept("11502-2")}, (SECTIONS, "LAB"), LAB),
+        ({"type": concept("11526-1")}, (LOINC, "LP7839-6"), NOTE),
+        ({"type": concept("18748-4")}, (LOINC, "LP29684-5"), NOTE),
+        ({"type": concept("28570-0")}, (LOINC, "28570-0"), NOTE),
+        # any type, by its category
+        ({"type": concept("24627-2"), "category": [concept("LP29684-5")]},
+         (LOINC, "LP29684-5"), NOTE),
+        ({"type": concept("34552-0"), "category": [concept("LP29708-2")]},
+         (LOINC, "LP29708-2"), NOTE),
+        ({"type": concept("11529-5"), "category": [concept("LP7839-6")]},
+         (LOINC, "LP7839-6"), NOTE),
+        ({"type": concept("58410-2"), "category": [concept("LAB", SECTIONS)]},
+         (SECTIONS, "LAB"), LAB),
+        ({"type": {"text": "X-ray"}, "category": [concept("RAD", SECTIONS)]},
+         (SECTIONS, "RAD"), NOTE),
+        # the document's own category before that of its type
+        ({"type": concept("18748-4"), "category": [concept("LP29708-2")]},
+         (LOINC, "LP29708-2"), NOTE),
+    ],
+)  # fmt: skip
+def test_the_category_of_a_report(elements, category, profile):
+    report = made(**elements)
+    (found,) = [coding for one in report["category"] for coding in one["coding"]]
+    assert (found["system"], found["code"]) == category
+    assert report["meta"]["profile"] == [profile]
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        # broader than one report
+        *({"type": concept(code)} for code in ("11506-3", "18842-5", "34117-2", "11488-4")),
+        {"type": concept("42348-3")},
+        {"type": concept("11502-2", "urn:oid:1.2.3")},
+        {"type": None},
+        # no report without a kind
+        {"type": None, "category": [concept("LAB", SECTIONS)]},
+        # what is no longer valid would look like a second valid report
+        {"status": "superseded"},
+        {"subject": None},
+        {"subject": {"reference": "Group/g1"}},
+        {"subject": {"reference": "#contained"}},
+    ],
+)
+def test_a_document_that_is_no_report(elements):
+    assert report_of(document(**elements)) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "doc_status", "expected"),
+    [
+        ("current", "preliminary", "preliminary"),
+        ("current", "final", "final"),
+        ("current", "amended", "amended"),
+        ("current", None, "final"),
+        ("current", "entered-in-error", "entered-in-error"),
+        ("entered-in-error", "final", "entered-in-error"),
+        ("entered-in-error", None, "entered-in-error"),
+    ],
+)
+def test_the_status_of_a_report(status, doc_status, expected):
+    assert made(status=status, docStatus=doc_status)["status"] == expected
+
+
+@pytest.mark.parametrize(
+    ("elements", "times", "profile"),
+    [
+        ({}, {"effectiveDateTime": "2024-01-19T09:10:00+00:00",
+              "issued": "2024-01-19T09:10:00+00:00"}, LAB),
+        ({"context": {"period": {"start": "2024-01-18"}}},
+         {"effectivePeriod": {"start": "2024-01-18"}, "issued": "2024-01-19T09:10:00+00:00"}, LAB),
+        # us-core-9: a laboratory report that is final has an instant
+        ({"date": "2024-01"}, {"effectiveDateTime": "2024-01"}, NOTE),
+        ({"date": None, "context": {"period": {"end": "2024"}}},
+         {"effectivePeriod": {"end": "2024"}}, NOTE),
+        # us-core-8, us-core-10: so has every one a time
+        ({"date": None}, {}, None),
+        ({"date": None, "status": "entered-in-error"}, {}, LAB),
+    ],
+)  # fmt: skip
+def test_the_times_of_a_report(elements, times, profile):
+    report = made(**elements)
+    assert {name: report[name] for name in report if name[:3] in ("eff", "iss")} == times
+    assert report.get("meta", {}).get("profile") == ([profile] if profile else None)
+
+
+@pytest.mark.parametrize(
+    ("author", "is_performer"),
+    [
+        ({"reference": "Practitioner/dr-rosen"}, True),
+        ({"reference": "https://elsewhere.example/fhir/Organization/o1/_history/2"}, True),
+        ({"reference": "Practitioner?identifier=http://hl7.org/fhir/sid/us-npi|1"}, True),
+        ({"display": "Dr. Rosen"}, True),
+        ({"type": "PractitionerRole", "identifier": {"value": "1"}}, True),
+        ({"reference": "Patient/p1"}, False),
+        ({"reference": "Device/d1"}, False),
+        ({"reference": "#contained"}, False),
+        ({"type": "RelatedPerson", "identifier": {"value": "1"}}, False),
+    ],
+)
+def test_the_performers_are_the_authors_that_may_be(author, is_performer):
+    assert made(author=[author]).get("performer") == ([author] if is_performer else None)
+
+
+@pytest.mark.parametrize(
+    ("encounters", "expected"),
+    [
+        (["Encounter/e1"], "Encounter/e1"),
+        (["EpisodeOfCare/c1", "Encounter/e1"], "Encounter/e1"),
+        (["Encounter/e1", "Encounter/e2"], None),
+        (["EpisodeOfCare/c1"], None),
+    ],
+)
+def test_the_encounter_is_the_only_one(encounters, expected):
+    context = {"encounter": [{"reference": one} for one in encounters]}
+    assert made(context=context).get("encounter", {}).get("reference") == expected
+
+
+def test_labels_identifiers_and_language_are_the_documents():
+    label = {"system": "http://terminology.hl7.org/CodeSystem/v3-Confidentiality", "code": "R"}
+    tag = {"system": "urn:tags", "code": "t"}
+    report = made(
+        meta={"security": [{"code": "V"}], "tag": [tag], "source": "urn:s", "profile": ["urn:p"]},
+        securityLabel=[{"coding": [label]}, {"text": "secret"}],
+        masterIdentifier={"value": "1"},
+        identifier=[{"value": "2"}],
+        language="es",
+    )
+    assert report["meta"] == {
+        "source": "urn:s",
+        "tag": [tag],
+        "security": [{"code": "V"}, label],
+        "profile": [LAB],
+    }
+    assert report["identifier"] == [{"value": "1"}, {"value": "2"}]
+    assert report["language"] == "es"
+
+
+def test_attachments_keep_their_addresses_and_not_their_bytes():
+    content = [
+        {"attachment": {"url": "Binary/b1", "data": "QQ==", "title": "Scan", "size": 1}},
+        {"attachment": {"url": "https://elsewhere.example/scan.pdf"}},
+        {"attachment": {"_url": {"extension": [{"url": "urn:absent", "valueCode": "unknown"}]}}},
+    ]
+    assert made(content=content)["presentedForm"] == [
+        {"url": "Binary/b1", "title": "Scan", "size": 1},
+        {"url": "https://elsewhere.example/scan.pdf"},
+    ]
+    assert "presentedForm" not in made()
+
+
+def test_a_report_follows_the_versions_of_its_document(reports):
+    fhir = asking(reports)
+    publish(reports, document("turns", type=concept("11506-3")), now=TIMES[0])
+    assert fhir.get("DiagnosticReport/turns").status_code == 404
+    publish(reports, document("turns", docStatus="preliminary"), now=TIMES[1])
+    publish(reports, document("turns", docStatus="final"), now=TIMES[2])
+    assert fhir.read("DiagnosticReport/turns")["meta"]["versionId"] == "3"
+    publish(reports, document("turns", status="superseded"), now=TIMES[3])
+    path = "DiagnosticReport/turns"
+    assert_outcome(fhir.get(path), 410, "deleted", f"{path} was deleted.")
+    assert fhir.get("DocumentReference/turns").status_code == 200
+    assert "turns" not in fhir.ids("DiagnosticReport?patient=p1")
+    publish(reports, document("turns", docStatus="amended"), now=TIMES[4])
+    assert fhir.read(path)["status"] == "amended"
+    history = fhir.read(f"{path}/_history")["entry"]
+    assert [one["response"]["etag"] for one in history] == ['W/"5"', 'W/"4"', 'W/"3"', 'W/"2"']
+    assert [one.get("resource", {}).get("status") for one in history] == [
+        *("amended", None),
+        *("final", "preliminary"),
+    ]
+    assert fhir.get(f"{path}/_history/1").status_code == 404
+
+
+def test_a_document_that_comes_again_unchanged_makes_no_version(reports):
+    for now in TIMES[:2]:
+        publish(reports, document("same"), now=now)
+    assert asking(reports).read("DiagnosticReport/same/_history")["total"] == 1
+
+
+def test_several_versions_in_one_batch_are_versions_of_the_report(reports):
+    publish(reports, document("quick"), document("quick", docStatus="amended"), now=TIMES[0])
+    fhir = asking(reports)
+    assert fhir.read("DiagnosticReport/quick")["meta"]["versionId"] == "2"
+    assert fhir.ids("DiagnosticReport?_id=quick") == ["quick"]
+
+
+def test_the_report_of_a_deleted_document_is_deleted(reports):
+    publish(reports, document("gone"), now=TIMES[0])
+    delete(reports, "DocumentReference", "gone", now=TIMES[1])
+    fhir = asking(reports)
+    assert_outcome(
+        fhir.get("DiagnosticReport/gone"), 410, "deleted", "DiagnosticReport/gone was deleted."
+    )
+    assert fhir.ids("DiagnosticReport?_id=gone") == []
+
+
+def test_a_report_that_was_filed_to_the_wrong_patient_leaves_that_patients_reach(reports):
+    publish(reports, document("moved"), now=TIMES[0])
+    publish(reports, document("moved", subject={"reference": "Patient/p2"}), now=TIMES[1])
+    wrong, right = (asking(reports, "patient/*.rs", name) for name in ("p1", "p2"))
+    for tail in ("", "/_history", "/_history/1", "/_history/2"):
+        assert wrong.get(f"DiagnosticReport/moved{tail}").status_code == 404
+    assert "moved" not in wrong.ids("DiagnosticReport")
+    assert "moved" in right.ids("DiagnosticReport")
+    assert right.get("DiagnosticReport/moved/_history/1").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("patient=p9", ["doc-p9-lab-2025-10", "doc-p9-lab-2025-03", "doc-p9-lab-2024"]),
+        ("patient=p1&category=LAB", ["doc-p1-lab-2024"]),
+        (f"patient=p1&category={LOINC}|LP29684-5", ["doc-p1-imaging-2024"]),
+        (f"patient=p5&code={LOINC}|11502-2", ["doc-p5-lab-2024"]),
+        ("patient=p9&category=LAB&date=ge2025-04", ["doc-p9-lab-2025-10"]),
+        ("patient=p9&code=11502-2&date=lt2025", ["doc-p9-lab-2024"]),
+        ("patient=p9&status=preliminary", ["doc-p9-lab-2025-10"]),
+        ("patient=p9&status=http://hl7.org/fhir/diagnostic-report-status|preliminary",
+         ["doc-p9-lab-2025-10"]),
+        ("patient=p9&category=LAB&_lastUpdated=ge2025-10", ["doc-p9-lab-2025-10"]),
+        ("category=LP29708-2", ["doc-p5-imaging-2023"]),
+        ("performer=Practitioner/dr-novak", ["doc-p6-procedure-2024"]),
+        ("encounter=enc-p2-2023-appendix", ["doc-p2-pathology-2023"]),
+        ("issued=2024-04-02", ["doc-p6-pathology-2024"]),
+        ("patient=p4", []),
+    ],
+)  # fmt: skip
+def test_a_search_finds(fhir, query, found):
+    assert fhir.ids(f"DiagnosticReport?{query}") == found
+
+
+def test_a_report_has_a_scope_of_its_own(app):
+    assert_outcome(
+        asking(app, "system/DocumentReference.rs").get("DiagnosticReport"),
+        403,
+        "forbidden",
+        NOT_REACHED,
+    )
+    fhir = asking(app, "system/DiagnosticReport.rs?category=http://loinc.org|LP7839-6")
+    assert set(fhir.ids("DiagnosticReport")) == {"doc-p2-pathology-2023", "doc-p6-pathology-2024"}
+    assert fhir.get("DiagnosticReport/doc-p1-lab-2024").status_code == 404
+    assert fhir.get("DocumentReference/doc-p2-pathology-2023").status_code == 403
+
+
+def test_a_patient_sees_the_own_reports_alone(as_patient):
+    fhir = as_patient("p1")
+    assert set(fhir.ids("DiagnosticReport")) == {"doc-p1-lab-2024", "doc-p1-imaging-2024"}
+    assert fhir.get("DiagnosticReport/doc-p9-lab-2024").status_code == 404
+    response = fhir.get("DiagnosticReport?patient=p9")
+    message = "patient: the token is for one patient, and this is another."
+    assert_outcome(response, 403, "forbidden", message, "patient")
+
+
+def test_the_bytes_are_read_by_whoever_may_read_the_document(app):
+    """decisions §6: a DiagnosticReport that names a Binary does not carry it."""
+    address = asking(app).read("DiagnosticReport/doc-p1-imaging-2024")["presentedForm"][0]["url"]
+    path = address.removeprefix("https://fhir.example/fhir/")
+    both = "system/DiagnosticReport.rs system/DocumentReference.rs"
+    assert asking(app, both).get(path).status_code == 200
+    refusal = "The token's scope does not cover read of Binary."
+    response = asking(app, "system/DiagnosticReport.rs").get(path, headers={"Accept": FHIR_JSON})
+    assert_outcome(response, 403, "forbidden", refusal)
+
+
+def test_reports_are_not_imported(make_app, tmp_path):
+    """They follow from documents: two sources of one report would contradict each other."""
+    app = make_app(seed=False)
+    report = made()
+    done = load_lines(app, tmp_path, {**report, "status": "cancelled"}, document())
+    assert (done.skipped, done.rejected) == ({"DiagnosticReport": 1}, [])
+    bundle = asking(app).read("DiagnosticReport")
+    assert ids(bundle) == ["d"]
+    assert bundle["entry"][0]["resource"]["status"] == "final"
