@@ -1,11 +1,16 @@
 """The app that the tests ask: seed.sql in SQLite and, where FHIRAPP_TEST_POSTGRESQL names a server,
 in PostgreSQL too.
+
+Each app has a database of its own: a copy of one that was filled once.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,13 +18,17 @@ from uuid import uuid4
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import create_engine, text
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+from sqlalchemy import create_engine, make_url, text
 
 from fhirapp import create_app
 from fhirapp.auth.clients import add_demo_clients, issue_token
 from fhirapp.auth.keys import demo_key
-from fhirapp.config import Settings, load_settings
+from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
+from fhirapp.exchange.importer import import_paths
+from fhirapp.exchange.report import Report
 from fhirapp.ops.prepare import prepare
 from fhirapp.store.definition import types
 from fhirapp.store.render import Rendering
@@ -28,6 +37,17 @@ from tests.helpers import BASE_URL, Fhir
 
 SERVER = "FHIRAPP_TEST_POSTGRESQL"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+# Whether a test passes depends neither on chance nor on what else the machine does.
+hypothesis_settings.register_profile(
+    "tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("tests")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run tests that are named without workers, which take longer to start than a few tests do."""
+    names_folders = all(Path(name).is_dir() for name in config.args)
+    return None if names_folders and not config.option.keyword else 0
 
 
 def pytest_report_header() -> str:
@@ -43,32 +63,52 @@ def _no_settings_from_outside() -> None:
         del os.environ[name]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _patience() -> Iterator[None]:
+    """Let a writer wait for the others as long as a machine with more to do makes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fhirapp.db.BUSY_SECONDS", 60)
+        yield
+
+
 @pytest.fixture(
     scope="session",
     params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)],
 )
 def new_database(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], str]]:
-    """Return a maker of addresses of new, empty databases of one kind."""
+) -> Iterator[Callable[..., str]]:
+    """Return a maker of addresses of new databases of one kind: empty, or copies of another.
+
+    Nobody may have that other one open.
+    """
     if request.param == "sqlite":
         folder = tmp_path_factory.mktemp("databases")
-        yield lambda: f"sqlite:///{folder / uuid4().hex}.db"
+
+        def make_file(original: str | None = None) -> str:
+            path = folder / f"{uuid4().hex}.db"
+            if original is not None:
+                shutil.copyfile(str(make_url(original).database), path)
+            return f"sqlite:///{path}"
+
+        yield make_file
         return
-    server = os.environ.get(SERVER)
-    if not server:
+    address = os.environ.get(SERVER)
+    if not address:
         pytest.skip(f"{SERVER} names no PostgreSQL server")
+    server = make_url(address)
     engine = create_engine(
-        server.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+        server.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
     )
     made: list[str] = []
 
-    def make() -> str:
+    def make(original: str | None = None) -> str:
         name = f"fhirapp_{uuid4().hex[:12]}"
+        template = "template0" if original is None else make_url(original).database
         with engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'"))
+            connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template} ENCODING 'UTF8'"))
         made.append(name)
-        return f"{server.rpartition('/')[0]}/{name}"
+        return server.set(database=name).render_as_string(hide_password=False)
 
     yield make
     with engine.connect() as connection:
@@ -77,37 +117,66 @@ def new_database(
     engine.dispose()
 
 
+def _start(app: Flask, *, seed: bool) -> None:
+    """Make an app's database ready, and seed it; its connections are closed."""
+    prepare(app, lambda _message: None, serving=True)
+    with app.app_context():
+        if seed:
+            now = "2026-01-01T00:00:00.000+00:00"
+            load_seed(seed_path(), types(), Rendering.of(settings_of(app)), now)
+        db.engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def original(
+    new_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[bool, Rendering], str]:
+    """Return a maker of filled databases to copy, seeded or not; each is made once."""
+
+    @cache
+    def make(seed: bool, rendering: Rendering) -> str:
+        url = new_database()
+        folder = str(tmp_path_factory.mktemp("instance"))
+        values = {"database_url": url, "instance_path": folder, **rendering._asdict()}
+        _start(create_app(load_settings({}, **values)), seed=seed)
+        return url
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def make_app(
-    new_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
+    new_database: Callable[..., str],
+    original: Callable[[bool, Rendering], str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., Flask]]:
     """Return a maker of apps, each with a database of its own; seeded unless seed=False."""
     apps: list[Flask] = []
 
+    def close() -> None:
+        for app in apps:
+            with app.app_context():
+                db.engine.dispose()
+
     def make(*, seed: bool = True, **overrides: Any) -> Flask:
-        values = {
-            "database_url": new_database(),
-            "instance_path": str(tmp_path_factory.mktemp("instance")),
-            "base_url": BASE_URL,
-            **overrides,
-        }
-        app = create_app(load_settings({}, **values))
+        # PostgreSQL has a hundred connections for all: an app opens those that it needs anew.
+        close()
+        folder = str(tmp_path_factory.mktemp("instance"))
+        values = {"instance_path": folder, "base_url": BASE_URL, **overrides}
+        settings = load_settings({}, **values)
+        if not settings.database_url:
+            url = new_database(original(seed, Rendering.of(settings)))
+            settings, seed = replace(settings, database_url=url), False
+        app = create_app(settings)
         apps.append(app)
-        prepare(app, lambda _message: None, serving=True)
-        settings: Settings = app.config["FHIRAPP"]
-        with app.app_context():
-            if seed:
-                now = "2026-01-01T00:00:00.000+00:00"
-                load_seed(seed_path(), types(), Rendering.of(settings), now)
-            key = demo_key(settings.instance)
-            with writing() as connection:
-                add_demo_clients(connection, key)
+        _start(app, seed=seed)
+        key = demo_key(settings.instance)
+        with app.app_context(), writing() as connection:
+            add_demo_clients(connection, key)
         return app
 
     yield make
-    for app in apps:
-        with app.app_context():
-            db.engine.dispose()
+    close()
 
 
 @pytest.fixture(scope="session")
@@ -150,3 +219,17 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"the folder {SHARED.name}/ with real records is not beside the project")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def synthea_folder(shared: Path) -> Path:
+    """The NDJSON files of ten synthetic patients."""
+    return shared / "data" / "synthea-10"
+
+
+@pytest.fixture(scope="session")
+def synthea_loaded(make_app: Callable[..., Flask], synthea_folder: Path) -> tuple[Flask, Report]:
+    """Return an app that holds these records, and what the import said."""
+    app = make_app(seed=False)
+    with app.app_context():
+        return app, import_paths([synthea_folder], types(), app.config["FHIRAPP"])

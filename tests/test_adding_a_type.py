@@ -46,7 +46,9 @@ def copy(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(copy: Path) -> Callable[..., str]:
     """Return a runner of Python in the copy; what must end well says its standard output."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FHIRAPP_")}
+    # What covers the copy says nothing of the project.
+    left_out = ("FHIRAPP_", "COVERAGE_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     instance = str(copy / "instance")
 
     def python(*arguments: str) -> str:

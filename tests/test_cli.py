@@ -37,7 +37,7 @@ def fhirapp(folder: Path, *arguments: str, **settings: str) -> subprocess.Comple
         env=environment(folder, **settings),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -10,21 +10,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
-from pathlib import Path
 from typing import NamedTuple
 
-import click
 import pytest
 
-from fhirapp.cli import cli
-from fhirapp.config import PREFIX, Settings
-from fhirapp.resources.allergy_intolerance.params import PARAMS as ALLERGY_INTOLERANCE
-from fhirapp.resources.document_reference.params import PARAMS as DOCUMENT_REFERENCE
-from fhirapp.search.parameter import Parameters
+from tests import readme, search_page
 
-ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+ROOT = readme.README.parent
+README = readme.README.read_text(encoding="utf-8")
 
 PROGRAMS = ("bash", "curl", "python3")
 runs_examples = pytest.mark.skipif(
@@ -56,59 +49,47 @@ def examples(title: str, language: str = "bash") -> list[Example]:
     return [Example(commands, printed or None) for commands, printed in found]
 
 
-def table(title: str) -> list[str]:
-    """Return the lines of the tables in a section."""
-    return [line for line in section(title).splitlines() if line.startswith("|")]
+@pytest.mark.parametrize("name", readme.TABLES)
+def test_a_table_is_that_of_the_declarations(name):
+    """`python -m tests.readme` makes the tables anew."""
+    assert readme.tables_in(README).get(name) == readme.TABLES[name]()
 
 
-def rendered(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """Return the lines of a table as README writes them."""
-    lines = [f"| {' | '.join(row)} |" for row in (header, *rows)]
-    return [lines[0], "|---" * len(header) + "|", *lines[1:]]
+def test_no_other_table_is_said_to_be_made():
+    assert readme.tables_in(README).keys() == readme.TABLES.keys()
 
 
-def settings_table() -> list[str]:
-    rows = []
-    for setting in fields(Settings):
-        default = int(setting.default) if isinstance(setting.default, bool) else setting.default
-        shown = setting.metadata["shown"] or f"`{default}`"
-        name = PREFIX + setting.name.upper()
-        rows.append((f"`{name}`", shown, setting.metadata["doc"]))
-    return rendered(("Variable", "Default", "Meaning"), rows)
+def test_tables_are_made_anew_and_nothing_else_is_touched():
+    assert readme.with_tables(README) == README
+    spoiled = README.replace("| `_id` | token |", "| `_id` | nonsense |")
+    assert spoiled != README
+    assert readme.with_tables(spoiled) == README
 
 
-def parameters_table(parameters: Parameters) -> list[str]:
-    rows = [(f"`{one.name}`", one.kind, one.doc) for one in parameters]
-    return rendered(("Parameter", "Type", "Meaning"), rows)
+ROWS = [row for rows in search_page.SECTIONS.values() for row in rows if row.tried]
 
 
-def commands_table() -> list[str]:
-    rows = [(f"`{name}`", command.help or "") for name, command in _commands(cli, "fhirapp")]
-    return rendered(("Command", "What it does"), rows)
+@pytest.mark.parametrize("row", ROWS, ids=[row.section for row in ROWS])
+def test_a_section_of_the_search_page_is_ticked_off_truthfully(fhir, row):
+    for query, expectation in row.tried:
+        expectation.check(fhir, query)
 
 
-def _commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
-    for word, command in sorted(group.commands.items()):
-        if isinstance(command, click.Group):
-            yield from _commands(command, f"{name} {word}")
-        else:
-            yield f"{name} {word}", command
+def requests() -> list[str]:
+    """Return the paths in the first column of the table of requests."""
+    return re.findall(r"^\| `GET (\S+)` \|", section("Other requests"), re.MULTILINE)
 
 
-def test_the_settings_are_those_of_the_code():
-    assert table("Settings") == settings_table()
+@pytest.mark.parametrize("path", requests())
+def test_a_request_is_answered(fhir, path):
+    assert fhir.get(path).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("title", "parameters"),
-    [("AllergyIntolerance", ALLERGY_INTOLERANCE), ("DocumentReference", DOCUMENT_REFERENCE)],
-)
-def test_the_search_parameters_are_those_of_the_code(title, parameters):
-    assert table(title) == parameters_table(parameters)
-
-
-def test_the_commands_are_those_of_the_code():
-    assert table("Commands") == commands_table()
+def test_the_last_three_requests_need_no_token(http):
+    # Failures are counted by address: this is nobody else's.
+    peer = {"REMOTE_ADDR": "192.0.2.200"}
+    answers = {path: http.get(path, environ_overrides=peer).status_code for path in requests()}
+    assert [path for path, status in answers.items() if status == 401] == requests()[:-3]
 
 
 def test_each_link_to_a_file_leads_to_one():
@@ -116,28 +97,6 @@ def test_each_link_to_a_file_leads_to_one():
     files = [link for link in links if "://" not in link]
     assert files
     assert [link for link in files if not (ROOT / link).exists()] == []
-
-
-def unsupported(pattern: str) -> list[str]:
-    """Return the names in code marks under "Not supported yet" that a pattern fits, each once."""
-    found = re.findall(rf"`({pattern})`", section("Not supported yet"))
-    assert found
-    return list(dict.fromkeys(found))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *unsupported(r"_[a-zA-Z]+"),
-        *(f"code{modifier}" for modifier in unsupported(r":[a-z-]+")),
-        "patient.name",
-        *unsupported(r"description|location|relationship"),
-    ],
-)
-def test_what_readme_calls_unsupported_is_refused_under_strict_handling(fhir, name):
-    response = fhir.get(f"DocumentReference?{name}=x", headers={"Prefer": "handling=strict"})
-    assert response.status_code == 400
-    assert response.get_json(force=True)["issue"][0]["code"] == "not-supported"
 
 
 @pytest.fixture(scope="module")

@@ -87,9 +87,11 @@ def test_a_bug_is_a_500_with_a_request_id_and_nothing_else(make_app, caplog):
     assert f"request {told[1]} failed" in caplog.text
 
 
-def test_a_busy_database_is_a_503(make_app):
+def test_a_busy_database_is_a_503(make_app, monkeypatch):
     app = make_app()
     fhir = Fhir(app, token_for(app, "system/*.rs"))
+    # How long is waited, five seconds, is a setting of each connection.
+    monkeypatch.setattr("fhirapp.db.BUSY_SECONDS", 0)
     with app.app_context():
         if db.engine.dialect.name != "sqlite":
             pytest.skip("only SQLite locks a whole database")

@@ -17,23 +17,10 @@ from tests.helpers import BASE_URL, Fhir, link
 from tests.test_import import asking, load_paths
 
 
-@pytest.fixture(scope="module")
-def folder(shared: Path) -> Path:
-    """The folder of NDJSON files."""
-    return shared / "data" / "synthea-10"
-
-
-@pytest.fixture(scope="module")
-def loaded(make_app: Any, folder: Path) -> tuple[Flask, Report]:
-    """Return an app that holds the folder's records, and what the import said."""
-    app = make_app(seed=False)
-    return app, load_paths(app, folder)
-
-
 @pytest.fixture
-def synthea(loaded: tuple[Flask, Report]) -> Fhir:
+def synthea(synthea_loaded: tuple[Flask, Report]) -> Fhir:
     """A client that may read and search everything."""
-    return asking(loaded[0])
+    return asking(synthea_loaded[0])
 
 
 def source(folder: Path, type_name: str) -> dict[str, dict[str, Any]]:
@@ -48,12 +35,12 @@ def every_page(fhir: Fhir, path: str) -> Iterator[dict[str, Any]]:
     following: str | None = path
     while following:
         bundle = fhir.read(following)
-        yield from (entry["resource"] for entry in bundle["entry"])
+        yield from (entry["resource"] for entry in bundle.get("entry", ()))
         following = link(bundle, "next")
 
 
-def test_every_line_is_loaded(loaded):
-    _, report = loaded
+def test_every_line_is_loaded(synthea_loaded):
+    _, report = synthea_loaded
     assert report.rejected == []
     assert {name: counts.total() for name, counts in report.changes.items()} == {
         "Patient": 13,
@@ -68,8 +55,10 @@ def test_every_line_is_loaded(loaded):
     assert {one.split("?")[0] for one in report.kept} == {"Location"}
 
 
-def test_every_document_is_found_by_search_and_read_and_its_bytes_are_the_sources(synthea, folder):
-    expected = source(folder, "DocumentReference")
+def test_every_document_is_found_by_search_and_read_and_its_bytes_are_the_sources(
+    synthea, synthea_folder
+):
+    expected = source(synthea_folder, "DocumentReference")
     found = {one["id"]: one for one in every_page(synthea, "DocumentReference?_count=500")}
     assert found.keys() == expected.keys()
     for resource_id, document in found.items():
@@ -84,9 +73,9 @@ def test_every_document_is_found_by_search_and_read_and_its_bytes_are_the_source
         assert binary.content_type == given["contentType"]
 
 
-def test_authors_and_custodians_are_resolved(synthea, folder):
-    practitioners = source(folder, "Practitioner")
-    organizations = source(folder, "Organization")
+def test_authors_and_custodians_are_resolved(synthea, synthea_folder):
+    practitioners = source(synthea_folder, "Practitioner")
+    organizations = source(synthea_folder, "Organization")
     for document in every_page(synthea, "DocumentReference?_count=500"):
         for author in document["author"]:
             type_name, _, resource_id = author["reference"].partition("/")
@@ -95,9 +84,9 @@ def test_authors_and_custodians_are_resolved(synthea, folder):
         assert document["custodian"]["reference"].removeprefix("Organization/") in organizations
 
 
-def test_nothing_of_a_document_is_lost(synthea, folder):
+def test_nothing_of_a_document_is_lost(synthea, synthea_folder):
     """Save what this server adds or writes its own way: meta, narrative, addresses, bytes."""
-    expected = source(folder, "DocumentReference")
+    expected = source(synthea_folder, "DocumentReference")
     for document in every_page(synthea, "DocumentReference?_count=500"):
         given = expected[document["id"]]
         assert document["date"] == normalise_date_time(given["date"])
@@ -112,8 +101,8 @@ def test_nothing_of_a_document_is_lost(synthea, folder):
         assert document["content"][0].get("format") == given["content"][0].get("format")
 
 
-def test_every_allergy_is_found_by_its_patient_and_is_the_sources(synthea, folder):
-    expected = source(folder, "AllergyIntolerance")
+def test_every_allergy_is_found_by_its_patient_and_is_the_sources(synthea, synthea_folder):
+    expected = source(synthea_folder, "AllergyIntolerance")
     assert set(synthea.ids("AllergyIntolerance")) == expected.keys()
     for resource_id, given in expected.items():
         patient = given["patient"]["reference"]
@@ -125,10 +114,10 @@ def test_every_allergy_is_found_by_its_patient_and_is_the_sources(synthea, folde
             assert allergy[name] == given[name]
 
 
-def test_a_second_run_changes_nothing(loaded, folder):
-    app, first = loaded
+def test_a_second_run_changes_nothing(synthea_loaded, synthea_folder):
+    app, first = synthea_loaded
     before = asking(app).get("DocumentReference?_count=1000").data
-    again = load_paths(app, folder)
+    again = load_paths(app, synthea_folder)
     assert again.complete
     assert again.changes == {
         name: {"same": counts.total()} for name, counts in first.changes.items()

@@ -1,6 +1,7 @@
 """The bare application that ours is measured against: waitress and a look-up of ready answers.
 
-`python -m tests.bench.bare PORT ANSWERS CORE…`: one process for each core named, as our server.
+`python -m tests.bench.bare ANSWERS CORE…`: one process for each core named, as our server; on a
+port that is free, which it prints.
 Waitress gets our server's options (fhirapp/ops/serve.py), so the ratios tell what we add to it.
 """
 
@@ -34,12 +35,10 @@ def application(answers: Answers) -> Callable[..., Iterable[bytes]]:
     return answer
 
 
-def serve(port: int, answers: Answers, cores: list[int]) -> None:
+def serve(answers: Answers, cores: list[int]) -> None:
     """Serve until SIGTERM, which ends the forked processes too."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
-    listener.listen(1024)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    print(f"serves at http://127.0.0.1:{listener.getsockname()[1]}/", flush=True)
     if len(cores) == 1:
         _serve_on(cores[0], listener, answers)
         return
@@ -63,5 +62,5 @@ def _serve_on(core: int, listener: socket.socket, answers: Answers) -> None:
 
 
 if __name__ == "__main__":
-    port, path, *cores = sys.argv[1:]
-    serve(int(port), pickle.loads(Path(path).read_bytes()), [int(core) for core in cores])
+    path, *cores = sys.argv[1:]
+    serve(pickle.loads(Path(path).read_bytes()), [int(core) for core in cores])

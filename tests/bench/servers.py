@@ -6,7 +6,6 @@ import http.client
 import os
 import pickle
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,8 @@ from typing import NamedTuple, Self
 from tests.bench.bare import Answers
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 60
+START_SECONDS = 300
+_GREETING = re.compile(rb"serves .*http://127\.0\.0\.1:(\d+)/")
 # What waitress writes itself, in our answers as in the bare ones.
 _WAITRESS_WRITES = {"date", "server", "connection", "via"}
 
@@ -46,8 +46,9 @@ def command(*arguments: str) -> list[str]:
 class Server:
     """A server's process, ended on leaving the context."""
 
-    def __init__(self, words: list[str], port: int, environ: Mapping[str, str], log: Path) -> None:
-        self.port = port
+    def __init__(self, words: list[str], environ: Mapping[str, str], log: Path) -> None:
+        # Once it is known: the server chooses one that is free, and says which.
+        self.port = 0
         self.log = log
         self.started = time.perf_counter()
         with log.open("wb") as output:
@@ -70,16 +71,22 @@ class Server:
     def first_answer(self, path: str, token: str = "") -> float:
         """Return the seconds from the start of the process to the first 200."""
         while True:
-            try:
-                answer = ask(self.port, path, token)
-            except OSError:
-                answer = None
+            answer = self._answer(path, token)
             passed = time.perf_counter() - self.started
             if answer is not None and answer.status == 200:
                 return passed
             if self._process.poll() is not None or passed > START_SECONDS:
                 raise SystemExit(f"A server did not start:\n{self.log.read_text()}")
             time.sleep(0.002)
+
+    def _answer(self, path: str, token: str) -> Answer | None:
+        """Ask for a path; return None where the server does not listen yet."""
+        if not self.port:
+            found = _GREETING.search(self.log.read_bytes())
+            if found is None:
+                return None
+            self.port = int(found[1])
+        return ask(self.port, path, token)
 
     def workers(self) -> list[int]:
         """Return the ids of the processes that serve: the children, where there are some."""
@@ -99,18 +106,16 @@ class Server:
 
 def ours(instance: Path, log: Path, **settings: str) -> Server:
     """Start our server as users do."""
-    port = free_port()
-    words = [sys.executable, "app.py", "--port", str(port)]
-    return Server(words, port, environment(instance, **settings), log)
+    words = [sys.executable, "app.py", "--port", "0"]
+    return Server(words, environment(instance, **settings), log)
 
 
 def bare(answers: Answers, log: Path, cores: list[int]) -> Server:
     """Start the bare server, a process for each core."""
     path = log.with_suffix(".answers")
     path.write_bytes(pickle.dumps(dict(answers)))
-    port = free_port()
-    words = [sys.executable, "-m", "tests.bench.bare", str(port), str(path), *map(str, cores)]
-    return Server(words, port, dict(os.environ), log)
+    words = [sys.executable, "-m", "tests.bench.bare", str(path), *map(str, cores)]
+    return Server(words, dict(os.environ), log)
 
 
 def ask(port: int, path: str, token: str = "") -> Answer:
@@ -150,13 +155,6 @@ def issue_token(instance: Path) -> str:
         words, cwd=ROOT, env=environment(instance), check=True, capture_output=True, text=True
     )
     return done.stdout.strip()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _status_kilobytes(pid: int, name: str) -> int:
