@@ -142,7 +142,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
 
 
 # Read by the tests and the benchmark, not by the server.
-FOREIGN = frozenset({"test_postgresql"})
+FOREIGN = frozenset({"test_node", "test_postgresql"})
 
 
 def settings() -> Settings:

@@ -30,6 +30,9 @@ from tests.search_page import PAGE, SECTIONS
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
+# The types that the service is for; the others stand beside them.
+MAIN = ("AllergyIntolerance", "DocumentReference")
+
 Row = tuple[str, ...]
 
 
@@ -84,6 +87,14 @@ def modifiers(parameter: Parameter) -> list[str]:
 
 def own_parameters(definition: Definition) -> str:
     return parameters(one for one in definition.params if one not in (*COMMON, *WORDS))
+
+
+def other_types() -> str:
+    return "\n\n".join(
+        f"#### {name}\n\n{own_parameters(definition)}"
+        for name, definition in sorted(SERVED.items())
+        if definition.searchable and name not in MAIN
+    )
 
 
 def operations() -> str:
@@ -158,11 +169,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "settings": settings,
     "every type": lambda: parameters(COMMON),
     "words": lambda: parameters(WORDS),
-    **{
-        name: partial(own_parameters, definition)
-        for name, definition in SERVED.items()
-        if definition.searchable
-    },
+    **{name: partial(own_parameters, SERVED[name]) for name in MAIN},
+    "other types": other_types,
     "search page": search_page,
     "operations": operations,
     "limits": limits,

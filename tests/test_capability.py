@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.store.definition import types
-from tests.contract import NOBODYS, SEARCHABLE, SERVED, current, versions_held
+from tests.contract import NOBODYS, SEARCHABLE, SERVED, current, fill, versions_held
 from tests.expected import STRICT, warned
 from tests.helpers import BASE_URL, FHIR_JSON
 
@@ -101,6 +101,14 @@ OPERATIONS = {
 def listed(statement) -> Mapping[str, Any]:
     """What is said of each type."""
     return {one["type"]: one for one in statement["rest"][0]["resource"]}
+
+
+@pytest.fixture(scope="module")
+def app(make_app: Callable[..., Flask]) -> Flask:
+    """An app that has resources of every type, in place of the one that is seeded alone."""
+    app = make_app()
+    fill(app)
+    return app
 
 
 @pytest.fixture(scope="module")

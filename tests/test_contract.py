@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.store.definition import Visibility
+from fhirapp.search.parameter import Parameter
+from fhirapp.store.definition import Definition, Visibility
 from tests.conftest import token_for
 from tests.contract import (
     DELETED,

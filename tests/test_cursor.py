@@ -65,9 +65,7 @@ def test_any_other_text_is_refused(value):
     assert refusal(Cursors(KEY), value) == FOREIGN
 
 
-@pytest.mark.parametrize(
-    "content", [[], [1, 2, 3], "abcd", 7, None, {"a": 1}, [1, 2, 3, 4, 5]]
-)
+@pytest.mark.parametrize("content", [[], [1, 2, 3], "abcd", 7, None, {"a": 1}, [1, 2, 3, 4, 5]])
 def test_what_was_signed_for_something_else_is_refused(content):
     written = URLSafeSerializer(KEY, salt="cursor").dumps(content)
     assert refusal(Cursors(KEY), written) in (FOREIGN, OTHER)

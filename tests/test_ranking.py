@@ -60,6 +60,22 @@ def test_a_patient_sees_only_the_own_matches(app):
     mine = Fhir(app, token_for(app, "patient/AllergyIntolerance.rs", patient="p2"))
     bundle = mine.read("AllergyIntolerance?_content=rash&_sort=_score")
     assert (ids(bundle), bundle["total"]) == (["other"], 1)
+    # A score would tell how rare the word is among everybody's records.
+    match, outcome = bundle["entry"]
+    assert match["search"] == {"mode": "match"}
+    assert outcome["resource"]["issue"][0]["diagnostics"] == (
+        "_sort: _score ranks among all records, which this token may not see; newest first"
+    )
+
+
+@pytest.mark.parametrize("operator", ["AND", "OR", "NOT"])
+def test_an_operator_of_other_servers_is_refused_and_not_read_as_a_word(fhir, operator):
+    response = fhir.get(f"AllergyIntolerance?_content=rash {operator} hives")
+    diagnostics = (
+        f"_content: does not take {operator}: words side by side must all be there,"
+        " a comma means or"
+    )
+    assert_outcome(response, 400, "value", diagnostics, "_content")
 
 
 @pytest.mark.parametrize("query", ["_sort=_score", "_sort=_score&patient=p1"])

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from tests import readme, search_page
+from tests.test_capability import LEFT_OUT
 
 ROOT = readme.README.parent
 README = readme.README.read_text(encoding="utf-8")
@@ -97,6 +98,21 @@ def test_each_link_to_a_file_leads_to_one():
     files = [link for link in links if "://" not in link]
     assert files
     assert [link for link in files if not (ROOT / link).exists()] == []
+
+
+def test_each_link_within_readme_leads_to_a_heading():
+    headings = re.findall(r"^#+ (.*)$", README, re.MULTILINE)
+    # As GitHub makes them: lower case, hyphens for spaces, no punctuation.
+    anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+    links = re.findall(r"\]\(#([^)]+)\)", README)
+    assert links
+    assert [link for link in links if link not in anchors] == []
+
+
+def test_the_parameters_that_are_left_out_are_told():
+    told = section("Not supported yet")
+    left_out = {name for kind, names in LEFT_OUT.items() if kind for name in names}
+    assert [name for name in left_out if f"`{name}`" not in told] == []
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ class Report:
         for type_name, counts in sorted(self.changes.items()):
             lines.append(f"{type_name:<24}" + "".join(f"{counts[name]:>10}" for name in names))
         for type_name, count in sorted(self.skipped.items()):
-            lines.append(f"{type_name:<24}{count:>10} not served, skipped")
+            lines.append(f"{type_name:<24}{count:>10} not stored, skipped")
         for reason, count in sorted(self.kept_count.items()):
             lines.append(f"{'references kept':<24}{count:>10} {reason}")
         for reason, count in sorted(self.unreadable.items()):

@@ -6,10 +6,11 @@ in fhirapp/rest/openapi_parts.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
-from flask import Blueprint, Flask, Response
+from flask import Blueprint, Flask, Response, current_app
 
 from fhirapp.address import base_url
 from fhirapp.fhir import json as fhir_json
@@ -36,13 +37,23 @@ _OPEN: Node = {"security": []}
 @blueprint.get("/openapi.json")
 def openapi() -> Response:
     """Return the OpenAPI document."""
-    body = fhir_json.dumps(document())
+    body: bytes = current_app.extensions[_EXTENSION](base_url())
     return respond(body, Form(), etag=document_etag(body), content_type=JSON)
+
+
+_EXTENSION = "fhirapp.openapi"
 
 
 def init_app(app: Flask) -> None:
     """Serve /openapi.json."""
     app.register_blueprint(blueprint)
+    # Anybody may ask for it, and it takes longer than a search.
+    app.extensions[_EXTENSION] = lru_cache(maxsize=4)(_body)
+
+
+def _body(_base_url: str) -> bytes:
+    """Return the document as JSON; the server's address is in it."""
+    return fhir_json.dumps(document())
 
 
 def document() -> dict[str, Any]:
@@ -52,7 +63,9 @@ def document() -> dict[str, Any]:
     groups: list[Group] = []
     for definition in served:
         paths |= _interactions(definition)
-        groups.append(parts.search(definition))
+        if definition.searchable:
+            paths |= _search(definition)
+            groups.append(parts.search(definition))
         for operation in definition.operations:
             paths |= _operation(definition, operation)
             groups.append(_asked(definition, operation))
@@ -95,7 +108,7 @@ def _interactions(definition: Definition) -> Node:
         ),
         "history-type": ("/_history", f"List versions of every {name}", "Bundle", history, ()),
     }
-    paths = dict(_search(definition)) if definition.searchable else {}
+    paths: Node = {}
     for interaction in definition.interactions:
         path, doc, answer, parameters, statuses = possible[interaction]
         described = _get(name, doc, content(answer), parameters, (*_GUARDED, *statuses))
@@ -113,22 +126,18 @@ def _as_bytes(read: Node) -> None:
     read["responses"] |= instead(412, 416)
 
 
-def _search(definition: Definition) -> Iterator[tuple[str, Node]]:
-    """Yield the paths of a type's search, each with its operations."""
+def _search(definition: Definition) -> Node:
+    """Return the paths of a type's search."""
     name = definition.name
-    groups = parts.search(definition)
-    by_url = _get(
-        name,
-        f"Search {name}",
-        content("Bundle"),
-        (*groups, *parts.CONDITIONS, *parts.PREFERENCES),
-        _GUARDED,
-    )
+    asked = (*parts.search(definition), *parts.CONDITIONS, *parts.PREFERENCES)
+    by_url = _get(name, f"Search {name}", content("Bundle"), asked, _GUARDED)
     body = ref("requestBodies", name)
     by_form = _post(name, f"Search {name} by a form", body, parts.PREFERENCES, _GUARDED)
-    for root in ROOTS:
-        for path in (f"{root}/{name}", f"{root}/{name}/_search"):
-            yield path, {"get": by_url, "post": by_form}
+    return {
+        f"{root}/{name}{tail}": {"get": by_url, "post": by_form}
+        for root in ROOTS
+        for tail in ("", "/_search")
+    }
 
 
 def _asked(definition: Definition, operation: Operation) -> Group:

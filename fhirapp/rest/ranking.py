@@ -29,6 +29,11 @@ TOO_COMMON = (
     "_sort",
     f"the words are in more than {RANKABLE:,} resources and were not ranked; newest first",
 )
+# A score tells how rare the words are among all records.
+LIMITED = (
+    "_sort",
+    "_score ranks among all records, which this token may not see; newest first",
+)
 
 # A parameter and one of its values.
 Asked = Sequence[tuple[Words, str]]
@@ -43,6 +48,8 @@ def ranked_page(
     context: Context,
     selection: Selection,
     controls: Controls,
+    *,
+    is_limited: bool,
 ) -> Ranked:
     """Return the one page of a search by `_score`, its scores, and warnings. Raises FhirError."""
     asked = _asked_words(definition, query)
@@ -54,7 +61,9 @@ def ranked_page(
     count = CANDIDATES if controls.count is None else controls.count
     found: Mapping[int, float] = {}
     ignored: tuple[tuple[str, str], ...] = ()
-    if _are_common(run, asked, context):
+    if is_limited:
+        ignored = (LIMITED,)
+    elif _are_common(run, asked, context):
         ignored = (TOO_COMMON,)
     elif rows:
         found = scores(run, definition.tables, asked, [row.pk for row in rows])

@@ -65,7 +65,9 @@ def search_type(definition: Definition) -> Response:
     run = statements or snapshot.all
     scores: Mapping[int, float] = {}
     if controls.sort == BY_SCORE:
-        page, scores, unranked = ranked_page(run, definition, query, context, selection, controls)
+        page, scores, unranked = ranked_page(
+            run, definition, query, context, selection, controls, is_limited=limit is not None
+        )
         ignored = (*ignored, *unranked)
     else:
         page = read_page(run, selection, order, controls, made_for)

@@ -1,4 +1,4 @@
-"""A search's parameters become one SELECT, newest first.
+"""A search's parameters become conditions, and these the WHERE of one SELECT.
 
 Source: FHIR R4 search §3.1.1; decisions §3.
 """
@@ -73,6 +73,8 @@ def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, 
     grouped: dict[str, list[str]] = {}
     ignored: list[tuple[str, str]] = []
     for name, value in arguments:
+        if not name.partition(":")[0]:
+            raise UnsupportedParameter(name or "parameter", "has no name before its value")
         if name.partition(":")[0] in _REFUSED or "." in name:
             raise UnsupportedParameter(name, "is not supported here")
         if "\0" in value:

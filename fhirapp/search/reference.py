@@ -15,6 +15,7 @@ from fhirapp.search.values import told, unescape
 
 _RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
 _ID = re.compile(ID_PATTERN)
+_TYPE = re.compile(r"[A-Z][A-Za-z]+")
 
 
 def relative_reference(value: str) -> tuple[str, str] | None:
@@ -25,7 +26,7 @@ def relative_reference(value: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class Reference(Parameter):
-    """A reference parameter; targets are the types that it may point to.
+    """A reference parameter; targets are the types that it may point to, none for any.
 
     compartment marks the parameter whose value is the row's own patient, which has a column.
     """
@@ -67,7 +68,9 @@ class Reference(Parameter):
 
     def accepts(self, modifier: str) -> bool:
         # patient:Patient=p1, FHIR R4 search §3.1.1.4.9
-        return modifier in self.modifiers or modifier in self.targets
+        if modifier in self.modifiers or modifier in self.targets:
+            return True
+        return not self.targets and _TYPE.fullmatch(modifier) is not None
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
         if modifier == "identifier":

@@ -27,6 +27,8 @@ MAX_WORDS = 20
 MAX_LENGTH = 500
 # A longer run of letters is cut: PostgreSQL takes words of 2,046 bytes.
 _LONGEST = 255
+# What other servers read as operators; as words they would find nothing.
+_OPERATORS = frozenset({"AND", "OR", "NOT", "NEAR"})
 _WORD = re.compile(rf"[^\W_]{{1,{_LONGEST}}}")
 # What each byte of ASCII is in a word: small letters and digits themselves, else a space.
 _ASCII = bytes(
@@ -149,6 +151,10 @@ class Words(Parameter):
             place = found.end()
             text = found["phrase"] or found["word"] or ""
             words = tuple(_words(text))
+            if text in _OPERATORS:
+                raise self.invalid(
+                    f"does not take {text}: words side by side must all be there, a comma means or"
+                )
             if words:
                 phrases.append(Phrase(words, bool(found["end"] or found["star"])))
             elif found["phrase"] is not None or found["word"] is not None:

@@ -69,9 +69,9 @@ class Definition:
     """A resource type.
 
     compartment is the path of the reference to the patient, "id" for the patient itself, empty for
-    types outside it. attachments is the path of Attachments whose bytes go to Binary. rank orders
-    an import: what others point to comes first. searchable types answer search-type. derive
-    returns the columns that follow from others.
+    types outside it. attachments is the path of Attachments whose bytes go to Binary; a view only
+    names those of its source there. rank orders an import: what others point to comes first.
+    searchable types answer search-type. derive returns the columns that follow from others.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Definition:
     attachments: str = ""
     rank: int = 0
     searchable: bool = False
-    # read, vread, history-instance
+    # read, vread, history-instance, history-type
     interactions: tuple[str, ...] = ("read", "vread", "history-instance")
     visibility: Visibility = Visibility.SCOPE
     stores_body: bool = True

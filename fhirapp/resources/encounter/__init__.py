@@ -1,1 +1,1 @@
-"""Encounter: a visit or stay of a patient; read only. FHIR R4 encounter."""
+"""Encounter: a visit or stay of a patient. FHIR R4 encounter."""

@@ -1,1 +1,1 @@
-"""Organization: who keeps or sends records; read only. FHIR R4 organization."""
+"""Organization: who keeps or sends records. FHIR R4 organization."""

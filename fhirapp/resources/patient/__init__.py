@@ -1,1 +1,1 @@
-"""Patient: whom the records are about; read only. FHIR R4 patient."""
+"""Patient: whom the records are about. FHIR R4 patient."""

@@ -1,1 +1,1 @@
-"""Practitioner: who wrote or recorded; read only. FHIR R4 practitioner."""
+"""Practitioner: who wrote or recorded. FHIR R4 practitioner."""
