@@ -122,6 +122,18 @@ def test_a_resource_that_a_scope_covers_only_now_is_on_no_later_page(own):
     assert (ids(first), ids(second)) == (["n1"], ["n3"])
 
 
+def test_what_matches_only_since_paging_began_is_on_no_later_page(own, everything):
+    """As what is new since then; a client meets both when it searches again."""
+    for row_id, code, year in (("o1", "a", 2020), ("o2", "b", 2021), ("o3", "a", 2022)):
+        coded = {"code": {"coding": [{"code": code}]}, "recordedDate": f"{year}-02-02"}
+        publish(own, allergy(row_id, "po", **coded), now=MOMENTS[7])
+    first = everything.read("AllergyIntolerance?patient=po&code=a&_sort=date&_count=1")
+    coded = {"code": {"coding": [{"code": "a"}]}, "recordedDate": "2021-02-02"}
+    publish(own, allergy("o2", "po", **coded), now=MOMENTS[8])
+    second = everything.read(link(first, "next") or "")
+    assert (ids(first), ids(second)) == (["o1"], ["o3"])
+
+
 # Binaries that come, change and go
 
 

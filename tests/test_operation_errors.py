@@ -70,6 +70,7 @@ WRONG = [
     (DOCREF, "?patient=p1&profile=,", "value", "profile", "lists no value"),
     (DOCREF, f"?patient=p1&type={','.join('abc' * 67)}", "value", "type",
      "200 values are the most"),
+    (DOCREF, f"?patient=p1&type={'x' * 4_097}", "value", "type", "is longer than 4096 characters"),
     (DOCREF, "?patient=p1&type=a%00", "value", "type", "has a NUL character"),
     (DOCREF, "?patient=%00", "value", "patient", "has a NUL character"),
     (EVERYTHING, "?_type=Observation", "value", "_type", "'Observation' is not served here"),

@@ -65,7 +65,7 @@ def test_a_reference_by_what_one_resource_alone_has_is_resolved(clinic, tmp_path
         (f"Practitioner?identifier={NPI}|404", "Practitioner: none matches"),
         ("Practitioner?identifier=urn:x|same", "Practitioner: more than one matches"),
         ("Location?identifier=1", "Location is not served"),
-        ("Practitioner?name=x", "Practitioner: name: is not a search parameter of this type"),
+        ("Practitioner?hobby=x", "Practitioner: hobby: is not a search parameter of this type"),
         ("Practitioner?identifier:in=x", "Practitioner: identifier:in: the modifier"),
         ("Practitioner?name.family=x", "Practitioner: name.family: "),
         ("Patient?identifier=", ""),

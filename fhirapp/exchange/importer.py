@@ -117,7 +117,8 @@ class Import:
         table = self._definitions["Binary"].sql_table
         known: set[str] = set()
         for batch in _batches(ids, _AT_ONCE):
-            asked = f"SELECT id FROM {table} WHERE id IN ({', '.join('?' * len(batch))})"
+            marks = ", ".join("?" * len(batch))
+            asked = f"SELECT id FROM {table} WHERE is_current AND id IN ({marks})"
             known.update(row[0] for row in snapshot.all(asked, batch))
         return frozenset(known)
 

@@ -30,7 +30,7 @@ class InvalidResource(ValueError):
 class Source(NamedTuple):
     """What a resource is dumped from: a row's elements by FHIR name, and what stands beside them.
 
-    blobs has the bytes of attachments that are sent inline, by their hash; empty_content says how a
+    blobs has the bytes of attachments that are sent inline, by Binary id; empty_content says how a
     document without content looks.
     """
 

@@ -176,7 +176,8 @@ class _Answer(WSGITask):  # type: ignore[misc]
 
         Else a client that sends its next requests at once, and reads nothing, holds the thread.
         """
-        if (self.content_length or 0) > self.channel.adj.outbuf_high_watermark:
+        is_large = (self.content_length or 0) > self.channel.adj.outbuf_high_watermark
+        if is_large and self.request.command != "HEAD":
             self.set_close_on_finish()
         header: bytes = super().build_response_header()
         return header

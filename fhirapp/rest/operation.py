@@ -31,6 +31,8 @@ from fhirapp.store.definition import Operation
 
 JSON_TYPES = ("application/fhir+json", "application/json")
 FORM_TYPE = "application/x-www-form-urlencoded"
+# Characters of a value: more than any of these parameters means.
+MAX_LENGTH = 4_096
 # What shapes any operation's answer, beside its own parameters.
 SHAPING = (*FORMING, "_count")
 _CURSOR = "_cursor"
@@ -100,6 +102,8 @@ def read_asked(operation: Operation) -> Asked:
             raise UnsupportedParameter(name[:SHOWN], f"is not a parameter of ${operation.name}")
         if "\0" in value:
             raise InvalidParameter(name, "has a NUL character")
+        if len(value) > MAX_LENGTH:
+            raise InvalidParameter(name, f"is longer than {MAX_LENGTH} characters")
         if name in known and known[name].repeats:
             values.setdefault(name, []).extend(_listed(name, value))
         elif name in values:

@@ -24,10 +24,10 @@ _COLUMNS = ", ".join(f"r.{name}" for name in COLUMNS)
 
 @dataclass(frozen=True)
 class Selection:
-    """A query made ready for the database: the WHERE of the rows it finds.
+    """A query made ready for the database: the conditions, in SQL, of the rows `r` it finds.
 
-    is_gathered says that the rows come in no order, so that they are sorted before their bodies are
-    read; narrows that they are few.
+    It finds current ones, of which the conditions say nothing. is_gathered says that the rows come
+    in no order, so that they are sorted before their bodies are read; narrows that they are few.
     """
 
     table: str
@@ -36,9 +36,14 @@ class Selection:
     is_gathered: bool = False
     narrows: bool = False
 
+    @property
+    def current(self) -> str:
+        """The WHERE of the current rows."""
+        return f"r.is_current AND {self.where}"
+
     def total(self) -> Condition:
         """Return the SELECT that counts all matches."""
-        return Condition(f"SELECT count(*) FROM {self.table} r WHERE {self.where}", self.values)
+        return Condition(f"SELECT count(*) FROM {self.table} r WHERE {self.current}", self.values)
 
     def and_where(self, *conditions: Condition) -> Selection:
         """Return the selection of rows for which these conditions hold too."""
@@ -96,7 +101,7 @@ def _newest_first(
     if cursor is not None:
         selection = selection.and_where(order.beyond(names, cursor.place, backwards=backwards))
     by = order.by(names, backwards=backwards)
-    where, table = selection.where, selection.table
+    where, table = selection.current, selection.table
     if selection.is_gathered:
         where = f"r.pk IN (SELECT r.pk FROM {table} r WHERE {where} {by} LIMIT {limit})"
     sql = f"SELECT {_COLUMNS}, {', '.join(names)} FROM {table} r WHERE {where} {by} LIMIT {limit}"
@@ -109,7 +114,8 @@ def _sorted(selection: Selection, order: Order, cursor: Cursor | None, limit: in
     backwards = cursor is not None and cursor.backwards
     columns = order.columns("r")
     inner = (
-        f"SELECT r.pk AS row_number, {columns.sql} FROM {selection.table} r WHERE {selection.where}"
+        f"SELECT r.pk AS row_number, {columns.sql} FROM {selection.table} r"
+        f" WHERE {selection.current}"
     )
     beyond = Condition("1 = 1")
     if cursor is not None:
@@ -124,7 +130,11 @@ def _sorted(selection: Selection, order: Order, cursor: Cursor | None, limit: in
 
 
 def _moved(selection: Selection, order: Order, cursor: Cursor, limit: int) -> Condition:
-    """Return the SELECT of what changed since the first page, each where it stood then."""
+    """Return the SELECT of what changed since the first page, each where it stood then.
+
+    It must have matched then too: what did not has no place, and the token may not see where it
+    would have been.
+    """
     names = [f"k{at}" for at in range(len(order.keys))]
     columns = order.columns("p")
     beyond = order.beyond(names, cursor.place, backwards=cursor.backwards)
@@ -132,11 +142,13 @@ def _moved(selection: Selection, order: Order, cursor: Cursor, limit: int) -> Co
     sql = (
         f"SELECT * FROM (SELECT {_COLUMNS}, {columns.sql} FROM {table} p"
         f" JOIN {table} r ON r.id = p.id WHERE p.replaced_pk > ? AND p.pk <= ? AND NOT p.deleted"
-        f" AND {selection.where}) x WHERE {beyond.sql}"
+        f" AND {selection.current} AND EXISTS (SELECT 1 FROM {table} r WHERE r.pk = p.pk"
+        f" AND {selection.where})) x WHERE {beyond.sql}"
         f" {order.by(names, backwards=cursor.backwards)} LIMIT {limit}"
     )
     found = (cursor.mark, cursor.mark)
-    return Condition(sql, (*columns.values, *found, *selection.values, *beyond.values))
+    matched = (*selection.values, *selection.values)
+    return Condition(sql, (*columns.values, *found, *matched, *beyond.values))
 
 
 def _walked(
@@ -185,7 +197,7 @@ def _with_value(
     chosen = selection.and_where(*conditions)
     sql = (
         f"SELECT {_COLUMNS}, {', '.join(names)} FROM {walk.table} k"
-        f" CROSS JOIN {selection.table} r WHERE r.pk = k.pk AND {chosen.where}"
+        f" CROSS JOIN {selection.table} r WHERE r.pk = k.pk AND {chosen.current}"
         f" {order.by(names, backwards=backwards)} LIMIT {limit}"
     )
     return Condition(sql, chosen.values)
@@ -213,7 +225,7 @@ def _without_value(
         conditions.append(Condition(f"r.pk {sign} ?", cursor.place[1:]))
     chosen = selection.and_where(*conditions)
     sql = (
-        f"SELECT {_COLUMNS}, ?, r.pk FROM {selection.table} r WHERE {chosen.where}"
+        f"SELECT {_COLUMNS}, ?, r.pk FROM {selection.table} r WHERE {chosen.current}"
         f" ORDER BY r.pk {'DESC' if descending else 'ASC'} LIMIT {limit}"
     )
     return Condition(sql, (key.missing, *chosen.values))

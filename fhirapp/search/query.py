@@ -110,7 +110,7 @@ def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selectio
         else condition.where()
         for condition in conditions
     ]
-    where = " AND ".join(["r.is_current", *(condition.sql for condition in rendered)])
+    where = " AND ".join([condition.sql for condition in rendered] or ["1 = 1"])
     values = tuple(value for condition in rendered for value in condition.values)
     return Selection(
         table,

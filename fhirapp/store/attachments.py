@@ -27,6 +27,21 @@ class Blob(NamedTuple):
     words: str | None = None
 
 
+class Document(NamedTuple):
+    """A version of a Binary, by its row: what those that carry it need of it.
+
+    data is None where it is too large to be sent inline.
+    """
+
+    pk: int
+    id: str
+    size: int
+    hash: str
+    content_type: str
+    words: str | None
+    data: bytes | None
+
+
 def sha1(data: bytes) -> str:
     """Return the SHA-1 of bytes as Attachment.hash holds it, in base64."""
     return base64.b64encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode()
@@ -82,28 +97,10 @@ def local_ids(elements: Mapping[str, Any], path: str) -> Iterator[str]:
             yield url.removeprefix(LOCAL)
 
 
-def local_hashes(elements: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Yield the hashes of the attachments at path whose bytes are in a Binary here."""
+def complete(elements: Mapping[str, Any], path: str, facts: Mapping[str, Document]) -> None:
+    """Fill in size, hash and contentType of attachments from what they point to, by Binary id."""
     for attachment in values_at(elements, path):
-        if attachment.get("url", "").startswith(LOCAL) and "hash" in attachment:
-            yield attachment["hash"]
-
-
-def forget(elements: Mapping[str, Any], path: str, gone: frozenset[str]) -> None:
-    """Take size and hash off the attachments at path whose Binary is no more, by its id."""
-    for attachment in values_at(elements, path):
-        if attachment.get("url", "").removeprefix(LOCAL) in gone:
-            attachment.pop("size", None)
-            attachment.pop("hash", None)
-
-
-def complete(
-    elements: Mapping[str, Any], path: str, facts: Mapping[str, tuple[int, str, str]]
-) -> None:
-    """Fill in size, hash and contentType of attachments from (size, hash, type) by Binary id."""
-    for attachment in values_at(elements, path):
-        found = facts.get(attachment.get("url", "").removeprefix(LOCAL))
-        if found:
-            size, digest, content_type = found
-            attachment.update(size=size, hash=digest)
-            attachment.setdefault("contentType", content_type)
+        document = facts.get(attachment.get("url", "").removeprefix(LOCAL))
+        if document:
+            attachment.update(size=document.size, hash=document.hash)
+            attachment.setdefault("contentType", document.content_type)

@@ -43,6 +43,8 @@ class _Version:
     deleted: bool = False
     # The row of the next version, where there is one.
     replaced_pk: int | None = None
+    # The rows of the Binaries that its attachments point to, by Binary id.
+    attached: Mapping[str, int] | None = None
 
     @property
     def is_current(self) -> bool:
@@ -80,6 +82,7 @@ class Publisher:
         if not batch:
             return []
         definition = batch[0].definition
+        self._publish_blobs(batch)
         standing = self._standing(definition, [prepared.id for prepared in batch])
         pk, self._now = self._last(definition)
         versions: dict[int, _Version] = {}
@@ -117,6 +120,7 @@ class Publisher:
         if not versions:
             return
         definition = versions[0][0].definition
+        self._publish_blobs(prepared for prepared, _, _, _ in versions)
         written = [
             _Version(prepared, version_id, last_updated, pk, deleted)
             for pk, (prepared, version_id, last_updated, deleted) in enumerate(
@@ -148,10 +152,10 @@ class Publisher:
         now = self._after(before)
         self._write(definition, [_Version(prepared, before.version_id + 1, now, pk, deleted=True)])
         if definition is self._binary:
-            self._renew_carriers([resource_id], gone=True)
+            self._renew_carriers([resource_id])
         return True
 
-    def _renew_carriers(self, binary_ids: Sequence[str], *, gone: bool = False) -> None:
+    def _renew_carriers(self, binary_ids: Sequence[str]) -> None:
         """Publish the resources anew whose attachments were stored, changed or deleted.
 
         Their content is the same; its size, hash, words and what is sent inline are not.
@@ -168,10 +172,8 @@ class Publisher:
             last_pk, self._now = self._last(definition)
             versions = []
             for pk, row in enumerate(rows, last_pk + 1):
-                elements = {name: row[name] for name in (*definition.columns.values(), "extra")}
-                if gone:
-                    attachments.forget(elements, definition.attachments, frozenset(binary_ids))
-                columns = {**elements, "patient_id": row["patient_id"]}
+                names = (*definition.columns.values(), "extra", "patient_id")
+                columns = {name: row[name] for name in names}
                 prepared = Prepared(definition, row["id"], columns, row["digest"])
                 before = _Standing(*(row[name] for name in _Standing.__dataclass_fields__))
                 version_id, now = row["version_id"] + 1, self._after(before)
@@ -233,7 +235,7 @@ class Publisher:
     def _write(self, definition: Definition, versions: Sequence[_Version]) -> None:
         if not versions:
             return
-        documents = self._write_blobs(definition, versions)
+        documents = self._attach(definition, versions)
         rows: list[dict[str, Any]] = []
         index = IndexBatch(definition)
         for version in versions:
@@ -276,44 +278,40 @@ class Publisher:
         self._replace(definition.table, replaced)
         return list(versions.values())
 
-    def _write_blobs(self, definition: Definition, versions: Sequence[_Version]) -> Documents:
-        """Write new attachments as Binaries; return what versions need of all of theirs."""
-        if not definition.attachments or definition.view:
-            return Documents()
+    def _publish_blobs(self, batch: Iterable[Prepared]) -> None:
+        """Publish the bytes that came with resources as Binaries, before the resources."""
         fresh = {
-            blob.id: (blob, version.prepared.columns["patient_id"])
-            for version in versions
-            for blob in version.prepared.blobs
+            blob.id: binary_of(self._binary, blob, prepared.columns["patient_id"])
+            for prepared in batch
+            for blob in prepared.blobs
         }
-        known = set(self._standing(self._binary, fresh)) if fresh else set()
-        self._write(
-            self._binary,
-            [
-                _Version(binary_of(self._binary, blob, patient_id), 1, self._now, pk)
-                for pk, (blob, patient_id) in enumerate(
-                    (found for blob_id, found in fresh.items() if blob_id not in known),
-                    self._last(self._binary)[0] + 1,
-                )
-            ],
-        )
-        small = self._rendering.inline_max
-        columns = [version.prepared.columns for version in versions if not version.deleted]
-        # Of a blob that was known before, the words were not read again.
-        documents = read_documents(
-            self._connection,
-            self._binary,
-            definition,
-            columns,
-            small,
-            known=fresh.keys() - known,
-        )
-        for blob, _ in fresh.values():
-            digest = attachments.sha1(blob.data)
-            if blob.words:
-                documents.words[digest] = blob.words
-            if len(blob.data) <= small:
-                documents.inline[digest] = blob.data
-        return documents
+        self.publish([*fresh.values()])
+
+    def _attach(self, definition: Definition, versions: Sequence[_Version]) -> Documents:
+        """Note which Binaries, as they are now, versions point to; return these."""
+        if not definition.attachments or definition.view:
+            return {}
+        wanted = {
+            binary_id
+            for version in versions
+            for binary_id in attachments.local_ids(version.prepared.columns, definition.attachments)
+        }
+        if not wanted:
+            return {}
+        columns = self._binary.table.c
+        current = {
+            one.id: one
+            for one in read_documents(
+                self._connection,
+                self._binary,
+                self._rendering.inline_max,
+                columns.is_current & columns.id.in_(sorted(wanted)),
+            )
+        }
+        for version in versions:
+            ids = attachments.local_ids(version.prepared.columns, definition.attachments)
+            version.attached = {one: current[one].pk for one in ids if one in current}
+        return {one.pk: one for one in current.values()}
 
 
 def _follow(
@@ -340,4 +338,6 @@ def _row(definition: Definition, version: _Version) -> dict[str, Any]:
         replaced_pk=version.replaced_pk,
         digest=version.prepared.digest or None,
     )
+    if version.attached:
+        row["attached"] = version.attached
     return row

@@ -10,7 +10,6 @@ from sqlalchemy import Connection, bindparam, func, select, update
 from fhirapp.fhir import json as fhir_json
 from fhirapp.store.definition import Definition
 from fhirapp.store.render import (
-    Documents,
     IndexBatch,
     Rendering,
     clear_index,
@@ -74,11 +73,10 @@ def _reindex_type(
         last = rows[-1]["pk"]
         count += len(rows)
         live = [row for row in rows if not row["deleted"]]
-        documents = Documents()
-        if definition.attachments:
-            documents = read_documents(
-                connection, binary, definition, live, rendering.inline_max, past=True
-            )
+        wanted = {pk for row in live for pk in (row.get("attached") or {}).values()}
+        which = binary.table.c.pk.in_(sorted(wanted))
+        read = read_documents(connection, binary, rendering.inline_max, which) if wanted else []
+        documents = {one.pk: one for one in read}
         index = IndexBatch(definition)
         for row in live:
             render(definition, row, rendering, documents, index)

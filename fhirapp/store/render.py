@@ -6,11 +6,11 @@ Versions are immutable, so what is made here is made again only by store/reindex
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import ColumnElement, Connection, case, delete, select
 
 from fhirapp.config import Settings
 from fhirapp.db import insert_many
@@ -19,6 +19,7 @@ from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.search.index import IndexRow, ReferenceRow
 from fhirapp.search.words import words_of
 from fhirapp.store import attachments
+from fhirapp.store.attachments import Document
 from fhirapp.store.definition import Definition
 
 
@@ -33,12 +34,8 @@ class Rendering(NamedTuple):
         return cls(settings.inline_max, settings.empty_content)
 
 
-@dataclass
-class Documents:
-    """What versions need of their attached documents, by hash: small bytes, and words."""
-
-    inline: dict[str, bytes] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
+# By the row of the Binary.
+Documents = Mapping[int, Document]
 
 
 class IndexBatch:
@@ -79,56 +76,31 @@ def render(
     index: IndexBatch,
 ) -> None:
     """Put the body into a row, and what it is found by into the index."""
+    attached = {binary_id: documents[pk] for binary_id, pk in (row.get("attached") or {}).items()}
+    source = row
+    if attached:
+        # What the source said of its attachments stays in the row; the body tells what is here.
+        element = definition.attachments.partition(".")[0]
+        source = {**row, element: deepcopy(row[element])}
+        attachments.complete(source, definition.attachments, attached)
+    blobs = {one.id: one.data for one in attached.values() if one.data is not None}
     resource = definition.schema.dump_resource(
-        {**row, "blobs": documents.inline, "empty_content": rendering.empty_content}
+        {**source, "blobs": blobs, "empty_content": rendering.empty_content}
     )
     if "body" in row and definition.stores_body:
         row["body"] = fhir_json.dumps_indented(resource)
-    words = []
-    if definition.attachments:
-        hashes = dict.fromkeys(attachments.local_hashes(row, definition.attachments))
-        words = [documents.words[one] for one in hashes if one in documents.words]
-    index.add(row, resource, words)
+    index.add(row, resource, [one.words for one in attached.values() if one.words])
 
 
 def read_documents(
-    connection: Connection,
-    binary: Definition,
-    definition: Definition,
-    columns: Iterable[Mapping[str, Any]],
-    inline_max: int,
-    known: Iterable[str] = (),
-    *,
-    past: bool = False,
-) -> Documents:
-    """Complete the attachments that point to stored Binaries; return what is needed of these.
-
-    With past the columns are those of versions that were published before: they stay as they are,
-    and earlier versions of the Binaries count too.
-    """
-    path = definition.attachments
-    wanted = {blob_id for one in columns for blob_id in attachments.local_ids(one, path)} - set(
-        known
-    )
-    documents = Documents()
-    if not wanted:
-        return documents
+    connection: Connection, binary: Definition, inline_max: int, which: ColumnElement[bool]
+) -> list[Document]:
+    """Return versions of Binaries; the bytes of those that are small enough to be sent inline."""
     table = binary.table
-    facts = {}
-    names = ("id", "size", "hash", "content_type", "pk", "words")
-    found = select(*(table.c[name] for name in names))
-    counts = ~table.c.deleted if past else table.c.is_current
-    for row in connection.execute(found.where(table.c.id.in_(sorted(wanted)), counts)):
-        facts[row.id] = (row.size, row.hash, row.content_type)
-        if row.words:
-            documents.words[row.hash] = row.words
-        if row.size <= inline_max:
-            data = select(table.c.data).where(table.c.pk == row.pk)
-            documents.inline[row.hash] = connection.execute(data).scalar_one()
-    if not past:
-        for one in columns:
-            attachments.complete(one, path, facts)
-    return documents
+    names = ("pk", "id", "size", "hash", "content_type", "words")
+    small = case((table.c.size <= inline_max, table.c.data))
+    found = select(*(table.c[name] for name in names), small.label("data")).where(which)
+    return [Document._make(row) for row in connection.execute(found)]
 
 
 def clear_index(connection: Connection, definition: Definition) -> None:

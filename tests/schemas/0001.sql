@@ -169,6 +169,89 @@ CREATE TABLE binary_token (
 
 CREATE INDEX ix_binary_token ON binary_token (param, code, pk, system);
 
+CREATE TABLE diagnostic_report (
+	pk INTEGER NOT NULL,
+	id VARCHAR NOT NULL,
+	version_id INTEGER NOT NULL,
+	last_updated VARCHAR NOT NULL,
+	is_current BOOLEAN DEFAULT FALSE NOT NULL,
+	deleted BOOLEAN DEFAULT FALSE NOT NULL,
+	replaced_pk INTEGER,
+	patient_id VARCHAR,
+	meta JSON,
+	text JSON,
+	identifier JSON,
+	status VARCHAR,
+	category JSON,
+	code JSON,
+	subject JSON,
+	encounter JSON,
+	effective_date_time VARCHAR,
+	effective_period JSON,
+	issued VARCHAR,
+	performer JSON,
+	presented_form JSON,
+	extra JSON,
+	digest BLOB,
+	body BLOB,
+	PRIMARY KEY (pk),
+	CONSTRAINT uq_diagnostic_report_version UNIQUE (id, version_id)
+);
+
+CREATE UNIQUE INDEX ix_diagnostic_report_current ON diagnostic_report (id) WHERE is_current;
+
+CREATE INDEX ix_diagnostic_report_history ON diagnostic_report (last_updated, pk);
+
+CREATE INDEX ix_diagnostic_report_newest ON diagnostic_report (last_updated, id) WHERE is_current;
+
+CREATE INDEX ix_diagnostic_report_patient ON diagnostic_report (patient_id, last_updated, id, is_current);
+
+CREATE INDEX ix_diagnostic_report_replaced ON diagnostic_report (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE TABLE diagnostic_report_date (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	low BIGINT NOT NULL,
+	high BIGINT NOT NULL,
+	PRIMARY KEY (pk, param, low, high)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_diagnostic_report_date ON diagnostic_report_date (param, low, pk, high);
+
+CREATE TABLE diagnostic_report_reference (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	target_id VARCHAR NOT NULL,
+	target_type VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, target_id, target_type)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_diagnostic_report_reference ON diagnostic_report_reference (param, target_id, pk, target_type);
+
+CREATE TABLE diagnostic_report_string (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	folded VARCHAR NOT NULL,
+	exact VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, folded, exact)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_diagnostic_report_string ON diagnostic_report_string (param, folded, pk, exact);
+
+CREATE TABLE diagnostic_report_token (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	code VARCHAR NOT NULL,
+	system VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, code, system)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_diagnostic_report_token ON diagnostic_report_token (param, code, pk, system);
+
 CREATE TABLE document_reference (
 	pk INTEGER NOT NULL,
 	id VARCHAR NOT NULL,
@@ -196,6 +279,7 @@ CREATE TABLE document_reference (
 	security_label JSON,
 	content JSON,
 	context JSON,
+	attached JSON,
 	extra JSON,
 	digest BLOB,
 	body BLOB,

@@ -9,7 +9,7 @@ has been superseded, for which a DiagnosticReport has no status.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fhirapp.fhir import systems
@@ -32,11 +32,8 @@ REPORTS: Mapping[str, Mapping[str, str]] = {
     "28570-0": {"system": LOINC, "code": "28570-0", "display": "Procedure note"},
 }
 
-# What is as it is in the document; some of it may change what everything else means.
+# What stays as it is in the document: two of these may change what everything else means.
 _KEPT = ("implicitRules", "language", "modifierExtension")
-# The types that the references of a DiagnosticReport may be to.
-_PATIENT = ("Patient",)
-_ENCOUNTER = ("Encounter",)
 _PERFORMERS = ("Practitioner", "PractitionerRole", "Organization", "CareTeam")
 # The type that a reference names: Patient/p1, its address, or Patient?identifier=…
 _TYPE = re.compile(r"(?:^|/)([A-Z][A-Za-z]+)(?:/[^/?]+(?:/_history/[^/]+)?$|\?)")
@@ -49,11 +46,13 @@ def report_of(document: Content) -> dict[str, Any] | None:
     if (
         not categories
         or "type" not in document
-        or document["status"] == "superseded"
-        or not _is_to(subject, _PATIENT)
+        or document.get("status") == "superseded"
+        or _is_modified(document)
+        or _type(subject, document) not in (None, "Patient")
     ):
         return None
-    report = {
+    elements = {
+        **{name: document[name] for name in _KEPT if name in document},
         "identifier": [
             *([document["masterIdentifier"]] if "masterIdentifier" in document else ()),
             *document.get("identifier", ()),
@@ -64,31 +63,24 @@ def report_of(document: Content) -> dict[str, Any] | None:
         "subject": subject,
         "encounter": _encounter(document),
         **_times(document),
-        "performer": [one for one in document.get("author", ()) if _is_to(one, _PERFORMERS)],
+        "performer": [
+            one
+            for one in document.get("author", ())
+            if _type(one, document) in (None, *_PERFORMERS)
+        ],
         "presentedForm": list(_attachments(document)),
     }
-    report = {name: _outward(value) for name, value in report.items() if value}
-    meta = _meta(document, report)
-    return {
-        "resourceType": "DiagnosticReport",
-        "id": document["id"],
-        **({"meta": meta} if meta else {}),
-        **{name: _outward(document[name]) for name in _KEPT if name in document},
-        **report,
-    }
+    report = {name: value for name, value in elements.items() if value}
+    report["contained"] = _contained(document, report)
+    report["meta"] = _meta(document, report)
+    given = {name: value for name, value in report.items() if value}
+    return {"resourceType": "DiagnosticReport", "id": document["id"], **given}
 
 
-def _outward(value: Any) -> Any:
-    """Return content without references to contained resources, which the report has not."""
-    if isinstance(value, list):
-        return [_outward(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _outward(one) for name, one in value.items() if not _is_inward(one)}
-    return value
-
-
-def _is_inward(value: Any) -> bool:
-    return isinstance(value, dict) and str(value.get("reference", "")).startswith("#")
+def _is_modified(document: Content) -> bool:
+    """Say whether something changes the meaning of a part that the report has no place for."""
+    parts = (document.get("context", {}), *document.get("content", ()))
+    return any("modifierExtension" in part for part in parts)
 
 
 def _categories(document: Content) -> Iterator[Content]:
@@ -117,16 +109,16 @@ def _status(document: Content) -> str:
 
     service.md 2.2: a document's status tells whether it is final, and `current` is one that is.
     """
-    if document["status"] == "entered-in-error":
-        return "entered-in-error"
-    return str(document.get("docStatus", "final"))
+    status = document.get("status")
+    if status == "current":
+        return str(document.get("docStatus", "final"))
+    return status or "unknown"
 
 
 def _encounter(document: Content) -> Content | None:
     """Return the encounter, where there is one: a report has no place for more."""
-    found = [
-        one for one in document.get("context", {}).get("encounter", ()) if _is_to(one, _ENCOUNTER)
-    ]
+    given = document.get("context", {}).get("encounter", ())
+    found = [one for one in given if _type(one, document) in (None, "Encounter")]
     return found[0] if len(found) == 1 else None
 
 
@@ -153,14 +145,42 @@ def _attachments(document: Content) -> Iterator[Content]:
             yield {name: value for name, value in attachment.items() if "data" not in name}
 
 
-def _is_to(reference: Content, types: Iterable[str]) -> bool:
-    """Say whether a reference is to one of these types, or does not tell its type."""
+def _type(reference: Content, document: Content) -> str | None:
+    """Return the type that a reference is to, None where it does not tell, empty for nothing."""
     literal = reference.get("reference", "")
-    found = _TYPE.search(literal)
-    if literal and not found:
-        return False
-    named = found[1] if found else reference.get("type")
-    return bool(reference) and (named is None or named in types)
+    if literal.startswith("#"):
+        types = {f"#{one.get('id')}": one["resourceType"] for one in document.get("contained", ())}
+        return str(types.get(literal, ""))
+    if literal:
+        found = _TYPE.search(literal)
+        return found[1] if found else ""
+    return reference.get("type") if reference else ""
+
+
+def _contained(document: Content, report: Content) -> list[Content]:
+    """Return the contained resources that the report refers to, or that these do."""
+    left = {f"#{one.get('id')}": one for one in document.get("contained", ())}
+    kept: list[Content] = []
+    reached = list(_local(report))
+    while reached:
+        found = left.pop(reached.pop(), None)
+        if found is not None:
+            kept.append(found)
+            reached += _local(found)
+    return kept
+
+
+def _local(value: Any) -> Iterator[str]:
+    """Yield the references to contained resources in a value."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _local(item)
+    elif isinstance(value, dict):
+        reference = value.get("reference")
+        if isinstance(reference, str) and reference.startswith("#"):
+            yield reference
+        for content in value.values():
+            yield from _local(content)
 
 
 def _meta(document: Content, report: Content) -> dict[str, Any]:

@@ -30,3 +30,5 @@ class DocumentReference(DomainVersioned):
     security_label: Mapped[Any | None]
     content: Mapped[Any | None]
     context: Mapped[Any | None]
+    # Computed by store/: the row of the Binary that each attachment pointed to, by Binary id.
+    attached: Mapped[Any | None]

@@ -126,8 +126,7 @@ _CLINICAL_NOTE = {
 
 def _with_data(content: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str, Any]:
     attachment = content.get("attachment", {})
-    is_here = attachment.get("url", "").startswith("Binary/")
-    data = blobs.get(attachment.get("hash", "")) if is_here else None
+    data = blobs.get(attachment.get("url", "").removeprefix("Binary/"))
     if not data:
         # No bytes: FHIR JSON has no empty strings.
         return content
