@@ -31,8 +31,10 @@ class Described:
         ]
 
     def path_of(self, address: str) -> str | None:
-        """Return the path that describes an address; a slash at its end changes nothing."""
-        address = address.partition("?")[0].removesuffix("/")
+        """Return the path that describes an address, None where none does."""
+        address = address.partition("?")[0]
+        # As info.description says, a slash after the name of a type changes nothing.
+        address = re.sub("^(/(?:fhir|api)/[A-Z][A-Za-z]+)/$", r"\1", address)
         return next((path for found, path in self._patterns if found.fullmatch(address)), None)
 
     def resolved(self, node: dict[str, Any]) -> dict[str, Any]:

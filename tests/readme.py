@@ -132,6 +132,8 @@ def limits() -> str:
         ("Matches on a page, by `_count`", f"{Settings.page_max:,}", "is cut"),
         ("Ids in `_id`", f"{controls.MAX_IDS}", "400"),
         ("Values of a search, commas counted", f"{query.MAX_VALUES}", "400"),
+        ("Conditions of a search, repetitions counted", f"{query.MAX_CONDITIONS}", "400"),
+        ("Characters of a value in a search", f"{query.MAX_LENGTH:,}", "400"),
         ("Parameters of a request", f"{negotiation.MAX_PARAMETERS}", "400"),
         ("Parameters to sort by", f"{order.MAX_KEYS}", "400"),
         ("`_include`", f"{controls.MAX_INCLUDES}", "400"),

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import token_for
 from tests.contract import SERVED
-from tests.helpers import Fhir, assert_outcome
+from tests.helpers import Fhir, assert_outcome, ids
 
 MRN = "http://lakeside.example/fhir/mrn"
 NPI = "http://hl7.org/fhir/sid/us-npi"
@@ -114,6 +114,24 @@ def test_each_parameter_and_combination_of_us_core_is_there(fhir, shared, name, 
         query = {one: values[known[one].kind] for one in names}
         response = fhir.get(name, query_string=query)
         assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("Practitioner?name=karin", ["dr-lindholm"]),
+        ("Organization?name=lgh", ["org-lakeside"]),
+        ("Patient?name=okafor&gender=female", ["p4"]),
+        ("Encounter?identifier=V-P2-2023-ED", ["enc-p2-2023-ed"]),
+        ("Provenance?target=AllergyIntolerance/al-p4-nkda", ["prov-p4-nkda"]),
+        ("DiagnosticReport?category=LP29708-2", ["doc-p5-imaging-2023"]),
+    ],
+)
+def test_strict_handling_asks_for_no_patient_here(fhir, path, found):
+    """decisions 2.4: of the two types of service.md alone."""
+    response = fhir.get(path, headers={"Prefer": "handling=strict"})
+    assert response.status_code == 200
+    assert ids(response.get_json(force=True)) == found
 
 
 def test_values_that_are_repeated_all_hold(fhir):

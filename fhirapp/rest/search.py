@@ -54,7 +54,8 @@ def search_type(definition: Definition) -> Response:
     ignored = (*query.ignored, *check_subset(definition, controls, strict=strict))
     check_patients(definition, access, query.applied, context)
     limit = visible(definition, access, "s")
-    if (strict or config.require_patient_or_id) and (limit is None or not limit.narrows):
+    enforced = definition.patient_or_id and (strict or config.require_patient_or_id)
+    if enforced and (limit is None or not limit.narrows):
         require_patient_or_id([name for name, _ in query.applied])
 
     snapshot = reader()

@@ -20,6 +20,10 @@ from fhirapp.search.values import split
 GATHERED_MOST = 2_000
 # Values of one search, commas counted: SQLite takes an expression only so deep.
 MAX_VALUES = 200
+# Conditions of one search: PostgreSQL takes four seconds to plan a hundred.
+MAX_CONDITIONS = 30
+# Characters of one value: to take a longer one apart costs too much.
+MAX_LENGTH = 20_000
 # Known to FHIR and refused always: to ignore one would widen the answer (decisions §3).
 _REFUSED = frozenset({"_filter", "_has", "_list", "_query"})
 # Known to FHIR and not to this server; they only shape the answer, which says that they did not.
@@ -64,6 +68,8 @@ def parse_query(
         if isinstance(parameter, Identity):
             check_ids(parameter.ids(values))
         conditions += parameter.conditions(modifier, values, context)
+        if len(conditions) > MAX_CONDITIONS:
+            raise InvalidParameter(base, f"{MAX_CONDITIONS} conditions in a search are the most")
         applied += [(name, value) for value in values]
     return Query(tuple(conditions), tuple(applied), tuple(ignored))
 
@@ -79,6 +85,8 @@ def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, 
             raise UnsupportedParameter(name, "is not supported here")
         if "\0" in value:
             raise InvalidParameter(name, "has a NUL character")
+        if len(value) > MAX_LENGTH:
+            raise InvalidParameter(name, f"is longer than {MAX_LENGTH} characters")
         if value.strip() == "":
             ignored.append((name, "has no value and was ignored"))
         else:

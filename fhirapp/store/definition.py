@@ -82,6 +82,8 @@ class Definition:
     attachments: str = ""
     rank: int = 0
     searchable: bool = False
+    # Whether a search names a patient or ids, where that is enforced (service.md 4, rule 2).
+    patient_or_id: bool = False
     # read, vread, history-instance, history-type
     interactions: tuple[str, ...] = ("read", "vread", "history-instance")
     visibility: Visibility = Visibility.SCOPE

@@ -19,6 +19,7 @@ blueprint = ResourceBlueprint(
         compartment="patient",
         rank=1,
         searchable=True,
+        patient_or_id=True,
         interactions=("read", "vread", "history-instance", "history-type"),
         profiles=(systems.US_CORE_ALLERGY,),
         doc="Allergies and intolerances of a patient.",
