@@ -66,6 +66,7 @@ RESOURCES: tuple[dict[str, Any], ...] = (
         "id": "complete",
         "meta": META,
         "target": [{"reference": "Patient/complete"}, {"reference": "Encounter/complete"}],
+        "occurredDateTime": "2024-05-01",
         "recorded": "2024-05-02T10:00:00+00:00",
         "agent": [{"who": {"reference": "Practitioner/complete"}, "role": [ROLE]}],
         "location": {"reference": "Location/l1"},

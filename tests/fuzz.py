@@ -35,6 +35,16 @@ HOSTILE = [
     *(b"_has:Provenance:target:agent=x", b"patient.name=x", b"_format=json", b"_pretty=false"),
     *(b"Patient/p1", b"Patient/p2", b"https://fhir.example/fhir/Patient/p1", b"urn:uuid:x"),
     *(b"http://snomed.info/sct|", b"http://loinc.org|18842-5", b"replaces$DocumentReference/x"),
+    *(
+        b"\\ud800",
+        b"\\u0000",
+        b"{",
+        b"[" * 200,
+        b"]",
+        b"1e9999",
+        b'"valueString":',
+        b'"part":[{}],',
+    ),
     *(b"/_history", b"/_search", b"/$everything", b"/$docref", b"_history/1", b"/..%2f", b"%2F"),
 ]
 # Headers that change an answer, and values for them.
@@ -247,7 +257,7 @@ def _method(chance: Random, request: Request, _other: Request) -> Request:
 _MUTATIONS: Sequence[Callable[[Random, Request, Request], Request]] = (
     *(_query, _body, _path, _header, _method),
 )
-_WEIGHTS = (55, 15, 10, 18, 2)
+_WEIGHTS = (54, 20, 7, 18, 1)
 
 
 def _line(text: bytes) -> bytes:

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from http.client import HTTPConnection
 from pathlib import Path
@@ -46,12 +46,14 @@ class Demo:
         self.key: dict[str, Any] = json.loads((instance / DEMO_KEY).read_bytes())
         self.held = _held(instance)
         self._instance = instance
-        self._connection = HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)
+        self._port = port
 
     def ask(self, method: str, path: str, body: str = "", **headers: str) -> bytes:
         """Return the body of an answer, whatever its status."""
-        self._connection.request(method, path, body or None, headers)
-        return self._connection.getresponse().read()
+        # One of its own each time: the server closes one that nothing comes on for long.
+        with closing(HTTPConnection("127.0.0.1", self._port, timeout=WAIT_SECONDS)) as connection:
+            connection.request(method, path, body or None, headers)
+            return connection.getresponse().read()
 
     def token(self, scope: str = "system/*.rs") -> str:
         """Return a token that the demo's client got for its secret."""
@@ -80,9 +82,6 @@ class Demo:
         kind = {"Authorization": f"Bearer {self.token()}", "Accept": FHIR_JSON}
         paths = [*_addresses(self.held), *MORE]
         return {path: self.ask("GET", f"/fhir/{path}", **kind) for path in paths}
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def _held(instance: Path) -> Held:
@@ -119,9 +118,7 @@ def run(folder: Path, **settings: str) -> Iterator[Demo]:
             text=True,
         )
     try:
-        running = Demo(folder, listening_port(process, folder / "log"))
-        yield running
-        running.close()
+        yield Demo(folder, listening_port(process, folder / "log"))
     finally:
         process.terminate()
         process.wait(WAIT_SECONDS)

@@ -1,8 +1,8 @@
-"""Many records, of which each search parameter has a value that all have, and one that ten have."""
+"""Many records, of which each search parameter has a value that nearly all have, and one of ten."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flask import Flask
@@ -15,8 +15,8 @@ from fhirapp.store.render import Rendering
 
 ALLERGY, DOCUMENT = "AllergyIntolerance", "DocumentReference"
 FEW = 10
-# Of every hundred records one more patient.
-OF_A_PATIENT = 100
+# So many records are of one patient.
+OF_A_PATIENT = 10
 SYSTEM = "https://plenty.example/codes"
 RENDERING = Rendering(inline_max=32_768, empty_content="omit")
 # When the first ten, the last ten and all between them are published.
@@ -86,29 +86,31 @@ VALUES = {
 
 def publish(app: Flask, size: int) -> None:
     """Publish so many records of either type."""
-    for make in (_allergy, _document):
-        records = list(_records(make, size))
-        for now, part in (
-            (FIRST, records[:FEW]),
-            (BETWEEN, records[FEW:-FEW]),
-            (LAST, records[-FEW:]),
-        ):
-            with app.app_context(), writing() as connection:
-                binary = types()["Binary"]
-                publisher = Publisher(connection, now=now, rendering=RENDERING, binary=binary)
-                publisher.publish([prepare(types()[one["resourceType"]], one) for one in part])
+    for kind, make in ((ALLERGY, _allergy), (DOCUMENT, _document)):
+        records = [*_records(kind, make, size)]
+        parts = (FIRST, records[:FEW]), (BETWEEN, records[FEW:-FEW]), (LAST, records[-FEW:])
+        with app.app_context():
+            definition, binary = types()[kind], types()["Binary"]
+            for now, part in parts:
+                with writing() as connection:
+                    publisher = Publisher(connection, now=now, rendering=RENDERING, binary=binary)
+                    publisher.publish([prepare(definition, one) for one in part])
 
 
-def _records(make: Callable[[str, str, dict[str, str]], Any], size: int) -> Iterator[Any]:
-    """Yield records; the ten with rare values stand at the same distance of each other."""
+Said = Mapping[str, str]
+
+
+def _records(
+    kind: str, make: Callable[[str, str, Said], dict[str, Any]], size: int
+) -> Iterator[dict[str, Any]]:
+    """Yield records; the ten with the rare values stand at equal distances."""
     for number in range(size):
         is_rare = number % (size // FEW) == 0
-        kind = ALLERGY if make is _allergy else DOCUMENT
         said = {name: values[is_rare] for name, values in VALUES[kind].items()}
-        yield make(f"r{number:05}", f"p{number * OF_A_PATIENT // size}", said)
+        yield make(f"r{number:05}", f"p{number // OF_A_PATIENT}", said)
 
 
-def _allergy(own_id: str, patient: str, said: dict[str, str]) -> dict[str, Any]:
+def _allergy(own_id: str, patient: str, said: Said) -> dict[str, Any]:
     return {
         "resourceType": ALLERGY,
         "id": own_id,
@@ -138,7 +140,7 @@ def _allergy(own_id: str, patient: str, said: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _document(own_id: str, patient: str, said: dict[str, str]) -> dict[str, Any]:
+def _document(own_id: str, patient: str, said: Said) -> dict[str, Any]:
     return {
         "resourceType": DOCUMENT,
         "id": own_id,
@@ -178,7 +180,7 @@ def _document(own_id: str, patient: str, said: dict[str, str]) -> dict[str, Any]
     }
 
 
-def _meta(said: dict[str, str]) -> dict[str, Any]:
+def _meta(said: Said) -> dict[str, Any]:
     return {
         "profile": [said["_profile"]],
         "source": said["_source"],
@@ -198,7 +200,3 @@ def _identifier(value: str) -> dict[str, Any]:
 
 def _reference(kind: str, name: str) -> dict[str, Any]:
     return {"reference": f"{kind}/{name}", "identifier": {"system": SYSTEM, "value": name}}
-
-
-def words_beside(words: Sequence[str]) -> str:
-    return " ".join(words)

@@ -262,7 +262,8 @@ def test_an_unknown_parameter_of_a_single_resource_is_refused_under_strict_handl
 ):
     address = f"{path}?_pretty=true&{name}=1"
     assert fhir.get(address).status_code == 200
-    diagnostics = f"{name}: is not a parameter here; use _format or _pretty"
+    known = "_format or _pretty" + ("" if path == "metadata" else " or _summary or _elements")
+    diagnostics = f"{name}: is not a parameter here; use {known}"
     response = fhir.get(address, headers=STRICT)
     assert_outcome(response, 400, "not-supported", diagnostics, name)
 

@@ -25,14 +25,12 @@ from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, interval
 from fhirapp.rest.negotiation import FORMING, MAX_PARAMETERS, arguments, parse_form
 from fhirapp.search.controls import parse_count
 from fhirapp.search.cursor import fingerprint
-from fhirapp.search.query import MAX_VALUES
+from fhirapp.search.query import MAX_LENGTH, MAX_VALUES
 from fhirapp.search.values import SHOWN, split
 from fhirapp.store.definition import Operation
 
 JSON_TYPES = ("application/fhir+json", "application/json")
 FORM_TYPE = "application/x-www-form-urlencoded"
-# Characters of a value: more than any of these parameters means.
-MAX_LENGTH = 4_096
 # What shapes any operation's answer, beside its own parameters.
 SHAPING = (*FORMING, "_count")
 _CURSOR = "_cursor"

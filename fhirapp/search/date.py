@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, instant_of, interval, period_interval
 from fhirapp.search.condition import AnyCondition, Condition, IndexCondition
-from fhirapp.search.index import DateRow, IndexRow
+from fhirapp.search.index import LONG, DateRow, IndexRow
 from fhirapp.search.parameter import Context, Key, Parameter, never_missing
 from fhirapp.search.values import SHOWN, split
 
@@ -54,8 +54,7 @@ class Date(Parameter):
         return super().conditions(modifier, values, context)
 
     def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
-        sql, bounds = compare(self.parse(value), "k.low", "k.high")
-        return IndexCondition(self.table(context), f"k.param = ? AND {sql}", (self.name, *bounds))
+        return self._within([self.parse(value)], context)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         prefix, interval = covered(self.parse(value))
@@ -64,11 +63,12 @@ class Date(Parameter):
 
     def _within(self, bounds: Sequence[Searched], context: Context) -> AnyCondition:
         """Return the condition that one value lies within all bounds: one look, not one each."""
+        where = narrowed(self.name, bounds)
         compared = [compare(bound, "k.low", "k.high") for bound in bounds]
         return IndexCondition(
             self.table(context),
-            " AND ".join(["k.param = ?", *(sql for sql, _ in compared)]),
-            (self.name, *(value for _, values in compared for value in values)),
+            " AND ".join([where.sql, *(sql for sql, _ in compared)]),
+            (*where.values, *(value for _, values in compared for value in values)),
         )
 
     def parse(self, value: str) -> Searched:
@@ -150,6 +150,37 @@ def _written(milliseconds: int) -> str:
     return text.removesuffix("T00:00:00.000+00:00").replace(".000+", "+")
 
 
+def narrowed(name: str, bounds: Sequence[Searched]) -> Condition:
+    """Return what holds of every index row of a parameter that lies within all bounds.
+
+    It says no more than compare(), but so that an index leads to the rows: one is in the order of
+    low. What ends after a moment begins at most a day before it, or is among the LONG, which have
+    an index of their own.
+    """
+    least: list[int] = []
+    after: list[int] = []
+    before: list[int] = []
+    for prefix, (start, end) in map(covered, bounds):
+        if prefix in ("", "eq", "sa"):
+            least.append(end if prefix == "sa" else start)
+        if prefix in ("gt", "ge", "ap"):
+            after.append(end if prefix == "gt" else start)
+        if prefix in ("lt", "eb"):
+            before.append(start)
+        if prefix in ("", "eq", "le", "ap"):
+            before.append(end)
+    upper = Condition(" AND k.low < ?", (min(before),)) if before else Condition("")
+    if least or not after:
+        lower = Condition(" AND k.low >= ?", (max(least),)) if least else Condition("")
+        return Condition(f"k.param = ?{lower.sql}{upper.sql}", (name, *lower.values, *upper.values))
+    latest = max(after)
+    return Condition(
+        f"(k.param = ? AND k.low > ?{upper.sql}"
+        f" OR k.param = ? AND k.high - k.low > {LONG} AND k.high > ?{upper.sql})",
+        (name, latest - LONG, *upper.values, name, latest, *upper.values),
+    )
+
+
 def compare(
     searched: Searched, low: str, high: str, *, instants: bool = False
 ) -> tuple[str, tuple[Any, ...]]:
@@ -159,27 +190,43 @@ def compare(
     interval of a millisecond.
     """
     prefix, (start, end) = covered(searched)
-    first: Any = instant_of(start) if instants else start
-    last: Any = instant_of(end) if instants else end
-    # For a moment m, high is m + 1 ms: m + 1 <= end says m < end, and m + 1 > end says m >= end.
-    ends_by, ends_after = ("<", ">=") if instants else ("<=", ">")
-    within = f"({low} >= ? AND {high} {ends_by} ?)"
+    if instants:
+        return _compare_moment(prefix, low, instant_of(start), instant_of(end))
+    within = f"({low} >= ? AND {high} <= ?)"
     match prefix:
         case "" | "eq":
-            return within, (first, last)
+            return within, (start, end)
         case "ne":
-            return f"NOT {within}", (first, last)
+            return f"NOT {within}", (start, end)
         case "gt":
-            return f"{high} {ends_after} ?", (last,)
+            return f"{high} > ?", (end,)
         case "lt":
-            return f"{low} < ?", (first,)
+            return f"{low} < ?", (start,)
         case "ge":
-            return f"({high} {ends_after} ? OR {within})", (last, first, last)
+            return f"({high} > ? OR {within})", (end, start, end)
         case "le":
-            return f"({low} < ? OR {within})", (first, first, last)
+            return f"({low} < ? OR {within})", (start, start, end)
         case "sa":
-            return f"{low} >= ?", (last,)
+            return f"{low} >= ?", (end,)
         case "eb":
-            return f"{high} {ends_by} ?", (first,)
+            return f"{high} <= ?", (start,)
         case _:
-            return f"({low} < ? AND {high} {ends_after} ?)", (last, first)
+            return f"({low} < ? AND {high} > ?)", (end, start)
+
+
+def _compare_moment(prefix: str, moment: str, start: str, end: str) -> tuple[str, tuple[Any, ...]]:
+    """Return the SQL that compares a moment, which begins and ends at once, with [start, end)."""
+    within = f"({moment} >= ? AND {moment} < ?)"
+    match prefix:
+        case "" | "eq" | "ap":
+            return within, (start, end)
+        case "ne":
+            return f"NOT {within}", (start, end)
+        case "gt" | "sa":
+            return f"{moment} >= ?", (end,)
+        case "ge":
+            return f"{moment} >= ?", (start,)
+        case "lt" | "eb":
+            return f"{moment} < ?", (start,)
+        case _:
+            return f"{moment} < ?", (end,)

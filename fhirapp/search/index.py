@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, Table
+from sqlalchemy import BigInteger, Column, Index, MetaData, Table, text
 
 from fhirapp.db import Ascii, RowNumber
 
 # Characters of a key: PostgreSQL's indexes take 2,700 bytes in all.
 KEY_LENGTH = 200
 _DIGEST_LENGTH = 32
+# Milliseconds: a date without a day, and many a period, covers more. Few do.
+LONG = 86_400_000
 
 
 class TokenRow(NamedTuple):
@@ -91,12 +93,17 @@ def index_tables(table: Table) -> IndexTables:
     names = [f"{table.name}_{kind}" for kind in _KINDS.values()]
     if names[0] in known:
         return IndexTables(*(known[name] for name in names))
-    return IndexTables(
+    tables = IndexTables(
         *(
             _index_table(table.metadata, name, kind._fields)  # type: ignore[attr-defined]
             for name, kind in zip(names, _KINDS, strict=True)
         )
     )
+    date = tables.date
+    is_long = text(f"high - low > {LONG}")
+    columns = (date.c.param, date.c.high, date.c.pk, date.c.low)
+    Index(f"ix_{date.name}_long", *columns, sqlite_where=is_long, postgresql_where=is_long)
+    return tables
 
 
 def _index_table(metadata: MetaData, name: str, fields: tuple[str, str, str]) -> Table:

@@ -8,7 +8,7 @@ later is not shown, nor what no longer matches or is no more. Source: decisions 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fhirapp.search.condition import Condition
@@ -28,6 +28,8 @@ class Selection:
 
     It finds current ones, of which the conditions say nothing. is_gathered says that the rows come
     in no order, so that they are sorted before their bodies are read; narrows that they are few.
+    throughout are the conditions for what looks at every match, where it is better asked in another
+    way than a page of the newest.
     """
 
     table: str
@@ -35,6 +37,7 @@ class Selection:
     values: tuple[Any, ...]
     is_gathered: bool = False
     narrows: bool = False
+    throughout: Condition | None = None
 
     @property
     def current(self) -> str:
@@ -43,7 +46,15 @@ class Selection:
 
     def total(self) -> Condition:
         """Return the SELECT that counts all matches."""
-        return Condition(f"SELECT count(*) FROM {self.table} r WHERE {self.current}", self.values)
+        every = self.of_all()
+        return Condition(f"SELECT count(*) FROM {self.table} r WHERE {every.current}", every.values)
+
+    def of_all(self) -> Selection:
+        """Return the selection for what looks at every match."""
+        if self.throughout is None:
+            return self
+        where = self.throughout
+        return replace(self, where=where.sql, values=where.values, throughout=None)
 
     def and_where(self, *conditions: Condition) -> Selection:
         """Return the selection of rows for which these conditions hold too."""
@@ -56,6 +67,8 @@ def find_page(
     run: Run, selection: Selection, order: Order, cursor: Cursor | None, limit: int
 ) -> list[Place]:
     """Return up to limit rows, COLUMNS and then the order's keys; backwards, farthest last."""
+    if order != NEWEST_FIRST:
+        selection = selection.of_all()
     if cursor is None:
         return list(_stage(run, selection, order, None, limit))
     until = selection.and_where(Condition("r.pk <= ?", (cursor.mark,)))

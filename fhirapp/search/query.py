@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
-from fhirapp.search.condition import AnyCondition, IndexCondition
+from fhirapp.search.condition import AnyCondition, Condition, IndexCondition
 from fhirapp.search.controls import Arguments, check_ids
+from fhirapp.search.fulltext import WordsCondition
 from fhirapp.search.page import Run, Selection
 from fhirapp.search.parameter import Context, Identity, Parameters
 from fhirapp.search.values import split
 
 # Up to so many index rows are gathered first; more are asked for row by row, in the result's order.
-GATHERED_MOST = 2_000
+GATHERED_MOST = 1_000
 # Values of one search, commas counted: SQLite takes an expression only so deep.
 MAX_VALUES = 200
 # Conditions of one search: PostgreSQL takes four seconds to plan a hundred.
@@ -108,33 +109,62 @@ def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selectio
     Where a condition leaves one patient's rows, or those of listed ids, the others are asked of
     each of these. Otherwise the rarest is gathered first if it has few rows, which run tells.
     """
-    conditions = list(conditions)
-    rarest = None
-    if not any(condition.narrows for condition in conditions):
-        rarest = _rarest(conditions, run)
-    rendered = [
+    conditions = [_near(condition, run) for condition in conditions]
+    narrows = any(condition.narrows for condition in conditions)
+    rarest = None if narrows else _rarest(conditions, run)
+    where = _all_of(
         condition.gathered()
         if condition is rarest and isinstance(condition, IndexCondition)
         else condition.where()
         for condition in conditions
-    ]
-    where = " AND ".join([condition.sql for condition in rendered] or ["1 = 1"])
-    values = tuple(value for condition in rendered for value in condition.values)
+    )
+    throughout = None
+    is_walked = rarest is None and not narrows
+    if is_walked and any(isinstance(condition, WordsCondition) for condition in conditions):
+        throughout = _all_of(
+            condition.listed() if isinstance(condition, WordsCondition) else condition.where()
+            for condition in conditions
+        )
     return Selection(
         table,
-        where,
-        values,
+        where.sql,
+        where.values,
         is_gathered=rarest is not None,
-        narrows=any(condition.narrows for condition in conditions),
+        narrows=narrows,
+        throughout=throughout,
     )
+
+
+def _all_of(conditions: Iterable[Condition]) -> Condition:
+    """Return the condition that all these hold."""
+    together = list(conditions)
+    return Condition(
+        " AND ".join([condition.sql for condition in together] or ["1 = 1"]),
+        tuple(value for condition in together for value in condition.values),
+    )
+
+
+def _near(condition: AnyCondition, run: Run) -> AnyCondition:
+    """Return a condition as a page of the newest asks it: see fulltext."""
+    if not isinstance(condition, WordsCondition):
+        return condition
+    asked = condition.latest()
+    return condition.near(*run(asked.sql, asked.values)[0])
 
 
 def _rarest(conditions: Sequence[AnyCondition], run: Run) -> IndexCondition | None:
     fewest, rarest = GATHERED_MOST, None
     for condition in conditions:
         if isinstance(condition, IndexCondition) and not condition.negated:
-            probe = condition.count_to(fewest)
-            count = run(probe.sql, probe.values)[0][0]
+            count = _count(condition, fewest, run)
             if count < fewest:
                 fewest, rarest = count, condition
     return rarest
+
+
+def _count(condition: IndexCondition, most: int, run: Run) -> int:
+    """Return how many index rows there are, up to a number."""
+    if isinstance(condition, WordsCondition):
+        return condition.count
+    probe = condition.count_to(most)
+    return int(run(probe.sql, probe.values)[0][0])

@@ -86,9 +86,8 @@ class String(Parameter):
         sql, names = self.named()
         if modifier == "exact":
             # The folded text is in the index's order, what it was folded from beside it.
-            begins, bounds = begins_with(fold(value)[:KEY_LENGTH])
-            sql = f"{sql} AND {begins} AND k.exact = ?"
-            return IndexCondition(table, sql, (*names, *bounds, key(value)))
+            sql = f"{sql} AND k.folded = ? AND k.exact = ?"
+            return IndexCondition(table, sql, (*names, fold(value)[:KEY_LENGTH], key(value)))
         folded = fold(value)
         longest = STEP if modifier == "contains" else KEY_LENGTH
         if not folded:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +38,7 @@ class Uri(Parameter):
             raise self.invalid(
                 f":{modifier} takes a URL with a scheme, of at most {KEY_LENGTH // 2} characters"
             )
-        found: Sequence[str]
+        found: list[str]
         if modifier == "below":
             folder = value.rstrip("/") + "/"
             if self.local and f"{own}{self.local}".startswith(folder):
@@ -47,10 +46,14 @@ class Uri(Parameter):
                 ranges = [folder, self.local]
             else:
                 ranges = [self._stored(folder, own)]
-            within = " OR ".join(["k.code = ?", *["k.code >= ? AND k.code < ?"] * len(ranges)])
-            sql = f"{sql} AND ({within})"
-            found = [bound for one in ranges for bound in (one, one + "\U0010ffff")]
-            found = [self._stored(value, own), *found]
+            # With the parameter in each choice, so that an index leads to the rows of each.
+            within = [
+                f"{sql} AND k.code = ?",
+                *[f"{sql} AND k.code >= ? AND k.code < ?"] * len(ranges),
+            ]
+            sql, found = f"({' OR '.join(within)})", [self._stored(value, own)]
+            for one in ranges:
+                found += [*names, one, one + "\U0010ffff"]
         elif modifier == "above":
             found = [self._stored(one, own) for one in _above(value)]
             sql = f"{sql} AND k.code IN ({', '.join('?' * len(found))})"

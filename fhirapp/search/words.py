@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fhirapp.fhir.outcome import UnsupportedParameter
-from fhirapp.search.condition import AnyCondition, IndexCondition
+from fhirapp.search.condition import AnyCondition
 from fhirapp.search.fulltext import Phrase, full_text, words_table
 from fhirapp.search.index import IndexTables, TokenRow
 from fhirapp.search.parameter import Context, Parameter
@@ -117,11 +117,9 @@ class Words(Parameter):
     ) -> list[AnyCondition]:
         """Return a condition for each value, its choices together: FTS5 takes no OR around it."""
         self.check_modifier(modifier)
-        engine, table = full_text(), words_table(context.tables)
+        table = words_table(context.tables)
         return [
-            IndexCondition(
-                table, engine.match(table, self.column), (self.asked(value),), number=engine.number
-            )
+            full_text().condition(table, self._choices(value), self.column)
             for value in dict.fromkeys(values)
         ]
 
@@ -132,8 +130,10 @@ class Words(Parameter):
 
     def asked(self, value: str) -> str:
         """Return the database's query for a value, commas not yet split."""
-        choices = [self.phrases(unescape(one)) for one in self.choices(value)]
-        return full_text().query(choices, self.column)
+        return full_text().query(self._choices(value), self.column)
+
+    def _choices(self, value: str) -> list[list[Phrase]]:
+        return [self.phrases(unescape(one)) for one in self.choices(value)]
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         return "has " + " and ".join(map(_described, self.phrases(unescape(value))))

@@ -56,6 +56,8 @@ CREATE TABLE allergy_intolerance_date (
 
 CREATE INDEX ix_allergy_intolerance_date ON allergy_intolerance_date (param, low, pk, high);
 
+CREATE INDEX ix_allergy_intolerance_date_long ON allergy_intolerance_date (param, high, pk, low) WHERE high - low > 86400000;
+
 CREATE TABLE allergy_intolerance_reference (
 	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
@@ -90,7 +92,7 @@ CREATE TABLE allergy_intolerance_token (
 CREATE INDEX ix_allergy_intolerance_token ON allergy_intolerance_token (param, code, pk, system);
 
 CREATE VIRTUAL TABLE "allergy_intolerance_words" USING
-        fts5(narrative, content, content='', tokenize='unicode61 remove_diacritics 0');
+        fts5(narrative, content, content='', tokenize='ascii');
 
 CREATE TABLE binary (
 	pk INTEGER NOT NULL,
@@ -135,6 +137,8 @@ CREATE TABLE binary_date (
  WITHOUT ROWID;
 
 CREATE INDEX ix_binary_date ON binary_date (param, low, pk, high);
+
+CREATE INDEX ix_binary_date_long ON binary_date (param, high, pk, low) WHERE high - low > 86400000;
 
 CREATE TABLE binary_reference (
 	pk INTEGER NOT NULL,
@@ -218,6 +222,8 @@ CREATE TABLE diagnostic_report_date (
  WITHOUT ROWID;
 
 CREATE INDEX ix_diagnostic_report_date ON diagnostic_report_date (param, low, pk, high);
+
+CREATE INDEX ix_diagnostic_report_date_long ON diagnostic_report_date (param, high, pk, low) WHERE high - low > 86400000;
 
 CREATE TABLE diagnostic_report_reference (
 	pk INTEGER NOT NULL,
@@ -308,6 +314,8 @@ CREATE TABLE document_reference_date (
 
 CREATE INDEX ix_document_reference_date ON document_reference_date (param, low, pk, high);
 
+CREATE INDEX ix_document_reference_date_long ON document_reference_date (param, high, pk, low) WHERE high - low > 86400000;
+
 CREATE TABLE document_reference_reference (
 	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
@@ -342,7 +350,7 @@ CREATE TABLE document_reference_token (
 CREATE INDEX ix_document_reference_token ON document_reference_token (param, code, pk, system);
 
 CREATE VIRTUAL TABLE "document_reference_words" USING
-        fts5(narrative, content, content='', tokenize='unicode61 remove_diacritics 0');
+        fts5(narrative, content, content='', tokenize='ascii');
 
 CREATE TABLE encounter (
 	pk INTEGER NOT NULL,
@@ -402,6 +410,8 @@ CREATE TABLE encounter_date (
  WITHOUT ROWID;
 
 CREATE INDEX ix_encounter_date ON encounter_date (param, low, pk, high);
+
+CREATE INDEX ix_encounter_date_long ON encounter_date (param, high, pk, low) WHERE high - low > 86400000;
 
 CREATE TABLE encounter_reference (
 	pk INTEGER NOT NULL,
@@ -521,6 +531,8 @@ CREATE TABLE organization_date (
 
 CREATE INDEX ix_organization_date ON organization_date (param, low, pk, high);
 
+CREATE INDEX ix_organization_date_long ON organization_date (param, high, pk, low) WHERE high - low > 86400000;
+
 CREATE TABLE organization_reference (
 	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
@@ -611,6 +623,8 @@ CREATE TABLE patient_date (
 
 CREATE INDEX ix_patient_date ON patient_date (param, low, pk, high);
 
+CREATE INDEX ix_patient_date_long ON patient_date (param, high, pk, low) WHERE high - low > 86400000;
+
 CREATE TABLE patient_reference (
 	pk INTEGER NOT NULL,
 	param VARCHAR NOT NULL,
@@ -692,6 +706,8 @@ CREATE TABLE practitioner_date (
  WITHOUT ROWID;
 
 CREATE INDEX ix_practitioner_date ON practitioner_date (param, low, pk, high);
+
+CREATE INDEX ix_practitioner_date_long ON practitioner_date (param, high, pk, low) WHERE high - low > 86400000;
 
 CREATE TABLE practitioner_reference (
 	pk INTEGER NOT NULL,
@@ -775,6 +791,8 @@ CREATE TABLE provenance_date (
  WITHOUT ROWID;
 
 CREATE INDEX ix_provenance_date ON provenance_date (param, low, pk, high);
+
+CREATE INDEX ix_provenance_date_long ON provenance_date (param, high, pk, low) WHERE high - low > 86400000;
 
 CREATE TABLE provenance_reference (
 	pk INTEGER NOT NULL,
