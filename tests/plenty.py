@@ -17,6 +17,8 @@ ALLERGY, DOCUMENT = "AllergyIntolerance", "DocumentReference"
 FEW = 10
 # So many records are of one patient.
 OF_A_PATIENT = 10
+# So many of the first records have a tag that no later one has.
+OLD = 1_050
 SYSTEM = "https://plenty.example/codes"
 RENDERING = Rendering(inline_max=32_768, empty_content="omit")
 # When the first ten, the last ten and all between them are published.
@@ -107,7 +109,10 @@ def _records(
     for number in range(size):
         is_rare = number % (size // FEW) == 0
         said = {name: values[is_rare] for name, values in VALUES[kind].items()}
-        yield make(f"r{number:05}", f"p{number // OF_A_PATIENT}", said)
+        record = make(f"r{number:05}", f"p{number // OF_A_PATIENT}", said)
+        if number < OLD:
+            record["meta"]["tag"].append({"system": SYSTEM, "code": "old"})
+        yield record
 
 
 def _allergy(own_id: str, patient: str, said: Said) -> dict[str, Any]:

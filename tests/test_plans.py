@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -66,6 +67,7 @@ GROWTHS = (
     Growth(r":text=", 45, "a word in the middle of a text: each text of the parameter is read"),
     Growth(r":contains=", 12, "the same"),
     Growth(r"_(text|content)=\w+(%2A|\*)&", 7, "the beginning of a word: all matches are listed"),
+    Growth(r"_tag=old&", 20, "more than are gathered, all of them old: each later one is passed"),
     Growth(r"\?_sort=-?status&", 140, "two parameters as one: every record is sorted"),
     Growth(r"\?_sort=[a-z]+,", 140, "two keys, nothing else asked: every record is sorted"),
 )
@@ -129,6 +131,7 @@ OTHERS = (
     "_sort=date,identifier",
     "identifier=rare&_sort=-date,_id",
     "identifier=common,rare",
+    "_tag=old",
     "_content=common,rare",
     "_content=rare&_text=common",
     "identifier=common&date=2010-03-04",
@@ -159,10 +162,15 @@ def _only_sqlite(app: Flask) -> None:
             pytest.skip("SQLite counts its steps")
 
 
+@cache
+def token(app: Flask) -> str:
+    return token_for(app, "system/*.rs")
+
+
 @contextmanager
 def asking(app: Flask, path: str) -> Iterator[Reader]:
     """Open a request, and yield the snapshot that it will read."""
-    headers = {"Authorization": f"Bearer {token_for(app, 'system/*.rs')}"}
+    headers = {"Authorization": f"Bearer {token(app)}"}
     with app.test_request_context(f"/fhir/{path}", headers=headers):
         yield reader()
 
@@ -271,7 +279,7 @@ def test_every_parameter_and_modifier_is_tried(app, kind):
 @pytest.mark.parametrize("parameter", ["_text", "_content"])
 def test_words_that_nearly_all_have_are_found_on_every_page(app, kind, parameter):
     """Those of the latest records are listed, and earlier ones asked one by one."""
-    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    fhir = Fhir(app, token(app))
     rare = {f"r{number:05}" for number in range(0, SMALL, SMALL // FEW)}
     having = [row for row in pages(fhir, f"{kind}?_count=300") if row not in rare]
     assert len(having) == SMALL - FEW > max(GATHERED_MOST, LATEST)

@@ -33,6 +33,7 @@ def test_a_compressed_form_is_refused(fhir):
     [
         ("code=" + ",".join(f"c{n}" for n in range(201)), "code", "200 values in a search"),
         ("&".join(f"code=c{n}" for n in range(31)), "code", "30 conditions in a search"),
+        ("x" * 100_000 + "=1", "x" * 40, "is longer than any parameter's name"),
         ("&".join(f"code=c{n}" for n in range(201)), "request", "more than 200 parameters"),
     ],
 )

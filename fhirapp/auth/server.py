@@ -119,7 +119,7 @@ def check_token_request() -> None:
 
     Raises InvalidRequestError. RFC 6749 §2.3, §3.2.
     """
-    if request.args:
+    if request.query_string:
         raise InvalidRequestError("Parameters belong in the body.")
     form = request.form
     for name in form:

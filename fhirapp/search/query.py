@@ -15,9 +15,10 @@ from fhirapp.search.controls import Arguments, check_ids
 from fhirapp.search.fulltext import WordsCondition
 from fhirapp.search.page import Run, Selection
 from fhirapp.search.parameter import Context, Identity, Parameters
-from fhirapp.search.values import split
+from fhirapp.search.values import SHOWN, split
 
 # Up to so many index rows are gathered first; more are asked for row by row, in the result's order.
+# That is done soon, save where many old rows have what no later one has: these are passed first.
 GATHERED_MOST = 1_000
 # Values of one search, commas counted: SQLite takes an expression only so deep.
 MAX_VALUES = 200
@@ -25,6 +26,7 @@ MAX_VALUES = 200
 MAX_CONDITIONS = 30
 # Characters of one value: to take a longer one apart costs too much.
 MAX_LENGTH = 20_000
+_LONGEST_NAME = 200
 # Known to FHIR and refused always: to ignore one would widen the answer (decisions §3).
 _REFUSED = frozenset({"_filter", "_has", "_list", "_query"})
 # Known to FHIR and not to this server; they only shape the answer, which says that they did not.
@@ -80,6 +82,8 @@ def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, 
     grouped: dict[str, list[str]] = {}
     ignored: list[tuple[str, str]] = []
     for name, value in arguments:
+        if len(name) > _LONGEST_NAME:
+            raise UnsupportedParameter(name[:SHOWN], "is longer than any parameter's name")
         if not name.partition(":")[0]:
             raise UnsupportedParameter(name or "parameter", "has no name before its value")
         if name.partition(":")[0] in _REFUSED or "." in name:

@@ -39,7 +39,9 @@ from fhirapp.store.definition import Definition, Operation, OperationParameter
 DOCREF = Operation(
     "docref",
     "http://hl7.org/fhir/us/core/OperationDefinition/docref",
-    "The current documents of a patient; stored ones, none is generated.",
+    # US Core: what several types or profiles mean is for the server to say.
+    "The current documents of a patient, of any of the types and any of the profiles that are asked"
+    " for; stored ones, none is generated.",
     (
         OperationParameter("patient", "id", "The patient's id", required=True),
         OperationParameter("start", "dateTime", "Care from this time on"),
