@@ -302,7 +302,7 @@ def test_too_many_parameters_are_a_400(fhir, body):
 
 
 @pytest.mark.parametrize(
-    "name", ["x", "é", "a b", "patient\0", "\0", "n" * 10_000, "clinical-statu", '"', "%", "<x>"]
+    "name", ["x", "é", "a b", "patient\0", "\0", "n" * 200, "clinical-statu", '"', "%", "<x>"]
 )
 def test_a_name_that_is_unknown_is_told_or_refused_soon(fhir, name):
     body = f"{quote(name)}=1"
