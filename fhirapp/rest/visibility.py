@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import orjson
-
 from fhirapp.address import base_url
 from fhirapp.auth.compartment import Access, Grant
 from fhirapp.db import Reader, quoted
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.search.condition import AnyCondition, Condition, any_of
 from fhirapp.search.parameter import Context
-from fhirapp.search.reference import relative_reference
 from fhirapp.store.attachments import CARRIES
 from fhirapp.store.definition import Definition, Visibility, types
 
@@ -219,26 +216,6 @@ def _covered(definition: Definition, limit: Condition) -> str:
 
 def _where(limit: AnyCondition | None) -> Condition:
     return ANYTHING if limit is None else limit.where()
-
-
-def targets_visible(reader: Reader, access: Access, permission: str, body: bytes) -> bool:
-    """Say of one resource of a TARGETS type what visible() says of its rows."""
-    for target in orjson.loads(body).get(_TARGET, ()):
-        name = relative_reference(target.get("reference", ""))
-        if name is None or not may_see(reader, access, permission, *name):
-            return False
-    return True
-
-
-def may_see(
-    reader: Reader, access: Access, permission: str, type_name: str, resource_id: str
-) -> bool:
-    """Say whether a resource is here and the token may see it."""
-    definition = types().get(type_name)
-    if definition is None:
-        return False
-    target = Condition("?", (resource_id,))
-    return _holds(reader, _seen(definition, access, permission, target, _NESTED))
 
 
 def carried_visibly(reader: Reader, access: Access, binary_id: str) -> bool:
