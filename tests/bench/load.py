@@ -13,9 +13,10 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.bench.servers import request_headers
 
@@ -23,20 +24,28 @@ _CHUNK = 1 << 18
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.I)
 
 
+class Question(NamedTuple):
+    """What is asked for, and the length of the body that answers it.
+
+    With an etag, it is asked whether the answer is another one by now: it is not, so 304 comes.
+    """
+
+    path: str
+    length: int
+    etag: str = ""
+
+
 class WrongAnswer(Exception):
     """A measured request was not answered as it should be."""
 
 
 class Load:
-    """Open connections to a server, asking for paths in turn; lengths are the bodies'."""
+    """Open connections to a server, asking the questions in turn."""
 
-    def __init__(self, port: int, token: str, lengths: Mapping[str, int], connections: int) -> None:
-        head = "".join(f"{name}: {value}\r\n" for name, value in request_headers(token).items())
-        requests = [
-            (f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{head}\r\n".encode(), length)
-            for path, length in lengths.items()
-        ]
-        self._requests = cycle(requests)
+    def __init__(
+        self, port: int, token: str, questions: Sequence[Question], connections: int
+    ) -> None:
+        self._requests = cycle([(_request(port, token, one), one) for one in questions])
         self._selector = selectors.DefaultSelector()
         self._connections = [_Connection(port) for _ in range(connections)]
         for connection in self._connections:
@@ -74,6 +83,14 @@ class Load:
         return answered
 
 
+def _request(port: int, token: str, question: Question) -> bytes:
+    headers = {"Host": f"127.0.0.1:{port}"} | request_headers(token)
+    if question.etag:
+        headers["If-None-Match"] = question.etag
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"GET {question.path} HTTP/1.1\r\n{head}\r\n".encode()
+
+
 class _Connection:
     """A connection with at most one request under way."""
 
@@ -81,11 +98,11 @@ class _Connection:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._head = b""
-        self._expected = 0
+        self._question = Question("", 0)
         self._missing = 0
 
-    def send(self, requests: Iterator[tuple[bytes, int]]) -> None:
-        request, self._expected = next(requests)
+    def send(self, requests: Iterator[tuple[bytes, Question]]) -> None:
+        request, self._question = next(requests)
         self._head, self._missing = b"", -1
         self.socket.sendall(request)
 
@@ -102,13 +119,19 @@ class _Connection:
             if end < 0:
                 return False
             self._check(self._head[:end])
-            self._missing = end + 4 + self._expected - len(self._head)
+            length = 0 if self._question.etag else self._question.length
+            self._missing = end + 4 + length - len(self._head)
         return self._missing == 0
 
     def _check(self, head: bytes) -> None:
-        length = _LENGTH.search(head)
-        if not head.startswith(b"HTTP/1.1 200 ") or not length or int(length[1]) != self._expected:
-            raise WrongAnswer(f"expected 200 and {self._expected} bytes: {head.decode()}")
+        found = _LENGTH.search(head)
+        length = int(found[1]) if found else -1
+        if self._question.etag:
+            right = head.startswith(b"HTTP/1.1 304 ")
+        else:
+            right = head.startswith(b"HTTP/1.1 200 ") and length == self._question.length
+        if not right:
+            raise WrongAnswer(f"{self._question} was answered with {head.decode()}")
 
 
 def throughput_tool(seconds: float) -> str:
@@ -119,7 +142,7 @@ def throughput_tool(seconds: float) -> str:
 def throughput(
     port: int,
     token: str,
-    lengths: Mapping[str, int],
+    questions: Sequence[Question],
     *,
     connections: int,
     seconds: float,
@@ -127,8 +150,8 @@ def throughput(
 ) -> float:
     """Return the requests per second that a server answers on so many connections."""
     if throughput_tool(seconds) == "wrk":
-        return _wrk(port, token, list(lengths), connections, int(seconds), folder)
-    load = Load(port, token, lengths, connections)
+        return _wrk(port, token, [one.path for one in questions], connections, int(seconds), folder)
+    load = Load(port, token, questions, connections)
     try:
         return load.rate(seconds)
     finally:

@@ -7,12 +7,12 @@ two of each other, and the ratio is taken in each round.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench.load import Load, throughput
+from tests.bench.load import Load, Question, throughput
 from tests.bench.servers import Server, bare, ours, recorded
 
 # Enough to keep a server busy, so that its cost is that of work and not of waking up.
@@ -26,7 +26,7 @@ class Candidate:
 
     server: Server
     token: str
-    lengths: Mapping[str, int]
+    questions: Sequence[Question]
     costs: list[float] = field(default_factory=list)
     _requests: int = 0
 
@@ -40,7 +40,7 @@ class Candidate:
         self.costs.append(self._cost(self._requests) * 1e6)
 
     def _cost(self, requests: int) -> float:
-        load = Load(self.server.port, self.token, self.lengths, CONNECTIONS)
+        load = Load(self.server.port, self.token, self.questions, CONNECTIONS)
         try:
             load.run(_WARM_UP)
             before = self.server.cpu_seconds()
@@ -63,7 +63,7 @@ def cpu_rounds(candidates: Sequence[Candidate], rounds: int, seconds: float) -> 
 def rate_rounds(
     sides: Sequence[Server],
     token: str,
-    lengths: Mapping[str, int],
+    questions: Sequence[Question],
     connections: Sequence[int],
     *,
     rounds: int,
@@ -78,7 +78,7 @@ def rate_rounds(
                 rate = throughput(
                     server.port,
                     token,
-                    lengths,
+                    questions,
                     connections=count,
                     seconds=seconds,
                     folder=folder,

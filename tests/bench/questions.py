@@ -1,4 +1,4 @@
-"""What is asked of a server: for each row of the table the addresses, and the answers' lengths."""
+"""What is asked of a server: for each row of the table the addresses, and what answers them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from random import Random
 
 from tests.bench.bare import Answers
-from tests.bench.records import Size, identity
+from tests.bench.load import Question
+from tests.bench.records import Size, allergy_codes, allergy_day, identity, ward
 
 ALLERGIES, DOCUMENTS = "AllergyIntolerance", "DocumentReference"
 LABELS = {ALLERGIES: "allergies", DOCUMENTS: "documents"}
@@ -17,6 +18,8 @@ READ = "read"
 BY_PATIENT = "search by patient"
 UNFILTERED = "search without parameters"
 REVINCLUDE = "search by patient, _revinclude"
+UNCHANGED = "search by patient, 304"
+COMMON_RANKED = "_content of a common word, _sort=_score"
 PAGE = 100
 DEEP_PAGE = 500
 FIRST_PAGE = f"page 1, _count={PAGE}"
@@ -29,8 +32,9 @@ def label(type_name: str, question: str) -> str:
 
 def by_patient(type_name: str, size: Size) -> list[str]:
     """Return searches by patient, each of another patient, as far as there are so many."""
-    numbers = Random(1).sample(range(size.patients), min(_SPREAD, size.patients))
-    return [f"/fhir/{type_name}?patient={identity('Patient', number)}" for number in numbers]
+    return [
+        f"/fhir/{type_name}?patient={identity('Patient', number)}" for number in _patients(size)
+    ]
 
 
 def questions(size: Size, deep_pages: Mapping[str, str]) -> dict[str, list[str]]:
@@ -69,10 +73,47 @@ def deep_page(size: Size, type_name: str) -> str:
     return f"page {deep_page_number(size, type_name)}"
 
 
-def lengths(paths: list[str], answers: Answers) -> Mapping[str, int]:
-    """Return the length of the body that each path is answered with."""
+def kinds_of_search(size: Size) -> dict[str, list[str]]:
+    """Return the addresses behind the rows that are held against a search by patient.
+
+    Each of them finds as many as that one does, or asks for a page of as many.
+    """
+    allergies, documents = (f"/fhir/{name}" for name in LABELS)
+    few, few_notes = (f"_count={count // size.patients}" for count in counts(size).values())
+    by = by_patient(ALLERGIES, size)
     return {
-        path: len(answers[name, query][2])
-        for path in paths
-        for name, _, query in [path.partition("?")]
+        label(ALLERGIES, "token"): [f"{allergies}?code={code}&{few}" for code in allergy_codes()],
+        label(ALLERGIES, "date"): [
+            f"{allergies}?date={allergy_day(number)}" for number in _patients(size)
+        ],
+        label(ALLERGIES, "_sort=-date"): [f"{allergies}?_sort=-date&{few}"],
+        label(ALLERGIES, "search by patient, _sort=-date"): [f"{path}&_sort=-date" for path in by],
+        label(ALLERGIES, "search by patient, _total=accurate"): [
+            f"{path}&_total=accurate" for path in by
+        ],
+        label(ALLERGIES, "search by patient, _include"): [
+            f"{path}&_include=AllergyIntolerance:patient" for path in by
+        ],
+        label(ALLERGIES, UNCHANGED): by,
+        label(DOCUMENTS, "_content"): [
+            f"{documents}?_content={ward(number)}" for number in _patients(size)
+        ],
+        label(DOCUMENTS, "_content of a common word"): [f"{documents}?_content=wound&{few_notes}"],
+        label(DOCUMENTS, COMMON_RANKED): [f"{documents}?_content=wound&_sort=_score&{few_notes}"],
     }
+
+
+def asked(name: str, paths: list[str], answers: Answers) -> list[Question]:
+    """Return what is asked for a row, with the lengths of these answers."""
+    questions = []
+    for path in paths:
+        place, _, query = path.partition("?")
+        _, headers, body = answers[place, query]
+        # As waitress writes names of headers.
+        etag = dict(headers)["Etag"] if name.endswith(UNCHANGED) else ""
+        questions.append(Question(path, len(body), etag))
+    return questions
+
+
+def _patients(size: Size) -> list[int]:
+    return Random(1).sample(range(size.patients), min(_SPREAD, size.patients))

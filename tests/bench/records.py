@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -43,6 +44,8 @@ _NOTES = (
     ("11506-3", "Progress note"),
     ("18842-5", "Discharge summary"),
 )
+# Of 45 years, a prime: multiples of it come back only after so many.
+_DAYS = 16_433
 _SENTENCES = (
     "Patient is resting comfortably and reports no new complaint since the last visit.",
     "Blood pressure is within the range that was agreed on.",
@@ -75,6 +78,27 @@ def identity(type_name: str, number: int) -> str:
     """Return the id of the resource of this type and number."""
     digest = blake2b(f"{type_name}/{number}".encode(), digest_size=16).digest()
     return str(UUID(bytes=digest, version=4))
+
+
+def allergy_codes() -> list[str]:
+    """Return what allergies are of, as token parameters name it: each of a seventh or more."""
+    return [f"{_RXNORM}|{code}" for code, _ in _DRUGS] + [
+        f"{_SNOMED}|{code}" for code, _ in _SUBSTANCES
+    ]
+
+
+def allergy_day(patient: int) -> date:
+    """Return the day, in UTC too, on which all allergies of a patient were recorded.
+
+    No other patient's were, as far as there are days since 1980: a search by date finds as many
+    as one by patient.
+    """
+    return date(1980, 1, 1) + timedelta(days=patient * 997 % _DAYS)
+
+
+def ward(patient: int) -> str:
+    """Return the word that the notes of this patient hold, and no others."""
+    return f"ward{patient}"
 
 
 def write(folder: Path, size: Size, slices: int) -> dict[str, list[Path]]:
@@ -150,6 +174,7 @@ def _allergy(number: int, size: Size) -> dict[str, Any]:
     coded = random.sample(known, random.choice([1, 2]))
     signs = random.sample(_SIGNS, random.choice([1, 2]))
     doctor = random.randrange(STAFF)
+    patient = number % size.patients
     return {
         "resourceType": "AllergyIntolerance",
         "id": identity("AllergyIntolerance", number),
@@ -165,9 +190,9 @@ def _allergy(number: int, size: Size) -> dict[str, Any]:
         "category": ["medication" if system == _RXNORM else "environment"],
         "criticality": random.choice(["low", "high"]),
         "code": _concept(system, coded),
-        "patient": {"reference": f"Patient/{identity('Patient', number % size.patients)}"},
+        "patient": {"reference": f"Patient/{identity('Patient', patient)}"},
         "encounter": {"reference": f"Encounter/{identity('Encounter', number)}"},
-        "recordedDate": _moment(random),
+        "recordedDate": _moment(random, allergy_day(patient)),
         "recorder": {
             "reference": f"Practitioner/{identity('Practitioner', doctor)}",
             "display": f"Dr. Clinician{doctor}",
@@ -185,9 +210,11 @@ def _allergy(number: int, size: Size) -> dict[str, Any]:
 def _document(number: int, size: Size) -> dict[str, Any]:
     """Return a note of 1 to 3 kB, its author and custodian by identifier as Synthea has them."""
     random = Random(number)
-    text = f"# Note {number}\n" + "\n".join(random.choices(_SENTENCES, k=random.randint(14, 42)))
+    patient = number % size.patients
+    sentences = random.choices(_SENTENCES, k=random.randint(14, 42))
+    text = "\n".join([f"# Note {number}, {ward(patient)}", *sentences])
     doctor, hospital = random.randrange(STAFF), random.randrange(STAFF)
-    start = _moment(random)
+    start = _moment(random, _any_day(random))
     return {
         "resourceType": "DocumentReference",
         "id": identity("DocumentReference", number),
@@ -203,7 +230,7 @@ def _document(number: int, size: Size) -> dict[str, Any]:
                 [("clinical-note", "Clinical Note")],
             )
         ],
-        "subject": {"reference": f"Patient/{identity('Patient', number % size.patients)}"},
+        "subject": {"reference": f"Patient/{identity('Patient', patient)}"},
         "date": start,
         "author": [
             {
@@ -237,11 +264,12 @@ def _document(number: int, size: Size) -> dict[str, Any]:
 
 def _provenance(number: int) -> dict[str, Any]:
     """Return the origin of the allergy of this number: of each patient's first one."""
+    random = Random(number)
     return {
         "resourceType": "Provenance",
         "id": identity("Provenance", number),
         "target": [{"reference": f"AllergyIntolerance/{identity('AllergyIntolerance', number)}"}],
-        "recorded": _moment(Random(number)),
+        "recorded": _moment(random, _any_day(random)),
         "agent": [
             {
                 "type": _concept(
@@ -264,6 +292,10 @@ def _concept(system: str, codes: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return {"coding": coding} | ({"text": codes[0][1]} if codes[0][1] else {})
 
 
-def _moment(random: Random) -> str:
-    day = f"{random.randint(1980, 2025)}-{random.randint(1, 12):02}-{random.randint(1, 28):02}"
-    return f"{day}T{random.randint(0, 23):02}:{random.randint(0, 59):02}:00-05:00"
+def _any_day(random: Random) -> date:
+    return date(random.randint(1980, 2025), random.randint(1, 12), random.randint(1, 28))
+
+
+def _moment(random: Random, day: date) -> str:
+    """Return a moment of working hours, on the same day in UTC."""
+    return f"{day}T{random.randint(7, 18):02}:{random.randint(0, 59):02}:00-05:00"

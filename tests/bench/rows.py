@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-_NAME, _NUMBER, _SPREAD, _TARGET = 46, 13, 17, 11
+_NAME, _NUMBER, _SPREAD, _TARGET = 52, 13, 17, 11
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,14 @@ from tests.bench.measure import Candidate
 from tests.bench.questions import (
     ALLERGIES,
     BY_PATIENT,
+    COMMON_RANKED,
+    DOCUMENTS,
     FIRST_PAGE,
     LABELS,
     READ,
+    asked,
     deep_page,
     label,
-    lengths,
 )
 from tests.bench.rows import Row, Section, Target
 from tests.bench.servers import Server, bare, issue_token, ours, recorded
@@ -26,6 +28,7 @@ FEW, MANY = 8, 64
 
 # The targets are about allergies; documents are there to compare.
 _COST = {READ: Target(4), BY_PATIENT: Target(6)}
+_KIND = Target(1.5)
 _DEEP_PAGE = Target(1.2)
 _GROWTH = Target(1.15)
 _MANY_CONNECTIONS = Target(0.8, at_most=False)
@@ -67,41 +70,50 @@ class Bench:
         ):
             for one in (server, small):
                 one.first_answer("/fhir/metadata")
-            asked = questions.questions(self._full.size, self._deep_pages(server))
-            answers = recorded(server, self._token, asked)
-            small_asked = questions.questions(self._small.size, {})
-            small_answers = recorded(small, self._small_token, small_asked)
+            size, small_size = self._full.size, self._small.size
+            rows = questions.questions(size, self._deep_pages(server))
+            kinds = questions.kinds_of_search(size)
+            answers = recorded(server, self._token, rows | kinds)
+            small_rows = questions.questions(small_size, {}) | questions.kinds_of_search(small_size)
+            small_answers = recorded(small, self._small_token, small_rows)
             candidates = {}
             with bare(answers, self._log("bare"), measure.cores()[:1]) as bare_server:
-                bare_server.first_answer(asked[label(ALLERGIES, READ)][0])
-                for name, paths in asked.items():
-                    known = lengths(paths, answers)
+                bare_server.first_answer(rows[label(ALLERGIES, READ)][0])
+                for name, paths in (rows | kinds).items():
+                    known = asked(name, paths, answers)
                     candidates[name, "ours"] = Candidate(server, self._token, known)
-                    candidates[name, "bare"] = Candidate(bare_server, self._token, known)
-                    if name in small_asked:
-                        known = lengths(small_asked[name], small_answers)
+                    if name in rows:
+                        candidates[name, "bare"] = Candidate(bare_server, self._token, known)
+                    if name in small_rows:
+                        known = asked(name, small_rows[name], small_answers)
                         candidates[name, "small"] = Candidate(small, self._small_token, known)
                 measure.cpu_rounds(
                     list(candidates.values()), self._effort.rounds, self._effort.cpu_seconds
                 )
                 memory = _memory("one process, after the rows of CPU time", server, bare_server)
         costs = {key: candidate.costs for key, candidate in candidates.items()}
-        return [_against_bare(costs), self._depth(costs), self._growth(costs)], memory
+        sections = [
+            _against_bare(costs),
+            _against_patient(costs, list(kinds)),
+            self._depth(costs),
+            self._growth(costs),
+        ]
+        return sections, memory
 
     def rates(self) -> tuple[Section, Row]:
         """Measure requests per second; return their section, and memory after that."""
         rows = []
         with ours(self._full.instance, self._log("rates")) as server:
             server.first_answer("/fhir/metadata")
-            asked = {name: questions.by_patient(name, self._full.size) for name in LABELS}
-            answers = recorded(server, self._token, asked)
+            searches = {name: questions.by_patient(name, self._full.size) for name in LABELS}
+            answers = recorded(server, self._token, searches)
             with bare(answers, self._log("bare-rates"), measure.cores()) as bare_server:
-                bare_server.first_answer(asked[ALLERGIES][0])
-                for type_name, paths in asked.items():
+                bare_server.first_answer(searches[ALLERGIES][0])
+                for type_name, paths in searches.items():
                     rates = measure.rate_rounds(
                         (server, bare_server),
                         self._token,
-                        lengths(paths, answers),
+                        asked(type_name, paths, answers),
                         (FEW, MANY),
                         rounds=self._effort.rate_rounds,
                         seconds=self._effort.rate_seconds,
@@ -173,9 +185,21 @@ def _against_bare(costs: Costs) -> Section:
     rows = [
         Row(name, cost, costs[name, "bare"], targets.get(name))
         for (name, side), cost in costs.items()
-        if side == "ours"
+        if side == "ours" and (name, "bare") in costs
     ]
     return Section("CPU time per request, µs", "ours", "bare", rows)
+
+
+def _against_patient(costs: Costs, names: list[str]) -> Section:
+    """Return the rows of the kinds of search, beside the search by patient of the same type."""
+    rows = []
+    for name in names:
+        type_name = ALLERGIES if _is_of_allergies(name) else DOCUMENTS
+        by_patient = costs[label(type_name, BY_PATIENT), "ours"]
+        # Ranking looks at each of up to 20,000 matches: it is bounded, and not by this target.
+        target = None if name.endswith(COMMON_RANKED) else _KIND
+        rows.append(Row(name, costs[name, "ours"], by_patient, target))
+    return Section("CPU time per request, µs", "this search", "by patient", rows)
 
 
 def _rate_rows(type_name: str, rates: dict[tuple[int, int], list[float]]) -> list[Row]:
