@@ -12,15 +12,23 @@ from flask import has_app_context, has_request_context, request
 
 from fhirapp.config import LOOPBACK, settings
 
+_KNOWN = "fhirapp.base_url"
+
 
 def base_url() -> str:
     """Return the address of the server, without a trailing slash and without /fhir."""
-    configured = settings()
-    if configured.base_url:
-        return configured.base_url
-    if has_request_context() and _is_loopback(request.host):
-        return f"http://{request.host}"
-    return f"http://{configured.host}:{configured.port}"
+    configured = settings().base_url
+    if configured:
+        return configured
+    if not has_request_context():
+        return _listening()
+    # An answer asks for it with each of its entries.
+    environ = request.environ
+    found: str | None = environ.get(_KNOWN)
+    if found is None:
+        found = f"http://{request.host}" if _is_loopback(request.host) else _listening()
+        environ[_KNOWN] = found
+    return found
 
 
 def own_prefix() -> str:
@@ -29,9 +37,19 @@ def own_prefix() -> str:
     return f"{configured}/fhir/" if configured else ""
 
 
+def fhir_url() -> str:
+    """Return the FHIR base address, which is also the audience (`aud`) that apps must name."""
+    return f"{base_url()}/fhir"
+
+
 def token_url() -> str:
     """Return the address of the token endpoint, which is also the audience of assertions."""
     return f"{base_url()}/oauth/token"
+
+
+def _listening() -> str:
+    configured = settings()
+    return f"http://{configured.host}:{configured.port}"
 
 
 def _is_loopback(host: str) -> bool:

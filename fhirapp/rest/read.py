@@ -40,6 +40,7 @@ class Version(NamedTuple):
 # FHIR R4 http §3.1.0.1.4: a read may ask for a part of the resource.
 _PARTS = ("_summary", "_elements")
 _KNOWN = (*FORMING, *_PARTS)
+_WHOLE = parse_controls([], default=1, greatest=1)
 COLUMNS = ", ".join(f"h.{name}" for name in Version._fields)
 
 
@@ -127,6 +128,8 @@ def visible_versions(definition: Definition, access: Access) -> list[Condition]:
 def _wanted(definition: Definition) -> tuple[Form, Controls]:
     """Read how the answer is wanted, and which part of the resource. Raises FhirError."""
     given = arguments()
+    if not given:
+        return wanted_form(given), _WHOLE
     check_known(given, _KNOWN)
     controls = parse_controls([one for one in given if one[0] in _PARTS], default=1, greatest=1)
     if controls.summary == "count":
