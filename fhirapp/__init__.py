@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
-from fhirapp import auth, db, resources, rest
+from fhirapp import auth, db, resources, rest, web
 from fhirapp.config import Settings, load_settings
 from fhirapp.ops import health
 
@@ -27,5 +27,6 @@ def create_app(settings: Settings | None = None) -> Flask:
     auth.init_app(app)
     rest.init_app(app)
     resources.init_app(app)
+    web.init_app(app)
     health.init_app(app)
     return app

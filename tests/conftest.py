@@ -23,7 +23,8 @@ from hypothesis import settings as hypothesis_settings
 from sqlalchemy import create_engine, make_url, text
 
 from fhirapp import create_app
-from fhirapp.auth.clients import add_demo_clients, issue_token
+from fhirapp.auth.clients import issue_token
+from fhirapp.auth.demo import add_demo
 from fhirapp.auth.keys import demo_key
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
@@ -173,7 +174,7 @@ def make_app(
         _start(app, seed=seed)
         key = demo_key(settings.instance)
         with app.app_context(), writing() as connection:
-            add_demo_clients(connection, key)
+            add_demo(connection, key)
         return app
 
     yield make

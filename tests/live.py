@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 import pytest
 
 from fhirapp import create_app
-from fhirapp.auth.clients import DEMO_BACKEND, DEMO_SECRET
+from fhirapp.auth.demo import BACKEND, SECRET
 from fhirapp.auth.keys import DEMO_KEY
 from fhirapp.config import load_settings
 from fhirapp.db import db
@@ -57,7 +57,7 @@ class Demo:
 
     def token(self, scope: str = "system/*.rs") -> str:
         """Return a token that the demo's client got for its secret."""
-        secret = base64.b64encode(f"{DEMO_BACKEND}:{DEMO_SECRET}".encode()).decode()
+        secret = base64.b64encode(f"{BACKEND}:{SECRET}".encode()).decode()
         form = urlencode({"grant_type": "client_credentials", "scope": scope})
         kind = {
             "Authorization": f"Basic {secret}",

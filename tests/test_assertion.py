@@ -20,7 +20,8 @@ from joserfc.jwk import ECKey, KeySet, RSAKey
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.assertion import ALGORITHMS
-from fhirapp.auth.clients import add_client, set_disabled
+from fhirapp.auth.clients import set_disabled
+from fhirapp.auth.registration import SIGNED, Registration, register
 from fhirapp.db import writing
 from tests.helpers import BASE_URL, Fhir
 
@@ -35,6 +36,13 @@ STRANGER = RSAKey.generate_key(2048, {"kid": "rsa"})
 _ADDRESSES = (f"198.51.{n // 250}.{n % 250}" for n in count())
 
 
+def backend(name: str, jwks: object) -> Registration:
+    """Return the registration of a backend client with these keys."""
+    return Registration(
+        name=name, kind="backend", auth_method=SIGNED, scope="system/*.rs", jwks=jwks
+    )
+
+
 @pytest.fixture(scope="module")
 def oauth(make_app: Callable[..., Flask]) -> Flask:
     """Return an app that knows one client with an RSA and an EC key."""
@@ -43,7 +51,7 @@ def oauth(make_app: Callable[..., Flask]) -> Flask:
     jwks = {"keys": [key.as_dict(private=False) for key in (RSA, EC)]}
     with app.app_context(), writing() as connection:
         for name in (CLIENT, "disabled"):
-            add_client(connection, name, name=name, scope="system/*.rs", jwks=jwks)
+            register(connection, backend(name, jwks), client_id=name)
         set_disabled(connection, "disabled", disabled=True)
     return app
 
@@ -227,7 +235,7 @@ def test_a_jti_of_another_client_is_another(oauth):
     jti = str(uuid4())
     jwks = KeySet([EC]).as_dict(private=False)
     with oauth.app_context(), writing() as connection:
-        add_client(connection, "second", name="second", scope="system/*.rs", jwks=jwks)
+        register(connection, backend("second", jwks), client_id="second")
     assert ask(oauth, signed(jti=jti)).status_code == 200
     assert ask(oauth, signed("ES384", iss="second", sub="second", jti=jti)).status_code == 200
 

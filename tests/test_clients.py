@@ -10,21 +10,20 @@ import pytest
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 from sqlalchemy import select
 
-from fhirapp.auth.clients import (
-    RefusedCommand,
-    add_client,
-    find,
-    issue_token,
-    list_clients,
-    public_keys,
-    set_disabled,
-)
+from fhirapp.auth.clients import find, issue_token, list_clients, set_disabled
+from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import AccessToken, digest
+from fhirapp.auth.registration import SIGNED, Registration, public_keys, register
 from fhirapp.db import writing
 
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
 EC = ECKey.generate_key("P-384", {"kid": "ec"})
 JWKS = KeySet([RSA, EC]).as_dict(private=False)
+
+
+def backend(name: str, scope: str = "system/*.rs") -> Registration:
+    """Return the registration of a backend client with these keys."""
+    return Registration(name=name, kind="backend", auth_method=SIGNED, scope=scope, jwks=JWKS)
 
 
 @pytest.fixture
@@ -77,14 +76,14 @@ def test_what_is_no_set_of_keys_for_rs384_or_es384_is_refused(content: Any):
 @pytest.mark.parametrize("client_id", ["", "a b", "é", "x" * 65, "a/b", "a\n"])
 def test_a_client_id_that_oauth_cannot_carry_is_refused(connection, client_id):
     with pytest.raises(RefusedCommand, match="A client id has 1 to 64 letters"):
-        add_client(connection, client_id, name="x", scope="system/*.rs", jwks=JWKS)
+        register(connection, backend("x"), client_id=client_id)
 
 
 def test_a_client_is_registered_once(connection):
-    add_client(connection, "clinic", name="Clinic", scope=" system/*.rs  system/*.read ", jwks=JWKS)
+    register(connection, backend("Clinic", " system/*.rs  system/*.read "), client_id="clinic")
     assert find(connection, "clinic")["scope"] == "system/*.rs system/*.read"
     with pytest.raises(RefusedCommand, match="The client clinic is registered already"):
-        add_client(connection, "clinic", name="Other", scope="system/*.rs", jwks=JWKS)
+        register(connection, backend("Other"), client_id="clinic")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,7 @@ def test_a_client_is_registered_once(connection):
 )
 def test_a_backend_client_can_have_system_scopes_alone(connection, scope, named):
     with pytest.raises(RefusedCommand) as raised:
-        add_client(connection, "clinic", name="x", scope=scope, jwks=JWKS)
+        register(connection, backend("x", scope), client_id="clinic")
     assert str(raised.value) == (
         f"Not a scope that a backend client can have: {named}; use for example system/*.rs"
     )
@@ -108,7 +107,7 @@ def test_a_backend_client_can_have_system_scopes_alone(connection, scope, named)
 
 def test_clients_are_listed_by_id_and_disabled_by_it(connection):
     for name in ("zebra", "alpha"):
-        add_client(connection, name, name=name, scope="system/*.rs", jwks=JWKS)
+        register(connection, backend(name), client_id=name)
     set_disabled(connection, "zebra", disabled=True)
     listed = {one["client_id"]: one["disabled"] for one in list_clients(connection)}
     assert list(listed) == sorted(listed)

@@ -6,7 +6,7 @@ import logging
 
 from flask import Flask
 
-from fhirapp.auth import keys, protector, routes, server
+from fhirapp.auth import cors, keys, protector, routes, server
 
 
 def init_app(app: Flask) -> None:
@@ -17,3 +17,4 @@ def init_app(app: Flask) -> None:
     protector.init_app(app)
     server.init_app(app)
     app.register_blueprint(routes.blueprint)
+    cors.init_app(app)

@@ -1,78 +1,56 @@
-"""Register clients and issue tokens from the shell; the clients of demo mode."""
+"""Manage registered clients, and issue tokens from the shell."""
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
 from sqlalchemy import Connection, insert, select, update
 
 from fhirapp.auth.enforce import enforceable
-from fhirapp.auth.models import AccessToken, Client, digest, token_row
-from fhirapp.auth.scopes import grantable, parse_scope
-from fhirapp.auth.server import new_token
-from fhirapp.config import ConfigurationError
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.models import AccessToken, Client, Grant, digest, token_row
+from fhirapp.auth.registration import BASIC
+from fhirapp.auth.scopes import grantable
+from fhirapp.auth.tokens import new_token, revoke_grants
+from fhirapp.db import db
 
 OPERATOR = "operator"
 _CONTEXTS = ("patient", "user", "system")
 # Ten years: what outlives that is no access token.
 LONGEST_SECONDS = 10 * 365 * 86_400
 _EVERYTHING = "patient/*.rs user/*.rs system/*.rs"
-_BACKEND_SCOPE = "system/DocumentReference system/AllergyIntolerance system/*.read system/*.rs"
-DEMO_BACKEND = "demo-backend"
-DEMO_SECRET = "demo"
 
 
-class RefusedCommand(ConfigurationError):
-    """What was asked on the shell cannot be done; str() says why."""
+def find(connection: Connection, client_id: str) -> Mapping[str, Any] | None:
+    """Return a client's row."""
+    table = Client.__table__
+    found = connection.execute(select(table).where(table.c.client_id == client_id))
+    row = found.mappings().one_or_none()
+    return None if row is None else dict(row)
 
 
-def add_client(
-    connection: Connection, client_id: str, *, name: str, scope: str, jwks: Mapping[str, Any]
-) -> None:
-    """Register a backend client that signs with its own keys. Raises RefusedCommand."""
-    if not re.fullmatch(r"[A-Za-z0-9._~-]{1,64}", client_id):
-        raise RefusedCommand("A client id has 1 to 64 letters, digits and . _ ~ -")
-    if find(connection, client_id) is not None:
-        raise RefusedCommand(f"The client {client_id} is registered already.")
-    unusable = [text for text in scope.split() if not _is_system_scope(text)]
-    if unusable or not scope.split():
-        raise RefusedCommand(
-            f"Not a scope that a backend client can have: {' '.join(unusable) or '(none)'}; "
-            "use for example system/*.rs"
-        )
-    connection.execute(
-        insert(Client),
-        [
-            {
-                "client_id": client_id,
-                "name": name,
-                "auth_method": "private_key_jwt",
-                "secret_digest": None,
-                "jwks": public_keys(jwks),
-                "scope": " ".join(scope.split()),
-                "disabled": False,
-            }
-        ],
-    )
+def find_known(connection: Connection, client_id: str) -> Mapping[str, Any]:
+    """Return a client's row. Raises RefusedCommand where there is none."""
+    row = find(connection, client_id)
+    if row is None:
+        raise RefusedCommand(f"There is no client {client_id}.")
+    return row
 
 
-def public_keys(jwks: Any) -> dict[str, Any]:
-    """Return a key set's public part; a single key counts as a set. Raises RefusedCommand."""
-    keys = jwks.get("keys", [jwks]) if isinstance(jwks, dict) else None
-    if not isinstance(keys, list) or not keys or not all(isinstance(key, dict) for key in keys):
-        raise RefusedCommand("Not a JSON Web Key Set: an object with a list of keys.")
-    if any(key.get("kty") not in ("RSA", "EC") for key in keys):
-        raise RefusedCommand("The key set must hold RSA keys for RS384, or EC keys for ES384.")
-    if any(key["kty"] == "EC" and key.get("crv") != "P-384" for key in keys):
-        raise RefusedCommand("ES384 needs EC keys of the curve P-384.")
-    try:
-        return dict(KeySet.import_key_set({"keys": keys}).as_dict(private=False))
-    except (JoseError, ValueError, KeyError, TypeError) as error:
-        raise RefusedCommand(f"Not a JSON Web Key Set: {error}") from None
+def find_owned(code: str) -> Client | None:
+    """Return the client that somebody manages with this code."""
+    return db.session.scalars(
+        select(Client).where(Client.owner_digest == digest(code))
+    ).one_or_none()
+
+
+def list_clients(connection: Connection) -> Sequence[Mapping[str, Any]]:
+    """Return every client's row."""
+    table = Client.__table__
+    rows = connection.execute(select(table).order_by(table.c.client_id)).mappings()
+    return [dict(row) for row in rows]
 
 
 def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> None:
@@ -84,19 +62,39 @@ def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> N
         raise RefusedCommand(f"There is no client {client_id}.")
 
 
-def find(connection: Connection, client_id: str) -> Mapping[str, Any] | None:
-    """Return a client's row."""
-    table = Client.__table__
-    found = connection.execute(select(table).where(table.c.client_id == client_id))
-    row = found.mappings().one_or_none()
-    return None if row is None else dict(row)
+def approve(connection: Connection, client_id: str) -> None:
+    """Let a client that was registered on the page ask for tokens. Raises RefusedCommand."""
+    find_known(connection, client_id)
+    connection.execute(
+        update(Client)
+        .where(Client.client_id == client_id, Client.approved_at.is_(None))
+        .values(approved_at=int(time.time()))
+    )
 
 
-def list_clients(connection: Connection) -> Sequence[Mapping[str, Any]]:
-    """Return every client's row."""
-    table = Client.__table__
-    rows = connection.execute(select(table).order_by(table.c.client_id)).mappings()
-    return [dict(row) for row in rows]
+def change(connection: Connection, client_id: str, values: Mapping[str, Any]) -> None:
+    """Change what a client is registered for; registration.columns() checked it."""
+    connection.execute(update(Client).where(Client.client_id == client_id).values(**values))
+
+
+def new_secret(connection: Connection, client_id: str) -> str:
+    """Return a client's new secret, shown this once; the old one, and what came of it, is void.
+
+    Raises RefusedCommand.
+    """
+    row = find_known(connection, client_id)
+    if BASIC not in row["auth_method"].split():
+        raise RefusedCommand(f"The client {client_id} has no secret: {row['auth_method']}.")
+    secret = new_token()
+    connection.execute(
+        update(Client).where(Client.client_id == client_id).values(secret_digest=digest(secret))
+    )
+    # Whoever knew the old secret may hold tokens.
+    revoke_grants(connection, Grant.client_id == client_id)
+    connection.execute(
+        update(AccessToken).where(AccessToken.client_id == client_id).values(revoked=True)
+    )
+    return secret
 
 
 def issue_token(
@@ -117,7 +115,7 @@ def issue_token(
         client_id = OPERATOR
         _ensure_operator(connection)
     client = find(connection, client_id)
-    if client is None or client["disabled"]:
+    if client is None or client["disabled"] or client["approved_at"] is None:
         raise RefusedCommand(f"There is no client {client_id}, or it is disabled.")
     granted = grantable(scope.split(), client["scope"], _CONTEXTS, enforceable)
     if not granted:
@@ -138,44 +136,17 @@ def issue_token(
     return token
 
 
-def add_demo_clients(connection: Connection, jwks: Mapping[str, Any]) -> None:
-    """Register the client that exists only in demo mode; its secret is no secret."""
-    if find(connection, DEMO_BACKEND) is not None:
-        return
-    connection.execute(
-        insert(Client),
-        [
-            {
-                "client_id": DEMO_BACKEND,
-                "name": "Demo backend",
-                "auth_method": "client_secret_basic private_key_jwt",
-                "secret_digest": digest(DEMO_SECRET),
-                "jwks": public_keys(jwks),
-                "scope": _BACKEND_SCOPE,
-                "disabled": False,
-            }
-        ],
-    )
-
-
 def _ensure_operator(connection: Connection) -> None:
     if find(connection, OPERATOR) is None:
-        connection.execute(
-            insert(Client),
-            [
-                {
-                    "client_id": OPERATOR,
-                    "name": "Operator on the shell",
-                    "auth_method": "none",
-                    "secret_digest": None,
-                    "jwks": None,
-                    "scope": _EVERYTHING,
-                    "disabled": False,
-                }
-            ],
-        )
-
-
-def _is_system_scope(text: str) -> bool:
-    scope = parse_scope(text)
-    return scope is not None and scope.context == "system" and enforceable(scope)
+        now = int(time.time())
+        row = {
+            "client_id": OPERATOR,
+            "name": "Operator on the shell",
+            "kind": "operator",
+            "auth_method": "none",
+            "scope": _EVERYTHING,
+            "registered_at": now,
+            "approved_at": now,
+            "disabled": False,
+        }
+        connection.execute(insert(Client), [row])

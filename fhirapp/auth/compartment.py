@@ -1,6 +1,7 @@
 """What a token lets its bearer see, worked out anew at each request.
 
-Access = what the token's scopes say ∩ what its client is registered for now. Pure.
+Access = what the token's scopes say ∩ what its client is registered for ∩ what its user may see,
+the last two as they are now. Pure.
 Source: decisions §6.
 """
 
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from fhirapp.auth.scopes import Scope, clinical_scopes
+from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, FHIR_USER, READ, Scope, clinical_scopes
 
 
 class Grant(NamedTuple):
@@ -26,6 +27,8 @@ class Access:
 
     scopes: tuple[Scope, ...]
     patient: str | None
+    # The Patient that the user is, readable where the token says who the user is (fhirUser).
+    own_patient: str | None = None
 
     def grants(self, resource_type: str, permission: str) -> tuple[Grant, ...]:
         """Return what may be seen of a type with permission "r" or "s"; nothing is forbidden.
@@ -62,12 +65,28 @@ def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant,
         if grant == Grant(None):
             return (grant,)
         found.append(grant)
+    if access.own_patient is not None and (resource_type, permission) == ("Patient", READ):
+        found.append(Grant(access.own_patient))
     return tuple(dict.fromkeys(found))
 
 
 @lru_cache(maxsize=1024)
-def access_of(token_scope: str, registered_scope: str, patient: str | None) -> Access:
-    """Return the access of a token, given its scope and that of its client's registration."""
+def access_of(
+    token_scope: str,
+    registered_scope: str,
+    patient: str | None,
+    role: str | None = None,
+    is_linked: bool = True,
+    own_patient: str | None = None,
+) -> Access:
+    """Return the access of a token, given its scope, its client's registration and its user.
+
+    role is the user's, None of a token without one. A patient that is not linked to the user any
+    more is out of reach. own_patient is the Patient that the user is.
+    """
     registered = clinical_scopes(registered_scope)
     scopes = [one for scope in clinical_scopes(token_scope) for one in scope.within(registered)]
-    return Access(tuple(dict.fromkeys(scopes)), patient)
+    if role is not None:
+        scopes = [one for one in scopes if one.context in CONTEXTS_OF_ROLE[role]]
+    own = own_patient if FHIR_USER in token_scope.split() else None
+    return Access(tuple(dict.fromkeys(scopes)), patient if is_linked else None, own)

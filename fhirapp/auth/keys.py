@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import secrets
@@ -9,7 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from flask import Flask
+from cryptography.fernet import Fernet, InvalidToken
+from flask import Flask, current_app
 from joserfc.jwk import ECKey
 
 from fhirapp.config import ConfigurationError, settings_of
@@ -43,7 +46,7 @@ def secret_key(instance: Path) -> bytes:
     try:
         instance.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            _write_new(path, secrets.token_bytes(_KEY_BYTES))
+            write_new(path, secrets.token_bytes(_KEY_BYTES))
         key = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(
@@ -55,26 +58,61 @@ def secret_key(instance: Path) -> bytes:
     return key
 
 
+def sealed(secret: str) -> bytes:
+    """Return a secret as it is stored: only this server's key opens it again."""
+    return _seal().encrypt(secret.encode())
+
+
+def opened(stored: bytes) -> str:
+    """Return a sealed secret. Raises ValueError where another key sealed it."""
+    try:
+        return _seal().decrypt(stored).decode()
+    except InvalidToken:
+        raise ValueError("sealed with another key") from None
+
+
+def keyed_digest(purpose: str, text: str) -> str:
+    """Return what only this server can work out from a text, 64 hexadecimal digits."""
+    person = purpose.encode()
+    return hashlib.blake2b(
+        text.encode(), key=key_of(current_app), person=person, digest_size=32
+    ).hexdigest()
+
+
+def _seal() -> Fernet:
+    key = hashlib.blake2b(key=key_of(current_app), person=b"sealed", digest_size=32).digest()
+    return Fernet(base64.urlsafe_b64encode(key))
+
+
 def demo_key(instance: Path) -> dict[str, Any]:
     """Return the private key (a JWK for ES384) of the demo's backend client, making it at first."""
     path = instance / DEMO_KEY
     if not path.exists():
         key = ECKey.generate_key("P-384", {"kid": "demo", "alg": "ES384", "use": "sig"})
-        _write_new(path, json.dumps(key.as_dict(private=True), indent=2).encode())
+        write_new(path, json.dumps(key.as_dict(private=True), indent=2).encode())
     found: dict[str, Any] = json.loads(path.read_bytes())
     return found
 
 
-def _write_new(path: Path, content: bytes) -> None:
+def write_new(path: Path, content: bytes) -> None:
     """Write a file that nobody else can read; where another process was faster, keep its file."""
-    # mkstemp: only this user may read it, and no other draft has its name.
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
-    draft = Path(name)
+    draft = _draft(path, content)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
         os.link(draft, path)
     except FileExistsError:
         pass
     finally:
         draft.unlink()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that nobody else can read, in place of the one that is there."""
+    _draft(path, content).replace(path)
+
+
+def _draft(path: Path, content: bytes) -> Path:
+    # mkstemp: only this user may read it, and no other draft has its name.
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    return Path(name)

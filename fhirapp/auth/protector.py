@@ -7,58 +7,89 @@ scope check compares words). Source: RFC 6750; decisions §4, §6.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
 from authlib.integrations.flask_oauth2 import ResourceProtector
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import MissingAuthorizationError, UnsupportedTokenTypeError
 from authlib.oauth2.rfc6750 import BearerTokenValidator
-from flask import Flask, current_app, request
+from flask import Flask, current_app, g, request
 
+from fhirapp.auth import refusals
 from fhirapp.auth.compartment import Access, access_of
 from fhirapp.auth.models import digest
+from fhirapp.auth.models.user import PATIENT
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import reader
-from fhirapp.fhir.outcome import Forbidden, LoginRequired, Throttled, TokenExpired
+from fhirapp.fhir.outcome import FhirError, Forbidden, LoginRequired, Throttled, TokenExpired
 
 REALM = "fhirapp"
 
+# One look-up for each request: what changed of the client, the user, the consent or the link
+# between user and patient holds for the next one.
 _TOKEN = (
-    "SELECT t.client_id, t.scope, t.patient_id, t.expires_at, t.revoked, c.disabled, c.scope"
+    "SELECT t.client_id, t.scope, t.patient_id, t.expires_at, t.revoked, c.disabled, c.scope,"
+    " g.revoked_at IS NOT NULL, u.disabled, u.id, u.role,"
+    " (SELECT count(*) FROM auth_user_patient l"
+    " WHERE l.user_id = u.id AND l.patient_id = t.patient_id),"
+    " (SELECT max(l.patient_id) FROM auth_user_patient l WHERE l.user_id = u.id AND l.is_self)"
     " FROM oauth_access_token t JOIN oauth_client c ON c.client_id = t.client_id"
+    " LEFT JOIN oauth_grant g ON g.id = t.grant_id LEFT JOIN auth_user u ON u.id = g.user_id"
     " WHERE t.digest = ?"
 )
+_FOUND = "access_token"
 
 
 class Token(NamedTuple):
-    """A token that was found, as Authlib asks for it."""
+    """A token that was found, as Authlib asks for it; user_id and role are None of a backend's."""
 
     client_id: str
     scope: str
     patient_id: str | None
     expires_at: int
     revoked: bool
-    disabled: bool
+    client_disabled: bool
     registered: str
+    grant_revoked: bool
+    user_disabled: bool | None
+    user_id: str | None
+    role: str | None
+    linked: int
+    own_patient: str | None
 
     def is_expired(self) -> bool:
         return self.expires_at <= time.time()
 
     def is_revoked(self) -> bool:
-        return bool(self.revoked or self.disabled)
+        return bool(
+            self.revoked or self.client_disabled or self.grant_revoked or self.user_disabled
+        )
 
     def get_scope(self) -> str:
         return self.scope
 
     def access(self) -> Access:
         """Return what the token lets its bearer see now."""
-        return access_of(self.scope, self.registered, self.patient_id)
+        return access_of(
+            self.scope,
+            self.registered,
+            self.patient_id,
+            self.role,
+            self.role != PATIENT or self.linked > 0,
+            self.own_patient if self.role == PATIENT else None,
+        )
 
 
 class _Validator(BearerTokenValidator):  # type: ignore[misc]
     def authenticate_token(self, token_string: str) -> Token | None:
         row = reader().first(_TOKEN, (digest(token_string),))
-        return Token(*row) if row else None
+        if row is None:
+            return None
+        token = Token(*row)
+        setattr(g, _FOUND, token)
+        return token
 
     def validate_token(self, token: Token | None, scopes: Any, request: Any) -> None:
         if token is not None and token.is_expired() and not token.is_revoked():
@@ -135,3 +166,39 @@ def insufficient_scope(diagnostics: str, needed: str, parameter: str | None = No
     challenge = f'Bearer realm="{REALM}", error="insufficient_scope", scope="{needed}"'
     headers = {"WWW-Authenticate": challenge}
     return Forbidden(diagnostics, parameter=parameter, headers=headers)
+
+
+def record_refusal(error: FhirError) -> None:
+    """Keep why the request is refused, where it came with a token that is or was one."""
+    token: Token | None = g.get(_FOUND)
+    if token is not None and error.status in (401, 403):
+        refusals.record(
+            token.client_id, error.status, [*_reasons(token, error)], user_id=token.user_id
+        )
+
+
+def _reasons(token: Token, error: FhirError) -> Iterator[str]:
+    """Say which part of scope ∩ client ∩ user is missing."""
+    yield error.diagnostics
+    if token.is_expired():
+        yield f"The token expired at {_shown(token.expires_at)}."
+    if token.revoked:
+        yield "The token was revoked."
+    if token.grant_revoked:
+        yield "The user, or the client, ended the consent that the token came of."
+    if token.client_disabled:
+        yield "The client is disabled."
+    if token.user_disabled:
+        yield "The user is disabled."
+    yield f"The token's scope: {token.scope}"
+    yield f"The client is registered for: {token.registered}"
+    if token.role is not None:
+        yield f"The user's role: {token.role}"
+    if token.role == PATIENT and token.patient_id is not None and not token.linked:
+        yield "The patient in context is not linked to the user any more."
+    left = [str(scope) for scope in token.access().scopes]
+    yield f"What is left of these together: {' '.join(left) or 'nothing'}"
+
+
+def _shown(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -9,12 +9,37 @@ Source: SMART App Launch 2.2 scopes; decisions §6. This server only reads: c, u
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 READ, SEARCH = "r", "s"
+OPENID, FHIR_USER, PROFILE = "openid", "fhirUser", "profile"
+OFFLINE, ONLINE = "offline_access", "online_access"
+LAUNCH, LAUNCH_PATIENT, LAUNCH_ENCOUNTER = "launch", "launch/patient", "launch/encounter"
+# What is no clinical scope: who the user is, what is in context, for how long.
+_SESSION = "session"
+SESSION_SCOPES = frozenset(
+    {OPENID, FHIR_USER, PROFILE, OFFLINE, ONLINE, LAUNCH, LAUNCH_PATIENT, LAUNCH_ENCOUNTER}
+)
+# The contexts of the scopes that a client of each kind may be registered for.
+CONTEXTS_OF_KIND: Mapping[str, tuple[str, ...]] = {
+    "backend": ("system",),
+    "public": ("patient", "user", _SESSION),
+    "confidential": ("patient", "user", _SESSION),
+}
+# What a user of each role can allow a client, decisions §6.
+CONTEXTS_OF_ROLE: Mapping[str, tuple[str, ...]] = {
+    "clinician": ("patient", "user"),
+    "administrator": ("patient", "user"),
+    "patient": ("patient",),
+}
+_SESSION_SCOPES_OF_ROLE: Mapping[str, frozenset[str]] = {
+    "clinician": SESSION_SCOPES,
+    "administrator": SESSION_SCOPES,
+    "patient": frozenset({OPENID, FHIR_USER, LAUNCH_PATIENT, OFFLINE}),
+}
 
 _CLINICAL = re.compile(
     r"(?P<context>patient|user|system)/(?P<type>\*|[A-Z][A-Za-z]+)"
@@ -34,6 +59,11 @@ class Scope(NamedTuple):
     resource_type: str
     permissions: str
     filters: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        query = urlencode(self.filters, safe=":/|,$")
+        suffix = f"?{query}" if query else ""
+        return f"{self.context}/{self.resource_type}.{self.permissions}{suffix}"
 
     def within(self, registered: Iterable[Scope]) -> tuple[Scope, ...]:
         """Return what this scope and registered ones allow both, nothing where they do not meet.
@@ -92,11 +122,15 @@ def grantable(
     """Return the scopes that a client registered for `registered` may be given of those asked.
 
     Echoed as asked where granted whole, else as what is left: of `.cruds`, `.rs`. Scopes of other
-    contexts are left out, and those that cannot be enforced: unknown types and filters.
+    contexts are left out, and those that cannot be enforced: unknown types and filters. Those of
+    the session (openid, launch/patient) are granted where they are registered.
     """
     allowed, known = clinical_scopes(registered), set(contexts)
+    session = SESSION_SCOPES & set(registered.split()) if _SESSION in known else frozenset()
     granted: dict[str, None] = {}
     for text in asked:
+        if text in session:
+            granted[text] = None
         scope = parse_scope(text)
         if scope is None or scope.context not in known or not enforceable(scope):
             continue
@@ -106,6 +140,21 @@ def grantable(
         else:
             granted.update(dict.fromkeys(_written(text, one) for one in reached))
     return list(granted)
+
+
+def of_role(scopes: Iterable[str], role: str) -> list[str]:
+    """Return those of the scopes that a user of this role can allow a client."""
+    contexts, session = CONTEXTS_OF_ROLE[role], _SESSION_SCOPES_OF_ROLE[role]
+    return [
+        text
+        for text in scopes
+        if text in session or ((scope := parse_scope(text)) and scope.context in contexts)
+    ]
+
+
+def is_of_patient(scopes: Iterable[str]) -> bool:
+    """Say whether some of the scopes need a patient in context."""
+    return any(text == LAUNCH_PATIENT or text.startswith("patient/") for text in scopes)
 
 
 def _suffix(text: str) -> str | None:
@@ -120,8 +169,6 @@ def _writes(text: str) -> bool:
 
 def _written(text: str, scope: Scope) -> str:
     """Write what is left of an asked scope, in the syntax that was asked as far as it reaches."""
-    permissions = scope.permissions
-    if _suffix(text) in ("*", "read") and permissions == READ + SEARCH:
-        permissions = "read"
-    query = urlencode(scope.filters, safe=":/|,$")
-    return f"{scope.context}/{scope.resource_type}.{permissions}" + (f"?{query}" if query else "")
+    if _suffix(text) in ("*", "read") and scope.permissions == READ + SEARCH:
+        scope = scope._replace(permissions="read")
+    return str(scope)

@@ -1,6 +1,6 @@
-"""The authorization server: Authlib's, with the client_credentials grant of SMART backends.
+"""The authorization server: Authlib's, with the grants of SMART App Launch and Backend Services.
 
-Source: RFC 6749 §4.4; SMART App Launch 2.2 backend-services; decisions §6. Where Authlib's
+Source: RFC 6749, 7009, 7523, 7636, 7662; SMART App Launch 2.2; decisions §6. Where Authlib's
 defaults are wrong for us, the override says so.
 """
 
@@ -9,8 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import secrets
-import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,30 +17,23 @@ from authlib.integrations.flask_oauth2 import AuthorizationServer as FlaskAuthor
 from authlib.integrations.flask_oauth2.requests import FlaskOAuth2Payload, FlaskOAuth2Request
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import InvalidClientError, InvalidRequestError
-from authlib.oauth2.rfc6749.grants import ClientCredentialsGrant
 from flask import Flask, Request, Response, current_app, request
-from sqlalchemy import delete, insert, select
+from sqlalchemy import select
 
+from fhirapp.auth import refusals
 from fhirapp.auth.assertion import ClientAssertion
-from fhirapp.auth.models import AccessToken, Client, token_row
+from fhirapp.auth.endpoints import Introspection, Revocation
+from fhirapp.auth.grants import BackendGrant, CodeGrant, LaunchContext, RefreshGrant
+from fhirapp.auth.models import Client, RefreshToken, digest
+from fhirapp.auth.openid import IdToken
+from fhirapp.auth.pkce import S256Challenge
 from fhirapp.auth.throttle import Failures
-from fhirapp.db import db, writing
+from fhirapp.auth.tokens import BACKEND_SECONDS, exchange, new_token, save_backend_token
+from fhirapp.db import db
 
-BACKEND_TOKEN_SECONDS = 300
 _CLIENT_FAULT = "invalid_client"
 _ASSERTION = "client_assertion"
 _PRINTABLE = re.compile(r"[ !#-\[\]-~]*")
-
-
-def new_token() -> str:
-    """Return a new opaque token of 256 random bits."""
-    return secrets.token_urlsafe(32)
-
-
-class BackendGrant(ClientCredentialsGrant):  # type: ignore[misc]
-    """client_credentials, by signed assertion or (demo clients) secret."""
-
-    TOKEN_ENDPOINT_AUTH_METHODS = ["private_key_jwt", "client_secret_basic"]
 
 
 class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
@@ -51,6 +43,10 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
         super().__init__(query_client=find_client, save_token=save_token)
         self.register_client_auth_method("private_key_jwt", ClientAssertion())
         self.register_grant(BackendGrant)
+        self.register_grant(CodeGrant, [S256Challenge(), IdToken(), LaunchContext()])
+        self.register_grant(RefreshGrant, [LaunchContext()])
+        self.register_endpoint(Introspection)
+        self.register_endpoint(Revocation)
         self.failures = Failures()
 
     def authenticate_client(self, request: Any, methods: Any, endpoint: str = "token") -> Client:
@@ -58,8 +54,11 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
 
         Where nothing fits, Authlib lists the ways that it tried, as if the way were wrong.
         """
+        if (client := _public_refresher(request, methods)) is not None:
+            request.auth_method = "none"
+            return client
         try:
-            client: Client = super().authenticate_client(request, methods, endpoint)
+            found: Client = super().authenticate_client(request, methods, endpoint)
         except InvalidClientError as error:
             if not (error.description or "").startswith("The client cannot authenticate"):
                 raise
@@ -67,10 +66,17 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
                 description="No client proved who it is: by Basic, or by a signed assertion.",
                 status_code=error.status_code,
             ) from None
-        return client
+        return found
 
     def create_oauth2_request(self, _request: Any) -> FlaskOAuth2Request:
         return _Request(request)
+
+    def handle_error_response(self, request: Any, error: OAuth2Error) -> Response:
+        response: Response = super().handle_error_response(request, error)
+        client = getattr(request, "client", None)
+        if client is not None:
+            refusals.record_oauth(response, client.client_id, error)
+        return response
 
 
 class _Request(FlaskOAuth2Request):  # type: ignore[misc]
@@ -91,27 +97,40 @@ class _Request(FlaskOAuth2Request):  # type: ignore[misc]
 
 
 def find_client(client_id: str) -> Client | None:
-    """Return a client that is registered and not disabled."""
+    """Return a client that is registered, approved and not disabled."""
     if not _PRINTABLE.fullmatch(client_id):
         return None
     return db.session.scalars(
-        select(Client).where(Client.client_id == client_id, Client.disabled.is_(False))
+        select(Client).where(
+            Client.client_id == client_id,
+            Client.disabled.is_(False),
+            Client.approved_at.is_not(None),
+        )
     ).one_or_none()
 
 
 def save_token(token: dict[str, Any], oauth_request: Any) -> None:
-    """Store a token, as its hash; Authlib's own lifetime is ten days, SMART's is five minutes."""
-    row = token_row(
-        token["access_token"],
-        client_id=oauth_request.client.client_id,
-        scope=token["scope"],
-        lifetime=token["expires_in"],
-    )
-    # The session's reading transaction would keep the snapshot open while this one writes.
-    db.session.rollback()
-    with writing() as connection:
-        connection.execute(delete(AccessToken).where(AccessToken.expires_at < int(time.time())))
-        connection.execute(insert(AccessToken), [row])
+    """Store what a grant issued, as hashes. Raises InvalidGrantError."""
+    spent = oauth_request.authorization_code or oauth_request.refresh_token
+    if spent is None:
+        save_backend_token(token, oauth_request.client.client_id)
+    else:
+        exchange(token, oauth_request.grant, spent)
+
+
+def _public_refresher(request: Any, methods: Any) -> Client | None:
+    """Return the public client of a refresh token that comes without client_id.
+
+    SMART's own client for JavaScript sends none; the token alone proves as much.
+    """
+    token = request.form.get("refresh_token")
+    if token is None or "none" not in methods or "client_id" in request.form:
+        return None
+    if request.headers.get("Authorization") or _ASSERTION in request.form:
+        return None
+    found = db.session.get(RefreshToken, digest(token))
+    client = None if found is None else find_client(found.client_id)
+    return client if client is not None and client.kind == "public" else None
 
 
 def check_token_request() -> None:
@@ -155,21 +174,44 @@ _EXTENSION = "fhirapp.oauth"
 def init_app(app: Flask) -> None:
     """Give the app its authorization server, with tokens of our kind and lifetime."""
     app.config["OAUTH2_ACCESS_TOKEN_GENERATOR"] = lambda **_: new_token()
-    app.config["OAUTH2_TOKEN_EXPIRES_IN"] = {"client_credentials": BACKEND_TOKEN_SECONDS}
+    app.config["OAUTH2_REFRESH_TOKEN_GENERATOR"] = lambda **_: new_token()
+    app.config["OAUTH2_TOKEN_EXPIRES_IN"] = {"client_credentials": BACKEND_SECONDS}
     server = AuthorizationServer()
     server.init_app(app)
     app.extensions[_EXTENSION] = server
 
 
+def authorization_server() -> AuthorizationServer:
+    """Return the app's authorization server."""
+    server: AuthorizationServer = current_app.extensions[_EXTENSION]
+    return server
+
+
 def token_response() -> Response:
     """Answer POST /oauth/token."""
-    server: AuthorizationServer = current_app.extensions[_EXTENSION]
+    return _answer(lambda server: server.create_token_response())
+
+
+def introspection_response() -> Response:
+    """Answer POST /oauth/introspect."""
+    name = Introspection.ENDPOINT_NAME
+    return _answer(lambda server: server.create_endpoint_response(name))
+
+
+def revocation_response() -> Response:
+    """Answer POST /oauth/revoke."""
+    name = Revocation.ENDPOINT_NAME
+    return _answer(lambda server: server.create_endpoint_response(name))
+
+
+def _answer(respond: Callable[[AuthorizationServer], Response]) -> Response:
+    server = authorization_server()
     try:
         check_token_request()
     except OAuth2Error as error:
-        refused: Response = server.handle_error_response(None, error)
-        return refused
-    answer: Response = server.create_token_response()
+        return server.handle_error_response(None, error)
+    answer = respond(server)
+    answer.headers.setdefault("Cache-Control", "no-store")
     if answer.status_code in (400, 401) and (answer.get_json() or {}).get("error") == _CLIENT_FAULT:
         wait = server.failures.count(request.remote_addr or "")
         if wait:

@@ -14,13 +14,16 @@ PER_MINUTE = 60
 
 
 class Failures:
-    """Failed attempts to authenticate, of which PER_MINUTE a minute are answered as such."""
+    """Failed attempts to authenticate, of which per_minute a minute are answered as such."""
+
+    def __init__(self, per_minute: int = PER_MINUTE) -> None:
+        self._per_minute = per_minute
 
     def count(self, address: str) -> int:
         """Count one failure; return the seconds to wait once there were too many, else 0."""
         from limits import RateLimitItemPerMinute
 
-        limit = RateLimitItemPerMinute(PER_MINUTE)
+        limit = RateLimitItemPerMinute(self._per_minute)
         if self._limiter.hit(limit, address):
             return 0
         reset = self._limiter.get_window_stats(limit, address).reset_time

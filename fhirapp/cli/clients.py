@@ -9,6 +9,8 @@ import click
 from sqlalchemy import select
 
 from fhirapp.auth import clients
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.registration import SIGNED, Registration, register
 from fhirapp.cli.common import demo_option, ready_app, say
 from fhirapp.db import db, writing
 from fhirapp.store.definition import types
@@ -35,9 +37,12 @@ def add(client_id: str, name: str | None, scope: str, jwks: Path, demo: bool | N
     try:
         keys = json.loads(jwks.read_bytes())
     except ValueError:
-        raise clients.RefusedCommand(f"{jwks} is not JSON.") from None
+        raise RefusedCommand(f"{jwks} is not JSON.") from None
+    registration = Registration(
+        name=name or client_id, kind="backend", auth_method=SIGNED, scope=scope, jwks=keys
+    )
     with ready_app(demo=demo).app_context(), writing() as connection:
-        clients.add_client(connection, client_id, name=name or client_id, scope=scope, jwks=keys)
+        register(connection, registration, client_id=client_id)
     say(f"Client {client_id} is registered.")
 
 
@@ -68,7 +73,7 @@ def show(client_id: str, demo: bool | None) -> None:
     with ready_app(demo=demo).app_context(), db.engine.connect() as connection:
         row = clients.find(connection, client_id)
     if row is None:
-        raise clients.RefusedCommand(f"There is no client {client_id}.")
+        raise RefusedCommand(f"There is no client {client_id}.")
     click.echo(json.dumps({k: v for k, v in row.items() if k != "secret_digest"}, indent=2))
 
 
@@ -119,7 +124,7 @@ def issue(
             table = types()["Patient"].table
             known = select(table.c.pk).where(table.c.id == patient_id, table.c.is_current)
             if connection.execute(known).first() is None:
-                raise clients.RefusedCommand(f"There is no patient {patient_id}.")
+                raise RefusedCommand(f"There is no patient {patient_id}.")
         issued = clients.issue_token(
             connection, scope=scope, client_id=client_id, patient_id=patient_id, lifetime=expires
         )

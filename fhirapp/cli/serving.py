@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from fhirapp.auth.clients import DEMO_BACKEND, DEMO_SECRET
+from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SECRET
 from fhirapp.cli.common import ready_app, say
 from fhirapp.config import Settings, settings_of
 from fhirapp.ops import logs
+from fhirapp.ops.prepare import first_setup_code
 from fhirapp.ops.serve import listen
 from fhirapp.ops.serve import serve as run
 
@@ -22,15 +23,27 @@ def serve(demo: bool | None, host: str | None, port: int | None) -> None:
     settings = settings_of(app)
     logs.configure(settings)
     listener = listen(settings)
-    _greet(settings, listener.getsockname()[1])
+    code = first_setup_code(app)
+    _greet(settings, listener.getsockname()[1], code)
     run(app, listener)
 
 
-def _greet(settings: Settings, port: int) -> None:
+def _greet(settings: Settings, port: int, code: str | None) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    say(f"fhirapp serves FHIR R4 at {settings.base_url or f'http://{host}:{port}'}/fhir")
+    address = settings.base_url or f"http://{host}:{port}"
+    say(f"fhirapp serves FHIR R4 at {address}/fhir")
+    if code is not None:
+        say(
+            f"Nobody can sign in yet: make the first administrator at {address}/setup?code={code}\n"
+            "This address serves once, for a day; the next start prints another."
+        )
     if settings.demo:
-        say(f"Demo mode: client {DEMO_BACKEND}, secret {DEMO_SECRET}. Never put real data here.")
+        people = ", ".join(person.username for person in PEOPLE)
+        clients = ", ".join((BACKEND, APP, CONFIDENTIAL))
+        say(
+            f"Demo mode: sign in at {address}/sign-in as {people}, password {SECRET}.\n"
+            f"Clients {clients}, secret {SECRET}. Never put real data here."
+        )
 
 
 commands = [serve]

@@ -9,8 +9,9 @@ from flask import Flask
 from sqlalchemy import func, select
 from sqlalchemy.exc import DatabaseError
 
-from fhirapp.auth.clients import add_demo_clients
+from fhirapp.auth.demo import add_demo
 from fhirapp.auth.keys import demo_key
+from fhirapp.auth.users import has_users, new_setup_code
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.fhir.temporal import instant
@@ -60,4 +61,13 @@ def _fill_demo(app: Flask, rendering: Rendering, say: Callable[[str], None]) -> 
         say(f"The demo database was filled from seed.sql: {count} versions.")
     key = demo_key(settings.instance)
     with writing() as connection:
-        add_demo_clients(connection, key)
+        add_demo(connection, key)
+
+
+def first_setup_code(app: Flask) -> str | None:
+    """Return the code at which the first administrator is made, None once somebody can sign in."""
+    with app.app_context():
+        with writing() as connection:
+            code = None if has_users(connection) else new_setup_code(connection)
+        db.engine.dispose()
+    return code

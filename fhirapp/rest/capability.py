@@ -7,7 +7,8 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response
 
-from fhirapp.address import base_url, token_url
+from fhirapp.address import base_url
+from fhirapp.auth.discovery import endpoints
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import systems
 from fhirapp.fhir.temporal import check_date
@@ -78,20 +79,33 @@ def capability_statement() -> dict[str, Any]:
     }
 
 
+# The extension's names for the addresses.
+_OAUTH_URIS = {
+    "authorize": "authorization_endpoint",
+    "token": "token_endpoint",
+    "introspect": "introspection_endpoint",
+    "revoke": "revocation_endpoint",
+}
+
+
 def _security() -> dict[str, Any]:
     coding = {
         "system": systems.RESTFUL_SECURITY,
         "code": "SMART-on-FHIR",
         "display": "SMART-on-FHIR",
     }
+    addresses = endpoints()
     return {
         "extension": [
             {
                 "url": systems.SMART_OAUTH_URIS,
-                "extension": [{"url": "token", "valueUri": token_url()}],
+                "extension": [
+                    {"url": name, "valueUri": addresses[endpoint]}
+                    for name, endpoint in _OAUTH_URIS.items()
+                ],
             }
         ],
-        "cors": False,
+        "cors": True,
         "service": [{"coding": [coding], "text": "OAuth 2.0 with SMART on FHIR scopes"}],
         "description": "A bearer token in the Authorization header; "
         "see /fhir/.well-known/smart-configuration.",

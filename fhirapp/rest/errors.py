@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from typing import Any
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
 
+from fhirapp.auth.protector import record_refusal
+from fhirapp.auth.refusals import HEADER, request_id
 from fhirapp.db import is_busy
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
@@ -32,6 +33,8 @@ MAX_URL = 8 * 1024
 MAX_HEADERS = 32 * 1024
 MAX_BODY = 1024 * 1024
 RETRY_SECONDS = 2
+# Refusals that somebody can look up. Not 404: it is the same bytes for unknown and for hidden.
+_NAMED = frozenset({401, 403, 429})
 _OAUTH_ERRORS = {500: "server_error", 503: "temporarily_unavailable"}
 
 
@@ -75,7 +78,10 @@ def render(error: FhirError) -> Response:
             fhir_json.dumps_indented(error.outcome()), status=error.status, content_type=FHIR_JSON
         )
     response.headers["Cache-Control"] = "no-store"
+    if error.status in _NAMED or error.status >= 500:
+        response.headers[HEADER] = request_id()
     response.headers.extend(error.headers)
+    record_refusal(error)
     return response
 
 
@@ -110,6 +116,5 @@ def render_unexpected(error: Exception) -> Response:
                 headers={"Retry-After": str(RETRY_SECONDS)},
             )
         )
-    request_id = secrets.token_hex(8)
-    _log.error("request %s failed", request_id, exc_info=error)
-    return render(InternalError(f"Something went wrong here; request id {request_id}."))
+    _log.error("request %s failed", request_id(), exc_info=error)
+    return render(InternalError(f"Something went wrong here; request id {request_id()}."))

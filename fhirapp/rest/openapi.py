@@ -14,8 +14,8 @@ from flask import Blueprint, Flask, Response, current_app
 
 from fhirapp.address import base_url
 from fhirapp.fhir import json as fhir_json
+from fhirapp.rest import openapi_oauth, search_parameters
 from fhirapp.rest import openapi_parts as parts
-from fhirapp.rest import search_parameters
 from fhirapp.rest.blueprint import ROOTS
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.negotiation import Form
@@ -239,8 +239,6 @@ def _others() -> Node:
     paths = {
         path: {"get": {**_OPEN, "tags": [tag], "summary": doc, "responses": {"200": plain}}}
         for path, tag, doc in (
-            ("/.well-known/smart-configuration", "Authorization", "Tell how to get a token"),
-            ("/fhir/.well-known/smart-configuration", "Authorization", "Tell how to get a token"),
             ("/health/live", "Health", "Say that the process answers"),
             ("/health/ready", "Health", "Say whether the database can be read"),
         )
@@ -248,5 +246,4 @@ def _others() -> Node:
     for path in paths.values():
         path["get"]["responses"] |= instead()
     paths["/health/ready"]["get"]["responses"]["503"] = plain | {"description": "It cannot"}
-    paths["/oauth/token"] = {"post": parts.token_operation()}
-    return paths
+    return paths | openapi_oauth.paths()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fhirapp.address import token_url
+from fhirapp.auth.discovery import endpoints
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest.negotiation import FHIR_JSON
 from fhirapp.rest.search_parameters import modifiers_of
@@ -230,7 +231,8 @@ def _resource(name: str) -> Node:
     }
 
 
-def _object(required: Mapping[str, Node], **optional: Node) -> Node:
+def object_of(required: Mapping[str, Node], **optional: Node) -> Node:
+    """Return the schema of an object."""
     return {
         "type": "object",
         "required": [*required],
@@ -245,33 +247,33 @@ def _some(items: Node) -> Node:
 def _schemas() -> Node:
     named = {one: {"const": one} for one in ("Bundle", "OperationOutcome", "Parameters")}
     definitions = ("CapabilityStatement", "SearchParameter")
-    entry = _object(
+    entry = object_of(
         {},
         fullUrl=_STRING,
-        resource=_object({"resourceType": _STRING}),
-        search=_object({"mode": {"enum": ["match", "include", "outcome"]}}),
-        request=_object({"method": _STRING, "url": _STRING}),
-        response=_object({"status": _STRING}, etag=_STRING, lastModified=_STRING),
+        resource=object_of({"resourceType": _STRING}),
+        search=object_of({"mode": {"enum": ["match", "include", "outcome"]}}),
+        request=object_of({"method": _STRING, "url": _STRING}),
+        response=object_of({"status": _STRING}, etag=_STRING, lastModified=_STRING),
     )
-    link = _object({"relation": _STRING, "url": _STRING})
-    issue = _object(
+    link = object_of({"relation": _STRING, "url": _STRING})
+    issue = object_of(
         {"severity": _STRING, "code": _STRING, "diagnostics": _STRING},
         expression=_some(_STRING),
     )
     kind = {"enum": ["searchset", "history"]}
     return {
         **{name: _resource(name) for name in sorted(types())},
-        **{name: _object({"resourceType": {"const": name}}) for name in definitions},
-        "Bundle": _object(
+        **{name: object_of({"resourceType": {"const": name}}) for name in definitions},
+        "Bundle": object_of(
             {"resourceType": named["Bundle"], "id": _STRING, "type": kind, "link": _some(link)},
             total=_NUMBER,
             entry=_some(entry),
         ),
-        "OperationOutcome": _object(
+        "OperationOutcome": object_of(
             {"resourceType": named["OperationOutcome"], "issue": _some(issue)}
         ),
-        "Parameters": _object({"resourceType": named["Parameters"]}, parameter={"type": "array"}),
-        "Token": _object(
+        "Parameters": object_of({"resourceType": named["Parameters"]}, parameter={"type": "array"}),
+        "Token": object_of(
             {
                 "access_token": _STRING,
                 "token_type": _STRING,
@@ -279,36 +281,20 @@ def _schemas() -> Node:
                 "scope": _STRING,
             }
         ),
-        "OAuthError": _object({"error": _STRING}, error_description=_STRING),
-        "Object": _object({}),
-    }
-
-
-def token_operation() -> Node:
-    """Return the operation that issues a token (RFC 6749 §4.4); its errors are OAuth's own."""
-    asked = _object(
-        {"grant_type": {"const": "client_credentials"}},
-        scope=_STRING,
-        client_assertion_type=_STRING,
-        client_assertion=_STRING,
-    )
-    wrong = {"description": "No token", "content": content("OAuthError", JSON)}
-    return {
-        "tags": ["Authorization"],
-        "summary": "Get an access token",
-        # By a secret, or by the assertion in the body.
-        "security": [{"secret": []}, {}],
-        "requestBody": {"required": True, "content": {_FORM: {"schema": asked}}},
-        "responses": {
-            "200": {"description": "A token", "content": content("Token", JSON)},
-            **{str(one): wrong for one in (400, 401, 413, 414, 429, 431, 503)},
-        },
+        "OAuthError": object_of({"error": _STRING}, error_description=_STRING),
+        "Object": object_of({}),
     }
 
 
 def components(served: Iterable[Definition], groups: Iterable[Group]) -> Node:
     """Return the components: groups are the parameters of types and operations."""
     scopes = {"system/*.rs": "to read and search every type"}
+    user_scopes = {
+        "launch/patient": "to know which patient the user chose",
+        "patient/*.rs": "to read and search this patient's record",
+        "user/*.rs": "to read and search what the user may see",
+        "openid": "to know who the user is",
+    }
     flow = {"tokenUrl": token_url(), "scopes": scopes}
     return {
         "schemas": _schemas(),
@@ -318,7 +304,18 @@ def components(served: Iterable[Definition], groups: Iterable[Group]) -> Node:
         },
         "responses": _responses(),
         "securitySchemes": {
-            "token": {"type": "oauth2", "flows": {"clientCredentials": flow}},
+            "token": {
+                "type": "oauth2",
+                "flows": {
+                    "clientCredentials": flow,
+                    "authorizationCode": {
+                        "authorizationUrl": endpoints()["authorization_endpoint"],
+                        "tokenUrl": token_url(),
+                        "refreshUrl": token_url(),
+                        "scopes": user_scopes,
+                    },
+                },
+            },
             "secret": {"type": "http", "scheme": "basic"},
         },
     }

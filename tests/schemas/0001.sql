@@ -94,6 +94,90 @@ CREATE INDEX ix_allergy_intolerance_token ON allergy_intolerance_token (param, c
 CREATE VIRTUAL TABLE "allergy_intolerance_words" USING
         fts5(narrative, content, content='', tokenize='ascii');
 
+CREATE TABLE auth_attempt (
+	digest BLOB NOT NULL,
+	times INTEGER NOT NULL,
+	expires_at INTEGER NOT NULL,
+	PRIMARY KEY (digest)
+);
+
+CREATE INDEX ix_auth_attempt_expires_at ON auth_attempt (expires_at);
+
+CREATE TABLE auth_recovery_code (
+	digest BLOB NOT NULL,
+	user_id VARCHAR NOT NULL,
+	PRIMARY KEY (digest),
+	FOREIGN KEY(user_id) REFERENCES auth_user (id)
+);
+
+CREATE INDEX ix_auth_recovery_code_user_id ON auth_recovery_code (user_id);
+
+CREATE TABLE auth_refusal (
+	request_id VARCHAR NOT NULL,
+	at INTEGER NOT NULL,
+	client_id VARCHAR NOT NULL,
+	user_id VARCHAR,
+	status INTEGER NOT NULL,
+	asked VARCHAR NOT NULL,
+	reasons JSON NOT NULL,
+	PRIMARY KEY (request_id)
+);
+
+CREATE INDEX ix_auth_refusal_at ON auth_refusal (at);
+
+CREATE INDEX ix_auth_refusal_client_id ON auth_refusal (client_id);
+
+CREATE TABLE auth_session (
+	id VARCHAR NOT NULL,
+	digest BLOB NOT NULL,
+	user_id VARCHAR NOT NULL,
+	complete BOOLEAN NOT NULL,
+	signed_in_at INTEGER NOT NULL,
+	used_at INTEGER NOT NULL,
+	ended_at INTEGER,
+	PRIMARY KEY (id),
+	UNIQUE (digest),
+	FOREIGN KEY(user_id) REFERENCES auth_user (id)
+);
+
+CREATE INDEX ix_auth_session_used_at ON auth_session (used_at);
+
+CREATE INDEX ix_auth_session_user_id ON auth_session (user_id);
+
+CREATE TABLE auth_setup_code (
+	digest BLOB NOT NULL,
+	user_id VARCHAR,
+	expires_at INTEGER NOT NULL,
+	PRIMARY KEY (digest),
+	FOREIGN KEY(user_id) REFERENCES auth_user (id)
+);
+
+CREATE TABLE auth_user (
+	id VARCHAR NOT NULL,
+	username VARCHAR NOT NULL,
+	name VARCHAR NOT NULL,
+	role VARCHAR NOT NULL,
+	password_hash VARCHAR NOT NULL,
+	totp_secret BLOB,
+	totp_used INTEGER NOT NULL,
+	fhir_user VARCHAR,
+	disabled BOOLEAN NOT NULL,
+	created_at INTEGER NOT NULL,
+	signed_in_at INTEGER,
+	PRIMARY KEY (id),
+	UNIQUE (username)
+);
+
+CREATE TABLE auth_user_patient (
+	user_id VARCHAR NOT NULL,
+	patient_id VARCHAR NOT NULL,
+	is_self BOOLEAN NOT NULL,
+	PRIMARY KEY (user_id, patient_id),
+	FOREIGN KEY(user_id) REFERENCES auth_user (id)
+);
+
+CREATE INDEX ix_auth_user_patient_patient_id ON auth_user_patient (patient_id);
+
 CREATE TABLE binary (
 	pk INTEGER NOT NULL,
 	id VARCHAR NOT NULL,
@@ -449,29 +533,128 @@ CREATE INDEX ix_encounter_token ON encounter_token (param, code, pk, system);
 CREATE TABLE oauth_access_token (
 	digest BLOB NOT NULL,
 	client_id VARCHAR NOT NULL,
+	grant_id VARCHAR,
 	scope VARCHAR NOT NULL,
 	patient_id VARCHAR,
 	issued_at INTEGER NOT NULL,
 	expires_at INTEGER NOT NULL,
 	revoked BOOLEAN NOT NULL,
 	PRIMARY KEY (digest),
-	FOREIGN KEY(client_id) REFERENCES oauth_client (client_id)
+	FOREIGN KEY(client_id) REFERENCES oauth_client (client_id),
+	FOREIGN KEY(grant_id) REFERENCES oauth_grant (id)
 );
 
 CREATE INDEX ix_oauth_access_token_client_id ON oauth_access_token (client_id);
 
 CREATE INDEX ix_oauth_access_token_expires_at ON oauth_access_token (expires_at);
 
+CREATE INDEX ix_oauth_access_token_grant_id ON oauth_access_token (grant_id);
+
 CREATE TABLE oauth_client (
 	client_id VARCHAR NOT NULL,
 	name VARCHAR NOT NULL,
+	kind VARCHAR NOT NULL,
 	auth_method VARCHAR NOT NULL,
 	secret_digest BLOB,
 	jwks JSON,
+	jwks_uri VARCHAR,
 	scope VARCHAR NOT NULL,
+	redirect_uris JSON,
+	launch_uri VARCHAR,
+	developer VARCHAR,
+	contact VARCHAR,
+	registered_at INTEGER NOT NULL,
+	approved_at INTEGER,
+	owner_digest BLOB,
 	disabled BOOLEAN NOT NULL,
-	PRIMARY KEY (client_id)
+	PRIMARY KEY (client_id),
+	UNIQUE (owner_digest)
 );
+
+CREATE TABLE oauth_code (
+	digest BLOB NOT NULL,
+	grant_id VARCHAR NOT NULL,
+	client_id VARCHAR NOT NULL,
+	redirect_uri VARCHAR NOT NULL,
+	scope VARCHAR NOT NULL,
+	nonce VARCHAR,
+	code_challenge VARCHAR NOT NULL,
+	expires_at INTEGER NOT NULL,
+	used_at INTEGER,
+	PRIMARY KEY (digest),
+	FOREIGN KEY(grant_id) REFERENCES oauth_grant (id)
+);
+
+CREATE INDEX ix_oauth_code_expires_at ON oauth_code (expires_at);
+
+CREATE TABLE oauth_grant (
+	id VARCHAR NOT NULL,
+	user_id VARCHAR NOT NULL,
+	client_id VARCHAR NOT NULL,
+	scope VARCHAR NOT NULL,
+	patient_id VARCHAR,
+	encounter_id VARCHAR,
+	need_patient_banner BOOLEAN NOT NULL,
+	signed_in_at INTEGER NOT NULL,
+	created_at INTEGER NOT NULL,
+	expires_at INTEGER NOT NULL,
+	session_id VARCHAR,
+	revoked_at INTEGER,
+	PRIMARY KEY (id),
+	FOREIGN KEY(user_id) REFERENCES auth_user (id),
+	FOREIGN KEY(client_id) REFERENCES oauth_client (client_id)
+);
+
+CREATE INDEX ix_oauth_grant_client_id ON oauth_grant (client_id);
+
+CREATE INDEX ix_oauth_grant_session_id ON oauth_grant (session_id);
+
+CREATE INDEX ix_oauth_grant_user_id ON oauth_grant (user_id);
+
+CREATE TABLE oauth_launch (
+	digest BLOB NOT NULL,
+	client_id VARCHAR NOT NULL,
+	user_id VARCHAR NOT NULL,
+	patient_id VARCHAR NOT NULL,
+	encounter_id VARCHAR,
+	expires_at INTEGER NOT NULL,
+	used_at INTEGER,
+	PRIMARY KEY (digest),
+	FOREIGN KEY(client_id) REFERENCES oauth_client (client_id),
+	FOREIGN KEY(user_id) REFERENCES auth_user (id)
+);
+
+CREATE INDEX ix_oauth_launch_expires_at ON oauth_launch (expires_at);
+
+CREATE TABLE oauth_refresh_token (
+	digest BLOB NOT NULL,
+	grant_id VARCHAR NOT NULL,
+	client_id VARCHAR NOT NULL,
+	scope VARCHAR NOT NULL,
+	issued_at INTEGER NOT NULL,
+	expires_at INTEGER NOT NULL,
+	used_at INTEGER,
+	PRIMARY KEY (digest),
+	FOREIGN KEY(grant_id) REFERENCES oauth_grant (id)
+);
+
+CREATE INDEX ix_oauth_refresh_token_expires_at ON oauth_refresh_token (expires_at);
+
+CREATE INDEX ix_oauth_refresh_token_grant_id ON oauth_refresh_token (grant_id);
+
+CREATE TABLE oauth_request (
+	digest BLOB NOT NULL,
+	parameters JSON NOT NULL,
+	user_id VARCHAR,
+	patient_id VARCHAR,
+	encounter_id VARCHAR,
+	created_at INTEGER NOT NULL,
+	expires_at INTEGER NOT NULL,
+	used_at INTEGER,
+	PRIMARY KEY (digest)
+);
+
+CREATE INDEX ix_oauth_request_expires_at ON oauth_request (expires_at);
 
 CREATE TABLE oauth_used_assertion (
 	client_id VARCHAR NOT NULL,

@@ -1,0 +1,91 @@
+"""The people and clients that exist only in demo mode; their secrets are no secrets.
+
+Names as design/interface.md fixes them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, insert, select
+
+from fhirapp.auth.clients import find
+from fhirapp.auth.models import Client, User, digest
+from fhirapp.auth.models.client import ANY_LOOPBACK
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.registration import BASIC, NONE, SIGNED, public_keys
+from fhirapp.auth.scopes import SESSION_SCOPES
+from fhirapp.auth.users import add_demo_user, link
+
+SECRET = "demo"
+BACKEND, APP, CONFIDENTIAL = "demo-backend", "demo-app", "demo-confidential"
+_BACKEND_SCOPE = "system/DocumentReference system/AllergyIntolerance system/*.read system/*.rs"
+_APP_SCOPE = " ".join([*sorted(SESSION_SCOPES), "patient/*.rs", "user/*.rs"])
+
+
+class Person(NamedTuple):
+    """A person of the demo; all have the password `demo`."""
+
+    username: str
+    name: str
+    role: str
+    # Who it is in seed.sql: a Practitioner's or Patient's id.
+    record: str | None
+
+
+PEOPLE = (
+    Person("clinician", "Dr. Folake Adeyemi", CLINICIAN, "dr-adeyemi"),
+    Person("admin", "Alex Admin", ADMINISTRATOR, None),
+    Person("patient", "Amelia Hartwell", PATIENT, "p1"),
+)
+
+
+def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
+    """Add the demo's people and clients, unless they are there; jwks is the backend's key."""
+    now = int(time.time())
+    common: dict[str, Any] = {"registered_at": now, "approved_at": now, "disabled": False}
+    common |= {"developer": "The demo", "contact": None, "launch_uri": None, "jwks_uri": None}
+    common |= {"jwks": None, "secret_digest": None, "redirect_uris": None}
+    clients: list[dict[str, Any]] = [
+        {
+            "client_id": BACKEND,
+            "name": "Demo backend",
+            "kind": "backend",
+            "auth_method": f"{BASIC} {SIGNED}",
+            "secret_digest": digest(SECRET),
+            "jwks": public_keys(jwks),
+            "scope": _BACKEND_SCOPE,
+        },
+        {
+            "client_id": APP,
+            "name": "Demo app",
+            "kind": "public",
+            "auth_method": NONE,
+            "scope": _APP_SCOPE,
+            "redirect_uris": [ANY_LOOPBACK],
+        },
+        {
+            "client_id": CONFIDENTIAL,
+            "name": "Demo confidential app",
+            "kind": "confidential",
+            "auth_method": BASIC,
+            "secret_digest": digest(SECRET),
+            "scope": _APP_SCOPE,
+            "redirect_uris": [ANY_LOOPBACK],
+        },
+    ]
+    for client in clients:
+        if find(connection, client["client_id"]) is None:
+            connection.execute(insert(Client), [common | client])
+    for person in PEOPLE:
+        known = select(User.id).where(User.username == person.username)
+        if connection.execute(known).first():
+            continue
+        who = f"Practitioner/{person.record}" if person.role == CLINICIAN else None
+        user_id = add_demo_user(
+            connection, person.username, person.name, person.role, fhir_user=who
+        )
+        if person.role == PATIENT and person.record:
+            link(connection, user_id, person.record)

@@ -1,0 +1,174 @@
+"""The grants of RFC 6749 that this server knows, as subclasses of Authlib's.
+
+    BackendGrant   client_credentials    SMART Backend Services
+    CodeGrant      authorization_code    SMART App Launch, with PKCE and OpenID Connect
+    RefreshGrant   refresh_token         rotated: each serves once
+
+Where Authlib's defaults are wrong for us, the override says so.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from authlib.oauth2.rfc6749 import InvalidGrantError
+from authlib.oauth2.rfc6749.grants import (
+    AuthorizationCodeGrant,
+    ClientCredentialsGrant,
+    RefreshTokenGrant,
+)
+from sqlalchemy import insert
+
+from fhirapp.address import base_url
+from fhirapp.auth.models import (
+    AuthorizationCode,
+    Client,
+    Grant,
+    RefreshToken,
+    User,
+    digest,
+)
+from fhirapp.auth.scopes import LAUNCH
+from fhirapp.auth.tokens import (
+    CODE_SECONDS,
+    GRACE_SECONDS,
+    USER_SECONDS,
+    has_refresh,
+    revoke_replayed,
+)
+from fhirapp.db import db
+
+_AUTH_METHODS = ["client_secret_basic", "private_key_jwt", "none"]
+
+
+class BackendGrant(ClientCredentialsGrant):  # type: ignore[misc]
+    """client_credentials, by signed assertion or (demo clients) secret."""
+
+    TOKEN_ENDPOINT_AUTH_METHODS = ["private_key_jwt", "client_secret_basic"]
+
+
+class _OfUser:
+    """What the grants share whose tokens act for a user: request.grant is the user's consent."""
+
+    request: Any
+
+    def authenticate_user(self, spent: AuthorizationCode | RefreshToken) -> User | None:
+        """Return the user whose grant a code or refresh token belongs to, while it lasts."""
+        grant = db.session.get(Grant, spent.grant_id)
+        if grant is None or grant.revoked_at is not None or grant.expires_at <= time.time():
+            return None
+        user = db.session.get(User, grant.user_id)
+        if user is None or user.disabled:
+            return None
+        self.request.grant = grant
+        return user
+
+    def lifetime(self) -> int:
+        """Return how many seconds an access token lives: not longer than its grant."""
+        left: int = self.request.grant.expires_at - int(time.time())
+        return max(1, min(USER_SECONDS, left))
+
+
+class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
+    """authorization_code. authorize.py brings the user's decision as request.decision."""
+
+    TOKEN_ENDPOINT_AUTH_METHODS = _AUTH_METHODS
+
+    def save_authorization_code(self, code: str, request: Any) -> None:
+        """Store the grant and its code, in the transaction that used up the parked request."""
+        decision = request.decision
+        parameters = request.payload.data
+        decision.connection.execute(insert(Grant), [decision.grant])
+        row = {
+            "digest": digest(code),
+            "grant_id": decision.grant["id"],
+            "client_id": request.client.client_id,
+            "redirect_uri": parameters["redirect_uri"],
+            "scope": decision.grant["scope"],
+            "nonce": parameters.get("nonce"),
+            "code_challenge": parameters["code_challenge"],
+            "expires_at": int(time.time()) + CODE_SECONDS,
+        }
+        decision.connection.execute(insert(AuthorizationCode), [row])
+
+    def query_authorization_code(self, code: str, client: Client) -> AuthorizationCode | None:
+        """Return a code that still serves; one that was used ends its grant."""
+        found = db.session.get(AuthorizationCode, digest(code))
+        if found is None or found.client_id != client.client_id:
+            return None
+        if found.used_at is not None:
+            revoke_replayed(found)
+            return None
+        return found if found.expires_at > time.time() else None
+
+    def delete_authorization_code(self, authorization_code: AuthorizationCode) -> None:
+        """Do nothing: saving the tokens used it up, and a second use must be recognised."""
+
+    def generate_token(self, **options: Any) -> Any:
+        """Return tokens; one to refresh only where the user allowed access beyond this hour."""
+        options["include_refresh_token"] = has_refresh(options["scope"])
+        return super().generate_token(**options, expires_in=self.lifetime())
+
+
+class RefreshGrant(_OfUser, RefreshTokenGrant):  # type: ignore[misc]
+    """refresh_token: each serves once; its use again ends the grant."""
+
+    TOKEN_ENDPOINT_AUTH_METHODS = _AUTH_METHODS
+    INCLUDE_NEW_REFRESH_TOKEN = True
+
+    def validate_token_request(self) -> None:
+        super().validate_token_request()
+        if self.authenticate_user(self.request.refresh_token) is None:
+            # Authlib's own answer would be invalid_request.
+            raise InvalidGrantError("The access was revoked, or has ended.")
+
+    def authenticate_refresh_token(self, refresh_token: str) -> RefreshToken | None:
+        found = db.session.get(RefreshToken, digest(refresh_token))
+        if found is None:
+            return None
+        now = time.time()
+        if found.used_at is not None:
+            if found.used_at < now - GRACE_SECONDS:
+                revoke_replayed(found)
+            return None
+        return found if found.expires_at > now else None
+
+    def revoke_old_credential(self, refresh_token: RefreshToken) -> None:
+        """Do nothing: saving the new tokens used it up."""
+
+    def generate_token(self, **options: Any) -> Any:
+        return super().generate_token(**options, expires_in=self.lifetime())
+
+
+class LaunchContext:
+    """Adds to the token's answer whose record it is about. SMART App Launch 2.2 §scopes."""
+
+    def __call__(self, grant: Any) -> None:
+        grant.register_hook("after_create_token_response", self.add)
+
+    def add(self, grant: Any, response: Any) -> None:
+        """Add patient and encounter, and how the app should look in our own pages."""
+        _, token, _ = response
+        consent: Grant = grant.request.grant
+        token.update(launch_parameters(consent))
+
+
+def launch_parameters(grant: Grant) -> dict[str, Any]:
+    """Return what is in context, as the answer and the introspection of a token tell it."""
+    context: dict[str, Any] = {}
+    if grant.patient_id is not None:
+        context["patient"] = grant.patient_id
+    if grant.encounter_id is not None:
+        context["encounter"] = grant.encounter_id
+        reference = f"Encounter/{grant.encounter_id}"
+        context["fhirContext"] = [{"reference": reference}]
+    if LAUNCH in grant.scope.split() or grant.patient_id is not None:
+        context["need_patient_banner"] = grant.need_patient_banner
+        context["smart_style_url"] = f"{base_url()}/smart-style.json"
+    return context
+
+
+def grant_of(grant_id: str | None) -> Grant | None:
+    """Return a grant."""
+    return None if grant_id is None else db.session.get(Grant, grant_id)

@@ -1,0 +1,85 @@
+"""Users: the people who sign in, the records that are theirs, their sessions."""
+
+from __future__ import annotations
+
+from sqlalchemy import ForeignKey, Integer, LargeBinary
+from sqlalchemy.orm import Mapped, mapped_column
+
+from fhirapp.db import Base
+
+CLINICIAN, ADMINISTRATOR, PATIENT = "clinician", "administrator", "patient"
+ROLES = (CLINICIAN, ADMINISTRATOR, PATIENT)
+STAFF = (CLINICIAN, ADMINISTRATOR)
+
+
+class User(Base):
+    """A person who can sign in."""
+
+    __tablename__ = "auth_user"
+
+    # Random, and the subject (`sub`) of id tokens: never another person's.
+    id: Mapped[str] = mapped_column(primary_key=True)
+    # As it is typed to sign in, in lower case.
+    username: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str]
+    role: Mapped[str]
+    # argon2id, in its own notation.
+    password_hash: Mapped[str]
+    # Of the one-time passwords, encrypted with the server's key; None without.
+    totp_secret: Mapped[bytes | None] = mapped_column(LargeBinary)
+    # The interval of the one-time password used last: none serves twice.
+    totp_used: Mapped[int] = mapped_column(Integer, default=0)
+    # A Practitioner, as Practitioner/<id>: who this is in the records.
+    fhir_user: Mapped[str | None]
+    disabled: Mapped[bool] = mapped_column(default=False)
+    created_at: Mapped[int] = mapped_column(Integer)
+    signed_in_at: Mapped[int | None] = mapped_column(Integer)
+
+
+class UserPatient(Base):
+    """A record that a patient user may see: their own, or a child's."""
+
+    __tablename__ = "auth_user_patient"
+
+    user_id: Mapped[str] = mapped_column(ForeignKey(User.id), primary_key=True)
+    # A Patient's id; the record may come later than the link.
+    patient_id: Mapped[str] = mapped_column(primary_key=True, index=True)
+    # Whether it is the user's own: then that Patient is who the user is (fhirUser).
+    is_self: Mapped[bool] = mapped_column(default=True)
+
+
+class Session(Base):
+    """A browser that somebody signed in with."""
+
+    __tablename__ = "auth_session"
+
+    # Stays while the secret in the cookie changes: what ends with the session refers to it.
+    id: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[bytes] = mapped_column(LargeBinary, unique=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey(User.id), index=True)
+    # Whether the second factor, where the user has one, was shown too.
+    complete: Mapped[bool]
+    # When the password was typed; the absolute limit counts from here.
+    signed_in_at: Mapped[int] = mapped_column(Integer)
+    used_at: Mapped[int] = mapped_column(Integer, index=True)
+    ended_at: Mapped[int | None] = mapped_column(Integer)
+
+
+class RecoveryCode(Base):
+    """A code that stands in once for a lost second factor."""
+
+    __tablename__ = "auth_recovery_code"
+
+    digest: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey(User.id), index=True)
+
+
+class SetupCode(Base):
+    """The one-time address at which the first administrator, or a user's password, is made."""
+
+    __tablename__ = "auth_setup_code"
+
+    digest: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    # None: the first administrator's.
+    user_id: Mapped[str | None] = mapped_column(ForeignKey(User.id))
+    expires_at: Mapped[int] = mapped_column(Integer)

@@ -1,0 +1,111 @@
+"""Sessions of the people who signed in: rows here, a random secret in the browser's cookie.
+
+A session ends after half an hour without use, and twelve hours after the password was typed. Its
+secret changes whenever what it allows changes (OWASP Session Management Cheat Sheet).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+from uuid import uuid4
+
+from sqlalchemy import Connection, delete, insert, or_, select, update
+
+from fhirapp.auth.models import Grant, Session, User, digest
+from fhirapp.auth.tokens import new_token, revoke_grants
+from fhirapp.db import db, writing
+
+IDLE_SECONDS = 30 * 60
+ABSOLUTE_SECONDS = 12 * 3600
+# How exactly idleness is measured: each page view would write otherwise.
+_STEP_SECONDS = 60
+
+
+class Signed(NamedTuple):
+    """Somebody who signed in, in this browser."""
+
+    user: User
+    session_id: str
+    signed_in_at: int
+    # Whether the second factor was shown, where the user has one.
+    complete: bool
+
+
+def begin(connection: Connection, user_id: str, *, complete: bool) -> str:
+    """Begin a session; return the secret for the cookie."""
+    now = int(time.time())
+    secret = new_token()
+    connection.execute(
+        delete(Session).where(
+            or_(
+                Session.used_at < now - IDLE_SECONDS,
+                Session.signed_in_at < now - ABSOLUTE_SECONDS,
+                Session.ended_at.is_not(None),
+            )
+        )
+    )
+    row = {
+        "id": str(uuid4()),
+        "digest": digest(secret),
+        "user_id": user_id,
+        "complete": complete,
+        "signed_in_at": now,
+        "used_at": now,
+    }
+    connection.execute(insert(Session), [row])
+    return secret
+
+
+def find(secret: str) -> Signed | None:
+    """Return who signed in with this secret, None where the session is over."""
+    now = int(time.time())
+    found = db.session.execute(
+        select(Session, User)
+        .join(User, User.id == Session.user_id)
+        .where(
+            Session.digest == digest(secret),
+            Session.ended_at.is_(None),
+            Session.used_at >= now - IDLE_SECONDS,
+            Session.signed_in_at >= now - ABSOLUTE_SECONDS,
+            User.disabled.is_(False),
+        )
+    ).first()
+    if found is None:
+        return None
+    session, user = found
+    signed = Signed(user, session.id, session.signed_in_at, session.complete)
+    if session.used_at < now - _STEP_SECONDS:
+        db.session.expunge_all()
+        db.session.rollback()
+        with writing() as connection:
+            connection.execute(
+                update(Session).where(Session.id == signed.session_id).values(used_at=now)
+            )
+    return signed
+
+
+def completed(connection: Connection, session_id: str) -> str:
+    """Say that the second factor was shown; return the new secret for the cookie."""
+    secret = new_token()
+    connection.execute(
+        update(Session)
+        .where(Session.id == session_id)
+        .values(complete=True, digest=digest(secret), used_at=int(time.time()))
+    )
+    return secret
+
+
+def end(connection: Connection, session_id: str) -> None:
+    """End a session, and what apps were allowed only as long as it lasts."""
+    connection.execute(
+        update(Session).where(Session.id == session_id).values(ended_at=int(time.time()))
+    )
+    revoke_grants(connection, Grant.session_id == session_id)
+
+
+def end_all(connection: Connection, user_id: str, *, but: str = "") -> None:
+    """End a user's sessions: the password changed, or the role, or the user is disabled."""
+    ids = select(Session.id).where(Session.user_id == user_id, Session.id != but)
+    for (session_id,) in connection.execute(ids).all():
+        end(connection, session_id)

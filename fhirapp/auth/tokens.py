@@ -1,0 +1,145 @@
+"""Issue tokens and take them back: the only place that writes them.
+
+A code, and a refresh token, serves once, however many ask at once: the one conditional UPDATE that
+changes a row decides, in the transaction that writes what it is exchanged for.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from authlib.oauth2.rfc6749 import InvalidGrantError
+from sqlalchemy import Connection, delete, insert, select, update
+
+from fhirapp.auth.models import AccessToken, AuthorizationCode, Grant, RefreshToken, digest
+from fhirapp.auth.models.grant import token_row
+from fhirapp.auth.scopes import OFFLINE, ONLINE
+from fhirapp.db import db, writing
+
+BACKEND_SECONDS = 300
+USER_SECONDS = 3600
+CODE_SECONDS = 60
+# A refresh token lives so long unless it is used, and its grant so long at the most.
+REFRESH_IDLE_SECONDS = 90 * 86_400
+OFFLINE_SECONDS = 180 * 86_400
+# Two tabs of one app refresh at once: the slower one is refused, and nothing else happens.
+GRACE_SECONDS = 10
+# What expired is kept a while, so that its use again is recognised.
+_KEPT_SECONDS = 86_400
+
+
+def new_token() -> str:
+    """Return a new opaque token of 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def has_refresh(scope: str) -> bool:
+    """Say whether a grant of this scope comes with a refresh token."""
+    return not {OFFLINE, ONLINE}.isdisjoint(scope.split())
+
+
+def save_backend_token(token: Mapping[str, Any], client_id: str) -> None:
+    """Store the token of a client that acts for itself."""
+    row = token_row(
+        token["access_token"],
+        client_id=client_id,
+        scope=token["scope"],
+        lifetime=token["expires_in"],
+    )
+    with _writing() as connection:
+        connection.execute(insert(AccessToken), [row])
+
+
+def exchange(
+    token: Mapping[str, Any], grant: Grant, spent: AuthorizationCode | RefreshToken
+) -> None:
+    """Store the tokens that a code or a refresh token is exchanged for. Raises InvalidGrantError.
+
+    Whoever uses a code again ends the grant: somebody else has it too (RFC 6749 §4.1.2).
+    """
+    now = int(time.time())
+    kind, key, grant_id = type(spent), spent.digest, grant.id
+    expires_at, whole_scope = grant.expires_at, grant.scope
+    access = token_row(
+        token["access_token"],
+        client_id=grant.client_id,
+        grant_id=grant_id,
+        scope=token["scope"],
+        patient_id=grant.patient_id,
+        lifetime=token["expires_in"],
+    )
+    with _writing() as connection:
+        lives = select(Grant.id).where(Grant.id == grant_id, Grant.revoked_at.is_(None))
+        if connection.execute(lives).first() is None:
+            raise InvalidGrantError("The access was revoked.")
+        won = connection.execute(
+            update(kind).where(kind.digest == key, kind.used_at.is_(None)).values(used_at=now)
+        )
+        if won.rowcount == 1:
+            connection.execute(insert(AccessToken), [access])
+            if "refresh_token" in token:
+                row = {
+                    "digest": digest(token["refresh_token"]),
+                    "grant_id": grant_id,
+                    "client_id": access["client_id"],
+                    # Of the grant: a refresh may ask for less, and for all the next time.
+                    "scope": whole_scope,
+                    "issued_at": now,
+                    "expires_at": min(now + REFRESH_IDLE_SECONDS, expires_at),
+                }
+                connection.execute(insert(RefreshToken), [row])
+            return
+        if kind is AuthorizationCode:
+            revoke_grants(connection, Grant.id == grant_id)
+    raise InvalidGrantError("It was used before.")
+
+
+def revoke_grants(connection: Connection, *conditions: Any) -> int:
+    """Revoke the grants that meet the conditions, and with them their tokens; return how many.
+
+    The protector asks for the grant with each token: nothing else needs to be written.
+    """
+    now = int(time.time())
+    changed = connection.execute(
+        update(Grant).where(Grant.revoked_at.is_(None), *conditions).values(revoked_at=now)
+    )
+    return changed.rowcount
+
+
+def revoke_replayed(spent: AuthorizationCode | RefreshToken) -> None:
+    """End the grant of a code or refresh token that is used again."""
+    grant_id = spent.grant_id
+    with _writing() as connection:
+        revoke_grants(connection, Grant.id == grant_id)
+
+
+def revoke_access_token(key: bytes) -> None:
+    """Revoke one access token, by its digest."""
+    with _writing() as connection:
+        connection.execute(
+            update(AccessToken).where(AccessToken.digest == key).values(revoked=True)
+        )
+
+
+def sweep(connection: Connection) -> None:
+    """Delete what has expired."""
+    now = int(time.time())
+    connection.execute(delete(AccessToken).where(AccessToken.expires_at < now))
+    connection.execute(
+        delete(AuthorizationCode).where(AuthorizationCode.expires_at < now - _KEPT_SECONDS)
+    )
+    connection.execute(delete(RefreshToken).where(RefreshToken.expires_at < now - _KEPT_SECONDS))
+
+
+@contextmanager
+def _writing() -> Iterator[Connection]:
+    """Open the writing transaction, and delete what has expired."""
+    # The session's reading transaction would keep its snapshot open meanwhile.
+    db.session.rollback()
+    with writing() as connection:
+        sweep(connection)
+        yield connection

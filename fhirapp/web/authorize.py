@@ -1,0 +1,169 @@
+"""/oauth/authorize as people see it: sign in, choose whose record, allow or refuse.
+
+The client's request is checked and parked at once; what follows is asked for by its handle, so that
+signing in in between loses nothing. Source: RFC 6749 §4.1; SMART App Launch 2.2.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from flask import Response, request
+from werkzeug.datastructures import MultiDict
+
+from fhirapp.auth import authorize
+from fhirapp.auth.authorize import DURATIONS, Offer, SendBack, Unanswerable
+from fhirapp.auth.models import ParkedRequest
+from fhirapp.auth.scopes import OFFLINE
+from fhirapp.auth.sessions import Signed
+from fhirapp.fhir.outcome import FhirError
+from fhirapp.rest.negotiation import parse_form
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    error_page,
+    field,
+    from_elsewhere,
+    page,
+    see_other,
+    sign_in_address,
+    signed,
+)
+from fhirapp.web.people import find_people, people, person
+from fhirapp.web.words import in_words
+
+blueprint = blueprint_of("authorize", __name__)
+blueprint.register_error_handler(SendBack, lambda error: see_other(error.location))
+blueprint.register_error_handler(Unanswerable, lambda error: error_page(400, str(error)))
+
+
+@blueprint.get("/oauth/authorize")
+def begin() -> Response:
+    """Take a client's request, from the address."""
+    return _park(request.environ.get("QUERY_STRING", "").encode("latin-1"))
+
+
+@blueprint.post("/oauth/authorize")
+@from_elsewhere
+def begin_by_post() -> Response:
+    """Take a client's request, from a form (SMART: authorize-post)."""
+    if request.mimetype != "application/x-www-form-urlencoded":
+        raise PageError(400, "An app's request comes as a form.")
+    return _park(request.get_data())
+
+
+@blueprint.get("/oauth/authorize/<handle>")
+def ask(handle: str) -> Response:
+    """Ask whose record it is about, then what the client may do."""
+    parked = _parked(handle)
+    found = signed()
+    if authorize.wants_sign_in(parked, found) or found is None:
+        return see_other(sign_in_address(f"/oauth/authorize/{handle}"))
+    offer = authorize.offer(parked, found.user)
+    is_silent = parked.parameters.get("prompt") == "none"
+    if is_silent:
+        raise authorize.send_back(parked, "consent_required", "The user is asked each time.")
+    if offer.needs_patient or request.args.get("patient") == "other":
+        return _picker(handle, parked, offer)
+    return _consent(handle, parked, offer, found)
+
+
+@blueprint.post("/oauth/authorize/<handle>")
+def answer(handle: str) -> Response:
+    """Take the answer: a patient, or what is allowed."""
+    parked = _parked(handle)
+    found = signed()
+    if authorize.wants_sign_in(parked, found) or found is None:
+        return see_other(sign_in_address(f"/oauth/authorize/{handle}"))
+    offer = authorize.offer(parked, found.user)
+    if "refuse" in request.form:
+        return see_other(authorize.refuse(parked))
+    if "patient" in request.form:
+        return _choose(handle, parked, offer, field("patient", 64))
+    if offer.needs_patient:
+        return see_other(f"/oauth/authorize/{handle}")
+    days = field("days", 5)
+    length = int(days) if days.isascii() and days.isdecimal() else DURATIONS[0]
+    if length not in DURATIONS:
+        raise PageError(400, "Choose one of the durations.")
+    ticked = request.form.getlist("scope")
+    return see_other(authorize.decide(parked, offer, found, ticked, length))
+
+
+def _park(form: bytes) -> Response:
+    try:
+        values = MultiDict(parse_form(form))
+    except FhirError:
+        raise PageError(400, "The app's request could not be read.") from None
+    return see_other(f"/oauth/authorize/{authorize.park(values)}")
+
+
+def _parked(handle: str) -> ParkedRequest:
+    found = authorize.find(handle)
+    if found is None:
+        raise PageError(
+            404,
+            "This request was answered already, or has expired. Go back to the app, and start "
+            "again.",
+        )
+    return found
+
+
+def _choose(handle: str, parked: ParkedRequest, offer: Offer, patient_id: str) -> Response:
+    is_theirs = offer.patients is None or patient_id in offer.patients
+    if parked.user_id is not None or not is_theirs or person(patient_id) is None:
+        raise PageError(403, "That record cannot be chosen here.")
+    authorize.choose_patient(parked, patient_id)
+    return see_other(f"/oauth/authorize/{handle}")
+
+
+def _picker(handle: str, parked: ParkedRequest, offer: Offer) -> Response:
+    if parked.user_id is not None:
+        raise PageError(403, "The app was started for one patient; start it again for another.")
+    name, born = request.args.get("name", "")[:200], request.args.get("born", "")[:10]
+    message, more = "", False
+    if offer.patients is not None:
+        shown = list(people(offer.patients))
+    else:
+        try:
+            shown, more = find_people(name, born)
+        except FhirError:
+            shown, message = [], "That is no date: write 1958-04-12, 1958-04 or 1958."
+    return page(
+        "picker.html",
+        handle=handle,
+        client=offer.client,
+        people=shown,
+        more=more,
+        searches=offer.patients is None,
+        name=name,
+        born=born,
+        message=message,
+    )
+
+
+def _consent(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) -> Response:
+    patient = None if offer.patient_id is None else person(offer.patient_id)
+    if offer.patient_id is not None and patient is None:
+        raise PageError(404, "There is no record of this patient any more.")
+    can_change = parked.user_id is None and (offer.patients is None or len(offer.patients) > 1)
+    return page(
+        "consent.html",
+        leaves=True,
+        handle=handle,
+        client=offer.client,
+        host=_host(parked.parameters["redirect_uri"]),
+        patient=patient,
+        can_change=can_change,
+        scopes=[in_words(text) for text in offer.scopes],
+        keeps=OFFLINE in offer.scopes,
+        offline=OFFLINE,
+        durations=DURATIONS,
+        user=found.user,
+    )
+
+
+def _host(uri: str) -> str:
+    """Return what tells a person where an address leads: its host, or an app's scheme."""
+    parts = urlsplit(uri)
+    return parts.netloc or f"the app that opens {parts.scheme}:"

@@ -1,0 +1,172 @@
+"""Sign in and out, the second factor, and the one-time address of a new password."""
+
+from __future__ import annotations
+
+from flask import Response, request
+
+from fhirapp.auth import sessions, users
+from fhirapp.auth.demo import PEOPLE, SECRET
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.models import User
+from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.sign_in import TooOften, show_second_factor
+from fhirapp.auth.sign_in import sign_in as try_to_sign_in
+from fhirapp.config import settings
+from fhirapp.db import db, writing
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    end_session,
+    field,
+    local_path,
+    page,
+    see_other,
+    set_session,
+    signed,
+)
+
+blueprint = blueprint_of("sign_in", __name__)
+# The same for a name that is not known and a password that is wrong.
+_WRONG = "That name and password do not go together."
+
+
+@blueprint.get("/sign-in")
+def form() -> Response:
+    """Ask for name and password; next is where to go on."""
+    return _form(local_path(request.args.get("next")))
+
+
+@blueprint.post("/sign-in")
+def enter() -> Response:
+    """Begin a session."""
+    back = local_path(request.form.get("next"))
+    name, password = field("username", 200), request.form.get("password", "")[:1000]
+    try:
+        entered = try_to_sign_in(name, password, request.remote_addr or "")
+    except TooOften as error:
+        return _form(back, _wait(error), 429)
+    if entered is None:
+        return _form(back, _WRONG, 403, username=name)
+    to = back if entered.complete else f"/sign-in/code?next={_quoted(back)}"
+    return set_session(see_other(to), entered.secret)
+
+
+@blueprint.get("/sign-in/code")
+def code_form() -> Response:
+    """Ask for the second factor."""
+    if signed() is None:
+        return see_other("/sign-in")
+    return page("code.html", next=local_path(request.args.get("next")), message="")
+
+
+@blueprint.post("/sign-in/code")
+def code() -> Response:
+    """Complete a session by the second factor."""
+    found = signed()
+    if found is None:
+        return see_other("/sign-in")
+    back = local_path(request.form.get("next"))
+    try:
+        secret = show_second_factor(found, field("code", 50), request.remote_addr or "")
+    except TooOften as error:
+        return page("code.html", 429, next=back, message=_wait(error))
+    if secret is None:
+        message = "That code is not right, or was used before. Wait for the next one."
+        return page("code.html", 403, next=back, message=message)
+    return set_session(see_other(back), secret)
+
+
+@blueprint.post("/sign-out")
+def leave() -> Response:
+    """End the session, and what apps were allowed only as long as it lasts."""
+    found = signed()
+    if found is not None:
+        session_id = found.session_id
+        db.session.rollback()
+        with writing() as connection:
+            sessions.end(connection, session_id)
+    return end_session(see_other("/sign-in"))
+
+
+@blueprint.get("/setup")
+def setup_form() -> Response:
+    """Ask for the first administrator, or a new password; the code came with the address."""
+    return _setup(request.args.get("code", ""))
+
+
+@blueprint.post("/setup")
+def setup() -> Response:
+    """Make the first administrator, or the new password; the address serves once."""
+    code, password = request.form.get("code", "")[:200], request.form.get("password", "")[:1000]
+    if password != request.form.get("again", "")[:1000]:
+        return _setup(code, "The two passwords are not the same.")
+    found = users.setup_code(code)
+    if found is None:
+        raise _spent()
+    user_id = found.user_id
+    db.session.rollback()
+    try:
+        with writing() as connection:
+            if not users.spend_setup_code(connection, code):
+                raise _spent()
+            if user_id is None:
+                users.add_user(
+                    connection,
+                    field("username", 200),
+                    name=field("name", 200),
+                    role=ADMINISTRATOR,
+                    password=password,
+                )
+            else:
+                users.set_password(connection, user_id, password)
+    except RefusedCommand as error:
+        return _setup(code, str(error))
+    return see_other("/sign-in?next=/account")
+
+
+def _form(back: str, message: str = "", status: int = 200, username: str = "") -> Response:
+    people = PEOPLE if settings().demo else ()
+    return page(
+        "sign_in.html",
+        status,
+        next=back,
+        message=message,
+        username=username,
+        people=people,
+        demo_password=SECRET,
+    )
+
+
+def _setup(code: str, message: str = "") -> Response:
+    found = users.setup_code(code)
+    if found is None:
+        raise _spent()
+    user = None if found.user_id is None else db.session.get(User, found.user_id)
+    return page(
+        "setup.html",
+        400 if message else 200,
+        code=code,
+        user=user,
+        message=message,
+        username=request.form.get("username", ""),
+        name=request.form.get("name", ""),
+    )
+
+
+def _spent() -> PageError:
+    return PageError(
+        404,
+        "This address was used, or is too old. Ask an administrator for another; before there is "
+        "one, restart the server, which prints a new one.",
+    )
+
+
+def _wait(error: TooOften) -> str:
+    minutes = -(-error.seconds // 60)
+    return f"There were too many tries. Wait {minutes} minute{'s' if minutes > 1 else ''}."
+
+
+def _quoted(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(path, safe="")
