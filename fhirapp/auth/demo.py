@@ -20,6 +20,8 @@ from fhirapp.auth.scopes import SESSION_SCOPES
 from fhirapp.auth.users import add_demo_user, link
 
 SECRET = "demo"
+# Where the demo serves the app that is registered as demo-app.
+SAMPLE_PATH = "/demo/app"
 BACKEND, APP, CONFIDENTIAL = "demo-backend", "demo-app", "demo-confidential"
 _BACKEND_SCOPE = "system/DocumentReference system/AllergyIntolerance system/*.read system/*.rs"
 _APP_SCOPE = " ".join([*sorted(SESSION_SCOPES), "patient/*.rs", "user/*.rs"])
@@ -64,7 +66,8 @@ def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
             "kind": "public",
             "auth_method": NONE,
             "scope": _APP_SCOPE,
-            "redirect_uris": [ANY_LOOPBACK],
+            "redirect_uris": [ANY_LOOPBACK, SAMPLE_PATH],
+            "launch_uri": SAMPLE_PATH,
         },
         {
             "client_id": CONFIDENTIAL,

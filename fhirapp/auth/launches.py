@@ -11,7 +11,7 @@ from typing import Any
 from authlib.common.urls import add_params_to_uri
 from sqlalchemy import Connection, delete, insert, select, update
 
-from fhirapp.address import fhir_url
+from fhirapp.address import base_url, fhir_url
 from fhirapp.auth.models import Launch, digest
 from fhirapp.auth.tokens import new_token
 
@@ -40,7 +40,9 @@ def start(
         "expires_at": now + SECONDS,
     }
     connection.execute(insert(Launch), [row])
-    return str(add_params_to_uri(launch_uri, [("iss", fhir_url()), ("launch", launch)]))
+    # The demo's own app is registered by its path.
+    address = base_url() + launch_uri if launch_uri.startswith("/") else launch_uri
+    return str(add_params_to_uri(address, [("iss", fhir_url()), ("launch", launch)]))
 
 
 def spend(connection: Connection, launch: str, client_id: str) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SECRET
+from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
 from fhirapp.cli.common import ready_app, say
 from fhirapp.config import Settings, settings_of
 from fhirapp.ops import logs
@@ -41,7 +41,8 @@ def _greet(settings: Settings, port: int, code: str | None) -> None:
         people = ", ".join(person.username for person in PEOPLE)
         clients = ", ".join((BACKEND, APP, CONFIDENTIAL))
         say(
-            f"Demo mode: sign in at {address}/sign-in as {people}, password {SECRET}.\n"
+            f"Demo mode: try the sample app at {address}{SAMPLE_PATH}; "
+            f"sign in as {people}, password {SECRET}.\n"
             f"Clients {clients}, secret {SECRET}. Never put real data here."
         )
 

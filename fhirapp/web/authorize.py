@@ -14,7 +14,7 @@ from werkzeug.datastructures import MultiDict
 from fhirapp.auth import authorize
 from fhirapp.auth.authorize import DURATIONS, Offer, SendBack, Unanswerable
 from fhirapp.auth.models import ParkedRequest
-from fhirapp.auth.scopes import OFFLINE
+from fhirapp.auth.scopes import OFFLINE, ONLINE
 from fhirapp.auth.sessions import Signed
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.negotiation import parse_form
@@ -157,6 +157,7 @@ def _consent(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) ->
         can_change=can_change,
         scopes=[in_words(text) for text in offer.scopes],
         keeps=OFFLINE in offer.scopes,
+        online=ONLINE in offer.scopes,
         offline=OFFLINE,
         durations=DURATIONS,
         user=found.user,

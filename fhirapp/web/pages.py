@@ -1,15 +1,15 @@
 """How a page is made: its headers, its form's token, who signed in, what went wrong.
 
 No script is needed anywhere, none is allowed; nothing may frame a page. Each form carries a token
-that only this server can work out of the browser's cookie, so no other site can send it.
+(cookies.py), so no other site can send it.
 """
 
 from __future__ import annotations
 
 import hmac
+import logging
 import time
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -20,27 +20,36 @@ from werkzeug.exceptions import HTTPException
 
 from fhirapp.address import base_url
 from fhirapp.auth import sessions
-from fhirapp.auth.keys import keyed_digest
 from fhirapp.auth.models.user import ADMINISTRATOR, STAFF
-from fhirapp.auth.sessions import ABSOLUTE_SECONDS, Signed
-from fhirapp.auth.tokens import new_token
+from fhirapp.auth.refusals import HEADER, request_id
+from fhirapp.auth.sessions import Signed
+from fhirapp.auth.sign_in import TooOften
 from fhirapp.config import settings
+from fhirapp.db import is_busy
+from fhirapp.fhir.outcome import FhirError
+from fhirapp.web import cookies
+from fhirapp.web.dates import day, moment, partial
+
+_log = logging.getLogger(__name__)
 
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none';"
     " base-uri 'none'"
 )
+# What went wrong, by the answer's status, and what to do where nothing else is said of it.
 _TITLES = {
-    400: "That could not be read",
-    403: "That is not for you",
-    404: "There is no such page",
-    405: "That is not how this page works",
-    409: "That was done already",
-    413: "That is too long",
-    429: "Too many tries",
+    400: ("That could not be read", "Go back, and try again."),
+    403: ("That is not for you", "Sign in as somebody who may do that."),
+    404: ("There is no such page", "Look at the address again, or begin at your account."),
+    405: ("That is not how this page works", "Go back, and use what the page offers."),
+    409: ("That was done already", "Go back, and look at what is there now."),
+    413: ("That is too long", "Go back, and write less."),
+    414: ("That address is too long", "Go back, and write less."),
+    429: ("Too many tries", "Wait a while, and try again."),
+    503: ("Not just now", "The server is busy. Wait a moment, and try again."),
 }
+_OTHER = ("Something went wrong", "Go back, and try again.")
 _OPEN = "from_elsewhere"
-_SESSION, _VISITOR = "fhirapp_session", "fhirapp_visitor"
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 
 
@@ -49,14 +58,18 @@ def init_app(app: Flask) -> None:
     app.context_processor(_shared)
     app.add_template_filter(day, "day")
     app.add_template_filter(moment, "moment")
+    app.add_template_filter(partial, "partial")
 
 
 def blueprint_of(name: str, module: str) -> Blueprint:
     """Return a blueprint of pages: its forms are checked, its errors are pages too."""
     blueprint = Blueprint(name, module, template_folder="templates")
     blueprint.before_request(_check_form)
+    blueprint.after_request(cookies.send)
     blueprint.register_error_handler(PageError, _render_error)
     blueprint.register_error_handler(HTTPException, _render_http)
+    blueprint.register_error_handler(FhirError, _render_refused)
+    blueprint.register_error_handler(Exception, _render_unexpected)
     return blueprint
 
 
@@ -78,9 +91,6 @@ def page(template: str, status: int = 200, *, leaves: bool = False, **values: An
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cache-Control"] = "no-store"
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
-    visitor = g.get("new_visitor")
-    if visitor is not None:
-        _set_cookie(response, _VISITOR, visitor)
     return response
 
 
@@ -98,7 +108,7 @@ def see_other(location: str) -> Response:
 def signed() -> Signed | None:
     """Return who signed in with this browser; also with the second factor still to come."""
     if "signed" not in g:
-        secret = request.cookies.get(_cookie(_SESSION))
+        secret = cookies.session_secret()
         g.signed = sessions.find(secret) if secret else None
     found: Signed | None = g.signed
     return found
@@ -148,8 +158,10 @@ def _for(view: Any, roles: Collection[str] | None) -> Any:
 
 
 def sign_in_address(back: str) -> str:
-    """Return the address to sign in at, and then go back to a page of ours."""
-    return f"/sign-in?{urlencode({'next': back})}"
+    """Return the address to sign in at, or to show the second factor; then back to our page."""
+    found = signed()
+    step = "" if found is None or found.complete else "/code"
+    return f"/sign-in{step}?{urlencode({'next': back})}"
 
 
 def local_path(text: str | None) -> str:
@@ -163,48 +175,35 @@ def local_path(text: str | None) -> str:
     return "/account"
 
 
-def set_session(response: Response, secret: str) -> Response:
-    """Give the browser its session's cookie."""
-    _set_cookie(response, _SESSION, secret)
-    return response
-
-
-def end_session(response: Response) -> Response:
-    """Take the session's cookie from the browser."""
-    response.delete_cookie(_cookie(_SESSION), secure=_is_secure(), httponly=True, samesite="Lax")
-    return response
-
-
-def form_token() -> str:
-    """Return the token that this browser's forms carry."""
-    return keyed_digest("form", _browser())
-
-
 def _token_field() -> Markup:
-    return Markup('<input type="hidden" name="form_token" value="{}">').format(form_token())
+    return Markup('<input type="hidden" name="form_token" value="{}">').format(
+        cookies.form_token()
+    )
 
 
 def field(name: str, longest: int = 2000) -> str:
-    """Return a form's field, stripped. Raises PageError where it is too long."""
+    """Return a form's field, stripped. Raises PageError where it is too long, or no text."""
     text = request.form.get(name, "")
     if len(text) > longest:
         raise PageError(413, f"The field {name} takes {longest} characters at most.")
+    # PostgreSQL takes no NUL in a text.
+    if "\0" in text:
+        raise PageError(400, f"The field {name} takes text only.")
     return text.strip()
 
 
-def day(seconds: int | None) -> str:
-    """Return a day as people write it, in UTC: 3 May 2026."""
-    if not seconds:
-        return "never"
-    then = datetime.fromtimestamp(seconds, UTC)
-    return f"{then.day} {then:%B %Y}"
+def password_field(name: str) -> str:
+    """Return a password as it was typed; of one that is too long, enough to find it wrong."""
+    return request.form.get(name, "")[:1000]
 
 
-def moment(seconds: int | None) -> str:
-    """Return a moment as people write it: 3 May 2026, 14:05 UTC."""
-    if not seconds:
-        return "never"
-    return f"{day(seconds)}, {datetime.fromtimestamp(seconds, UTC):%H:%M} UTC"
+def too_often(form: Callable[[str, int], Response], error: TooOften) -> Response:
+    """Return a form with the message that there were too many tries."""
+    minutes = -(-error.seconds // 60)
+    wait = f"Wait {minutes} minute{'s' if minutes > 1 else ''}."
+    response = form(f"There were too many tries. {wait}", 429)
+    response.headers["Retry-After"] = str(error.seconds)
+    return response
 
 
 def _shared() -> dict[str, Any]:
@@ -227,48 +226,16 @@ def _check_form() -> None:
     if request.method in ("GET", "HEAD", "OPTIONS") or getattr(view, _OPEN, False):
         return
     token = request.form.get("form_token", "")
-    if not hmac.compare_digest(token.encode(), form_token().encode()):
+    if not hmac.compare_digest(token.encode(), cookies.form_token().encode()):
         raise PageError(
             400, "This form is too old, or did not come from this site. Go back, and try again."
         )
 
 
-def _browser() -> str:
-    """Return a secret of this browser's: its session's, or a visitor's."""
-    secret = request.cookies.get(_cookie(_SESSION)) or request.cookies.get(_cookie(_VISITOR))
-    if secret:
-        return secret
-    if "new_visitor" not in g:
-        g.new_visitor = new_token()
-    visitor: str = g.new_visitor
-    return visitor
-
-
-def _is_secure() -> bool:
-    return base_url().startswith("https://")
-
-
-def _cookie(name: str) -> str:
-    """Return a cookie's name: with the prefix no other host of the domain can set it."""
-    return f"__Host-{name}" if _is_secure() else name
-
-
-def _set_cookie(response: Response, name: str, value: str) -> None:
-    response.set_cookie(
-        _cookie(name),
-        value,
-        max_age=ABSOLUTE_SECONDS,
-        secure=_is_secure(),
-        httponly=True,
-        samesite="Lax",
-        path="/",
-    )
-
-
-def error_page(status: int, message: str) -> Response:
-    """Return the page that tells what went wrong."""
-    title = _TITLES.get(status, "Something went wrong")
-    return page("error.html", status, title=title, message=message)
+def error_page(status: int, message: str = "") -> Response:
+    """Return the page that tells what went wrong, and what to do."""
+    title, advice = _TITLES.get(status, _OTHER)
+    return page("error.html", status, title=title, message=message or advice)
 
 
 def _render_error(error: PageError) -> Response:
@@ -276,5 +243,26 @@ def _render_error(error: PageError) -> Response:
 
 
 def _render_http(error: HTTPException) -> Response:
-    status = error.code or 500
-    return error_page(status, _TITLES.get(status, "Something went wrong") + ".")
+    return error_page(error.code or 500)
+
+
+def _render_refused(error: FhirError) -> Response:
+    """Return the page for what is refused under every address: too long, too often."""
+    response = error_page(error.status)
+    response.headers.extend(error.headers)
+    return response
+
+
+def _render_unexpected(error: Exception) -> Response:
+    """Return the page for a busy database; for a bug one with a request id and nothing else."""
+    # The database may not be there to ask who signed in.
+    g.signed = None
+    if is_busy(error):
+        _log.warning("database busy: %s", type(error).__name__)
+        response = error_page(503)
+        response.headers["Retry-After"] = "2"
+        return response
+    _log.error("request %s failed", request_id(), exc_info=error)
+    response = error_page(500, f"It was a mistake of this server's; its request id {request_id()}.")
+    response.headers[HEADER] = request_id()
+    return response

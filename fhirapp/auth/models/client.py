@@ -9,13 +9,15 @@ from urllib.parse import urlsplit
 from sqlalchemy import Integer, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
+from fhirapp.address import base_url
 from fhirapp.auth.enforce import enforceable
 from fhirapp.auth.models.digest import digest
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, grantable
 from fhirapp.config import LOOPBACK
 from fhirapp.db import Base
 
-# What the demo's apps have registered: any address of this machine, on whatever port.
+# What the demo's apps have registered beside addresses: any one of this machine, on whatever port.
+# A path is one of this server's own; whoever registers an app can give neither.
 ANY_LOOPBACK = "loopback"
 
 
@@ -70,7 +72,7 @@ class Client(Base):
         registered = self.redirect_uris or ()
         if ANY_LOOPBACK in registered and _is_loopback(redirect_uri):
             return True
-        return redirect_uri in registered and redirect_uri != ANY_LOOPBACK
+        return redirect_uri in [base_url() + uri if uri[0] == "/" else uri for uri in registered]
 
     def check_response_type(self, response_type: str) -> bool:
         return response_type == "code" and self.kind in ("public", "confidential")
