@@ -82,6 +82,12 @@ class Settings:
     require_patient_or_id: bool = _setting(
         Boolean(), False, "Refuse a search that names neither `patient` nor `_id`"
     )
+    fetch_private: bool = _setting(
+        Boolean(),
+        False,
+        "Fetch the keys of clients (`jwks_uri`) from private addresses too, and over http: for "
+        "backend clients in the clinic's own network",
+    )
     log_level: str = _setting(
         String(validate=OneOf(["DEBUG", "INFO", "WARNING", "ERROR"])), "INFO", "What is logged"
     )

@@ -20,12 +20,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from sqlalchemy import Connection
 
 from fhirapp import create_app
 from fhirapp.auth.demo import BACKEND, SECRET
 from fhirapp.auth.keys import DEMO_KEY
 from fhirapp.config import load_settings
-from fhirapp.db import db
+from fhirapp.db import db, writing
 from tests.client_questions import MORE, Search
 from tests.contract import SERVED, Held, versions_held
 from tests.helpers import FHIR_JSON
@@ -44,7 +45,9 @@ class Demo:
         self.url = f"http://127.0.0.1:{port}"
         self.fhir = f"{self.url}/fhir"
         self.key: dict[str, Any] = json.loads((instance / DEMO_KEY).read_bytes())
-        self.held = _held(instance)
+        # Of this process, on the same database.
+        self._twin = create_app(load_settings({}, instance_path=str(instance), demo=True))
+        self.held = versions_held(self._twin)
         self._instance = instance
         self._port = port
 
@@ -54,6 +57,17 @@ class Demo:
         with closing(HTTPConnection("127.0.0.1", self._port, timeout=WAIT_SECONDS)) as connection:
             connection.request(method, path, body or None, headers)
             return connection.getresponse().read()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Open a transaction in the server's database, as in a request to the server."""
+        with self._twin.test_request_context(base_url=self.url), writing() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Leave the database."""
+        with self._twin.app_context():
+            db.engine.dispose()
 
     def token(self, scope: str = "system/*.rs") -> str:
         """Return a token that the demo's client got for its secret."""
@@ -84,15 +98,6 @@ class Demo:
         return {path: self.ask("GET", f"/fhir/{path}", **kind) for path in paths}
 
 
-def _held(instance: Path) -> Held:
-    app = create_app(load_settings({}, instance_path=str(instance), demo=True))
-    try:
-        return versions_held(app)
-    finally:
-        with app.app_context():
-            db.engine.dispose()
-
-
 def _addresses(held: Held) -> Iterator[str]:
     """Give the address of each resource, of its versions and of its history."""
     for name, resources in held.items():
@@ -118,7 +123,8 @@ def run(folder: Path, **settings: str) -> Iterator[Demo]:
             text=True,
         )
     try:
-        yield Demo(folder, listening_port(process, folder / "log"))
+        with closing(Demo(folder, listening_port(process, folder / "log"))) as running:
+            yield running
     finally:
         process.terminate()
         process.wait(WAIT_SECONDS)

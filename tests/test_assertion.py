@@ -6,9 +6,11 @@ import base64
 import hashlib
 import hmac
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -17,13 +19,16 @@ import pytest
 from flask import Flask
 from joserfc import jws
 from joserfc.jwk import ECKey, KeySet, RSAKey
+from sqlalchemy import URL, create_engine, text
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.assertion import ALGORITHMS
 from fhirapp.auth.clients import set_disabled
+from fhirapp.auth.models import Refusal
 from fhirapp.auth.registration import SIGNED, Registration, register
-from fhirapp.db import writing
+from fhirapp.db import db, writing
 from tests.helpers import BASE_URL, Fhir
+from tests.key_server import KeyServer, ok, reply, running
 
 TOKEN_URL = f"{BASE_URL}/oauth/token"
 JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -36,10 +41,15 @@ STRANGER = RSAKey.generate_key(2048, {"kid": "rsa"})
 _ADDRESSES = (f"198.51.{n // 250}.{n % 250}" for n in count())
 
 
-def backend(name: str, jwks: object) -> Registration:
-    """Return the registration of a backend client with these keys."""
+def backend(name: str, jwks: object = None, jwks_uri: str | None = None) -> Registration:
+    """Return the registration of a backend client with these keys, or their address."""
     return Registration(
-        name=name, kind="backend", auth_method=SIGNED, scope="system/*.rs", jwks=jwks
+        name=name,
+        kind="backend",
+        auth_method=SIGNED,
+        scope="system/*.rs",
+        jwks=jwks,
+        jwks_uri=jwks_uri,
     )
 
 
@@ -255,3 +265,191 @@ def test_a_refused_assertion_does_not_use_up_its_jti(oauth):
     jti = str(uuid4())
     assert_refused(ask(oauth, signed(jti=jti, aud="https://other.example")))
     assert ask(oauth, signed(jti=jti)).status_code == 200
+
+
+UNFETCHED = "The client's keys could not be fetched."
+UNFIT = "The signature does not fit a registered key."
+
+
+@pytest.fixture(scope="module")
+def fetching(make_app: Callable[..., Flask]) -> Flask:
+    """Return an app that fetches its clients' keys from this machine too."""
+    return make_app(seed=False, threads=9, fetch_private=True)
+
+
+@pytest.fixture
+def keys() -> Iterator[KeyServer]:
+    """A server of a client's RSA and EC key."""
+    with running() as server:
+        server.answer = published(RSA, EC)
+        yield server
+
+
+def published(*keys: RSAKey | ECKey) -> bytes:
+    """Return the answer of a client that publishes these keys."""
+    return ok({"keys": [key.as_dict(private=False) for key in keys]})
+
+
+def client_at(app: Flask, uri: str) -> dict[str, str]:
+    """Register a client whose keys are at an address; return the claims that name it."""
+    name = f"at-{uuid4()}"
+    with app.app_context(), writing() as connection:
+        register(connection, backend(name, jwks_uri=uri), client_id=name)
+    return {"iss": name, "sub": name}
+
+
+@pytest.mark.parametrize("alg", ALGORITHMS)
+def test_keys_at_the_clients_address_prove_who_it_is(fetching, keys, alg):
+    named = client_at(fetching, keys.url)
+    response = ask(fetching, signed(alg, **named))
+    assert response.status_code == 200, response.text
+    token = response.get_json()["access_token"]
+    assert Fhir(fetching, token).read("AllergyIntolerance")["total"] == 0
+
+
+def test_keys_at_an_address_are_fetched_once_for_many_assertions(fetching, keys):
+    named, others = client_at(fetching, keys.url), client_at(fetching, keys.url)
+    for claims in (named, named, others):
+        assert ask(fetching, signed("ES384", **claims)).status_code == 200
+    assert len(keys.asked) == 1
+
+
+@pytest.mark.parametrize("alg", ALGORITHMS)
+@pytest.mark.parametrize("kid", ["new", None])
+def test_a_client_changes_its_keys_whenever_it_likes(fetching, keys, alg, kid):
+    named = client_at(fetching, keys.url)
+    old = RSA if alg == "RS384" else EC
+    keys.answer = published(old)
+    assert ask(fetching, signed(alg, **named)).status_code == 200
+    # The same kid with another key is no change that clients should make, but some do.
+    parameters = {"kid": kid or old.kid}
+    new = (
+        RSAKey.generate_key(2048, parameters)
+        if alg == "RS384"
+        else ECKey.generate_key("P-384", parameters)
+    )
+    keys.answer = published(new)
+    assert ask(fetching, signed(alg, new, **named)).status_code == 200
+    assert assert_refused(ask(fetching, signed(alg, old, **named))) == UNFIT
+    assert len(keys.asked) == 2
+
+
+def test_a_key_that_is_not_there_makes_the_keys_be_fetched_once_more_and_not_again(fetching, keys):
+    named = client_at(fetching, keys.url)
+    assert ask(fetching, signed(**named)).status_code == 200
+    for change in ({"header": {"kid": "other"}}, {"key": STRANGER}, {"header": {"kid": None}}):
+        assert assert_refused(ask(fetching, signed(**change, **named))) == UNFIT
+    assert len(keys.asked) == 2
+    assert ask(fetching, signed(**named)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        reply("302 Found", b"", "Location: http://localhost/"),
+        reply("404 Not Found"),
+        ok({"keys": []}),
+        ok(b"secret"),
+        b"",
+    ],
+)
+def test_an_address_without_keys_is_refused_without_a_word_of_what_is_there(fetching, keys, said):
+    keys.answer = said
+    named = client_at(fetching, keys.url)
+    response = ask(fetching, signed(**named))
+    assert assert_refused(response) == UNFETCHED
+    with fetching.app_context():
+        kept = db.session.get_one(Refusal, response.headers["X-Request-Id"])
+        assert (kept.client_id, kept.reasons) == (
+            named["sub"],
+            [f"invalid_client: {UNFETCHED}"],
+        )
+
+
+def test_an_address_where_nobody_listens_is_refused_with_the_same_words(fetching):
+    named = client_at(fetching, "http://localhost:1/jwks.json")
+    assert assert_refused(ask(fetching, signed(**named))) == UNFETCHED
+
+
+def test_a_private_address_is_not_asked_where_the_operator_does_not_allow_it(oauth, keys):
+    https = keys.url.replace("http:", "https:")
+    for uri in (keys.url, https):
+        assert assert_refused(ask(oauth, signed(**client_at(oauth, uri)))) == UNFETCHED
+    assert keys.asked == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"header": {"jku": "http://localhost/jwks.json"}},
+        {"alg": "RS256"},
+        {"sub": "unknown", "iss": "unknown"},
+    ],
+)
+def test_what_is_refused_anyway_makes_nobody_fetch(fetching, keys, changes):
+    assert_refused(ask(fetching, signed(**{**client_at(fetching, keys.url), **changes})))
+    assert keys.asked == []
+
+
+def test_jku_is_refused_though_it_names_the_registered_address(fetching, keys):
+    header = {"jku": keys.url}
+    refused = ask(fetching, signed(header=header, **client_at(fetching, keys.url)))
+    assert assert_refused(refused) == ("jku is not supported; register the keys, or their address.")
+
+
+def test_no_snapshot_is_held_while_keys_are_fetched(fetching, keys):
+    named = client_at(fetching, keys.url)
+    held: list[int] = []
+    with fetching.app_context():
+        url = db.engine.url
+    keys.before = lambda: held.append(_snapshots(url))
+    # From a browser, whose origin is looked for among the clients' addresses.
+    response = fetching.test_client().post(
+        "/oauth/token",
+        data={
+            "grant_type": "client_credentials",
+            "scope": "system/*.rs",
+            "client_assertion_type": JWT_BEARER,
+            "client_assertion": signed(**named),
+        },
+        headers={"Origin": "https://app.example"},
+    )
+    assert response.status_code == 200, response.text
+    assert held == [0]
+
+
+def test_one_thread_is_left_to_others_while_keys_are_fetched(make_app, keys):
+    app = make_app(seed=False, threads=2, fetch_private=True)
+    named = client_at(app, keys.url)
+    asked = keys.hold()
+    with ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(ask, app, signed(**named))
+        assert asked.wait(5)
+        refused = ask(app, signed(**named))
+        keys.over.set()
+        assert waits.result().status_code == 200
+    assert refused.status_code == 503
+    assert refused.headers["Retry-After"] == "2"
+    assert refused.headers["Cache-Control"] == "no-store"
+    assert refused.get_json() == {
+        "error": "temporarily_unavailable",
+        "error_description": "Too many wait for keys of clients; try again shortly.",
+    }
+
+
+def _snapshots(url: URL) -> int:
+    """Return how many transactions others have open; on SQLite 1 for any number of them."""
+    if url.get_backend_name() == "sqlite":
+        with closing(sqlite3.connect(str(url.database), timeout=0)) as connection:
+            # It empties the log, unless somebody reads in it.
+            return int(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        count = connection.execute(
+            text(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+            )
+        ).scalar_one()
+    engine.dispose()
+    return int(count)

@@ -1,4 +1,4 @@
-"""Registering clients and issuing tokens as the shell does."""
+"""Clients once they are registered: found, approved, disabled, their secrets and tokens."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from typing import Any
 
 import pytest
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
-from sqlalchemy import select
+from sqlalchemy import insert, select, update
 
-from fhirapp.auth.clients import find, issue_token, list_clients, set_disabled
+from fhirapp.auth.clients import (
+    approve,
+    change,
+    find,
+    find_known,
+    issue_token,
+    list_clients,
+    new_secret,
+    set_disabled,
+)
 from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import AccessToken, digest
+from fhirapp.auth.models import AccessToken, Client, Grant, digest, token_row
 from fhirapp.auth.registration import SIGNED, Registration, public_keys, register
+from fhirapp.auth.users import find_user
 from fhirapp.db import writing
 
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
@@ -144,7 +154,82 @@ def test_a_token_that_cannot_be_issued_is_refused(connection, asked, words):
     assert words in str(raised.value)
 
 
-def test_a_disabled_client_gets_no_token(connection):
-    set_disabled(connection, "demo-backend", disabled=True)
-    with pytest.raises(RefusedCommand, match="or it is disabled"):
+REFUSED = "The client demo-backend is disabled, or waits for approval."
+
+
+@pytest.mark.parametrize("values", [{"disabled": True}, {"approved_at": None}])
+def test_a_client_that_is_disabled_or_waits_for_approval_gets_no_token(connection, values):
+    change(connection, "demo-backend", values)
+    with pytest.raises(RefusedCommand) as raised:
         issue_token(connection, scope="system/*.rs", client_id="demo-backend")
+    assert str(raised.value) == REFUSED
+
+
+def test_a_client_is_approved_once(connection):
+    register(connection, backend("Clinic"), client_id="clinic", approved=False)
+    approve(connection, "clinic")
+    assert abs(find_known(connection, "clinic")["approved_at"] - time.time()) < 60
+    long_ago = 1_000_000_000
+    connection.execute(
+        update(Client).where(Client.client_id == "clinic").values(approved_at=long_ago)
+    )
+    approve(connection, "clinic")
+    assert find_known(connection, "clinic")["approved_at"] == long_ago
+
+
+@pytest.mark.parametrize(
+    ("client_id", "words"),
+    [
+        ("nobody", "There is no client nobody."),
+        ("no body", "A client id has 1 to 64 letters"),
+        ("\0", "A client id has 1 to 64 letters"),
+        ("\ud800", "A client id has 1 to 64 letters"),
+    ],
+)
+def test_a_client_that_is_not_there_is_told(connection, client_id, words):
+    for ask in (
+        find_known,
+        approve,
+        new_secret,
+        lambda *of: set_disabled(*of, disabled=True),
+        lambda connection, name: issue_token(connection, scope="system/*.rs", client_id=name),
+    ):
+        with pytest.raises(RefusedCommand) as raised:
+            ask(connection, client_id)
+        assert words in str(raised.value)
+
+
+def allowed(connection, client_id):
+    """Say whether a consent to a client, and a token that came of it, still count."""
+    grant = select(Grant.revoked_at).where(Grant.client_id == client_id)
+    token = select(AccessToken.revoked).where(AccessToken.client_id == client_id)
+    revoked_at, revoked = (connection.execute(query).scalar_one() for query in (grant, token))
+    return revoked_at is None, not revoked
+
+
+def test_a_new_secret_voids_the_old_one_and_what_came_of_it(connection):
+    now = int(time.time())
+    for name in ("demo-confidential", "demo-app"):
+        row = {"id": name, "client_id": name, "user_id": find_user(connection, "clinician")["id"]}
+        row |= {"scope": "user/*.rs", "need_patient_banner": True, "signed_in_at": now}
+        row |= {"created_at": now, "expires_at": now + 60}
+        connection.execute(insert(Grant), [row])
+        token = token_row(name, client_id=name, scope="user/*.rs", lifetime=60, grant_id=name)
+        connection.execute(insert(AccessToken), [token])
+    secrets = [new_secret(connection, "demo-confidential") for _ in range(2)]
+    assert len({*secrets, "demo"}) == 3
+    # 256 bits, in base64url.
+    assert {len(secret) for secret in secrets} == {43}
+    stored = find_known(connection, "demo-confidential")["secret_digest"]
+    assert stored == digest(secrets[-1])
+    assert allowed(connection, "demo-confidential") == (False, False)
+    assert allowed(connection, "demo-app") == (True, True)
+
+
+@pytest.mark.parametrize("client_id", ["demo-app", "clinic"])
+def test_a_client_without_a_secret_gets_none(connection, client_id):
+    register(connection, backend("Clinic"), client_id="clinic")
+    with pytest.raises(RefusedCommand) as raised:
+        new_secret(connection, client_id)
+    assert str(raised.value) == f"The client {client_id} has no secret to replace."
+    assert find_known(connection, client_id)["secret_digest"] is None

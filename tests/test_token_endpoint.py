@@ -219,11 +219,20 @@ def test_a_basic_header_that_cannot_be_read_is_refused(oauth, header):
     assert response.get_json()["error"] in ("invalid_request", "invalid_client")
 
 
-@pytest.mark.parametrize("grant", ["authorization_code", "password", "refresh_token", "x", ""])
-def test_another_grant_is_refused(oauth, grant):
+@pytest.mark.parametrize("grant", ["password", "implicit", "x", "", "client_credentials "])
+def test_a_grant_that_is_not_supported_is_refused(oauth, grant):
     response = ask(oauth, {**GRANT, "grant_type": grant})
-    assert response.status_code == 400
-    assert response.get_json()["error"] in ("unsupported_grant_type", "invalid_request")
+    assert_error(response, "unsupported_grant_type")
+
+
+@pytest.mark.parametrize("grant", ["authorization_code", "refresh_token"])
+def test_a_grant_of_users_is_not_for_a_backend(oauth, grant):
+    response = ask(oauth, {**GRANT, "grant_type": grant, "code": "x", "refresh_token": "x"})
+    assert_error(
+        response,
+        "unauthorized_client",
+        f"The client is not authorized to use 'grant_type={grant}'",
+    )
 
 
 @pytest.mark.parametrize("media", ["application/json", "text/plain", "application/xml"])

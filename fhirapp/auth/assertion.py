@@ -1,13 +1,16 @@
 """Clients that sign: private_key_jwt, as SMART Backend Services has it.
 
 Source: RFC 7523; SMART App Launch 2.2 client-confidential-asymmetric. RS384 and ES384 only; the
-assertion lives five minutes at most; its jti serves once; keys are those registered inline.
+assertion lives five minutes at most; its jti serves once; keys are those that the client
+registered, or those at the address that it registered.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from authlib.oauth2.rfc6749 import InvalidClientError
@@ -19,8 +22,11 @@ from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
 from fhirapp.address import token_url
+from fhirapp.auth.fetch import Unfetched
+from fhirapp.auth.key_sets import KeySets
 from fhirapp.auth.models import Client, UsedAssertion
-from fhirapp.db import writing
+from fhirapp.config import settings
+from fhirapp.db import db, writing
 
 ALGORITHMS = ["RS384", "ES384"]
 LONGEST_SECONDS = 300
@@ -35,14 +41,29 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(leeway=_LEEWAY_SECONDS)
+        self._key_sets = KeySets()
 
     def get_audiences(self) -> list[str]:
         return [token_url()]
 
-    def resolve_client_public_key(self, client: Client) -> KeySet:
+    def resolve_client_public_key(self, client: Client) -> Iterable[KeySet]:
+        """Return the key sets to try, in their order; none is fetched before it is asked for."""
+        if client.jwks_uri:
+            return self._fetched(client.jwks_uri)
         if not client.jwks:
             raise InvalidClientError(description="The client has no registered key.")
-        return KeySet.import_key_set(client.jwks)
+        return [KeySet.import_key_set(client.jwks)]
+
+    def _fetched(self, uri: str) -> Iterator[KeySet]:
+        # Nothing of the database is held while another server is waited for.
+        db.session.rollback()
+        try:
+            yield from self._key_sets.at(uri, settings())
+        except Unfetched:
+            # The same whatever was found there, so that nobody explores a network by our answers.
+            raise InvalidClientError(
+                description="The client's keys could not be fetched."
+            ) from None
 
     def __call__(self, query_client: Any, request: Any) -> Any:
         """Return the client that signed, None where the request has no assertion."""
@@ -52,21 +73,18 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
             raise InvalidClientError(description="client_id contradicts the assertion.")
         return client
 
-    def process_assertion_claims(self, assertion: str, resolve_key: KeySet) -> Any:
+    def process_assertion_claims(self, assertion: str, resolve_key: Iterable[KeySet]) -> Any:
         headers, _ = self.extract_assertion(assertion)
         if "jku" in headers:
             # A key fetched from where the client says proves nothing.
-            raise InvalidClientError(description="jku is not supported; register the keys inline.")
+            raise InvalidClientError(
+                description="jku is not supported; register the keys, or their address."
+            )
         if headers.get("alg") not in ALGORITHMS:
             raise InvalidClientError(description="The assertion must be signed RS384 or ES384.")
-        try:
-            token = jwt.decode(assertion, resolve_key, algorithms=ALGORITHMS)
-        except (JoseError, ValueError):
-            raise InvalidClientError(
-                description="The signature does not fit a registered key."
-            ) from None
-        self.verify_claims(token.claims)
-        return token.claims
+        claims = _signed_claims(assertion, resolve_key)
+        self.verify_claims(claims)
+        return claims
 
     def verify_claims(self, claims: Any) -> None:
         expires = claims.get("exp")
@@ -92,3 +110,10 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
         except IntegrityError:
             return False
         return True
+
+
+def _signed_claims(assertion: str, key_sets: Iterable[KeySet]) -> Any:
+    for keys in key_sets:
+        with suppress(JoseError, ValueError):
+            return jwt.decode(assertion, keys, algorithms=ALGORITHMS).claims
+    raise InvalidClientError(description="The signature does not fit a registered key.")

@@ -19,13 +19,11 @@ from uuid import uuid4
 
 from authlib.common.urls import add_params_to_uri
 from authlib.oauth2 import OAuth2Error
-from authlib.oauth2.rfc6749 import OAuth2Request
-from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from sqlalchemy import Connection, delete, insert, select, update
 from werkzeug.datastructures import MultiDict
 
-from fhirapp.address import fhir_url
 from fhirapp.auth import launches
+from fhirapp.auth.asked import AuthorizationRequest, checked, is_state
 from fhirapp.auth.grants import CodeGrant
 from fhirapp.auth.models import Client, ParkedRequest, User, digest
 from fhirapp.auth.models.user import PATIENT
@@ -49,9 +47,9 @@ from fhirapp.db import db, writing
 PARKED_SECONDS = 15 * 60
 # What the user may choose, in days, for access without them.
 DURATIONS = (1, 30, 90, 180)
-_PROMPTS = frozenset({"none", "login", "consent", "select_account"})
-_LONGEST = 2000
-_PRINTABLE = re.compile(r"[ -~]*")
+# Whatever a client registered, a browser is sent nowhere else: an absolute address, of which comes
+# no other header, and no fragment that would take the code.
+_REDIRECT_URI = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*:[!-"$-~]{1,2000}')
 
 
 class Unanswerable(Exception):
@@ -91,33 +89,25 @@ class _Decision:
     grant: Mapping[str, Any]
 
 
-class _Request(OAuth2Request):  # type: ignore[misc]
-    """A parked request, as Authlib takes it."""
-
-    decision: _Decision
-
-    def __init__(self, parameters: Mapping[str, str]) -> None:
-        super().__init__("GET", "https://authorization.invalid/oauth/authorize")
-        self.payload = BasicOAuth2Payload(dict(parameters))
-
-
 def park(values: MultiDict[str, str]) -> str:
     """Check a client's request and keep it; return its handle.
 
     Raises Unanswerable, or SendBack.
     """
+    for name in ("client_id", "redirect_uri"):
+        if len(values.getlist(name)) != 1 or not values[name]:
+            raise Unanswerable(f"The app that sent you here did not say its {name} once.")
     client = _client_of(values)
-    parameters = {name: text for name, text in values.items() if text}
     try:
-        scope = _check(values, parameters)
+        parameters = checked(values)
     except OAuth2Error as error:
-        raise _sent_back(parameters, error.error, error.description or "") from None
+        raise _sent_back(values, error.error, error.description or "") from None
     handle = new_token()
     now = int(time.time())
     client_id = client.client_id
     row: dict[str, Any] = {
         "digest": digest(handle),
-        "parameters": {**parameters, "scope": scope},
+        "parameters": parameters,
         "created_at": now,
         "expires_at": now + PARKED_SECONDS,
     }
@@ -165,11 +155,12 @@ def wants_sign_in(parked: ParkedRequest, signed: Signed | None) -> bool:
 
 
 def offer(parked: ParkedRequest, user: User) -> Offer:
-    """Return what a user can allow the client. Raises SendBack where that is nothing."""
+    """Return what a user can allow the client.
+
+    Raises SendBack where that is nothing, Unanswerable.
+    """
     parameters = parked.parameters
-    client = find_client(parameters["client_id"])
-    if client is None:
-        raise Unanswerable("This app was switched off meanwhile.")
+    client = _client_of(parameters)
     if parked.user_id is not None and parked.user_id != user.id:
         raise send_back(parked, "access_denied", "The app was launched by another user.")
     allowed = (client.get_allowed_scope(parameters["scope"]) or "").split()
@@ -183,10 +174,12 @@ def offer(parked: ParkedRequest, user: User) -> Offer:
         left_out.add(ONLINE)
     if fhir_user_of(user) is None:
         left_out.add(FHIR_USER)
+    patients = linked_patients(user.id) if user.role == PATIENT else None
+    if patients == []:
+        left_out.update(text for text in scopes if is_of_patient([text]))
     scopes = [text for text in scopes if text not in left_out]
     if not any(text == OPENID or parse_scope(text) for text in scopes):
         raise send_back(parked, "invalid_scope", "This user can allow nothing of what was asked.")
-    patients = linked_patients(user.id) if user.role == PATIENT else None
     patient_id = parked.patient_id
     if patients is not None and patient_id not in patients:
         patient_id = patients[0] if len(patients) == 1 else None
@@ -216,6 +209,8 @@ def decide(
     scopes = [text for text in offered.scopes if text in chosen]
     if not any(text == OPENID or parse_scope(text) for text in scopes):
         raise send_back(parked, "access_denied", "The user allowed nothing.")
+    if is_of_patient(scopes) and offered.patient_id is None:
+        raise Unanswerable("Choose first whose record the app may see.")
     now = int(time.time())
     user = signed.user
     in_context = is_of_patient(scopes) or LAUNCH in scopes
@@ -233,7 +228,7 @@ def decide(
         "expires_at": _end(scopes, signed, now, days),
         "session_id": signed.session_id if ONLINE in scopes else None,
     }
-    request = _Request(parked.parameters)
+    request = AuthorizationRequest(parked.parameters)
     grant_of_code = CodeGrant(request, authorization_server())
     try:
         redirect_uri = grant_of_code.validate_authorization_request()
@@ -258,7 +253,11 @@ def refuse(parked: ParkedRequest) -> str:
 
 
 def send_back(parked: ParkedRequest, error: str, description: str) -> SendBack:
-    """Return what tells the client what is wrong with a parked request."""
+    """Return what tells the client what is wrong with a parked request.
+
+    Raises Unanswerable: the client, or its address, may be registered no more.
+    """
+    _client_of(parked.parameters)
     return _sent_back(parked.parameters, error, description)
 
 
@@ -280,15 +279,13 @@ def _use_up(connection: Connection, key: bytes) -> None:
         raise Unanswerable("This was answered already. Go back to the app and start again.")
 
 
-def _client_of(values: MultiDict[str, str]) -> Client:
+def _client_of(parameters: Mapping[str, str]) -> Client:
     """Return the client, once it is known where to send its user back to. Raises Unanswerable."""
-    for name in ("client_id", "redirect_uri"):
-        if len(values.getlist(name)) != 1 or not values[name]:
-            raise Unanswerable(f"The app that sent you here did not say its {name} once.")
-    client = find_client(values["client_id"])
+    client = find_client(parameters["client_id"])
     if client is None:
         raise Unanswerable("The app that sent you here is not known to this server.")
-    if not client.check_redirect_uri(values["redirect_uri"]):
+    uri = parameters["redirect_uri"]
+    if not _REDIRECT_URI.fullmatch(uri) or not client.check_redirect_uri(uri):
         raise Unanswerable(
             "The app that sent you here wants you back at an address (redirect_uri) that is not "
             "registered for it."
@@ -296,37 +293,9 @@ def _client_of(values: MultiDict[str, str]) -> Client:
     return client
 
 
-def _check(values: MultiDict[str, str], parameters: Mapping[str, str]) -> str:
-    """Return what of the scope the client may ask for. Raises OAuth2Error."""
-    for name, texts in values.lists():
-        if len(texts) > 1:
-            raise _invalid("A parameter is repeated.")
-        if len(texts[0]) > _LONGEST or not _PRINTABLE.fullmatch(texts[0]):
-            raise _invalid("A parameter is too long, or not printable ASCII.")
-        if name in ("request", "request_uri"):
-            raise OAuth2Error(f"{name} is not supported.", error=f"{name}_not_supported")
-    if parameters.get("response_mode", "query") != "query":
-        raise _invalid("response_mode must be query.")
-    if parameters.get("aud", "").rstrip("/") != fhir_url():
-        raise _invalid("aud must be the FHIR base address of this server.")
-    prompts = set(parameters.get("prompt", "").split())
-    if prompts - _PROMPTS or ("none" in prompts and len(prompts) > 1):
-        raise _invalid("prompt must be none, or some of login, consent, select_account.")
-    if not re.fullmatch(r"[0-9]{1,9}", parameters.get("max_age", "0")):
-        raise _invalid("max_age must be a number of seconds.")
-    request = _Request(parameters)
-    grant = authorization_server().get_authorization_grant(request)
-    grant.validate_authorization_request()
-    return str(request.scope)
-
-
-def _invalid(description: str) -> OAuth2Error:
-    return OAuth2Error(description, error="invalid_request")
-
-
 def _sent_back(parameters: Mapping[str, str], error: str, description: str) -> SendBack:
     answer = [("error", error), ("error_description", description)]
     state = parameters.get("state", "")
-    if state and len(state) <= _LONGEST and _PRINTABLE.fullmatch(state):
+    if is_state(state):
         answer.append(("state", state))
     return SendBack(add_params_to_uri(parameters["redirect_uri"], answer))

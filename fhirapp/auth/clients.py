@@ -11,12 +11,11 @@ from sqlalchemy import Connection, insert, select, update
 from fhirapp.auth.enforce import enforceable
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import AccessToken, Client, Grant, digest, token_row
-from fhirapp.auth.registration import BASIC
+from fhirapp.auth.registration import BASIC, OPERATOR, check_client_id
 from fhirapp.auth.scopes import grantable
 from fhirapp.auth.tokens import new_token, revoke_grants
 from fhirapp.db import db
 
-OPERATOR = "operator"
 _CONTEXTS = ("patient", "user", "system")
 # Ten years: what outlives that is no access token.
 LONGEST_SECONDS = 10 * 365 * 86_400
@@ -24,7 +23,7 @@ _EVERYTHING = "patient/*.rs user/*.rs system/*.rs"
 
 
 def find(connection: Connection, client_id: str) -> Mapping[str, Any] | None:
-    """Return a client's row."""
+    """Return a client's row, None where there is none."""
     table = Client.__table__
     found = connection.execute(select(table).where(table.c.client_id == client_id))
     row = found.mappings().one_or_none()
@@ -33,6 +32,7 @@ def find(connection: Connection, client_id: str) -> Mapping[str, Any] | None:
 
 def find_known(connection: Connection, client_id: str) -> Mapping[str, Any]:
     """Return a client's row. Raises RefusedCommand where there is none."""
+    check_client_id(client_id)
     row = find(connection, client_id)
     if row is None:
         raise RefusedCommand(f"There is no client {client_id}.")
@@ -55,11 +55,10 @@ def list_clients(connection: Connection) -> Sequence[Mapping[str, Any]]:
 
 def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> None:
     """Disable or enable a client; its tokens follow at once. Raises RefusedCommand."""
-    changed = connection.execute(
+    find_known(connection, client_id)
+    connection.execute(
         update(Client).where(Client.client_id == client_id).values(disabled=disabled)
     )
-    if changed.rowcount == 0:
-        raise RefusedCommand(f"There is no client {client_id}.")
 
 
 def approve(connection: Connection, client_id: str) -> None:
@@ -84,7 +83,7 @@ def new_secret(connection: Connection, client_id: str) -> str:
     """
     row = find_known(connection, client_id)
     if BASIC not in row["auth_method"].split():
-        raise RefusedCommand(f"The client {client_id} has no secret: {row['auth_method']}.")
+        raise RefusedCommand(f"The client {client_id} has no secret to replace.")
     secret = new_token()
     connection.execute(
         update(Client).where(Client.client_id == client_id).values(secret_digest=digest(secret))
@@ -114,9 +113,9 @@ def issue_token(
     if client_id is None:
         client_id = OPERATOR
         _ensure_operator(connection)
-    client = find(connection, client_id)
-    if client is None or client["disabled"] or client["approved_at"] is None:
-        raise RefusedCommand(f"There is no client {client_id}, or it is disabled.")
+    client = find_known(connection, client_id)
+    if client["disabled"] or client["approved_at"] is None:
+        raise RefusedCommand(f"The client {client_id} is disabled, or waits for approval.")
     granted = grantable(scope.split(), client["scope"], _CONTEXTS, enforceable)
     if not granted:
         raise RefusedCommand(f"Nothing of {scope!r} can be granted to {client_id}.")

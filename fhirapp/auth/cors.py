@@ -1,12 +1,14 @@
 """Browser apps of other origins: which may read our answers. The Fetch standard §CORS protocol.
 
-Discovery is for all. Tokens and records are for the origins of the registered clients' redirect
-URIs; no cookie is ever honoured there, so nothing is allowed with credentials.
+Discovery, and how an app should look, is for all. Tokens and records are for the origins of the
+registered clients' redirect URIs; no cookie is ever honoured there, so nothing is allowed with
+credentials.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, request
@@ -15,8 +17,10 @@ from fhirapp.auth.models.client import ANY_LOOPBACK
 from fhirapp.config import LOOPBACK
 from fhirapp.db import reader
 
-_PUBLIC = ("/.well-known/", "/fhir/.well-known/", "/fhir/metadata", "/oauth/jwks.json")
-_REGISTERED = ("/oauth/token", "/oauth/revoke", "/fhir", "/api")
+_PUBLIC = re.compile(
+    r"(?:/fhir)?/\.well-known/.*|/fhir/metadata|/oauth/jwks\.json|/smart-style\.json"
+)
+_REGISTERED = re.compile(r"/oauth/(?:token|revoke)|/(?:fhir|api)(?:/.*)?", re.DOTALL)
 _METHODS = "GET, HEAD, POST, OPTIONS"
 _TAKES = "Authorization, Accept, Content-Type, If-None-Match, If-Modified-Since, Prefer, Range"
 _SHOWS = (
@@ -24,6 +28,7 @@ _SHOWS = (
     " X-Request-Id, Preference-Applied"
 )
 _MAX_AGE_SECONDS = 600
+_PORTS = {"http": 80, "https": 443}
 _CLIENTS = (
     "SELECT redirect_uris FROM oauth_client"
     " WHERE redirect_uris IS NOT NULL AND NOT disabled AND approved_at IS NOT NULL"
@@ -40,63 +45,73 @@ def _preflight() -> Response | None:
     is_preflight = request.method == "OPTIONS" and (
         "Access-Control-Request-Method" in request.headers
     )
-    if not is_preflight or not request.path.startswith((*_PUBLIC, *_REGISTERED)):
+    if not is_preflight or not (_is_public() or _is_for_registered()):
         return None
     response = Response(status=204)
     del response.headers["Content-Type"]
-    if _allowed():
-        response.headers["Access-Control-Allow-Methods"] = _METHODS
-        response.headers["Access-Control-Allow-Headers"] = _TAKES
-        response.headers["Access-Control-Max-Age"] = str(_MAX_AGE_SECONDS)
     return response
 
 
 def _allow(response: Response) -> Response:
-    if "HTTP_ORIGIN" in request.environ and (allowed := _allowed()):
+    if "HTTP_ORIGIN" not in request.environ:
+        return response
+    if _is_public():
+        allowed = "*"
+    elif _is_for_registered():
+        # Whether it is allowed or not: what is kept of the answer is for this origin.
+        response.vary.add("Origin")
+        allowed = _registered_origin()
+    else:
+        return response
+    if allowed:
         response.headers["Access-Control-Allow-Origin"] = allowed
-        if request.method != "OPTIONS":
+        if request.method == "OPTIONS":
+            response.headers["Access-Control-Allow-Methods"] = _METHODS
+            response.headers["Access-Control-Allow-Headers"] = _TAKES
+            response.headers["Access-Control-Max-Age"] = str(_MAX_AGE_SECONDS)
+        else:
             response.headers["Access-Control-Expose-Headers"] = _SHOWS
-        if allowed != "*":
-            response.vary.add("Origin")
     return response
 
 
-def _allowed() -> str:
-    """Return the origin that may read the answer, * for all, or nothing."""
-    if request.path.startswith(_PUBLIC):
-        return "*"
-    origin = request.headers.get("Origin", "")
-    if request.path.startswith(_REGISTERED) and origin and _is_registered(origin):
-        return origin
+def _is_public() -> bool:
+    return _PUBLIC.fullmatch(request.path) is not None
+
+
+def _is_for_registered() -> bool:
+    return _REGISTERED.fullmatch(request.path) is not None
+
+
+def _registered_origin() -> str:
+    """Return the request's origin where a client is registered there, else nothing."""
+    origin = request.headers["Origin"]
+    if origin != _origin_of(origin):
+        return ""
+    for (stored,) in reader().all(_CLIENTS):
+        uris = json.loads(stored) if isinstance(stored, str) else stored
+        if any(_is_at(uri, origin) for uri in uris):
+            return origin
     return ""
 
 
-def _is_registered(origin: str) -> bool:
-    for (stored,) in reader().all(_CLIENTS):
-        uris = json.loads(stored) if isinstance(stored, str) else stored
-        for uri in uris:
-            if uri == ANY_LOOPBACK:
-                if _host_of(origin) in LOOPBACK:
-                    return True
-            elif _origin_of(uri) == origin:
-                return True
-    return False
-
-
-def _host_of(origin: str) -> str:
-    try:
+def _is_at(uri: str, origin: str) -> bool:
+    if uri == ANY_LOOPBACK:
         parts = urlsplit(origin)
-    except ValueError:
-        return ""
-    return (parts.hostname or "") if parts.scheme == "http" else ""
+        return parts.scheme == "http" and parts.hostname in LOOPBACK
+    return _origin_of(uri) == origin
 
 
 def _origin_of(uri: str) -> str:
-    """Return the origin of an address as browsers write it: without the scheme's own port."""
-    parts = urlsplit(uri)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    """Return the origin of an address as browsers write it: without the scheme's own port.
+
+    Nothing of what has none: an app's own scheme, `null`.
+    """
+    try:
+        parts = urlsplit(uri)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+    except ValueError:
         return ""
-    own = {"http": 80, "https": 443}[parts.scheme]
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    port = "" if parts.port in (None, own) else f":{parts.port}"
-    return f"{parts.scheme}://{host}{port}"
+    if scheme not in _PORTS or not host:
+        return ""
+    host = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{host}" + ("" if port in (None, _PORTS[scheme]) else f":{port}")

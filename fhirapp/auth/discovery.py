@@ -28,6 +28,20 @@ _CLINICAL = (
     "system/*.rs",
 )
 SCOPES = (*sorted(SESSION_SCOPES), *_CLINICAL)
+CLAIMS = (
+    "iss",
+    "sub",
+    "aud",
+    "exp",
+    "iat",
+    "auth_time",
+    "nonce",
+    "at_hash",
+    "fhirUser",
+    "name",
+    "preferred_username",
+)
+_METHODS = ("client_secret_basic", "private_key_jwt")
 _CAPABILITIES = (
     "launch-ehr",
     "launch-standalone",
@@ -78,7 +92,7 @@ def openid_configuration() -> dict[str, Any]:
         **_metadata(),
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": [ALGORITHM],
-        "claims_supported": ["sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "fhirUser"],
+        "claims_supported": list(CLAIMS),
         "request_parameter_supported": False,
         "request_uri_parameter_supported": False,
     }
@@ -93,12 +107,10 @@ def _metadata() -> dict[str, Any]:
         "response_modes_supported": ["query"],
         "scopes_supported": list(SCOPES),
         "code_challenge_methods_supported": [METHOD],
-        "token_endpoint_auth_methods_supported": ["client_secret_basic", "private_key_jwt", "none"],
+        "token_endpoint_auth_methods_supported": [*_METHODS, "none"],
         "token_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
-        "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "private_key_jwt"],
-        "revocation_endpoint_auth_methods_supported": [
-            "client_secret_basic",
-            "private_key_jwt",
-            "none",
-        ],
+        "introspection_endpoint_auth_methods_supported": [*_METHODS, "Bearer"],
+        "introspection_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
+        "revocation_endpoint_auth_methods_supported": [*_METHODS, "none"],
+        "revocation_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
     }

@@ -8,15 +8,19 @@ from typing import Any, NamedTuple
 from authlib.oauth2.rfc6749 import InvalidRequestError
 from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
-from sqlalchemy import select
 
 from fhirapp.address import base_url
+from fhirapp.auth.enforce import enforceable
 from fhirapp.auth.grants import launch_parameters
 from fhirapp.auth.models import AccessToken, Client, Grant, RefreshToken, User, digest
-from fhirapp.auth.scopes import FHIR_USER
+from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.scopes import FHIR_USER, grantable, of_role
 from fhirapp.auth.tokens import revoke_access_token, revoke_replayed
-from fhirapp.auth.users import fhir_user_of
+from fhirapp.auth.users import fhir_user_of, linked_patients
 from fhirapp.db import db
+
+# Of whatever kind its client is: the operator's tokens may have any.
+_CONTEXTS = ("patient", "user", "system", "session")
 
 
 class Held(NamedTuple):
@@ -40,6 +44,21 @@ class Held(NamedTuple):
 
     def check_client(self, client: Client) -> bool:
         return self.client.client_id == client.client_id
+
+    def scope(self) -> str:
+        """Return what is left of its scope, as client and user are now (decisions §6)."""
+        left = grantable(self.token.scope.split(), self.client.scope, _CONTEXTS, enforceable)
+        return " ".join(left if self.user is None else of_role(left, self.user.role))
+
+    def context(self) -> dict[str, Any]:
+        """Return whose record it is about, and what else its app was told when it was issued."""
+        if self.grant is None or self.user is None:
+            patient_id = self.token.patient_id if isinstance(self.token, AccessToken) else None
+            return {} if patient_id is None else {"patient": patient_id}
+        told = launch_parameters(self.grant)
+        if self.user.role == PATIENT and self.grant.patient_id not in linked_patients(self.user.id):
+            told.pop("patient", None)
+        return told
 
 
 def find_token(text: str) -> Held | None:
@@ -86,23 +105,22 @@ class Introspection(_Checked, IntrospectionEndpoint):  # type: ignore[misc]
         return token.check_client(client) or client.kind == "backend"
 
     def introspect_token(self, token: Held) -> dict[str, Any]:
-        held = token.token
+        scope = token.scope()
+        if not scope:
+            return {"active": False}
         content: dict[str, Any] = {
             "active": True,
             "iss": base_url(),
             "client_id": token.client.client_id,
-            "scope": held.scope,
-            "iat": held.issued_at,
-            "exp": held.expires_at,
+            "scope": scope,
+            "iat": token.token.issued_at,
+            "exp": token.token.expires_at,
             "sub": token.user.id if token.user is not None else token.client.client_id,
+            **token.context(),
         }
-        if isinstance(held, AccessToken):
+        if isinstance(token.token, AccessToken):
             content["token_type"] = "Bearer"
-            if held.patient_id is not None:
-                content["patient"] = held.patient_id
-        if token.grant is not None:
-            content.update(launch_parameters(token.grant))
-        if token.user is not None and FHIR_USER in held.scope.split():
+        if token.user is not None and FHIR_USER in scope.split():
             who = fhir_user_of(token.user)
             if who is not None:
                 content["fhirUser"] = f"{base_url()}/fhir/{who}"
@@ -119,18 +137,3 @@ class Revocation(_Checked, RevocationEndpoint):  # type: ignore[misc]
             revoke_replayed(token.token)
         else:
             revoke_access_token(token.token.digest)
-
-
-def active_grants(user_id: str) -> list[tuple[Grant, Client]]:
-    """Return what a user allows now, with whom, the newest first."""
-    rows = db.session.execute(
-        select(Grant, Client)
-        .join(Client, Client.client_id == Grant.client_id)
-        .where(
-            Grant.user_id == user_id,
-            Grant.revoked_at.is_(None),
-            Grant.expires_at > int(time.time()),
-        )
-        .order_by(Grant.created_at.desc())
-    )
-    return [(grant, client) for grant, client in rows]

@@ -53,6 +53,11 @@ class _OfUser:
 
     request: Any
 
+    def check_consent(self, spent: AuthorizationCode | RefreshToken) -> None:
+        """Raise InvalidGrantError where the consent has ended; Authlib's own answers vary."""
+        if self.authenticate_user(spent) is None:
+            raise InvalidGrantError("The access was revoked, or has ended.")
+
     def authenticate_user(self, spent: AuthorizationCode | RefreshToken) -> User | None:
         """Return the user whose grant a code or refresh token belongs to, while it lasts."""
         grant = db.session.get(Grant, spent.grant_id)
@@ -69,11 +74,20 @@ class _OfUser:
         left: int = self.request.grant.expires_at - int(time.time())
         return max(1, min(USER_SECONDS, left))
 
+    def can_refresh(self) -> bool:
+        """Say whether user and client, as it is registered now, allow access beyond this hour."""
+        allowed = self.request.client.get_allowed_scope(self.request.grant.scope)
+        return has_refresh(allowed or "")
+
 
 class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
     """authorization_code. authorize.py brings the user's decision as request.decision."""
 
     TOKEN_ENDPOINT_AUTH_METHODS = _AUTH_METHODS
+
+    def validate_token_request(self) -> None:
+        super().validate_token_request()
+        self.check_consent(self.request.authorization_code)
 
     def save_authorization_code(self, code: str, request: Any) -> None:
         """Store the grant and its code, in the transaction that used up the parked request."""
@@ -106,8 +120,7 @@ class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
         """Do nothing: saving the tokens used it up, and a second use must be recognised."""
 
     def generate_token(self, **options: Any) -> Any:
-        """Return tokens; one to refresh only where the user allowed access beyond this hour."""
-        options["include_refresh_token"] = has_refresh(options["scope"])
+        options["include_refresh_token"] = self.can_refresh()
         return super().generate_token(**options, expires_in=self.lifetime())
 
 
@@ -119,13 +132,13 @@ class RefreshGrant(_OfUser, RefreshTokenGrant):  # type: ignore[misc]
 
     def validate_token_request(self) -> None:
         super().validate_token_request()
-        if self.authenticate_user(self.request.refresh_token) is None:
-            # Authlib's own answer would be invalid_request.
-            raise InvalidGrantError("The access was revoked, or has ended.")
+        self.check_consent(self.request.refresh_token)
+        if not self.can_refresh():
+            raise InvalidGrantError("The client may not have access beyond an hour any more.")
 
     def authenticate_refresh_token(self, refresh_token: str) -> RefreshToken | None:
         found = db.session.get(RefreshToken, digest(refresh_token))
-        if found is None:
+        if found is None or not found.check_client(self.request.client):
             return None
         now = time.time()
         if found.used_at is not None:
@@ -159,16 +172,10 @@ def launch_parameters(grant: Grant) -> dict[str, Any]:
     context: dict[str, Any] = {}
     if grant.patient_id is not None:
         context["patient"] = grant.patient_id
+    # Neither may be in fhirContext too, SMART App Launch 2.2 §fhirContext.
     if grant.encounter_id is not None:
         context["encounter"] = grant.encounter_id
-        reference = f"Encounter/{grant.encounter_id}"
-        context["fhirContext"] = [{"reference": reference}]
     if LAUNCH in grant.scope.split() or grant.patient_id is not None:
         context["need_patient_banner"] = grant.need_patient_banner
         context["smart_style_url"] = f"{base_url()}/smart-style.json"
     return context
-
-
-def grant_of(grant_id: str | None) -> Grant | None:
-    """Return a grant."""
-    return None if grant_id is None else db.session.get(Grant, grant_id)

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from authlib.oidc.core import OpenIDCode, UserInfo
-from joserfc.jwk import RSAKey
+from joserfc.jwk import KeySet
 
 from fhirapp.address import base_url
 from fhirapp.auth.models import User
@@ -27,15 +27,15 @@ class IdToken(OpenIDCode):  # type: ignore[misc]
         """Return False: the client compares its nonce; a code serves once anyway."""
         return False
 
-    def resolve_client_private_key(self, client: Any) -> RSAKey:  # noqa: ARG002
-        return active_key()
+    def resolve_client_private_key(self, client: Any) -> KeySet:  # noqa: ARG002
+        # Of a set one is picked at random, and named in the header: so a set of one.
+        return KeySet([active_key()])
 
     def get_client_algorithm(self, client: Any) -> str:  # noqa: ARG002
         return ALGORITHM
 
     def get_encode_header(self, client: Any) -> dict[str, str]:  # noqa: ARG002
-        # A set of keys, given to Authlib, would sign with any of them.
-        return {"alg": ALGORITHM, "kid": str(active_key().kid), "typ": "JWT"}
+        return {"alg": ALGORITHM, "typ": "JWT"}
 
     def get_compatible_claims(self, request: Any) -> dict[str, Any]:
         now = int(time.time())

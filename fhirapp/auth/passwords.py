@@ -42,7 +42,7 @@ def verify(stored: str | None, password: str) -> bool:
 
     with _AT_ONCE:
         try:
-            return _hasher().verify(stored or _nobodys(), password) and stored is not None
+            return _hasher().verify(stored or _nobodys(), password) and bool(stored)
         except (VerificationError, InvalidHashError):
             return False
 

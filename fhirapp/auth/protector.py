@@ -22,13 +22,14 @@ from fhirapp.auth.compartment import Access, access_of
 from fhirapp.auth.models import digest
 from fhirapp.auth.models.user import PATIENT
 from fhirapp.auth.throttle import Failures
+from fhirapp.auth.verified import Verified
 from fhirapp.db import reader
 from fhirapp.fhir.outcome import FhirError, Forbidden, LoginRequired, Throttled, TokenExpired
 
 REALM = "fhirapp"
 
-# One look-up for each request: what changed of the client, the user, the consent or the link
-# between user and patient holds for the next one.
+# What is changed of the client, the user, the consent or the link between user and patient holds
+# for the next request: see verified.py.
 _TOKEN = (
     "SELECT t.client_id, t.scope, t.patient_id, t.expires_at, t.revoked, c.disabled, c.scope,"
     " g.revoked_at IS NOT NULL, u.disabled, u.id, u.role,"
@@ -83,12 +84,14 @@ class Token(NamedTuple):
 
 
 class _Validator(BearerTokenValidator):  # type: ignore[misc]
+    def __init__(self, realm: str) -> None:
+        super().__init__(realm=realm)
+        self._verified: Verified[Token] = Verified()
+
     def authenticate_token(self, token_string: str) -> Token | None:
-        row = reader().first(_TOKEN, (digest(token_string),))
-        if row is None:
-            return None
-        token = Token(*row)
-        setattr(g, _FOUND, token)
+        token = self._verified.get(digest(token_string), _look_up)
+        if token is not None:
+            setattr(g, _FOUND, token)
         return token
 
     def validate_token(self, token: Token | None, scopes: Any, request: Any) -> None:
@@ -98,6 +101,11 @@ class _Validator(BearerTokenValidator):  # type: ignore[misc]
                 headers={"WWW-Authenticate": f'Bearer realm="{REALM}", error="invalid_token"'},
             )
         super().validate_token(token, scopes, request)
+
+
+def _look_up(key: bytes) -> Token | None:
+    row = reader().first(_TOKEN, (key,))
+    return None if row is None else Token(*row)
 
 
 class Protector(ResourceProtector):  # type: ignore[misc]

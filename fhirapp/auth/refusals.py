@@ -7,6 +7,7 @@ address only its kind is kept.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -14,8 +15,9 @@ from typing import Any
 
 from authlib.oauth2 import OAuth2Error
 from flask import Response, current_app, g, request
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import Select, delete, func, insert, select
 
+from fhirapp.auth.causes import causes
 from fhirapp.auth.models import Refusal
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import db, is_busy, writing
@@ -23,9 +25,14 @@ from fhirapp.db import db, is_busy, writing
 KEPT_SECONDS = 30 * 86_400
 # The newest of a client: one that asks wrongly in a loop fills no disk.
 KEPT = 200
-# So many a minute are written, by each process.
+# So many a minute are written of a client, by each process.
 PER_MINUTE = 30
+# What is kept of each: a client's scope can be as long as a page.
+MOST_REASONS, LONGEST_REASON = 12, 500
 HEADER = "X-Request-Id"
+# patient/Patient.rs?name=Hartwell: a client may ask for whom it likes.
+_FILTER = re.compile(r"([?&][^=&\s]+=)[^&\s]+")
+_REQUEST_ID = re.compile(r"[0-9a-f]{16}")
 _EXTENSION = "fhirapp.refusals"
 
 
@@ -33,7 +40,8 @@ def request_id() -> str:
     """Return the id of the request that is served, by which its refusal is found."""
     found: str | None = g.get("request_id")
     if found is None:
-        found = g.request_id = secrets.token_hex(8)
+        # Milliseconds first: so the refusals of one second sort too.
+        found = g.request_id = f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"
     return found
 
 
@@ -50,19 +58,19 @@ def record(client_id: str, status: int, reasons: Sequence[str], user_id: str | N
         "user_id": user_id,
         "status": status,
         "asked": f"{request.method} {rule.rule if rule else '(unknown address)'}",
-        "reasons": list(reasons),
+        "reasons": [_kept(reason) for reason in reasons[:MOST_REASONS]],
     }
     db.session.rollback()
     try:
         with writing() as connection:
+            connection.execute(delete(Refusal).where(Refusal.at < now - KEPT_SECONDS))
             count = select(func.count()).where(Refusal.client_id == client_id)
             kept = connection.execute(count).scalar() or 0
-            connection.execute(delete(Refusal).where(Refusal.at < now - KEPT_SECONDS))
             if kept >= KEPT:
                 oldest = (
                     select(Refusal.request_id)
                     .where(Refusal.client_id == client_id)
-                    .order_by(Refusal.at)
+                    .order_by(Refusal.request_id)
                     .limit(kept - KEPT + 1)
                 )
                 connection.execute(delete(Refusal).where(Refusal.request_id.in_(oldest)))
@@ -83,20 +91,29 @@ def _too_many(client_id: str) -> bool:
 def record_oauth(response: Response, client_id: str, error: OAuth2Error) -> None:
     """Keep why the authorization server refused a client, and name the request in the answer."""
     response.headers[HEADER] = request_id()
-    said = error.description or "no more is known"
-    record(client_id, response.status_code, [f"{error.error}: {said}"])
+    record(client_id, response.status_code, causes(client_id, error))
+
+
+def _kept(reason: str) -> str:
+    """Return a reason as it is kept: not too long, without the values that scopes filter by."""
+    text = _FILTER.sub(r"\1…", reason)
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
 
 
 def find_refusal(request_id: str) -> Refusal | None:
-    """Return what is kept of a refused request."""
-    return db.session.get(Refusal, request_id)
+    """Return what is kept of a refused request, None where that is nothing."""
+    return db.session.get(Refusal, request_id) if _REQUEST_ID.fullmatch(request_id) else None
 
 
 def refusals_of(client_id: str, limit: int = 50) -> Sequence[Refusal]:
     """Return a client's refusals, the newest first."""
-    return db.session.scalars(
-        select(Refusal)
-        .where(Refusal.client_id == client_id)
-        .order_by(Refusal.at.desc())
-        .limit(limit)
-    ).all()
+    return db.session.scalars(_newest(limit).where(Refusal.client_id == client_id)).all()
+
+
+def newest_refusals(limit: int = 100) -> Sequence[Refusal]:
+    """Return the refusals of all clients, the newest first."""
+    return db.session.scalars(_newest(limit)).all()
+
+
+def _newest(limit: int) -> Select[Refusal]:
+    return select(Refusal).order_by(Refusal.request_id.desc()).limit(limit)

@@ -5,17 +5,18 @@ Source: RFC 7591 §2 for the words, RFC 8252 §7 for the addresses of native app
 
 from __future__ import annotations
 
+import base64
 import re
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
 from fhirapp.auth.enforce import enforceable
 from fhirapp.auth.errors import RefusedCommand
@@ -31,9 +32,20 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "confidential": (BASIC, SIGNED),
     "backend": (SIGNED,),
 }
-_MOST_URIS, _LONGEST_URI = 10, 1000
+# The client of the shell, which is not registered.
+OPERATOR = "operator"
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._~-]{1,64}")
+_MOST_URIS, _LONGEST_URI, _LONGEST_SCOPE = 10, 1000, 2000
 _URI = re.compile(r"[!#-;=?-\[\]_a-z~]+")
+# A name or an IPv6 address, and a port. urlsplit takes the host of http://evil[::1]/ for ::1.
+_AUTHORITY = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
+# RFC 8252 §7.1: a domain name backwards, which has a dot; so javascript: and data: are none.
+_OF_APP = re.compile(r"[A-Za-z][A-Za-z0-9-]*(\.[A-Za-z0-9-]+)+:/(?!/).*")
+_MOST_KEYS, _LONGEST_KID = 50, 255
+# RFC 7518 §3.3 asks for 2048; beyond the other a signature takes long to check.
+_RSA_BITS = range(2048, 8192 + 1)
+# The parts of a public key; key_ops are left out, for those of a private one forbid to verify.
+_PUBLIC = ("kty", "kid", "use", "alg", "n", "e", "crv", "x", "y")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +77,9 @@ def register(
     """
     if client_id is None:
         client_id = f"app-{secrets.token_hex(8)}"
-    if not _CLIENT_ID.fullmatch(client_id):
-        raise RefusedCommand("A client id has 1 to 64 letters, digits and . _ ~ -")
+    check_client_id(client_id)
+    if client_id == OPERATOR:
+        raise RefusedCommand(f"The client {OPERATOR} is the shell's own; choose another id.")
     known = select(Client.client_id).where(Client.client_id == client_id)
     if connection.execute(known).first():
         raise RefusedCommand(f"The client {client_id} is registered already.")
@@ -129,25 +142,17 @@ def _check_together(one: Registration) -> None:
         raise RefusedCommand(f"At most {_MOST_URIS} redirect URIs.")
 
 
+def check_client_id(client_id: str) -> None:
+    """Raise RefusedCommand for what is the id of no client."""
+    if not _CLIENT_ID.fullmatch(client_id):
+        raise RefusedCommand("A client id has 1 to 64 letters, digits and . _ ~ -")
+
+
 def check_redirect_uri(uri: str) -> None:
     """Raise RefusedCommand for an address that no browser may be sent to with a code."""
     problem = f"The redirect URI {uri[:200]!r}"
-    if len(uri) > _LONGEST_URI or not _URI.fullmatch(uri):
-        raise RefusedCommand(f"{problem} is too long or no address.")
-    try:
-        parts = urlsplit(uri)
-        host = parts.hostname
-        _ = parts.port
-    except ValueError:
-        raise RefusedCommand(f"{problem} is no address.") from None
-    if "#" in uri or "@" in parts.netloc:
-        raise RefusedCommand(f"{problem} must have no fragment and no user.")
-    if parts.scheme == "https" and host:
-        return
-    if parts.scheme == "http" and host in LOOPBACK:
-        return
-    # RFC 8252 §7.1: a domain name backwards, which has a dot; so javascript: and data: are none.
-    if "." in parts.scheme and not parts.netloc:
+    parts = _parts(uri, problem)
+    if _is_web(parts) or _OF_APP.fullmatch(uri):
         return
     raise RefusedCommand(
         f"{problem} must begin with https://, with http:// and a loopback host, or with an app's "
@@ -156,16 +161,22 @@ def check_redirect_uri(uri: str) -> None:
 
 
 def public_keys(jwks: Any) -> dict[str, Any]:
-    """Return a key set's public part; a single key counts as a set. Raises RefusedCommand."""
+    """Return a key set's public part; a single key counts as a set. Raises RefusedCommand.
+
+    Keys that no assertion can be signed with are left out: sets serve other purposes too.
+    """
     keys = jwks.get("keys", [jwks]) if isinstance(jwks, dict) else None
     if not isinstance(keys, list) or not keys or not all(isinstance(key, dict) for key in keys):
         raise RefusedCommand("Not a JSON Web Key Set: an object with a list of keys.")
-    if any(key.get("kty") not in ("RSA", "EC") for key in keys):
-        raise RefusedCommand("The key set must hold RSA keys for RS384, or EC keys for ES384.")
-    if any(key["kty"] == "EC" and key.get("crv") != "P-384" for key in keys):
-        raise RefusedCommand("ES384 needs EC keys of the curve P-384.")
+    if len(keys) > _MOST_KEYS:
+        raise RefusedCommand(f"At most {_MOST_KEYS} keys.")
+    public = [_public_key(key) for key in keys if _signs(key)]
+    if not public:
+        raise RefusedCommand(
+            "The key set must hold RSA keys for RS384, or EC keys of the curve P-384 for ES384."
+        )
     try:
-        return dict(KeySet.import_key_set({"keys": keys}).as_dict(private=False))
+        return dict(KeySet.import_key_set({"keys": public}).as_dict(private=False))
     except (JoseError, ValueError, KeyError, TypeError) as error:
         raise RefusedCommand(f"Not a JSON Web Key Set: {error}") from None
 
@@ -174,14 +185,46 @@ def owner_code(connection: Connection, client_id: str) -> str:
     """Return a new secret for the address on which its owner manages a client."""
     code = new_token()
     connection.execute(
-        Client.__table__.update()  # type: ignore[attr-defined]
-        .where(Client.client_id == client_id)
-        .values(owner_digest=digest(code))
+        update(Client).where(Client.client_id == client_id).values(owner_digest=digest(code))
     )
     return code
 
 
+def _signs(key: Mapping[str, object]) -> bool:
+    """Say whether a key is for the algorithms of assertions."""
+    match key:
+        case {"kty": "RSA"}:
+            algorithm = "RS384"
+        case {"kty": "EC", "crv": "P-384"}:
+            algorithm = "ES384"
+        case _:
+            return False
+    return key.get("use", "sig") == "sig" and key.get("alg", algorithm) == algorithm
+
+
+def _public_key(key: Mapping[str, object]) -> dict[str, Any]:
+    """Return the public part of a key. Raises RefusedCommand."""
+    if key["kty"] == "RSA" and _bits(key.get("n")) not in _RSA_BITS:
+        raise RefusedCommand(
+            f"An RSA key must have {_RSA_BITS.start} to {_RSA_BITS.stop - 1} bits."
+        )
+    kid = key.get("kid", "")
+    if not isinstance(kid, str) or len(kid) > _LONGEST_KID or not kid.isprintable():
+        raise RefusedCommand(f"A kid has at most {_LONGEST_KID} printable characters.")
+    return {name: key[name] for name in _PUBLIC if name in key}
+
+
+def _bits(modulus: object) -> int:
+    """Return the length of an RSA key, 0 where its modulus cannot be read."""
+    try:
+        return int.from_bytes(base64.urlsafe_b64decode(f"{modulus}==")).bit_length()
+    except ValueError:
+        return 0
+
+
 def _scope(text: str, kind: str) -> str:
+    if len(text) > _LONGEST_SCOPE:
+        raise RefusedCommand(f"The scope has at most {_LONGEST_SCOPE} characters.")
     contexts = CONTEXTS_OF_KIND[kind]
     unusable = []
     for one in text.split():
@@ -206,12 +249,30 @@ def _text(text: str | None, what: str, longest: int) -> str:
 
 
 def _check_web(uri: str, what: str) -> None:
+    problem = f"The {what} {uri[:200]!r}"
+    if not _is_web(_parts(uri, problem)):
+        raise RefusedCommand(
+            f"{problem} must begin with https://, or with http:// and a loopback host."
+        )
+
+
+def _parts(uri: str, problem: str) -> SplitResult:
+    """Return an address's parts. Raises RefusedCommand, a sentence that begins with problem."""
+    if len(uri) > _LONGEST_URI or not _URI.fullmatch(uri):
+        raise RefusedCommand(f"{problem} is too long or no address.")
     try:
         parts = urlsplit(uri)
-        local = parts.scheme == "http" and parts.hostname in LOOPBACK
-        fits = bool(parts.hostname) and (parts.scheme == "https" or local)
         _ = parts.port
     except ValueError:
-        fits = False
-    if not fits or len(uri) > _LONGEST_URI or not _URI.fullmatch(uri) or "#" in uri:
-        raise RefusedCommand(f"The {what} must be an https:// address without a fragment.")
+        raise RefusedCommand(f"{problem} is no address.") from None
+    if "#" in uri or "@" in parts.netloc:
+        raise RefusedCommand(f"{problem} must have no fragment and no user.")
+    if parts.netloc and not _AUTHORITY.fullmatch(parts.netloc):
+        raise RefusedCommand(f"{problem} is no address.")
+    return parts
+
+
+def _is_web(parts: SplitResult) -> bool:
+    """Say whether an address is https, or http on this machine, where nobody can listen in."""
+    secure = parts.scheme == "https" and bool(parts.hostname)
+    return secure or (parts.scheme == "http" and parts.hostname in LOOPBACK)

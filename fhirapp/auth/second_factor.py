@@ -8,10 +8,12 @@ from __future__ import annotations
 import secrets
 import time
 
-from sqlalchemy import Connection, delete, insert, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
+from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.keys import opened, sealed
 from fhirapp.auth.models import RecoveryCode, User, digest
+from fhirapp.db import db
 
 ISSUER = "fhirapp"
 _INTERVAL = 30
@@ -49,12 +51,17 @@ def interval_of(secret: str, code: str, now: float | None = None) -> int | None:
 
 
 def enable(connection: Connection, user_id: str, secret: str, interval: int) -> list[str]:
-    """Ask for a second factor from now on; return the recovery codes, shown this once."""
-    connection.execute(
+    """Ask for a second factor from now on; return the recovery codes, shown this once.
+
+    Raises RefusedCommand where there is one already: it is turned off first.
+    """
+    changed = connection.execute(
         update(User)
-        .where(User.id == user_id)
+        .where(User.id == user_id, User.totp_secret.is_(None))
         .values(totp_secret=sealed(secret), totp_used=interval)
     )
+    if changed.rowcount == 0:
+        raise RefusedCommand("The second factor is on already.")
     connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
     codes = ["".join(secrets.choice(_ALPHABET) for _ in range(16)) for _ in range(_RECOVERY_CODES)]
     connection.execute(
@@ -69,11 +76,21 @@ def disable(connection: Connection, user_id: str) -> None:
     connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
 
 
+def codes_left(user_id: str) -> int:
+    """Return how many recovery codes were not used yet."""
+    count = select(func.count()).where(RecoveryCode.user_id == user_id)
+    return db.session.execute(count).scalar_one()
+
+
 def accept(connection: Connection, user: User, code: str) -> bool:
     """Use a one-time password or a recovery code; False where it is wrong or was used."""
     if user.totp_secret is None:
         return False
-    interval = interval_of(opened(user.totp_secret), code)
+    try:
+        interval = interval_of(opened(user.totp_secret), code)
+    except ValueError:
+        # The server's key was lost, and a new one made: the recovery codes still serve.
+        interval = None
     if interval is not None:
         changed = connection.execute(
             update(User)
@@ -84,7 +101,7 @@ def accept(connection: Connection, user: User, code: str) -> bool:
     spent = connection.execute(
         delete(RecoveryCode).where(
             RecoveryCode.user_id == user.id,
-            RecoveryCode.digest == digest(code.strip().lower().replace("-", "")),
+            RecoveryCode.digest == digest(code.lower().replace("-", "").replace(" ", "")),
         )
     )
     return spent.rowcount == 1

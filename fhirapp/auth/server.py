@@ -50,21 +50,23 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
         self.failures = Failures()
 
     def authenticate_client(self, request: Any, methods: Any, endpoint: str = "token") -> Client:
-        """Return the client that sent a request. Raises InvalidClientError.
+        """Return the client, which proves who it is in the way that it chose.
 
-        Where nothing fits, Authlib lists the ways that it tried, as if the way were wrong.
+        Authlib tries one way after the other, so that an app could go without the proof that was
+        wrong, and lists them where nothing fits. Raises InvalidClientError.
         """
         if (client := _public_refresher(request, methods)) is not None:
             request.auth_method = "none"
             return client
         try:
-            found: Client = super().authenticate_client(request, methods, endpoint)
+            chosen = [method for method in methods if method == _method(request)]
+            found: Client = super().authenticate_client(request, chosen, endpoint)
         except InvalidClientError as error:
             if not (error.description or "").startswith("The client cannot authenticate"):
                 raise
             raise InvalidClientError(
                 description="No client proved who it is: by Basic, or by a signed assertion.",
-                status_code=error.status_code,
+                status_code=401,
             ) from None
         return found
 
@@ -118,15 +120,22 @@ def save_token(token: dict[str, Any], oauth_request: Any) -> None:
         exchange(token, oauth_request.grant, spent)
 
 
+def _method(request: Any) -> str:
+    """Return the way in which the sender of a request says who it is."""
+    if "Authorization" in request.headers:
+        return "client_secret_basic"
+    return "private_key_jwt" if _ASSERTION in request.form else "none"
+
+
 def _public_refresher(request: Any, methods: Any) -> Client | None:
     """Return the public client of a refresh token that comes without client_id.
 
     SMART's own client for JavaScript sends none; the token alone proves as much.
     """
     token = request.form.get("refresh_token")
-    if token is None or "none" not in methods or "client_id" in request.form:
+    if token is None or "none" not in methods or request.form.get("client_id"):
         return None
-    if request.headers.get("Authorization") or _ASSERTION in request.form:
+    if _method(request) != "none":
         return None
     found = db.session.get(RefreshToken, digest(token))
     client = None if found is None else find_client(found.client_id)
@@ -148,13 +157,14 @@ def check_token_request() -> None:
         # Authlib quotes values in its answers, where RFC 6749 §5.2 allows no others.
         if not _PRINTABLE.fullmatch(value):
             raise InvalidRequestError("A parameter has characters outside printable ASCII.")
-    basic = request.headers.get("Authorization", "").lower().startswith("basic ")
+    header = request.headers.get("Authorization", "")
+    basic = header.lower().startswith("basic ")
     user = _basic_user() if basic else None
-    if basic and user is None:
+    if header and (len(header.split()) != 2 or (basic and user is None)):
         raise InvalidRequestError("The Authorization header is not readable.")
     if user is not None and form.get("client_id", user) != user:
         raise InvalidRequestError("client_id contradicts the Authorization header.")
-    if basic + (_ASSERTION in form) + ("client_secret" in form) > 1:
+    if bool(header) + (_ASSERTION in form) + ("client_secret" in form) > 1:
         raise InvalidRequestError("Authenticate in one way only.")
 
 

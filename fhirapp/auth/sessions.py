@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from fhirapp.auth.models import Grant, Session, User, digest
 from fhirapp.auth.tokens import new_token, revoke_grants
-from fhirapp.db import db, writing
+from fhirapp.db import db, is_busy, writing
 
 IDLE_SECONDS = 30 * 60
 ABSOLUTE_SECONDS = 12 * 3600
@@ -32,8 +32,14 @@ class Signed(NamedTuple):
     complete: bool
 
 
-def begin(connection: Connection, user_id: str, *, complete: bool) -> str:
-    """Begin a session; return the secret for the cookie."""
+def begin(
+    connection: Connection, user_id: str, *, complete: bool, instead_of: str | None = None
+) -> str:
+    """Begin a session; return the secret for the cookie.
+
+    instead_of is the id of the session that the browser had: it goes on where it is the same
+    user's, with what apps were allowed as long as it lasts; another's ends.
+    """
     now = int(time.time())
     secret = new_token()
     connection.execute(
@@ -46,14 +52,18 @@ def begin(connection: Connection, user_id: str, *, complete: bool) -> str:
         )
     )
     row = {
-        "id": str(uuid4()),
         "digest": digest(secret),
         "user_id": user_id,
         "complete": complete,
         "signed_in_at": now,
         "used_at": now,
     }
-    connection.execute(insert(Session), [row])
+    if instead_of is not None:
+        mine = (Session.id == instead_of, Session.user_id == user_id, Session.ended_at.is_(None))
+        if connection.execute(update(Session).where(*mine).values(row)).rowcount == 1:
+            return secret
+        end(connection, instead_of)
+    connection.execute(insert(Session), [{"id": str(uuid4()), **row}])
     return secret
 
 
@@ -78,15 +88,22 @@ def find(secret: str) -> Signed | None:
     if session.used_at < now - _STEP_SECONDS:
         db.session.expunge_all()
         db.session.rollback()
-        with writing() as connection:
-            connection.execute(
-                update(Session).where(Session.id == signed.session_id).values(used_at=now)
-            )
+        _use(signed.session_id, now)
     return signed
 
 
-def completed(connection: Connection, session_id: str) -> str:
-    """Say that the second factor was shown; return the new secret for the cookie."""
+def _use(session_id: str, now: int) -> None:
+    """Remember that a session is used; where the database is busy, the next page view will."""
+    try:
+        with writing() as connection:
+            connection.execute(update(Session).where(Session.id == session_id).values(used_at=now))
+    except Exception as error:
+        if not is_busy(error):
+            raise
+
+
+def renewed(connection: Connection, session_id: str) -> str:
+    """Give a session, whose user proved everything, a new secret for the cookie; return it."""
     secret = new_token()
     connection.execute(
         update(Session)

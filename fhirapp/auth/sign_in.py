@@ -15,6 +15,7 @@ from fhirapp.db import db, writing
 WINDOW_SECONDS = 15 * 60
 # Failures in a window: of one name from one address, of one name, from one address.
 PER_NAME_AND_ADDRESS, PER_NAME, PER_ADDRESS = 5, 50, 50
+_PASSWORD, _CODE = "password", "code"
 
 
 class TooOften(Exception):
@@ -32,32 +33,52 @@ class Entered(NamedTuple):
     complete: bool
 
 
-def sign_in(username: str, password: str, address: str) -> Entered | None:
+def sign_in(
+    username: str, password: str, address: str, instead_of: str | None = None
+) -> Entered | None:
     """Begin a session; None where name or password is wrong. Raises TooOften.
 
-    address is where the request comes from. Whether the name is known makes no difference in the
-    answer nor in the time that it takes.
+    address is where the request comes from, instead_of the id of the session that this browser had.
+    Whether the name is known makes no difference in the answer nor in the time that it takes.
     """
     name = username.strip().lower()
-    keys = _keys(name, address)
-    _check(keys)
-    user = db.session.scalars(select(User).where(User.username == name)).one_or_none()
+    keys = _keys(_PASSWORD, name, address)
+    _check(db.session.connection(), keys)
+    user = _find(name)
     stored = user.password_hash if user is not None and not user.disabled else None
-    proved = passwords.verify(stored, password)
     user_id = user.id if user is not None else ""
-    complete = user is not None and user.totp_secret is None
-    # The hash took longer than anything else here: the snapshot before it is old.
+    # The hash takes longer than anything else here: it keeps no snapshot open.
     db.session.rollback()
+    proved = passwords.verify(stored, password)
     with writing() as connection:
-        if not proved:
+        _check(connection, keys)
+        if not proved or not _remember(connection, user_id, stored or "", password):
             _count(connection, keys)
             return None
-        values: dict[str, object] = {"signed_in_at": int(time.time())}
-        if stored is not None and passwords.is_outdated(stored):
-            values["password_hash"] = passwords.hashed(password)
-        connection.execute(update(User).where(User.id == user_id).values(values))
         attempts.forget(connection, keys[0][0])
-        return Entered(sessions.begin(connection, user_id, complete=complete), complete)
+        without_code = select(User.totp_secret.is_(None)).where(User.id == user_id)
+        complete = bool(connection.execute(without_code).scalar_one())
+        secret = sessions.begin(connection, user_id, complete=complete, instead_of=instead_of)
+        return Entered(secret, complete)
+
+
+def prove(user_id: str, password: str, address: str) -> bool:
+    """Say whether a user who signed in knows the password still. Raises TooOften.
+
+    Counted with the attempts to sign in, which guess the same.
+    """
+    user = db.session.get_one(User, user_id)
+    stored, keys = user.password_hash, _keys(_PASSWORD, user.username, address)
+    _check(db.session.connection(), keys)
+    db.session.rollback()
+    proved = passwords.verify(stored, password)
+    with writing() as connection:
+        _check(connection, keys)
+        if proved:
+            attempts.forget(connection, keys[0][0])
+        else:
+            _count(connection, keys)
+    return proved
 
 
 def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
@@ -66,28 +87,49 @@ def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
     Raises TooOften.
     """
     user, session_id = signed.user, signed.session_id
-    keys = _keys(f"{user.username} code", address)
-    _check(keys)
+    keys = _keys(_CODE, user.username, address)
     db.session.expunge_all()
     db.session.rollback()
     with writing() as connection:
+        _check(connection, keys)
         if not second_factor.accept(connection, user, code):
             _count(connection, keys)
             return None
         attempts.forget(connection, keys[0][0])
-        return sessions.completed(connection, session_id)
+        return sessions.renewed(connection, session_id)
 
 
-def _keys(name: str, address: str) -> list[tuple[str, int]]:
+def _find(name: str) -> User | None:
+    # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+    if not name.isprintable():
+        return None
+    return db.session.scalars(select(User).where(User.username == name)).one_or_none()
+
+
+def _remember(connection: Connection, user_id: str, stored: str, password: str) -> bool:
+    """Write that a user signed in; False where the password changed meanwhile, or the user went."""
+    values: dict[str, object] = {"signed_in_at": int(time.time())}
+    if passwords.is_outdated(stored):
+        values["password_hash"] = passwords.hashed(password)
+    changed = connection.execute(
+        update(User)
+        .where(User.id == user_id, User.password_hash == stored, User.disabled.is_(False))
+        .values(values)
+    )
+    return changed.rowcount == 1
+
+
+def _keys(what: str, name: str, address: str) -> list[tuple[str, int]]:
+    # The name comes last: whatever is typed for one makes no other key.
     return [
-        (f"sign-in {name} {address}", PER_NAME_AND_ADDRESS),
-        (f"sign-in {name}", PER_NAME),
+        (f"{what} {address} {name}", PER_NAME_AND_ADDRESS),
+        (f"{what} of {name}", PER_NAME),
         (f"sign-in from {address}", PER_ADDRESS),
     ]
 
 
-def _check(keys: list[tuple[str, int]]) -> None:
-    connection = db.session.connection()
+def _check(connection: Connection, keys: list[tuple[str, int]]) -> None:
+    """Raise TooOften. Also after the hash: meanwhile other requests tried the same."""
     wait = max(attempts.wait_seconds(connection, key, limit) for key, limit in keys)
     if wait:
         raise TooOften(wait)

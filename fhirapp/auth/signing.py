@@ -86,7 +86,7 @@ def _make(path: Path) -> None:
 def _read(path: Path) -> list[dict[str, Any]]:
     try:
         found: list[dict[str, Any]] = json.loads(path.read_bytes())["keys"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise ConfigurationError(
             f"The signing keys {path} cannot be read; delete the file, and a new one is made."
         ) from None

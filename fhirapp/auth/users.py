@@ -16,13 +16,12 @@ from fhirapp.auth.models import SetupCode, User, UserPatient, digest
 from fhirapp.auth.models.user import ADMINISTRATOR, PATIENT, ROLES
 from fhirapp.auth.tokens import new_token
 from fhirapp.db import db
+from fhirapp.fhir.datatypes import ID_PATTERN
 
 SETUP_SECONDS = 24 * 3600
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,63}")
-_FHIR_USER = re.compile(r"Practitioner/[A-Za-z0-9.-]{1,64}")
-_PATIENT = re.compile(r"[A-Za-z0-9.-]{1,64}")
-# No hash: no password fits.
-_NO_PASSWORD = ""
+_FHIR_USER = re.compile(f"Practitioner/{ID_PATTERN}")
+_PATIENT = re.compile(ID_PATTERN)
 
 
 def add_user(
@@ -36,32 +35,35 @@ def add_user(
 ) -> str:
     """Add a user; return the id. Without a password nobody signs in until one is made.
 
-    Raises RefusedCommand.
+    Once there is an administrator, the address at which the first one is made is void. Raises
+    RefusedCommand.
     """
-    username = username.strip().lower()
-    if not _USERNAME.fullmatch(username):
-        raise RefusedCommand(
-            "A user name has 2 to 64 letters without accents, digits and . _ @ + -"
-        )
+    username = _username(username)
     if role not in ROLES:
         raise RefusedCommand(f"A role is one of {', '.join(ROLES)}.")
     name = name.strip()
     if not 1 <= len(name) <= 200 or not name.isprintable():
         raise RefusedCommand("A name has 1 to 200 printable characters.")
+    if role == PATIENT and fhir_user:
+        raise RefusedCommand("A user with the role patient is no Practitioner.")
     if connection.execute(select(User.id).where(User.username == username)).first():
         raise RefusedCommand(f"There is a user {username} already.")
+    # Without a password that of random bits, which nobody knows: checking one takes as long.
+    stored = passwords.hashed(new_token()) if password is None else _hashed(password, username)
     user_id = str(uuid4())
     row = {
         "id": user_id,
         "username": username,
         "name": name,
         "role": role,
-        "password_hash": _NO_PASSWORD if password is None else _hashed(password, username),
+        "password_hash": stored,
         "fhir_user": _fhir_user(fhir_user),
         "disabled": False,
         "created_at": int(time.time()),
     }
     connection.execute(insert(User), [row])
+    if role == ADMINISTRATOR:
+        connection.execute(delete(SetupCode).where(SetupCode.user_id.is_(None)))
     return user_id
 
 
@@ -76,26 +78,34 @@ def add_demo_user(connection: Connection, username: str, name: str, role: str, *
 
 def find_user(connection: Connection, username: str) -> Mapping[str, Any]:
     """Return a user's row. Raises RefusedCommand where there is none."""
-    found = connection.execute(
-        select(User.__table__).where(User.username == username.strip().lower())
-    )
+    name = _username(username)
+    found = connection.execute(select(User.__table__).where(User.username == name))
     row = found.mappings().one_or_none()
     if row is None:
-        raise RefusedCommand(f"There is no user {username}.")
+        raise RefusedCommand(f"There is no user {name}.")
     return dict(row)
 
 
 def list_users(connection: Connection) -> Sequence[Mapping[str, Any]]:
-    """Return every user's row, with the ids of linked patients as `patients`."""
+    """Return every user's row, by name, with the ids of linked patients as `patients`.
+
+    `own_patient` is the one of them that the user is, None where there is none.
+    """
     links: dict[str, list[str]] = {}
-    for user_id, patient_id in connection.execute(
-        select(UserPatient.user_id, UserPatient.patient_id).order_by(
+    own: dict[str, str] = {}
+    for user_id, patient_id, is_self in connection.execute(
+        select(UserPatient.user_id, UserPatient.patient_id, UserPatient.is_self).order_by(
             UserPatient.is_self.desc(), UserPatient.patient_id
         )
     ):
         links.setdefault(user_id, []).append(patient_id)
+        if is_self:
+            own[user_id] = patient_id
     rows = connection.execute(select(User.__table__).order_by(User.username)).mappings()
-    return [{**row, "patients": links.get(row["id"], [])} for row in rows]
+    return [
+        {**row, "patients": links.get(row["id"], []), "own_patient": own.get(row["id"])}
+        for row in rows
+    ]
 
 
 def set_password(connection: Connection, user_id: str, password: str, *, keep: str = "") -> None:
@@ -150,6 +160,8 @@ def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool
 
 def unlink(connection: Connection, user_id: str, patient_id: str) -> bool:
     """Take a record from a patient user; tokens follow at once. False where it was not linked."""
+    if not _PATIENT.fullmatch(patient_id):
+        return False
     gone = connection.execute(
         delete(UserPatient).where(
             UserPatient.user_id == user_id, UserPatient.patient_id == patient_id
@@ -223,6 +235,15 @@ def end_second_factor(connection: Connection, user_id: str) -> None:
     """Take away a second factor that was lost; sessions end."""
     second_factor.disable(connection, user_id)
     sessions.end_all(connection, user_id)
+
+
+def _username(text: str) -> str:
+    username = text.strip().lower()
+    if not _USERNAME.fullmatch(username):
+        raise RefusedCommand(
+            "A user name has 2 to 64 letters without accents, digits and . _ @ + -"
+        )
+    return username
 
 
 def _hashed(password: str, username: str) -> str:

@@ -10,47 +10,55 @@ import os
 import sqlite3
 import sys
 from io import TextIOWrapper
+from typing import Any, NoReturn
 
 import click
 from sqlalchemy.exc import DBAPIError
 
-from fhirapp.cli import clients, database, importing, serving
+from fhirapp.cli import clients, database, importing, keys, serving, users
 from fhirapp.config import ConfigurationError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Commands whose errors are one sentence and exit code 2."""
+
+    def main(self, *arguments: Any, **extra: Any) -> NoReturn:
+        try:
+            status = super().main(*arguments, **{**extra, "standalone_mode": False})
+        except ConfigurationError as error:
+            click.echo(f"fhirapp: {error}", err=True)
+            status = 2
+        except (DBAPIError, sqlite3.Error) as error:
+            cause = getattr(error, "orig", None) or error
+            reason = str(cause).strip().splitlines()[0]
+            click.echo(
+                f"fhirapp: the database cannot be used ({reason}); what was done stays.", err=True
+            )
+            status = 2
+        except click.ClickException as error:
+            click.echo(f"fhirapp: {error.format_message()} See --help.", err=True)
+            status = 2
+        except (click.Abort, KeyboardInterrupt):
+            status = 130
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="fhirapp")
 def cli() -> None:
     """fhirapp: a small FHIR R4 server for clinical notes and allergies."""
 
 
-for part in (serving.commands, importing.commands, clients.commands, database.commands):
-    for command in part:
+for part in (serving, importing, clients, users, keys, database):
+    for command in part.commands:
         cli.add_command(command)
 
 
 def main() -> None:
-    """Run the command line; a configuration that cannot be used is one sentence and exit code 2."""
+    """Run the command line."""
     # Databases and keys hold what only this user may read.
     os.umask(0o077)
     if isinstance(sys.stdout, TextIOWrapper) and isinstance(sys.stderr, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
         sys.stderr.reconfigure(errors="backslashreplace")
-    try:
-        status = cli.main(standalone_mode=False)
-    except ConfigurationError as error:
-        click.echo(f"fhirapp: {error}", err=True)
-        status = 2
-    except (DBAPIError, sqlite3.Error) as error:
-        cause = getattr(error, "orig", None) or error
-        reason = str(cause).strip().splitlines()[0]
-        click.echo(
-            f"fhirapp: the database cannot be used ({reason}); what was done stays.", err=True
-        )
-        status = 2
-    except click.ClickException as error:
-        click.echo(f"fhirapp: {error.format_message()} See --help.", err=True)
-        status = 2
-    except (click.Abort, KeyboardInterrupt):
-        status = 130
-    sys.exit(status if isinstance(status, int) else 0)
+    cli.main()

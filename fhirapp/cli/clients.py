@@ -2,48 +2,110 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import click
-from sqlalchemy import select
 
 from fhirapp.auth import clients
 from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.registration import SIGNED, Registration, register
-from fhirapp.cli.common import demo_option, ready_app, say
-from fhirapp.db import db, writing
-from fhirapp.store.definition import types
+from fhirapp.auth.registration import (
+    BASIC,
+    KINDS,
+    NONE,
+    SIGNED,
+    Registration,
+    public_keys,
+    register,
+)
+from fhirapp.cli.common import changing, demo_option, known_id, reading, say
+from fhirapp.fhir import json as fhir_json
+
+# What `client show` tells, and `client list --json`; the digests of secrets are nobody's business.
+_SHOWN = (
+    "client_id",
+    "name",
+    "kind",
+    "auth_method",
+    "scope",
+    "redirect_uris",
+    "launch_uri",
+    "jwks",
+    "jwks_uri",
+    "developer",
+    "contact",
+    "registered_at",
+    "approved_at",
+    "disabled",
+)
+_LISTED = ("client_id", "name", "kind", "auth_method", "scope", "approved_at", "disabled")
 
 
 @click.group()
 def client() -> None:
-    """Backend clients that may ask for tokens."""
+    """Apps and backend systems that may ask for tokens."""
 
 
 @client.command("add")
 @click.argument("client_id")
+@click.option(
+    "--kind",
+    default="backend",
+    show_default=True,
+    type=click.Choice(KINDS),
+    help="public: an app that can keep no secret; confidential: one that can; backend: no user.",
+)
 @click.option("--name", help="What people call it.  [default: the client id]")
 @click.option("--scope", required=True, help="Scopes it may ask for, such as 'system/*.rs'.")
 @click.option(
+    "--redirect-uri",
+    "redirect_uris",
+    multiple=True,
+    help="Where an app wants its users back; may be repeated.",
+)
+@click.option("--launch-uri", help="Where our own pages start an app, with a patient in context.")
+@click.option(
     "--jwks",
-    required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with its public keys, a JSON Web Key Set.",
 )
+@click.option("--jwks-uri", help="Address of its public keys instead.")
+@click.option("--developer", help="Who makes it; people who allow an app are told.")
+@click.option("--contact", help="How to reach them.")
 @demo_option
-def add(client_id: str, name: str | None, scope: str, jwks: Path, demo: bool | None) -> None:
-    """Register a backend client that signs with its own keys (private_key_jwt)."""
-    try:
-        keys = json.loads(jwks.read_bytes())
-    except ValueError:
-        raise RefusedCommand(f"{jwks} is not JSON.") from None
+def add(
+    client_id: str,
+    kind: str,
+    name: str | None,
+    scope: str,
+    redirect_uris: tuple[str, ...],
+    launch_uri: str | None,
+    jwks: Path | None,
+    jwks_uri: str | None,
+    developer: str | None,
+    contact: str | None,
+    demo: bool | None,
+) -> None:
+    """Register a client; one that is confidential and without keys gets a secret, printed once."""
+    method = _method(kind, has_keys=jwks is not None or jwks_uri is not None)
     registration = Registration(
-        name=name or client_id, kind="backend", auth_method=SIGNED, scope=scope, jwks=keys
+        name=name or client_id,
+        kind=kind,
+        auth_method=method,
+        scope=scope,
+        redirect_uris=redirect_uris,
+        launch_uri=launch_uri,
+        jwks=None if jwks is None else _key_set(jwks),
+        jwks_uri=jwks_uri,
+        developer=developer,
+        contact=contact,
     )
-    with ready_app(demo=demo).app_context(), writing() as connection:
+    with changing(demo) as connection:
         register(connection, registration, client_id=client_id)
+        secret = clients.new_secret(connection, client_id) if method == BASIC else None
     say(f"Client {client_id} is registered.")
+    if secret is not None:
+        click.echo(secret)
 
 
 @client.command("list")
@@ -51,17 +113,15 @@ def add(client_id: str, name: str | None, scope: str, jwks: Path, demo: bool | N
 @demo_option
 def list_(as_json: bool, demo: bool | None) -> None:
     """List the clients."""
-    with ready_app(demo=demo).app_context(), db.engine.connect() as connection:
+    with reading(demo) as connection:
         rows = clients.list_clients(connection)
-    shown = [
-        {name: row[name] for name in ("client_id", "name", "auth_method", "scope", "disabled")}
-        for row in rows
-    ]
     if as_json:
-        click.echo(json.dumps(shown, indent=2))
+        listed = [{name: row[name] for name in _LISTED} for row in rows]
+        click.echo(fhir_json.dumps_indented(listed))
         return
-    for row in shown:
-        state = " (disabled)" if row["disabled"] else ""
+    for row in rows:
+        state = " (waits for approval)" if row["approved_at"] is None else ""
+        state += " (disabled)" if row["disabled"] else ""
         click.echo(f"{row['client_id']}{state}\t{row['name']}\t{row['scope']}")
 
 
@@ -70,11 +130,19 @@ def list_(as_json: bool, demo: bool | None) -> None:
 @demo_option
 def show(client_id: str, demo: bool | None) -> None:
     """Show one client, as JSON."""
-    with ready_app(demo=demo).app_context(), db.engine.connect() as connection:
-        row = clients.find(connection, client_id)
-    if row is None:
-        raise RefusedCommand(f"There is no client {client_id}.")
-    click.echo(json.dumps({k: v for k, v in row.items() if k != "secret_digest"}, indent=2))
+    with reading(demo) as connection:
+        row = clients.find_known(connection, client_id)
+    click.echo(fhir_json.dumps_indented({name: row[name] for name in _SHOWN}))
+
+
+@client.command("approve")
+@click.argument("client_id")
+@demo_option
+def approve(client_id: str, demo: bool | None) -> None:
+    """Let a client that its developer registered ask for tokens."""
+    with changing(demo) as connection:
+        clients.approve(connection, client_id)
+    say(f"Client {client_id} is approved.")
 
 
 @client.command("disable")
@@ -82,7 +150,7 @@ def show(client_id: str, demo: bool | None) -> None:
 @demo_option
 def disable(client_id: str, demo: bool | None) -> None:
     """Disable a client; its tokens stop working at once."""
-    with ready_app(demo=demo).app_context(), writing() as connection:
+    with changing(demo) as connection:
         clients.set_disabled(connection, client_id, disabled=True)
     say(f"Client {client_id} is disabled.")
 
@@ -92,9 +160,20 @@ def disable(client_id: str, demo: bool | None) -> None:
 @demo_option
 def enable(client_id: str, demo: bool | None) -> None:
     """Enable a client that was disabled; its tokens that still live work again."""
-    with ready_app(demo=demo).app_context(), writing() as connection:
+    with changing(demo) as connection:
         clients.set_disabled(connection, client_id, disabled=False)
     say(f"Client {client_id} is enabled.")
+
+
+@client.command("rotate")
+@click.argument("client_id")
+@demo_option
+def rotate(client_id: str, demo: bool | None) -> None:
+    """Print a client's new secret; the old one, and the tokens that came of it, end at once."""
+    with changing(demo) as connection:
+        secret = clients.new_secret(connection, client_id)
+    say(f"Client {client_id} has a new secret.")
+    click.echo(secret)
 
 
 @click.group()
@@ -118,17 +197,29 @@ def issue(
     scope: str, client_id: str | None, patient_id: str | None, expires: int, demo: bool | None
 ) -> None:
     """Print a new access token."""
-    with ready_app(demo=demo).app_context(), writing() as connection:
+    with changing(demo) as connection:
         if patient_id is not None:
-            patient_id = patient_id.removeprefix("Patient/")
-            table = types()["Patient"].table
-            known = select(table.c.pk).where(table.c.id == patient_id, table.c.is_current)
-            if connection.execute(known).first() is None:
-                raise RefusedCommand(f"There is no patient {patient_id}.")
+            patient_id = known_id(connection, "Patient", patient_id)
         issued = clients.issue_token(
             connection, scope=scope, client_id=client_id, patient_id=patient_id, lifetime=expires
         )
     click.echo(issued)
+
+
+def _method(kind: str, *, has_keys: bool) -> str:
+    """Return how a client of a kind proves who it is."""
+    if kind == "public":
+        return NONE
+    return SIGNED if has_keys or kind == "backend" else BASIC
+
+
+def _key_set(path: Path) -> Any:
+    """Return the public part of the keys in a file. Raises RefusedCommand."""
+    try:
+        content = fhir_json.loads(path.read_bytes())
+    except ValueError:
+        raise RefusedCommand(f"{path} is not JSON.") from None
+    return public_keys(content)
 
 
 commands = [client, token]

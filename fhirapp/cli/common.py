@@ -1,15 +1,25 @@
-"""What the commands share: an app whose database is ready."""
+"""What the commands share: an app whose database is ready, and records that must be there."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 from flask import Flask
+from sqlalchemy import Connection, select
 
 from fhirapp import create_app
+from fhirapp.auth.errors import RefusedCommand
 from fhirapp.config import load_settings
+from fhirapp.db import db, writing
+from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.ops.prepare import prepare
+from fhirapp.store.definition import types
+
+_ID = re.compile(ID_PATTERN)
 
 demo_option = click.option("--demo", is_flag=True, default=None, help="Use the demo's database.")
 
@@ -24,3 +34,41 @@ def ready_app(*, serving: bool = False, **overrides: Any) -> Flask:
     app = create_app(load_settings(**overrides))
     prepare(app, say, serving=serving)
     return app
+
+
+@contextmanager
+def reading(demo: bool | None) -> Iterator[Connection]:
+    """Open the database of an app that is current meanwhile. Raises ConfigurationError."""
+    with _current(demo), db.engine.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def changing(demo: bool | None) -> Iterator[Connection]:
+    """Open the writing transaction in the same way; an error undoes all of it."""
+    with _current(demo), writing() as connection:
+        yield connection
+
+
+def known_id(connection: Connection, resource_type: str, text: str) -> str:
+    """Return the id of a record that is there, given as <id> or <Type>/<id>.
+
+    Raises RefusedCommand.
+    """
+    found = text.removeprefix(f"{resource_type}/")
+    table = types()[resource_type].table
+    held = select(table.c.pk).where(table.c.id == found, table.c.is_current)
+    if not _ID.fullmatch(found):
+        raise RefusedCommand(f"{text!r} is no id of a {resource_type}.")
+    if connection.execute(held).first() is None:
+        raise RefusedCommand(f"There is no {resource_type.lower()} {found}.")
+    return found
+
+
+@contextmanager
+def _current(demo: bool | None) -> Iterator[None]:
+    with ready_app(demo=demo).app_context():
+        try:
+            yield
+        finally:
+            db.engine.dispose()

@@ -1,9 +1,9 @@
-"""The database: engine, transactions, column types; the only place that knows Flask-SQLAlchemy.
+"""The database: engine and transactions.
 
-Reading goes through a `Reader`: one snapshot for the whole request, in the driver's own SQL (with
-SQLAlchemy's statement layer a search costs 45 µs more). Writing goes through `writing()`: one
-transaction that takes the write lock at its start (with a deferred one, 712 of 1,200 concurrent
-read-then-write transactions failed with "database is locked").
+Reading goes through a `Reader` (reader.py): one snapshot for the whole request. Writing goes
+through `writing()`: one transaction that takes the write lock at its start (with a deferred one,
+712 of 1,200 concurrent read-then-write transactions failed with "database is locked"). base.py is
+what the models inherit from.
 """
 
 from __future__ import annotations
@@ -14,32 +14,50 @@ from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flask import Flask, current_app, g
-from flask_sqlalchemy import SQLAlchemy
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Connection,
-    Engine,
-    Index,
-    Integer,
-    LargeBinary,
-    String,
-    Table,
-    UniqueConstraint,
-    event,
-    make_url,
-    text,
-)
+from flask import Flask, current_app
+from sqlalchemy import JSON, Connection, Engine, Table, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column, registry
-from sqlalchemy.pool import PoolProxiedConnection
 
 from fhirapp.config import ConfigurationError, Settings
+from fhirapp.db.base import (
+    JSON_OPTIONS,
+    Ascii,
+    Base,
+    DomainVersioned,
+    Json,
+    RowNumber,
+    Versioned,
+    db,
+    quoted,
+)
+from fhirapp.db.generation import EXTENSION, Generation, generation
+from fhirapp.db.reader import Reader, forget_reader, forget_spares, reader
 from fhirapp.fhir import json as fhir_json
+
+__all__ = [
+    "JSON_OPTIONS",
+    "Ascii",
+    "Base",
+    "Busy",
+    "DomainVersioned",
+    "Json",
+    "Reader",
+    "RowNumber",
+    "Versioned",
+    "database_errors",
+    "db",
+    "forget_reader",
+    "init_app",
+    "insert_many",
+    "insert_rows",
+    "is_busy",
+    "quoted",
+    "reader",
+    "writing",
+]
 
 # How long a writer waits for another before the client is told to come back.
 BUSY_SECONDS = 5
@@ -60,166 +78,6 @@ _PRAGMAS = (
 _WRITE_LOCK = 0x66686972
 
 _WRITERS = "fhirapp.writers"
-# How JSON columns are written and read: decimals keep their digits.
-JSON_OPTIONS = {
-    "json_serializer": fhir_json.text,
-    "json_deserializer": fhir_json.loads,
-}
-
-# Text that sorts by its bytes on every database, as SQLite does by default.
-Ascii = String().with_variant(String(collation="C"), "postgresql")
-# FHIR JSON; on PostgreSQL json, not jsonb, which would reorder keys.
-Json = JSON(none_as_null=True)
-# A row number: SQLite's rowid where it is a primary key.
-RowNumber = BigInteger().with_variant(Integer(), "sqlite")
-
-
-class _Base(DeclarativeBase):
-    registry = registry(type_annotation_map={str: Ascii, Any: Json, bytes: LargeBinary})
-
-
-db = SQLAlchemy(model_class=_Base, disable_autonaming=True)
-
-if TYPE_CHECKING:
-
-    class Base(_Base):
-        """What the models inherit from."""
-else:
-    Base = db.Model
-
-
-class Versioned(Base):
-    """A resource type's table: a row for each version.
-
-    Written in seed.sql: id, version_id, last_updated, deleted, meta, text, extra and a column for
-    each element, named as FHIR names it, in snake_case. Computed by store/: pk, is_current,
-    replaced_pk, patient_id, digest, body.
-    """
-
-    __abstract__ = True
-
-    pk: Mapped[int] = mapped_column(RowNumber, primary_key=True, sort_order=-9)
-    id: Mapped[str] = mapped_column(sort_order=-8)
-    version_id: Mapped[int] = mapped_column(sort_order=-7)
-    # An instant as it is served, so that its text sorts by time: 2024-03-01T09:00:00.000+00:00
-    last_updated: Mapped[str] = mapped_column(sort_order=-6)
-    # The version that search answers: the newest, unless that is a deletion.
-    is_current: Mapped[bool] = mapped_column(
-        default=False, server_default=text("FALSE"), sort_order=-5
-    )
-    deleted: Mapped[bool] = mapped_column(
-        default=False, server_default=text("FALSE"), sort_order=-4
-    )
-    # The row of the next version, so that a page can be found as it was when paging began.
-    replaced_pk: Mapped[int | None] = mapped_column(RowNumber, sort_order=-3)
-    # The patient compartment that the resource belongs to.
-    patient_id: Mapped[str | None] = mapped_column(sort_order=-3)
-    # The source's profile, tag, security and source.
-    meta: Mapped[Any | None] = mapped_column(sort_order=-2)
-    # R4 elements without a column of their own, by FHIR's names; extensions; contained resources.
-    extra: Mapped[Any | None] = mapped_column(sort_order=7)
-    # Of the content, so that the same content makes no new version.
-    digest: Mapped[bytes | None] = mapped_column(sort_order=8)
-    # The resource as it is served, indented, its own addresses relative.
-    body: Mapped[bytes | None] = mapped_column(sort_order=9)
-
-    @declared_attr.directive
-    @classmethod
-    def __table_args__(cls) -> tuple[Any, ...]:
-        name = cls.__tablename__
-        current: dict[str, Any] = {
-            "sqlite_where": text("is_current"),
-            "postgresql_where": text("is_current"),
-        }
-        return (
-            UniqueConstraint("id", "version_id", name=f"uq_{name}_version"),
-            Index(f"ix_{name}_current", "id", unique=True, **current),
-            Index(f"ix_{name}_newest", "last_updated", "id", **current),
-            Index(f"ix_{name}_patient", "patient_id", "last_updated", "id", "is_current"),
-            Index(f"ix_{name}_history", "last_updated", "pk"),
-            Index(
-                f"ix_{name}_replaced",
-                "replaced_pk",
-                sqlite_where=text("replaced_pk IS NOT NULL"),
-                postgresql_where=text("replaced_pk IS NOT NULL"),
-            ),
-        )
-
-
-class DomainVersioned(Versioned):
-    """The table of a type whose resources carry a narrative."""
-
-    __abstract__ = True
-
-    text: Mapped[Any | None] = mapped_column(sort_order=-1)
-
-
-class Reader:
-    """One snapshot of the database, read in the driver's SQL with `?` for each value."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._pooled: PoolProxiedConnection = engine.raw_connection()
-        driver: Any = self._pooled.driver_connection
-        self._driver = driver
-        self._is_sqlite = engine.dialect.name == "sqlite"
-        if self._is_sqlite:
-            self._driver.execute("BEGIN")
-        else:
-            self._driver.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-
-    def all(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return every row."""
-        if not self._is_sqlite:
-            sql = sql.replace("?", "%s")
-        rows: list[tuple[Any, ...]] = self._driver.execute(sql, values).fetchall()
-        return rows
-
-    def first(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """Return the first row, None where there is none."""
-        rows = self.all(sql, values)
-        return rows[0] if rows else None
-
-    def slice(self, table: str, column: str, pk: int, start: int, size: int) -> bytes:
-        """Return bytes of a row's binary column from start on, without reading the others.
-
-        At most size, fewer at the end. The row must be there.
-        """
-        if self._is_sqlite:
-            # Not substr(), for which SQLite reads the whole value.
-            with self._driver.blobopen(table, column, pk, readonly=True) as blob:
-                blob.seek(start)
-                found: bytes = blob.read(size)
-                return found
-        # In binary: as text, bytes are twice as long and take five times as long.
-        ((found,),) = self._driver.execute(
-            f"SELECT substring({quoted(column)} FROM %s FOR %s) FROM {quoted(table)} WHERE pk = %s",
-            (start + 1, size, pk),
-            binary=True,
-        )
-        return found
-
-    def plan(self, sql: str, values: Sequence[Any]) -> list[str]:
-        """Return how SQLite, which the demo always has, runs a SELECT: a line for each step."""
-        return [row[3] for row in self.all(f"EXPLAIN QUERY PLAN {sql}", values)]
-
-    def close(self) -> None:
-        """End the snapshot and give the connection back."""
-        self._pooled.close()
-
-
-def reader() -> Reader:
-    """Return this request's snapshot, taken at the first call."""
-    found: Reader | None = g.get("reader")
-    if found is None:
-        found = g.reader = Reader(db.engine)
-    return found
-
-
-def forget_reader(_error: BaseException | None = None) -> None:
-    """Close this request's snapshot; the next reader() sees what was committed since."""
-    found: Reader | None = g.pop("reader", None)
-    if found is not None:
-        found.close()
 
 
 @contextmanager
@@ -237,6 +95,7 @@ def writing(engine: Engine | None = None) -> Iterator[Connection]:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'")
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
             yield connection
+    generation().change()
 
 
 class Busy(Exception):
@@ -319,13 +178,15 @@ def init_app(app: Flask, settings: Settings) -> None:
             "FHIRAPP_DATABASE_URL names no file; each process would have data of its own. "
             "Use sqlite:////path/to/file.db"
         )
+    app.extensions[EXTENSION] = Generation(settings.instance)
     app.extensions[_WRITERS] = BoundedSemaphore(max(1, settings.threads - 1))
     app.config["SQLALCHEMY_DATABASE_URI"] = url
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {
         **JSON_OPTIONS,
         # What could not be stored is told without what it was: that is patients' data.
         "hide_parameters": True,
-        "pool_size": settings.threads + 1,
+        # Each thread may hold one that reads beside one that writes.
+        "pool_size": 2 * settings.threads + 1,
         # A server that was restarted has forgotten the connections that the pool holds.
         "pool_pre_ping": url.get_backend_name() != "sqlite",
     }
@@ -341,11 +202,7 @@ def init_app(app: Flask, settings: Settings) -> None:
         if db.engine.dialect.name == "sqlite":
             event.listen(db.engine, "connect", _prepare_sqlite)
             event.listen(db.engine, "begin", _begin_sqlite)
-
-
-def quoted(name: str) -> str:
-    """Return a table's name as SQL writes it: `binary` is a reserved word."""
-    return f'"{name}"'
+            event.listen(db.engine, "engine_disposed", forget_spares)
 
 
 def _make_folder(folder: Path) -> None:

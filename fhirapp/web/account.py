@@ -2,6 +2,246 @@
 
 from __future__ import annotations
 
-from fhirapp.web.pages import blueprint_of
+import time
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from flask import Response, request
+
+from fhirapp.auth import second_factor, sessions, users
+from fhirapp.auth.consents import active_grants, take_back
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.keys import opened, sealed
+from fhirapp.auth.models import Client, Grant
+from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
+from fhirapp.auth.sign_in import TooOften, prove, show_second_factor
+from fhirapp.db import db, writing
+from fhirapp.web.cookies import set_session
+from fhirapp.web.dates import day, moment
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    field,
+    for_signed_in,
+    page,
+    password_field,
+    see_other,
+    somebody,
+    too_often,
+)
+from fhirapp.web.people import Person, people, person
+from fhirapp.web.words import Words, in_words, returns_to
 
 blueprint = blueprint_of("account", __name__)
+# How long the page that shows a new secret can be answered.
+_SECRET_SECONDS = 10 * 60
+_PURPOSE = "second-factor"
+# From here on, what ends is told with its time of day.
+_SOON_SECONDS = 2 * 86_400
+_NOT_IT = "That is not your password."
+
+
+class Connected(NamedTuple):
+    """A consent as the page tells it; person is None where the record is not shown."""
+
+    id: str
+    client: Client
+    returns_to: str
+    since: str
+    until: str
+    # Whether there is a patient in context, and who it is.
+    is_of_one: bool
+    person: Person | None
+    scopes: Sequence[Words]
+
+
+@blueprint.get("/account")
+@for_signed_in
+def account() -> Response:
+    """Tell who is signed in, for how long, and what they can do."""
+    found = somebody()
+    linked = users.linked_patients(found.user.id) if found.user.role == PATIENT else []
+    records = people(linked)
+    return page(
+        "account.html",
+        user=found.user,
+        records=records,
+        missing=len(linked) - len(records),
+        since=found.signed_in_at,
+        until=found.signed_in_at + ABSOLUTE_SECONDS,
+        idle_minutes=IDLE_SECONDS // 60,
+    )
+
+
+@blueprint.get("/account/apps")
+@for_signed_in
+def apps() -> Response:
+    """List what the user allowed, and with whom."""
+    user = somebody().user
+    theirs = users.linked_patients(user.id) if user.role == PATIENT else None
+    connected = [_connected(grant, client, theirs) for grant, client in active_grants(user.id)]
+    return page("apps.html", connected=connected)
+
+
+@blueprint.post("/account/apps/<grant_id>/revoke")
+@for_signed_in
+def revoke(grant_id: str) -> Response:
+    """End what the user allowed an app. 404 for another's, as for what there is not."""
+    user_id = somebody().user.id
+    db.session.rollback()
+    with writing() as connection:
+        # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+        if not grant_id.isprintable() or not take_back(connection, grant_id, user_id):
+            raise PageError(404, "There is no such app among those that you allowed something.")
+    return see_other("/account/apps")
+
+
+@blueprint.get("/account/password")
+@for_signed_in
+def password_form() -> Response:
+    """Ask for the old password and the new one."""
+    return _password()
+
+
+@blueprint.post("/account/password")
+@for_signed_in
+def password() -> Response:
+    """Change the password; whoever else is signed in with it is no more."""
+    found = somebody()
+    user_id, session_id = found.user.id, found.session_id
+    old, new = password_field("old"), password_field("password")
+    if new != password_field("again"):
+        return _password("The two new passwords are not the same.", 400)
+    try:
+        if not prove(user_id, old, request.remote_addr or ""):
+            return _password(_NOT_IT, 403)
+        with writing() as connection:
+            users.set_password(connection, user_id, new, keep=session_id)
+            set_session(sessions.renewed(connection, session_id))
+    except TooOften as error:
+        return too_often(_password, error)
+    except RefusedCommand as error:
+        return _password(str(error), 400)
+    return page("password.html", user=somebody().user, is_done=True)
+
+
+@blueprint.get("/account/second-factor")
+@for_signed_in
+def second_factor_form() -> Response:
+    """Show a new secret to put into a phone; or, where there is one, how to turn it off."""
+    return _second_factor()
+
+
+@blueprint.post("/account/second-factor")
+@for_signed_in
+def turn_second_factor() -> Response:
+    """Turn the second factor on or off."""
+    if "off" in request.form:
+        return _turn_off()
+    found = somebody()
+    user_id, session_id = found.user.id, found.session_id
+    stated = field("secret", 1000)
+    secret = _opened(stated, user_id)
+    if secret is None:
+        return _second_factor("That took too long. Begin again with the new picture.", 400)
+    interval = second_factor.interval_of(secret, field("code", 50))
+    if interval is None:
+        message = "That is not the code that your phone shows now. Try the next one."
+        return _second_factor(message, 403, stated)
+    db.session.rollback()
+    try:
+        with writing() as connection:
+            codes = second_factor.enable(connection, user_id, secret, interval)
+            sessions.end_all(connection, user_id, but=session_id)
+            set_session(sessions.renewed(connection, session_id))
+    except RefusedCommand:
+        return see_other("/account/second-factor")
+    return page("second_factor_codes.html", codes=codes)
+
+
+def _turn_off() -> Response:
+    found, address = somebody(), request.remote_addr or ""
+    user_id = found.user.id
+    if found.user.totp_secret is None:
+        return see_other("/account/second-factor")
+    try:
+        if not prove(user_id, password_field("password"), address):
+            return _second_factor(_NOT_IT, 403)
+        secret = show_second_factor(found, field("code", 50), address)
+    except TooOften as error:
+        return too_often(_second_factor, error)
+    if secret is None:
+        return _second_factor("That code is not right, or was used before.", 403)
+    set_session(secret)
+    with writing() as connection:
+        second_factor.disable(connection, user_id)
+    return see_other("/account/second-factor")
+
+
+def _second_factor(message: str = "", status: int = 200, stated: str = "") -> Response:
+    """Return the page; stated is the sealed secret that it showed before."""
+    user = somebody().user
+    if user.totp_secret is not None:
+        left = second_factor.codes_left(user.id)
+        return page("second_factor.html", status, is_on=True, left=left, message=message)
+    secret = _opened(stated, user.id)
+    if secret is None:
+        secret = second_factor.new_secret()
+        stated = _sealed(secret, user.id)
+    address = second_factor.address(secret, user.username)
+    return page(
+        "second_factor.html",
+        status,
+        is_on=False,
+        secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
+        address=address,
+        picture=_picture(address),
+        sealed=stated,
+        message=message,
+    )
+
+
+def _sealed(secret: str, user_id: str) -> str:
+    """Return a secret as it waits in the form: nobody else can make one, or use it."""
+    return sealed(f"{_PURPOSE} {user_id} {int(time.time()) + _SECRET_SECONDS} {secret}").decode()
+
+
+def _opened(stated: str, user_id: str) -> str | None:
+    """Return the secret in a form of this user's, None where it is too old or none."""
+    try:
+        purpose, whose, until, secret = opened(stated.encode()).split(" ")
+    except ValueError:
+        return None
+    is_theirs = purpose == _PURPOSE and whose == user_id
+    return secret if is_theirs and int(until) > time.time() else None
+
+
+def _picture(address: str) -> str:
+    """Return a QR code as an address of an image."""
+    # Imported where it is used: a server that only answers programs never needs it.
+    import segno
+
+    code = segno.make(address, error="m", micro=False)
+    return str(code.svg_data_uri(scale=5, light="white"))
+
+
+def _password(message: str = "", status: int = 200) -> Response:
+    return page("password.html", status, user=somebody().user, message=message)
+
+
+def _connected(grant: Grant, client: Client, theirs: Collection[str] | None) -> Connected:
+    """Return a consent in words; theirs are the records that a patient user may see now."""
+    patient_id, soon = grant.patient_id, grant.expires_at - time.time() < _SOON_SECONDS
+    until = moment(grant.expires_at) if soon else day(grant.expires_at)
+    is_shown = patient_id is not None and (theirs is None or patient_id in theirs)
+    return Connected(
+        grant.id,
+        client,
+        returns_to(client.redirect_uris or ()),
+        moment(grant.created_at),
+        f"you sign out, at the latest {until}" if grant.session_id else until,
+        patient_id is not None,
+        person(patient_id) if is_shown and patient_id is not None else None,
+        [in_words(text) for text in grant.scope.split()],
+    )

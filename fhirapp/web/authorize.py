@@ -131,6 +131,8 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer) -> Response:
             shown, message = [], "That is no date: write 1958-04-12, 1958-04 or 1958."
     return page(
         "picker.html",
+        # Refusing sends the browser to the app.
+        leaves=True,
         handle=handle,
         client=offer.client,
         people=shown,

@@ -2,6 +2,128 @@
 
 from __future__ import annotations
 
-from fhirapp.web.pages import blueprint_of
+from collections.abc import Sequence
+
+from flask import Response, jsonify, request
+from sqlalchemy import select
+
+from fhirapp.auth import launches
+from fhirapp.auth.models import Client
+from fhirapp.db import db, writing
+from fhirapp.fhir.outcome import FhirError
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    field,
+    for_staff,
+    page,
+    see_other,
+    somebody,
+)
+from fhirapp.web.people import Person, encounters_of, find_people, person
+from fhirapp.web.words import returns_to
 
 blueprint = blueprint_of("launch", __name__)
+_STYLE_SECONDS = 3600
+# SMART App Launch 2.2 §Styling. Of static/style.css, as it is in the light.
+_STYLE = {
+    "color_background": "#faf8f5",
+    "color_error": "#a3231b",
+    "color_highlight": "#0b6b67",
+    "color_modal_backdrop": "#1d2329",
+    "color_success": "#0b6b67",
+    "color_text": "#1d2329",
+    "dim_border_radius": "10px",
+    "dim_font_size": "16px",
+    "dim_spacing_size": "8px",
+    "font_family_body": 'system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif',
+    "font_family_heading": 'system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif',
+}
+
+
+@blueprint.get("/launch")
+@for_staff
+def choose() -> Response:
+    """Ask for whom to start an app; then for which visit, and which app."""
+    patient_id = request.args.get("patient", "")
+    if patient_id:
+        return _apps(_patient(patient_id))
+    name, born = request.args.get("name", "")[:200], request.args.get("born", "")[:10]
+    message = ""
+    try:
+        found, more = find_people(name, born)
+    except FhirError:
+        found, more = [], False
+        message = "That is no date: write 1958-04-12, 1958-04 or 1958."
+    return page(
+        "launch.html",
+        people=found,
+        more=more,
+        name=name,
+        born=born,
+        message=message,
+        has_apps=bool(_startable()),
+    )
+
+
+@blueprint.post("/launch")
+@for_staff
+def start() -> Response:
+    """Start an app, with the patient and the visit in context."""
+    patient = _patient(field("patient", 64))
+    encounter_id, client_id = field("encounter", 64) or None, field("client", 64)
+    theirs = {visit.id for visit in encounters_of(patient.id)}
+    if encounter_id is not None and encounter_id not in theirs:
+        raise PageError(404, "There is no such visit among this patient's latest ones.")
+    client = next((one for one in _startable() if one.client_id == client_id), None)
+    if client is None:
+        raise PageError(404, "There is no such app to start. Choose one of those on the page.")
+    user_id, launch_uri = somebody().user.id, str(client.launch_uri)
+    db.session.rollback()
+    with writing() as connection:
+        location = launches.start(
+            connection,
+            client_id=client_id,
+            launch_uri=launch_uri,
+            user_id=user_id,
+            patient_id=patient.id,
+            encounter_id=encounter_id,
+        )
+    return see_other(location)
+
+
+@blueprint.get("/smart-style.json")
+def style() -> Response:
+    """Tell apps what our pages look like."""
+    response = jsonify(_STYLE)
+    response.headers["Cache-Control"] = f"public, max-age={_STYLE_SECONDS}"
+    return response
+
+
+def _patient(patient_id: str) -> Person:
+    """Return the patient that was chosen. Raises PageError."""
+    # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+    found = person(patient_id) if patient_id.isprintable() else None
+    if found is None:
+        raise PageError(404, "There is no record of this patient. Choose another.")
+    return found
+
+
+def _startable() -> Sequence[Client]:
+    """Return the apps that can be started, by name."""
+    return db.session.scalars(
+        select(Client)
+        .where(
+            Client.launch_uri.is_not(None),
+            Client.approved_at.is_not(None),
+            Client.disabled.is_(False),
+        )
+        .order_by(Client.name, Client.client_id)
+    ).all()
+
+
+def _apps(patient: Person) -> Response:
+    apps = [(client, returns_to([str(client.launch_uri)])) for client in _startable()]
+    visits = encounters_of(patient.id)
+    # A form's answer leads to the app.
+    return page("launch_app.html", leaves=True, patient=patient, visits=visits, apps=apps)

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlencode
 
 from flask import Blueprint, Flask, Response, current_app, g, render_template, request
@@ -143,7 +143,7 @@ def from_elsewhere(view: Answer) -> Answer:
     return view
 
 
-def _for(view: Any, roles: Collection[str] | None) -> Any:
+def _for(view: Answer, roles: Collection[str] | None) -> Answer:
     @wraps(view)
     def checked(*args: Any, **values: Any) -> Any:
         found = signed()
@@ -154,7 +154,7 @@ def _for(view: Any, roles: Collection[str] | None) -> Any:
             raise PageError(403, f"This page is for the role {' or '.join(roles)}.")
         return view(*args, **values)
 
-    return checked
+    return cast(Answer, checked)
 
 
 def sign_in_address(back: str) -> str:
@@ -176,9 +176,7 @@ def local_path(text: str | None) -> str:
 
 
 def _token_field() -> Markup:
-    return Markup('<input type="hidden" name="form_token" value="{}">').format(
-        cookies.form_token()
-    )
+    return Markup('<input type="hidden" name="form_token" value="{}">').format(cookies.form_token())
 
 
 def field(name: str, longest: int = 2000) -> str:

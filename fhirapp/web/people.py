@@ -1,4 +1,4 @@
-"""Patients as pages show them: found by name, told by name and date of birth."""
+"""Patients and their visits as pages show them: found by name, told by name and date of birth."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import Any, NamedTuple
 from fhirapp.address import base_url
 from fhirapp.db import reader
 from fhirapp.fhir import json as fhir_json
-from fhirapp.search.order import NEWEST_FIRST
+from fhirapp.search.order import NEWEST_FIRST, parse_sort
 from fhirapp.search.page import find_page
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import parse_query, select
 from fhirapp.store.definition import types
+from fhirapp.web.dates import partial
 
 SHOWN = 25
+# Of what is typed as a name: more tell nobody apart.
+_MOST_WORDS = 8
+# The names that a person is called by first; FHIR R4 name-use.
+_USES = ("official", "usual", None, "nickname", "temp", "anonymous", "maiden", "old")
 
 
 class Person(NamedTuple):
@@ -24,16 +29,18 @@ class Person(NamedTuple):
     name: str
     # As FHIR has it, perhaps only a year; empty where nobody knows.
     born: str
+    # The clinic's own number for them, empty where there is none.
     identifier: str
 
 
 def find_people(name: str, born: str = "") -> tuple[list[Person], bool]:
     """Return the first patients with this name, and whether there are more; newest first.
 
-    Each word is the beginning of a part of a name. Raises InvalidParameter for what is no date.
+    Each word is the beginning of a part of a name. Raises InvalidParameter where born is no date.
     """
     patients = types()["Patient"]
-    asked = [("name", _escaped(word)) for word in name.split()]
+    words = name.replace("\0", "").split()[:_MOST_WORDS]
+    asked = [("name", _escaped(word)) for word in words]
     if born:
         asked.append(("birthdate", born))
     query = parse_query(patients.params, asked, Context(patients.tables, base_url()), strict=True)
@@ -61,34 +68,70 @@ def person(patient_id: str) -> Person | None:
     return next(iter(people([patient_id])), None)
 
 
-def encounters_of(patient_id: str) -> Sequence[tuple[str, str]]:
-    """Return the ids and days of a patient's newest visits."""
-    table = types()["Encounter"].sql_table
-    rows = reader().all(
-        f"SELECT id, body FROM {table} WHERE patient_id = ? AND is_current"
-        f" ORDER BY last_updated DESC LIMIT {SHOWN}",
-        (patient_id,),
-    )
-    return [(row_id, _visit(fhir_json.loads(body))) for row_id, body in rows]
+class Visit(NamedTuple):
+    """An encounter, and what tells it from others: its kind and its day."""
+
+    id: str
+    words: str
+
+
+def encounters_of(patient_id: str) -> Sequence[Visit]:
+    """Return a patient's latest visits, the latest first."""
+    encounters = types()["Encounter"]
+    context = Context(encounters.tables, base_url())
+    asked = [("patient", f"Patient/{patient_id}")]
+    query = parse_query(encounters.params, asked, context, strict=True)
+    snapshot = reader()
+    selection = select(encounters.sql_table, query.conditions, snapshot.all)
+    latest = parse_sort("-date", encounters.params, context)
+    rows = find_page(snapshot.all, selection, latest, None, SHOWN)
+    return [Visit(row[0], _visit(fhir_json.loads(row[4]))) for row in rows]
 
 
 def _visit(encounter: dict[str, Any]) -> str:
-    start = encounter.get("period", {}).get("start", "")[:10]
-    kinds = encounter.get("type") or [{}]
-    kind = kinds[0].get("text") or next(
-        (one["display"] for one in kinds[0].get("coding", ()) if "display" in one), "Visit"
-    )
-    return f"{kind}, {start or 'day not known'}"
+    day = encounter.get("period", {}).get("start", "")[:10]
+    said = (_concept(one) for one in encounter.get("type", ()))
+    kind = next(filter(None, said), "") or encounter.get("class", {}).get("display") or "Visit"
+    return f"{kind}, {partial(day) if day else 'day not known'}"
+
+
+def _concept(concept: dict[str, Any]) -> str:
+    """Return how a CodeableConcept is written for people, empty where nobody wrote it so."""
+    shown = (one.get("display", "") for one in concept.get("coding", ()))
+    text: str = concept.get("text") or next(filter(None, shown), "")
+    return text
 
 
 def _person(patient_id: str, body: bytes) -> Person:
     patient = fhir_json.loads(body)
-    names = patient.get("name") or [{}]
-    official = next((one for one in names if one.get("use") == "official"), names[0])
-    parts = [*official.get("given", ()), official.get("family", "")]
-    name = official.get("text") or " ".join(filter(None, parts)) or "Name not known"
-    identifier = next((one["value"] for one in patient.get("identifier", ()) if "value" in one), "")
-    return Person(patient_id, name, patient.get("birthDate", ""), identifier)
+    names = sorted(patient.get("name", ()), key=lambda one: _rank(_USES, one.get("use")))
+    said = (_called(one) for one in names)
+    return Person(
+        patient_id,
+        next(filter(None, said), "") or "Name not known",
+        patient.get("birthDate", ""),
+        _record_number(patient.get("identifier", ())),
+    )
+
+
+def _record_number(identifiers: Iterable[dict[str, Any]]) -> str:
+    """Return the clinic's own number; what says that it is another, a tax number say, is not it."""
+    numbers: dict[bool, str] = {}
+    for one in identifiers:
+        codes = [coding.get("code") for coding in one.get("type", {}).get("coding", ())]
+        if "value" in one and ("MR" in codes or not codes):
+            numbers.setdefault("MR" in codes, one["value"])
+    return numbers.get(True) or numbers.get(False) or ""
+
+
+def _called(name: dict[str, Any]) -> str:
+    parts = [*name.get("given", ()), name.get("family", "")]
+    # Primitives without a value, only an extension, are null in their list.
+    return name.get("text") or " ".join(filter(None, parts))
+
+
+def _rank(order: Sequence[str | None], one: str | None) -> int:
+    return order.index(one) if one in order else len(order)
 
 
 def _escaped(word: str) -> str:

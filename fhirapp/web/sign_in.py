@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from urllib.parse import urlencode
+
 from flask import Response, request
 
 from fhirapp.auth import sessions, users
@@ -13,16 +16,18 @@ from fhirapp.auth.sign_in import TooOften, show_second_factor
 from fhirapp.auth.sign_in import sign_in as try_to_sign_in
 from fhirapp.config import settings
 from fhirapp.db import db, writing
+from fhirapp.web.cookies import end_session, set_session
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
-    end_session,
     field,
     local_path,
     page,
+    password_field,
     see_other,
-    set_session,
+    sign_in_address,
     signed,
+    too_often,
 )
 
 blueprint = blueprint_of("sign_in", __name__)
@@ -39,41 +44,45 @@ def form() -> Response:
 @blueprint.post("/sign-in")
 def enter() -> Response:
     """Begin a session."""
-    back = local_path(request.form.get("next"))
-    name, password = field("username", 200), request.form.get("password", "")[:1000]
+    back, before = local_path(request.form.get("next")), signed()
+    name, password = field("username", 200), password_field("password")
+    address, instead_of = request.remote_addr or "", before.session_id if before else None
     try:
-        entered = try_to_sign_in(name, password, request.remote_addr or "")
+        entered = try_to_sign_in(name, password, address, instead_of)
     except TooOften as error:
-        return _form(back, _wait(error), 429)
+        return too_often(partial(_form, back), error)
     if entered is None:
         return _form(back, _WRONG, 403, username=name)
-    to = back if entered.complete else f"/sign-in/code?next={_quoted(back)}"
-    return set_session(see_other(to), entered.secret)
+    set_session(entered.secret)
+    return see_other(back if entered.complete else f"/sign-in/code?{urlencode({'next': back})}")
 
 
 @blueprint.get("/sign-in/code")
 def code_form() -> Response:
     """Ask for the second factor."""
-    if signed() is None:
-        return see_other("/sign-in")
-    return page("code.html", next=local_path(request.args.get("next")), message="")
+    found, back = signed(), local_path(request.args.get("next"))
+    if found is None:
+        return see_other(sign_in_address(back))
+    return see_other(back) if found.complete else _code(back)
 
 
 @blueprint.post("/sign-in/code")
 def code() -> Response:
     """Complete a session by the second factor."""
-    found = signed()
+    found, back = signed(), local_path(request.form.get("next"))
     if found is None:
-        return see_other("/sign-in")
-    back = local_path(request.form.get("next"))
+        return see_other(sign_in_address(back))
+    if found.complete:
+        return see_other(back)
     try:
         secret = show_second_factor(found, field("code", 50), request.remote_addr or "")
     except TooOften as error:
-        return page("code.html", 429, next=back, message=_wait(error))
+        return too_often(partial(_code, back), error)
     if secret is None:
         message = "That code is not right, or was used before. Wait for the next one."
-        return page("code.html", 403, next=back, message=message)
-    return set_session(see_other(back), secret)
+        return _code(back, message, 403)
+    set_session(secret)
+    return see_other(back)
 
 
 @blueprint.post("/sign-out")
@@ -85,7 +94,8 @@ def leave() -> Response:
         db.session.rollback()
         with writing() as connection:
             sessions.end(connection, session_id)
-    return end_session(see_other("/sign-in"))
+    end_session()
+    return see_other("/sign-in")
 
 
 @blueprint.get("/setup")
@@ -97,8 +107,8 @@ def setup_form() -> Response:
 @blueprint.post("/setup")
 def setup() -> Response:
     """Make the first administrator, or the new password; the address serves once."""
-    code, password = request.form.get("code", "")[:200], request.form.get("password", "")[:1000]
-    if password != request.form.get("again", "")[:1000]:
+    code, password = request.form.get("code", "")[:200], password_field("password")
+    if password != password_field("again"):
         return _setup(code, "The two passwords are not the same.")
     found = users.setup_code(code)
     if found is None:
@@ -137,6 +147,10 @@ def _form(back: str, message: str = "", status: int = 200, username: str = "") -
     )
 
 
+def _code(back: str, message: str = "", status: int = 200) -> Response:
+    return page("code.html", status, next=back, message=message)
+
+
 def _setup(code: str, message: str = "") -> Response:
     found = users.setup_code(code)
     if found is None:
@@ -159,14 +173,3 @@ def _spent() -> PageError:
         "This address was used, or is too old. Ask an administrator for another; before there is "
         "one, restart the server, which prints a new one.",
     )
-
-
-def _wait(error: TooOften) -> str:
-    minutes = -(-error.seconds // 60)
-    return f"There were too many tries. Wait {minutes} minute{'s' if minutes > 1 else ''}."
-
-
-def _quoted(path: str) -> str:
-    from urllib.parse import quote
-
-    return quote(path, safe="")

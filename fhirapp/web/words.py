@@ -1,9 +1,12 @@
-"""Scopes in words that a patient understands."""
+"""Scopes, and where apps lead, in words that a patient understands."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
+from fhirapp.auth.models.client import ANY_LOOPBACK
 from fhirapp.auth.scopes import (
     FHIR_USER,
     LAUNCH,
@@ -60,6 +63,23 @@ def in_words(text: str) -> Words:
     return Words(text, _sentence(scope), scope.resource_type in _SENSITIVE)
 
 
+def host_of(uri: str) -> str:
+    """Return what tells a person where an address leads: its host, or an app's scheme."""
+    parts = urlsplit(uri)
+    return parts.netloc or f"the app that opens {parts.scheme}:"
+
+
+def returns_to(redirect_uris: Iterable[str]) -> str:
+    """Return where an app's registered addresses lead, each place once: a.example, b.example."""
+    return ", ".join(dict.fromkeys(map(_place, redirect_uris)))
+
+
+def _place(uri: str) -> str:
+    if uri == ANY_LOOPBACK:
+        return "this device"
+    return "this server" if uri.startswith("/") else host_of(uri)
+
+
 def _sentence(scope: Scope) -> str:
     what = _WHAT.get(scope.resource_type, scope.resource_type)
     if scope.permissions == READ:
@@ -69,5 +89,7 @@ def _sentence(scope: Scope) -> str:
     else:
         verb = "See"
     whose = {"patient": "", "user": " of every patient you may see", "system": " of every patient"}
-    only = " and ".join(f"{name} is {value.rpartition('|')[2]}" for name, value in scope.filters)
+    only = " and ".join(
+        f"{name.replace('-', ' ')} is {value.rpartition('|')[2]}" for name, value in scope.filters
+    )
     return f"{verb} {what}{whose[scope.context]}{f', only where {only}' if only else ''}"

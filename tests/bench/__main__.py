@@ -43,6 +43,7 @@ def run(folder: Path, size: Size, effort: Effort, slices: int) -> None:
     bench = Bench(folder, full, small, effort)
     _say("measuring CPU time per request")
     costs, memory_alone = bench.costs()
+    costs.append(bench.protection())
     _say("measuring requests per second")
     rates, memory = bench.rates()
     _say("measuring starts")

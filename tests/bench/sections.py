@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.bench import database, measure, questions
 from tests.bench.database import Database
 from tests.bench.load import throughput_tool
+from tests.bench.guarded import PLAIN, PROTECTED
 from tests.bench.measure import Candidate
 from tests.bench.questions import (
     ALLERGIES,
@@ -22,7 +23,7 @@ from tests.bench.questions import (
     label,
 )
 from tests.bench.rows import Row, Section, Target
-from tests.bench.servers import Server, bare, issue_token, ours, recorded
+from tests.bench.servers import Server, bare, guarded, issue_token, ours, recorded
 
 FEW, MANY = 8, 64
 
@@ -33,6 +34,7 @@ _DEEP_PAGE = Target(1.2)
 _GROWTH = Target(1.15)
 _MANY_CONNECTIONS = Target(0.8, at_most=False)
 _IMPORT = Target(4_000, at_most=False, of_measured=True)
+_PROTECTION = Target(1.15)
 _MEMORY = Target(90, of_measured=True)
 _START = Target(1.5, of_measured=True)
 
@@ -99,6 +101,19 @@ class Bench:
             self._growth(costs),
         ]
         return sections, memory
+
+    def protection(self) -> Section:
+        """Measure what a protected route costs more than the same without protection."""
+        with guarded(self._full.instance, self._log("guarded")) as server:
+            server.first_answer(PLAIN)
+            answers = recorded(server, self._token, {PLAIN: [PLAIN], PROTECTED: [PROTECTED]})
+            plain, protected = (
+                Candidate(server, self._token, asked(path, [path], answers))
+                for path in (PLAIN, PROTECTED)
+            )
+            measure.cpu_rounds([plain, protected], self._effort.rounds, self._effort.cpu_seconds)
+        row = Row("a route of 30 kB", protected.costs, plain.costs, _PROTECTION)
+        return Section("CPU time per request, µs", "protected", "plain", [row])
 
     def rates(self) -> tuple[Section, Row]:
         """Measure requests per second; return their section, and memory after that."""

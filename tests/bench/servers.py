@@ -118,6 +118,12 @@ def bare(answers: Answers, log: Path, cores: list[int]) -> Server:
     return Server(words, dict(os.environ), log)
 
 
+def guarded(instance: Path, log: Path) -> Server:
+    """Start our application with constant routes beside its own, in one process."""
+    words = [sys.executable, "-m", "tests.bench.guarded"]
+    return Server(words, environment(instance, FHIRAPP_PROCESSES="1"), log)
+
+
 def ask(port: int, path: str, token: str = "") -> Answer:
     """Ask for one path. Raises OSError where nobody listens."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)

@@ -26,9 +26,9 @@ async function thereAndBack() {
 
 const rows = [
   [
-    "where tokens are had",
-    () => kit.smartAuthMetadata().then((found) => found.tokenUrl.href),
-    `${url}/oauth/token`,
+    "where users and tokens are asked for",
+    () => kit.smartAuthMetadata().then((found) => [found.authorizeUrl.href, found.tokenUrl.href]),
+    [`${url}/oauth/authorize`, `${url}/oauth/token`],
   ],
   [
     "what the server can",

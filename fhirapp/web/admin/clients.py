@@ -1,7 +1,173 @@
-"""The administrator's page of clients: approve, disable, change."""
+"""The administrator's page of clients: approve, switch off, change, revoke."""
 
 from __future__ import annotations
 
-from fhirapp.web.pages import blueprint_of
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from flask import Response, request
+from sqlalchemy import Connection
+from werkzeug.exceptions import NotFound
+
+from fhirapp.address import base_url
+from fhirapp.auth import administration, clients, overview
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.models import Client
+from fhirapp.auth.refusals import refusals_of
+from fhirapp.auth.registration import owner_code
+from fhirapp.db import db, writing
+from fhirapp.web import clients as shown
+from fhirapp.web.pages import (
+    blueprint_of,
+    error_page,
+    field,
+    for_administrators,
+    page,
+    see_other,
+)
 
 blueprint = blueprint_of("admin_clients", __name__)
+# Somebody else was faster, or the page was old.
+blueprint.register_error_handler(RefusedCommand, lambda error: error_page(409, str(error)))
+_LONGEST_LIST = 12_000
+
+
+class _Action(NamedTuple):
+    """What a button does to a client, and what is said when it is done."""
+
+    run: Callable[[Connection, str], object]
+    done: str
+
+
+_ACTIONS: Mapping[str, _Action] = {
+    "approve": _Action(clients.approve, "It is approved, and may ask for tokens."),
+    "disable": _Action(
+        partial(clients.set_disabled, disabled=True),
+        "It is switched off; its tokens do not serve any more.",
+    ),
+    "enable": _Action(partial(clients.set_disabled, disabled=False), "It is switched on again."),
+    "revoke": _Action(
+        administration.revoke_everything,
+        "Every consent to it and every token of it is revoked.",
+    ),
+}
+_DONE: Mapping[str, str] = {
+    "registered": "It is registered and approved.",
+    "changed": "What it may ask for, and where it sends people back to, is changed.",
+    **{name: action.done for name, action in _ACTIONS.items()},
+}
+_DONE_TO_LIST = {"rejected": "It is rejected, and deleted."}
+
+
+@blueprint.get("/admin/clients")
+@for_administrators
+def every() -> Response:
+    """List the clients, first those that wait for approval."""
+    done = _DONE_TO_LIST.get(request.args.get("done", ""), "")
+    listed = overview.list_with_tokens()
+    return page("admin/clients.html", listed=listed, shown=shown, done=done)
+
+
+@blueprint.get("/admin/clients/<client_id>")
+@for_administrators
+def one(client_id: str) -> Response:
+    """Show everything about a client."""
+    done = _DONE.get(request.args.get("done", ""), "")
+    return _client_page(_client(client_id), done=done)
+
+
+@blueprint.post("/admin/clients/<client_id>/<action>")
+@for_administrators
+def act(client_id: str, action: str) -> Response:
+    """Do what a button says."""
+    _client(client_id)
+    if action not in _ACTIONS:
+        raise NotFound
+    db.session.rollback()
+    with writing() as connection:
+        _ACTIONS[action].run(connection, client_id)
+    return see_other(f"/admin/clients/{client_id}?done={action}")
+
+
+@blueprint.post("/admin/clients/<client_id>/reject")
+@for_administrators
+def reject(client_id: str) -> Response:
+    """Delete a client that waits for approval."""
+    _client(client_id)
+    db.session.rollback()
+    with writing() as connection:
+        administration.reject(connection, client_id)
+    return see_other("/admin/clients?done=rejected")
+
+
+@blueprint.post("/admin/clients/<client_id>/change")
+@for_administrators
+def change(client_id: str) -> Response:
+    """Change its scope and redirect URIs."""
+    _client(client_id)
+    scope, uris = field("scope"), field("redirect_uris", _LONGEST_LIST)
+    db.session.rollback()
+    try:
+        with writing() as connection:
+            administration.edit(connection, client_id, scope=scope, redirect_uris=uris.split())
+    except RefusedCommand as error:
+        found = _client(client_id)
+        return _client_page(found, message=str(error), status=400, scope=scope, uris=uris)
+    return see_other(f"/admin/clients/{client_id}?done=changed")
+
+
+@blueprint.post("/admin/clients/<client_id>/secret")
+@for_administrators
+def new_secret(client_id: str) -> Response:
+    """Make a new secret, and show it this once."""
+    name = _client(client_id).name
+    db.session.rollback()
+    with writing() as connection:
+        secret = clients.new_secret(connection, client_id)
+    back = f"/admin/clients/{client_id}"
+    return page("once.html", kind="secret", secret=secret, name=name, back=back)
+
+
+@blueprint.post("/admin/clients/<client_id>/owner")
+@for_administrators
+def new_owner_address(client_id: str) -> Response:
+    """Make a new address for its owner, and show it this once; the one before is void."""
+    name = _client(client_id).name
+    db.session.rollback()
+    with writing() as connection:
+        code = owner_code(connection, client_id)
+    secret, back = f"{base_url()}/apps/{code}", f"/admin/clients/{client_id}"
+    return page("once.html", kind="owner", secret=secret, name=name, back=back)
+
+
+def _client(client_id: str) -> Client:
+    found = overview.find_client(client_id)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _client_page(
+    client: Client,
+    *,
+    done: str = "",
+    message: str = "",
+    status: int = 200,
+    scope: str | None = None,
+    uris: str | None = None,
+) -> Response:
+    """Return a client's page; scope and uris are what was typed where that cannot be."""
+    return page(
+        "admin/client.html",
+        status,
+        client=client,
+        shown=shown,
+        consents=overview.consents_to(client.client_id),
+        refusals=refusals_of(client.client_id),
+        scope=client.scope if scope is None else scope,
+        uris="\n".join(client.redirect_uris or ()) if uris is None else uris,
+        is_typed=scope is not None,
+        done=done,
+        message=message,
+    )

@@ -1,7 +1,188 @@
-"""The administrator's page of people."""
+"""The administrator's page of people: who they are, which records are theirs, how they sign in."""
 
 from __future__ import annotations
 
-from fhirapp.web.pages import blueprint_of
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from flask import Response, request
+from sqlalchemy import Connection
+from werkzeug.exceptions import NotFound
+
+from fhirapp.address import base_url
+from fhirapp.auth import overview, sessions, users
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.models import User
+from fhirapp.auth.models.user import PATIENT, ROLES
+from fhirapp.db import db, writing
+from fhirapp.fhir.outcome import FhirError
+from fhirapp.web.admin.records import practitioner_name
+from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other
+from fhirapp.web.people import find_people, person
 
 blueprint = blueprint_of("admin_users", __name__)
+_LONGEST_NAME = 200
+
+
+class _Action(NamedTuple):
+    """What a button or a form does to a user, and what is said when it is done."""
+
+    run: Callable[[Connection, str], object]
+    done: str
+
+
+def _set_role(connection: Connection, user_id: str) -> None:
+    users.set_role(connection, user_id, field("role"))
+
+
+def _set_fhir_user(connection: Connection, user_id: str) -> None:
+    users.set_fhir_user(connection, user_id, field("fhir_user"))
+
+
+def _link(connection: Connection, user_id: str) -> None:
+    patient_id = field("patient", 64)
+    # Not a record that may come some day: it was chosen from those that are here.
+    if person(patient_id) is None:
+        raise RefusedCommand("There is no such record.")
+    users.link(connection, user_id, patient_id, is_self=field("whose") == "own")
+
+
+def _unlink(connection: Connection, user_id: str) -> None:
+    users.unlink(connection, user_id, field("patient", 64))
+
+
+_ACTIONS: Mapping[str, _Action] = {
+    "role": _Action(_set_role, "The role is changed, and holds from now on."),
+    "disable": _Action(
+        partial(users.set_user_disabled, disabled=True),
+        "The account is switched off; nobody is signed in with it any more.",
+    ),
+    "enable": _Action(
+        partial(users.set_user_disabled, disabled=False), "The account is switched on again."
+    ),
+    "practitioner": _Action(_set_fhir_user, "Who this is in the records is changed."),
+    "link": _Action(_link, "The record is linked."),
+    "unlink": _Action(_unlink, "The record is not linked any more."),
+    "second-factor": _Action(
+        users.end_second_factor, "The second factor is taken away; the password alone serves."
+    ),
+    "sessions": _Action(sessions.end_all, "Nobody is signed in with this account any more."),
+}
+
+
+@blueprint.get("/admin/users")
+@for_administrators
+def every() -> Response:
+    """List the users, or those whom a search finds."""
+    name, role = request.args.get("name", "")[:_LONGEST_NAME], request.args.get("role", "")
+    found, more = overview.find_users(name, role if role in ROLES else "")
+    return page("admin/users.html", users=found, more=more, name=name, role=role, roles=ROLES)
+
+
+@blueprint.get("/admin/users/new")
+@for_administrators
+def form() -> Response:
+    """Ask for who is added."""
+    return _form()
+
+
+@blueprint.post("/admin/users/new")
+@for_administrators
+def add() -> Response:
+    """Add a user, and show this once the address at which the password is chosen."""
+    name, username = field("name", _LONGEST_NAME), field("username", _LONGEST_NAME)
+    db.session.rollback()
+    try:
+        with writing() as connection:
+            user_id = users.add_user(connection, username, name=name, role=field("role"))
+            code = users.new_setup_code(connection, user_id)
+    except RefusedCommand as error:
+        return _form(str(error))
+    return _setup_address(user_id, name, code)
+
+
+@blueprint.get("/admin/users/<uuid:key>")
+@for_administrators
+def one(key: UUID) -> Response:
+    """Show a user; find is the name of a patient to look for, born the day of birth."""
+    done = request.args.get("done", "")
+    return _user_page(_user(key), done=_ACTIONS[done].done if done in _ACTIONS else "")
+
+
+@blueprint.post("/admin/users/<uuid:key>/<action>")
+@for_administrators
+def act(key: UUID, action: str) -> Response:
+    """Do what a button says."""
+    user_id = _user(key).id
+    if action not in _ACTIONS:
+        raise NotFound
+    db.session.rollback()
+    try:
+        with writing() as connection:
+            _ACTIONS[action].run(connection, user_id)
+    except RefusedCommand as error:
+        return _user_page(_user(key), message=str(error), status=409)
+    return see_other(f"/admin/users/{user_id}?done={action}")
+
+
+@blueprint.post("/admin/users/<uuid:key>/address")
+@for_administrators
+def new_address(key: UUID) -> Response:
+    """Make a new one-time address, and show it this once."""
+    user = _user(key)
+    user_id, name = user.id, user.name
+    db.session.rollback()
+    with writing() as connection:
+        code = users.new_setup_code(connection, user_id)
+    return _setup_address(user_id, name, code)
+
+
+def _user(key: UUID) -> User:
+    found = db.session.get(User, str(key))
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _form(message: str = "") -> Response:
+    typed = {name: request.form.get(name, "") for name in ("name", "username", "role")}
+    status = 400 if message else 200
+    return page("admin/new_user.html", status, typed=typed, roles=ROLES, message=message)
+
+
+def _setup_address(user_id: str, name: str, code: str) -> Response:
+    address, back = f"{base_url()}/setup?code={code}", f"/admin/users/{user_id}"
+    return page("once.html", kind="setup", secret=address, name=name, back=back)
+
+
+def _user_page(user: User, *, done: str = "", message: str = "", status: int = 200) -> Response:
+    found: Mapping[str, Any] = _found_patients() if user.role == PATIENT else {}
+    links = [(one, person(one.patient_id)) for one in overview.links_of(user.id)]
+    return page(
+        "admin/user.html",
+        status,
+        user=user,
+        roles=ROLES,
+        links=links,
+        practitioner=practitioner_name(user.fhir_user),
+        browsers=overview.browsers_of(user.id),
+        done=done,
+        message=message or found.get("fault", ""),
+        **{"people": None, "more": False, **found},
+        find=request.args.get("find", "")[:_LONGEST_NAME],
+        born=request.args.get("born", "")[:10],
+    )
+
+
+def _found_patients() -> dict[str, Any]:
+    """Return whom the search for a record finds; nothing where nobody is looked for."""
+    name, born = request.args.get("find", "")[:_LONGEST_NAME], request.args.get("born", "")[:10]
+    if not name and not born:
+        return {}
+    try:
+        people, more = find_people(name, born)
+    except FhirError:
+        return {"fault": "That is no date: write 1958-04-12, 1958-04 or 1958."}
+    return {"people": people, "more": more}

@@ -1,0 +1,97 @@
+"""Why the token endpoint refused a client that it knows, in sentences for the client's owner.
+
+Worked out after the refusal, from what is stored now. Of what the client sent only scopes are
+repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from authlib.oauth2 import OAuth2Error
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from flask import request
+
+from fhirapp.auth.models import AuthorizationCode, Client, Grant, RefreshToken, User, digest
+from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
+from fhirapp.db import db
+
+
+def causes(client_id: str, error: OAuth2Error) -> list[str]:
+    """Return what is known of a refusal: the error, then what was missing."""
+    said = error.description or error.get_error_description() or "no more is known"
+    return [f"{error.error}: {said}", *_more(client_id, error.error)]
+
+
+def _more(client_id: str, error: str) -> Iterator[str]:
+    form = request.form
+    if error == "invalid_scope":
+        yield from _of_scope(client_id, form.get("scope", ""))
+    elif error == "invalid_grant" and "code" in form:
+        yield from _of_code(client_id, db.session.get(AuthorizationCode, digest(form["code"])))
+    elif error == "invalid_grant" and "refresh_token" in form:
+        key = digest(form["refresh_token"])
+        yield from _of_refresh_token(client_id, db.session.get(RefreshToken, key))
+
+
+def _of_scope(client_id: str, asked: str) -> Iterator[str]:
+    yield f"It asked for: {' '.join(map(_named, asked.split())) or 'no scope'}"
+    client = db.session.get_one(Client, client_id)
+    yield f"The client is registered for: {client.scope}"
+
+
+def _named(text: str) -> str:
+    """Return a scope; what is none may be anything."""
+    is_known = text in SESSION_SCOPES or parse_scope(text) is not None
+    return text if is_known else "(no scope that this server knows)"
+
+
+def _of_code(client_id: str, code: AuthorizationCode | None) -> Iterator[str]:
+    if code is None:
+        yield "The code was not issued here, or more than a day ago."
+    elif code.client_id != client_id:
+        yield "The code was issued to another client."
+    else:
+        if code.used_at is not None:
+            yield f"The code was used before, at {shown(code.used_at)}; it serves once."
+        if code.expires_at <= time.time():
+            yield f"The code expired at {shown(code.expires_at)}; it serves for a minute."
+        if request.form.get("redirect_uri") != code.redirect_uri:
+            yield "redirect_uri is not the one of the authorization request."
+        verifier = request.form.get("code_verifier", "")
+        if create_s256_code_challenge(verifier) != code.code_challenge:
+            yield "code_verifier does not fit the code_challenge of the authorization request."
+        yield from _of_grant(code.grant_id)
+
+
+def _of_refresh_token(client_id: str, token: RefreshToken | None) -> Iterator[str]:
+    if token is None:
+        yield "The refresh token was not issued here, or expired more than a day ago."
+    elif token.client_id != client_id:
+        yield "The refresh token was issued to another client."
+    else:
+        if token.used_at is not None:
+            yield (
+                f"The refresh token was used before, at {shown(token.used_at)}; each serves once,"
+                " and the answer brings the next one."
+            )
+        if token.expires_at <= time.time():
+            yield f"The refresh token expired at {shown(token.expires_at)}."
+        yield from _of_grant(token.grant_id)
+
+
+def _of_grant(grant_id: str) -> Iterator[str]:
+    grant = db.session.get_one(Grant, grant_id)
+    if grant.revoked_at is not None:
+        yield f"The consent ended at {shown(grant.revoked_at)}."
+    elif grant.expires_at <= time.time():
+        yield f"The consent lasted until {shown(grant.expires_at)}."
+    if db.session.get_one(User, grant.user_id).disabled:
+        yield "The user is disabled."
+
+
+def shown(seconds: int) -> str:
+    """Return a moment as refusals tell it, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

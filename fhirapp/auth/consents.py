@@ -1,0 +1,38 @@
+"""What a user allowed apps to do, as the user looks at it and takes it back."""
+
+from __future__ import annotations
+
+import time
+
+from sqlalchemy import Connection, select
+
+from fhirapp.auth.models import Client, Grant
+from fhirapp.auth.tokens import revoke_grants
+from fhirapp.db import db
+
+
+def active_grants(user_id: str) -> list[tuple[Grant, Client]]:
+    """Return what a user allows now, with whom, the newest first."""
+    rows = db.session.execute(
+        select(Grant, Client)
+        .join(Client, Client.client_id == Grant.client_id)
+        .where(
+            Grant.user_id == user_id,
+            Grant.revoked_at.is_(None),
+            Grant.expires_at > int(time.time()),
+        )
+        .order_by(Grant.created_at.desc(), Grant.id)
+    )
+    return [(grant, client) for grant, client in rows]
+
+
+def take_back(connection: Connection, grant_id: str, user_id: str) -> bool:
+    """Revoke what this user allowed; False where it is not the user's, or there is no such thing.
+
+    What was taken back already stays so.
+    """
+    mine = (Grant.id == grant_id, Grant.user_id == user_id)
+    if connection.execute(select(Grant.id).where(*mine)).first() is None:
+        return False
+    revoke_grants(connection, *mine)
+    return True

@@ -1,0 +1,263 @@
+"""`fhirapp user …`: the people who can sign in.
+
+A password is never an argument: it would stay in the shell's history, and every user of the machine
+could read it in the list of processes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+from sqlalchemy import Connection
+
+from fhirapp.address import base_url
+from fhirapp.auth import users
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.models.user import PATIENT, ROLES
+from fhirapp.cli.common import changing, demo_option, known_id, reading, say
+
+# Longer than any password, in bytes: a line without an end is not read on.
+_LONGEST_LINE = 10_000
+# What `user list --json` tells; the others are secrets.
+_SHOWN = (
+    "username",
+    "name",
+    "role",
+    "fhir_user",
+    "patients",
+    "own_patient",
+    "disabled",
+    "created_at",
+    "signed_in_at",
+)
+
+
+@click.group()
+def user() -> None:
+    """People who can sign in."""
+
+
+def _password_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the ways to give a password other than at the terminal."""
+    for option in (
+        click.option("--invite", is_flag=True, help="Print a one-time address to choose it at."),
+        click.option(
+            "--password-stdin",
+            is_flag=True,
+            help="Read it as one line from standard input.  [default: ask for it]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@user.command("add")
+@click.argument("username")
+@click.option("--role", required=True, type=click.Choice(ROLES))
+@click.option("--name", help="What people call them.  [default: the user name]")
+@click.option(
+    "--patient",
+    "patients",
+    multiple=True,
+    help="The record of a user with the role patient; repeated, the first is their own.",
+)
+@click.option("--practitioner", help="Who one of the others is in the records.")
+@_password_options
+@demo_option
+def add(
+    username: str,
+    role: str,
+    name: str | None,
+    patients: tuple[str, ...],
+    practitioner: str | None,
+    password_stdin: bool,
+    invite: bool,
+    demo: bool | None,
+) -> None:
+    """Add a user; the password is asked for at the terminal."""
+    password = _password(password_stdin, invite)
+    with changing(demo) as connection:
+        fhir_user = None
+        if practitioner is not None:
+            fhir_user = f"Practitioner/{known_id(connection, 'Practitioner', practitioner)}"
+        user_id = users.add_user(
+            connection,
+            username,
+            name=name or username,
+            role=role,
+            password=password,
+            fhir_user=fhir_user,
+        )
+        linked = dict.fromkeys(known_id(connection, "Patient", patient) for patient in patients)
+        for place, patient_id in enumerate(linked):
+            users.link(connection, user_id, patient_id, is_self=place == 0)
+        address = _setup_address(connection, user_id) if invite else ""
+    say(f"User {username} is added.")
+    if invite:
+        _tell(address)
+
+
+@user.command("list")
+@click.option("--json", "as_json", is_flag=True, help="For a program to read.")
+@demo_option
+def list_(as_json: bool, demo: bool | None) -> None:
+    """List the users, their roles and the records that are linked to them."""
+    with reading(demo) as connection:
+        rows = users.list_users(connection)
+    if as_json:
+        shown = [
+            {name: row[name] for name in _SHOWN} | {"second_factor": row["totp_secret"] is not None}
+            for row in rows
+        ]
+        click.echo(json.dumps(shown, indent=2))
+        return
+    for row in rows:
+        state = " (disabled)" if row["disabled"] else ""
+        click.echo(f"{row['username']}{state}\t{row['role']}\t{row['name']}\t{_records(row)}")
+
+
+@user.command("password")
+@click.argument("username")
+@_password_options
+@demo_option
+def password(username: str, password_stdin: bool, invite: bool, demo: bool | None) -> None:
+    """Give a user another password; whoever is signed in as that user is signed out."""
+    with reading(demo) as connection:
+        user_id = users.find_user(connection, username)["id"]
+    chosen = _password(password_stdin, invite)
+    if chosen is None:
+        with changing(demo) as connection:
+            address = _setup_address(connection, user_id)
+        _tell(address)
+        return
+    with changing(demo) as connection:
+        users.set_password(connection, user_id, chosen)
+    say(f"User {username} has a new password.")
+
+
+@user.command("disable")
+@click.argument("username")
+@demo_option
+def disable(username: str, demo: bool | None) -> None:
+    """Disable a user: signed out, and what apps were allowed stops working at once."""
+    with changing(demo) as connection:
+        user_id = users.find_user(connection, username)["id"]
+        users.set_user_disabled(connection, user_id, disabled=True)
+    say(f"User {username} is disabled.")
+
+
+@user.command("enable")
+@click.argument("username")
+@demo_option
+def enable(username: str, demo: bool | None) -> None:
+    """Enable a user who was disabled; what apps were allowed works again."""
+    with changing(demo) as connection:
+        user_id = users.find_user(connection, username)["id"]
+        users.set_user_disabled(connection, user_id, disabled=False)
+    say(f"User {username} is enabled.")
+
+
+@user.command("role")
+@click.argument("username")
+@click.argument("role", type=click.Choice(ROLES))
+@demo_option
+def role(username: str, role: str, demo: bool | None) -> None:
+    """Change a user's role; it holds from the next request on."""
+    with changing(demo) as connection:
+        users.set_role(connection, users.find_user(connection, username)["id"], role)
+    say(f"User {username} has the role {role}.")
+
+
+@user.command("link")
+@click.argument("username")
+@click.argument("patient_id")
+@click.option("--proxy", is_flag=True, help="The record is not the user's own: a child's, say.")
+@demo_option
+def link(username: str, patient_id: str, proxy: bool, demo: bool | None) -> None:
+    """Let a user with the role patient see a record."""
+    with changing(demo) as connection:
+        user_id = users.find_user(connection, username)["id"]
+        known = known_id(connection, "Patient", patient_id)
+        users.link(connection, user_id, known, is_self=not proxy)
+    whose = "another's" if proxy else "their own"
+    say(f"User {username} sees Patient/{known}, as {whose} record.")
+
+
+@user.command("unlink")
+@click.argument("username")
+@click.argument("patient_id")
+@demo_option
+def unlink(username: str, patient_id: str, demo: bool | None) -> None:
+    """Take a record from a user; apps follow at once."""
+    linked = patient_id.removeprefix("Patient/")
+    with changing(demo) as connection:
+        user_id = users.find_user(connection, username)["id"]
+        if not users.unlink(connection, user_id, linked):
+            raise RefusedCommand(f"User {username} is not linked to Patient/{linked}.")
+    say(f"User {username} does not see Patient/{linked} any more.")
+
+
+@user.command("second-factor-off")
+@click.argument("username")
+@demo_option
+def second_factor_off(username: str, demo: bool | None) -> None:
+    """Ask a user who lost their phone for the password alone."""
+    with changing(demo) as connection:
+        users.end_second_factor(connection, users.find_user(connection, username)["id"])
+    say(f"User {username} signs in with the password alone.")
+
+
+def _password(from_stdin: bool, invite: bool) -> str | None:
+    """Return the password that was given, None for an invitation. Raises RefusedCommand."""
+    if from_stdin and invite:
+        raise RefusedCommand("Give --password-stdin or --invite, not both.")
+    if invite:
+        return None
+    try:
+        given = _line() if from_stdin else _asked()
+        given.encode()
+    except UnicodeError:
+        raise RefusedCommand("The password is not text in UTF-8.") from None
+    return given
+
+
+def _line() -> str:
+    line = sys.stdin.buffer.readline(_LONGEST_LINE)
+    return line.decode().removesuffix("\n").removesuffix("\r")
+
+
+def _asked() -> str:
+    if not sys.stdin.isatty():
+        raise RefusedCommand(
+            "There is no terminal to ask for the password at; use --password-stdin or --invite."
+        )
+    asked: str = click.prompt(
+        "Password", hide_input=True, confirmation_prompt="The same again", err=True
+    )
+    return asked
+
+
+def _setup_address(connection: Connection, user_id: str) -> str:
+    return f"{base_url()}/setup?code={users.new_setup_code(connection, user_id)}"
+
+
+def _tell(address: str) -> None:
+    hours = users.SETUP_SECONDS // 3600
+    say(f"Whoever opens this address chooses the password, once, within {hours} hours:")
+    click.echo(address)
+
+
+def _records(row: Mapping[str, Any]) -> str:
+    if row["role"] != PATIENT:
+        return row["fhir_user"] or ""
+    return ", ".join(
+        f"Patient/{one}" if one == row["own_patient"] else f"Patient/{one} (another's)"
+        for one in row["patients"]
+    )
+
+
+commands = [user]

@@ -1,0 +1,103 @@
+"""Reading: one snapshot of the database for each request, in the driver's own SQL.
+
+With SQLAlchemy's statement layer a search costs 45 µs more. To take a connection from its pool and
+give it back costs 20 µs, as much as to look a token up: those to SQLite are kept apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from flask import g
+from sqlalchemy import Engine
+from sqlalchemy.pool import PoolProxiedConnection
+
+from fhirapp.db.base import db, quoted
+
+# Connections to SQLite that nobody reads with now: as many as read at once.
+SPARES: MutableMapping[Engine, list[PoolProxiedConnection]] = WeakKeyDictionary()
+
+
+class Reader:
+    """One snapshot of the database, read in the driver's SQL with `?` for each value."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._is_sqlite = engine.dialect.name == "sqlite"
+        self._spares = SPARES.setdefault(engine, []) if self._is_sqlite else []
+        try:
+            self._pooled: PoolProxiedConnection = self._spares.pop()
+        except IndexError:
+            self._pooled = engine.raw_connection()
+        driver: Any = self._pooled.driver_connection
+        self._driver = driver
+        if self._is_sqlite:
+            self._driver.execute("BEGIN")
+        else:
+            self._driver.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return every row."""
+        if not self._is_sqlite:
+            sql = sql.replace("?", "%s")
+        rows: list[tuple[Any, ...]] = self._driver.execute(sql, values).fetchall()
+        return rows
+
+    def first(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """Return the first row, None where there is none."""
+        rows = self.all(sql, values)
+        return rows[0] if rows else None
+
+    def slice(self, table: str, column: str, pk: int, start: int, size: int) -> bytes:
+        """Return bytes of a row's binary column from start on, without reading the others.
+
+        At most size, fewer at the end. The row must be there.
+        """
+        if self._is_sqlite:
+            # Not substr(), for which SQLite reads the whole value.
+            with self._driver.blobopen(table, column, pk, readonly=True) as blob:
+                blob.seek(start)
+                found: bytes = blob.read(size)
+                return found
+        # In binary: as text, bytes are twice as long and take five times as long.
+        ((found,),) = self._driver.execute(
+            f"SELECT substring({quoted(column)} FROM %s FOR %s) FROM {quoted(table)} WHERE pk = %s",
+            (start + 1, size, pk),
+            binary=True,
+        )
+        return found
+
+    def plan(self, sql: str, values: Sequence[Any]) -> list[str]:
+        """Return how SQLite, which the demo always has, runs a SELECT: a line for each step."""
+        return [row[3] for row in self.all(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+    def close(self) -> None:
+        """End the snapshot and give the connection back."""
+        if self._is_sqlite:
+            self._driver.rollback()
+            self._spares.append(self._pooled)
+        else:
+            self._pooled.close()
+
+
+def reader() -> Reader:
+    """Return this request's snapshot, taken at the first call."""
+    found: Reader | None = g.get("reader")
+    if found is None:
+        found = g.reader = Reader(db.engine)
+    return found
+
+
+def forget_reader(_error: BaseException | None = None) -> None:
+    """Close this request's snapshot; the next reader() sees what was committed since."""
+    found: Reader | None = g.pop("reader", None)
+    if found is not None:
+        found.close()
+
+
+def forget_spares(engine: Engine) -> None:
+    """Close the connections that are kept for an engine, when it is disposed of."""
+    for spare in SPARES.pop(engine, ()):
+        spare.detach()
+        spare.close()

@@ -1,0 +1,407 @@
+"""Why was I denied? What is kept of each refusal, and who reads it. Issue 4."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from flask import Flask
+from sqlalchemy import delete, func, insert, select, update
+from werkzeug.test import TestResponse
+
+from fhirapp.auth.models import (
+    AccessToken,
+    Client,
+    RefreshToken,
+    Refusal,
+    UserPatient,
+)
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.refusals import (
+    HEADER,
+    KEPT,
+    KEPT_SECONDS,
+    LONGEST_REASON,
+    PER_MINUTE,
+    find_refusal,
+    newest_refusals,
+    refusals_of,
+)
+from fhirapp.auth.registration import owner_code
+from fhirapp.db import writing
+from tests.authorizing import (
+    Flow,
+    Program,
+    add_backend,
+    add_person,
+    add_program,
+    alter,
+    rows,
+    set_client,
+    set_user,
+)
+from tests.browsing import Browser
+from tests.browsing import add_person as add_somebody
+from tests.helpers import Fhir
+
+SCOPE = "openid offline_access launch/patient patient/*.rs user/*.rs"
+UNKNOWN = "unknown" * 6
+NO_SCOPE = "(no scope that this server knows)"
+
+
+@pytest.fixture(scope="module")
+def app(make_app: Callable[..., Flask]) -> Flask:
+    """An app whose rows these tests change."""
+    return make_app()
+
+
+class Denied(NamedTuple):
+    """What the tests know of the one who is refused."""
+
+    flow: Flow
+    tokens: dict[str, Any]
+
+    @property
+    def fhir(self) -> Fhir:
+        return Fhir(self.flow.app, self.tokens["access_token"])
+
+    def change(self, *statements: Any) -> None:
+        alter(self.flow.app, *statements)
+
+
+@pytest.fixture
+def patient(app: Flask) -> Denied:
+    """A patient whose record is p1, and an app that the patient allowed everything."""
+    flow = Flow(app, add_program(app), add_person(app, PATIENT, "p1"))
+    return Denied(flow, flow.tokens(SCOPE))
+
+
+@pytest.fixture
+def clinician(app: Flask) -> Denied:
+    """A clinician, and an app that was allowed everything for p1."""
+    flow = Flow(app, add_program(app), add_person(app, CLINICIAN))
+    return Denied(flow, flow.tokens(SCOPE, patient="p1"))
+
+
+def kept(app: Flask, response: TestResponse) -> Refusal:
+    """Return what is kept of a refused request, found by the id in its answer."""
+    with app.app_context():
+        found = find_refusal(response.headers[HEADER])
+        assert found is not None, response.text
+        return found
+
+
+def token_of(app: Flask, program: Program, scope: str) -> str:
+    """Return a token of a backend's."""
+    flow = Flow(app, program, add_person(app, CLINICIAN))
+    answer = flow.ask("/oauth/token", grant_type="client_credentials", scope=scope)
+    token: str = answer.get_json()["access_token"]
+    return token
+
+
+def expired(one: Denied) -> None:
+    past = int(time.time()) - 5
+    one.change(
+        update(AccessToken)
+        .where(AccessToken.client_id == one.flow.program.client_id)
+        .values(expires_at=past)
+    )
+
+
+def revoked(one: Denied) -> None:
+    one.flow.revoke(one.tokens["access_token"])
+
+
+def consent_ended(one: Denied) -> None:
+    one.flow.revoke(one.tokens["refresh_token"])
+
+
+def client_disabled(one: Denied) -> None:
+    set_client(one.flow.app, one.flow.program, disabled=True)
+
+
+def client_narrowed(one: Denied) -> None:
+    set_client(one.flow.app, one.flow.program, scope="patient/DocumentReference.rs")
+
+
+def user_disabled(one: Denied) -> None:
+    set_user(one.flow.app, one.flow.user_id, disabled=True)
+
+
+def unlinked(one: Denied) -> None:
+    one.change(delete(UserPatient).where(UserPatient.user_id == one.flow.user_id))
+
+
+@pytest.mark.parametrize(
+    ("happened", "status", "reason"),
+    [
+        (expired, 401, "The token expired at "),
+        (revoked, 401, "The token was revoked."),
+        (consent_ended, 401, "The user, or the client, ended the consent that the token came of."),
+        (client_disabled, 401, "The client is disabled."),
+        (user_disabled, 401, "The user is disabled."),
+        (client_narrowed, 403, "The client is registered for: patient/DocumentReference.rs"),
+        (unlinked, 403, "The patient in context is not linked to the user any more."),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_what_happened_to_a_token_is_kept_as_a_reason(patient, happened, status, reason):
+    assert patient.fhir.get("AllergyIntolerance").status_code == 200
+    happened(patient)
+    response = patient.fhir.get("AllergyIntolerance")
+    assert response.status_code == status
+    refusal = kept(patient.flow.app, response)
+    assert (refusal.client_id, refusal.user_id, refusal.status, refusal.asked) == (
+        patient.flow.program.client_id,
+        patient.flow.user_id,
+        status,
+        "GET /fhir/AllergyIntolerance",
+    )
+    assert [one for one in refusal.reasons if one.startswith(reason)], refusal.reasons
+    assert refusal.reasons[0] == response.get_json(force=True)["issue"][0]["diagnostics"]
+
+
+def test_a_scope_that_does_not_reach_is_kept_with_what_is_left(app):
+    program = add_backend(app, "system/*.rs")
+    fhir = Fhir(app, token_of(app, program, "system/AllergyIntolerance.rs"))
+    refusal = kept(app, fhir.get("DocumentReference?patient=p1"))
+    assert refusal.user_id is None
+    assert refusal.reasons == [
+        "The token's scope does not cover search of DocumentReference.",
+        "The token's scope: system/AllergyIntolerance.rs",
+        "The client is registered for: system/*.rs",
+        "What is left of these together: system/AllergyIntolerance.rs",
+    ]
+
+
+def test_another_patient_than_the_one_in_context_is_kept_without_either(patient):
+    refusal = kept(patient.flow.app, patient.fhir.get("AllergyIntolerance?patient=p2"))
+    assert refusal.reasons[0] == "patient: the token is for one patient, and this is another."
+    assert "The user's role: patient" in refusal.reasons
+
+
+def test_a_role_that_cannot_allow_the_scope_any_more_is_kept(clinician):
+    set_user(clinician.flow.app, clinician.flow.user_id, role=PATIENT)
+    refusal = kept(clinician.flow.app, clinician.fhir.get("Encounter"))
+    assert "The user's role: patient" in refusal.reasons
+    assert "What is left of these together: patient/*.rs" in refusal.reasons
+
+
+def test_the_answer_itself_stays_terse(patient):
+    unlinked(patient)
+    response = patient.fhir.get("AllergyIntolerance")
+    (issue,) = response.get_json(force=True)["issue"]
+    assert issue["diagnostics"] == (
+        "The token's scope does not cover search of AllergyIntolerance."
+    )
+    assert response.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("header", [None, "Bearer unknown", "Basic eDp5"])
+def test_of_whoever_is_not_known_nothing_is_kept(app, http, header):
+    with app.app_context():
+        before = len(newest_refusals(1000))
+    headers = {} if header is None else {"Authorization": header}
+    response = http.get("/fhir/AllergyIntolerance", headers=headers)
+    assert response.status_code == 401
+    with app.app_context():
+        assert find_refusal(response.headers[HEADER]) is None
+        assert len(newest_refusals(1000)) == before
+
+
+def refresh_set(one: Denied, **values: Any) -> str:
+    mine = RefreshToken.client_id == one.flow.program.client_id
+    one.change(update(RefreshToken).where(mine).values(**values))
+    token: str = one.tokens["refresh_token"]
+    return token
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda _: UNKNOWN, "The refresh token was not issued here"),
+        (lambda one: refresh_set(one, used_at=int(time.time())), "The refresh token was used"),
+        (lambda one: refresh_set(one, expires_at=1), "The refresh token expired at 1970-01-01"),
+        (lambda one: refresh_set(one, client_id="other"), "The refresh token was issued to ano"),
+    ],
+)
+def test_a_refresh_token_that_is_refused_is_kept_with_what_is_wrong(clinician, make, reason):
+    response = clinician.flow.refresh(make(clinician))
+    assert response.get_json()["error"] == "invalid_grant"
+    refusal = kept(clinician.flow.app, response)
+    assert [one for one in refusal.reasons if one.startswith(reason)], refusal.reasons
+
+
+def test_a_scope_that_is_refused_is_kept_with_those_registered(app):
+    flow = Flow(app, add_backend(app, "system/Patient.rs"), add_person(app, CLINICIAN))
+    asked = "system/AllergyIntolerance.rs user/*.rs p2 openid"
+    response = flow.ask("/oauth/token", grant_type="client_credentials", scope=asked)
+    assert response.get_json()["error"] == "invalid_scope"
+    assert kept(app, response).reasons[1:] == [
+        f"It asked for: system/AllergyIntolerance.rs user/*.rs {NO_SCOPE} openid",
+        "The client is registered for: system/Patient.rs",
+    ]
+
+
+def test_neither_ids_nor_names_nor_secrets_are_kept(clinician):
+    flow, app = clinician.flow, clinician.flow.app
+    narrow = "patient/Patient.rs?name=Hartwell"
+    token = flow.tokens(f"launch/patient {narrow}", patient="p1")["access_token"]
+    named = Fhir(app, token)
+    responses = [
+        named.get("AllergyIntolerance/al-p1-penicillin"),
+        named.get("AllergyIntolerance/al-p1-penicillin/_history/1"),
+        named.get("AllergyIntolerance?patient=p2&code:text=penicillin"),
+        named.post("DocumentReference/_search", {"patient": "p2"}),
+        flow.refresh("a-token-of-hers"),
+    ]
+    for response in responses:
+        refusal = kept(app, response)
+        text = f"{refusal.asked} {refusal.reasons}"
+        for secret in ("p1", "p2", "penicillin", "Hartwell", "hers", token):
+            assert secret not in text
+    assert kept(app, responses[0]).asked == "GET /fhir/AllergyIntolerance/<resource_id>"
+    assert "The token's scope: launch/patient patient/Patient.rs?name=…" in (
+        kept(app, responses[0]).reasons
+    )
+
+
+def test_a_long_reason_is_kept_in_part(patient):
+    scope = " ".join(f"patient/AllergyIntolerance.rs?code=a{n}" for n in range(60))
+    set_client(patient.flow.app, patient.flow.program, scope=scope)
+    refusal = kept(patient.flow.app, patient.fhir.get("DocumentReference"))
+    assert max(map(len, refusal.reasons)) == LONGEST_REASON
+
+
+def count_of(app: Flask, client_id: str) -> int:
+    ((count,),) = rows(app, select(func.count()).where(Refusal.client_id == client_id))
+    return int(count)
+
+
+def refused_before(client_id: str, number: int, at: int) -> dict[str, Any]:
+    """Return the row of an earlier refusal."""
+    return {
+        "request_id": f"{number:016x}",
+        "at": at,
+        "client_id": client_id,
+        "status": 403,
+        "asked": "GET /fhir/Patient",
+        "reasons": ["It was."],
+    }
+
+
+def test_of_a_client_the_newest_are_kept(app):
+    program = add_backend(app)
+    client_id, now = program.client_id, int(time.time())
+    earlier = [refused_before(client_id, 1000 + number, now) for number in range(KEPT)]
+    alter(app, insert(Refusal).values(earlier))
+    set_client(app, program, scope="system/Patient.rs")
+    response = Fhir(app, token_of(app, program, "system/*.rs")).get("AllergyIntolerance")
+    assert count_of(app, client_id) == KEPT
+    with app.app_context():
+        assert refusals_of(client_id)[0].request_id == response.headers[HEADER]
+        assert find_refusal(f"{1000:016x}") is None
+        assert find_refusal(f"{1001:016x}") is not None
+
+
+def test_none_is_kept_for_more_than_a_month(app, patient):
+    old = int(time.time()) - KEPT_SECONDS - 5
+    alter(app, insert(Refusal).values([refused_before("somebody", 1, old)]))
+    kept(app, patient.fhir.get("AllergyIntolerance?patient=p2"))
+    assert count_of(app, "somebody") == 0
+
+
+def test_a_client_that_asks_in_a_loop_writes_so_often_and_no_more(app, patient):
+    for _ in range(PER_MINUTE + 3):
+        assert patient.fhir.get("AllergyIntolerance?patient=p2").status_code == 403
+    assert count_of(app, patient.flow.program.client_id) == PER_MINUTE
+
+
+def test_where_the_database_is_busy_the_answer_is_the_same_and_nothing_is_kept(app, patient):
+    places = app.extensions["fhirapp.writers"]
+    held = 0
+    while places.acquire(blocking=False):
+        held += 1
+    try:
+        response = patient.fhir.get("AllergyIntolerance?patient=p2")
+    finally:
+        places.release(held)
+    assert response.status_code == 403
+    with app.app_context():
+        assert find_refusal(response.headers[HEADER]) is None
+
+
+@pytest.mark.parametrize("asked", ["", "x", "0" * 15, "0" * 17, "\0" * 16, "g" * 16, "é" * 16])
+def test_what_is_no_request_id_finds_nothing(app, asked):
+    with app.app_context():
+        assert find_refusal(asked) is None
+
+
+def test_request_ids_sort_by_time(app, patient):
+    ids = [patient.fhir.get("AllergyIntolerance?patient=p2").headers[HEADER] for _ in range(3)]
+    with app.app_context():
+        found = [one.request_id for one in refusals_of(patient.flow.program.client_id)]
+    assert sorted(found, reverse=True) == found
+    assert set(ids) == set(found)
+
+
+@pytest.fixture(scope="module")
+def administrator(app: Flask) -> Browser:
+    browser = Browser(app)
+    browser.sign_in(add_somebody(app, ADMINISTRATOR))
+    return browser
+
+
+def test_the_administrator_looks_a_refusal_up(patient, administrator):
+    request_id = patient.fhir.get("AllergyIntolerance?patient=p2").headers[HEADER]
+    page = administrator.get("/admin/refusals")
+    assert request_id in page.words
+    page = page.submit("Look it up", id=f" {request_id.upper()} ")
+    assert page.status == 200
+    assert "patient: the token is for one patient, and this is another." in page.words
+    assert "The user's role: patient" in page.words
+    assert page.links[patient.flow.program.client_id] == (
+        f"/admin/clients/{patient.flow.program.client_id}"
+    )
+
+
+@pytest.mark.parametrize("asked", ["0" * 16, "<script>alert(1)</script>", "\0", "é" * 300])
+def test_an_id_of_which_nothing_is_kept_is_told(administrator, asked):
+    page = administrator.get("/admin/refusals", query_string={"id": asked})
+    assert page.status == 200
+    assert "Nothing is kept of a request with this id." in page.words
+    assert "<script" not in page.response.text
+
+
+def test_the_owner_of_a_client_reads_its_refusals_and_no_others(app, patient, clinician):
+    with app.app_context(), writing() as connection:
+        code = owner_code(connection, patient.flow.program.client_id)
+    mine = patient.fhir.get("AllergyIntolerance?patient=p2").headers[HEADER]
+    other = clinician.fhir.get("AllergyIntolerance").headers.get(HEADER)
+    assert other is None
+    expired(clinician)
+    other = clinician.fhir.get("AllergyIntolerance").headers[HEADER]
+    page = Browser(app).get(f"/apps/{code}")
+    assert mine in page.words
+    assert other not in page.words
+    assert patient.flow.user_id not in page.response.text
+
+
+@pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
+def test_others_than_administrators_read_no_refusals(app, role):
+    browser = Browser(app)
+    browser.sign_in(add_somebody(app, role))
+    assert browser.get("/admin/refusals").status == 403
+
+
+def test_whoever_is_not_signed_in_signs_in_first(app):
+    page = Browser(app).get("/admin/refusals?id=0123456789abcdef")
+    assert page.heading == "Sign in"
+
+
+def test_a_client_that_is_deleted_leaves_its_refusals_readable(app, administrator):
+    alter(app, insert(Refusal).values([refused_before("gone", 77, int(time.time()))]))
+    assert rows(app, select(Client).where(Client.client_id == "gone")) == []
+    assert "It was." in administrator.get(f"/admin/refusals?id={77:016x}").words

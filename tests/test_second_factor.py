@@ -1,0 +1,457 @@
+"""The second factor: one-time passwords and recovery codes, and the pages that ask for them."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import unquote
+
+import pyotp
+import pytest
+from flask import Flask
+from sqlalchemy import select, update
+
+from fhirapp.auth import second_factor
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.keys import sealed
+from fhirapp.auth.models import RecoveryCode, Session, User
+from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.sign_in import PER_NAME_AND_ADDRESS
+from fhirapp.db import db, writing
+from tests.authorizing import alter, rows
+from tests.browsing import PASSWORD, Browser, Page, add_person
+
+SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
+# In the middle of an interval; the codes of this one and those around it differ.
+NOON = 1_800_000_015
+PAGE = "/account/second-factor"
+NOT_RIGHT = "That code is not right, or was used before."
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """An app with users of its own."""
+    return make_app()
+
+
+@pytest.fixture
+def person(clinic: Flask) -> str:
+    """A clinician's user name."""
+    return add_person(clinic, CLINICIAN)
+
+
+def user_of(app: Flask, username: str) -> User:
+    ((user,),) = rows(app, select(User).where(User.username == username))
+    found: User = user
+    return found
+
+
+def enable(app: Flask, username: str, interval: int = 1) -> list[str]:
+    """Turn a user's second factor on with SECRET; return the recovery codes."""
+    user_id = user_of(app, username).id
+    with app.app_context(), writing() as connection:
+        return second_factor.enable(connection, user_id, SECRET, interval)
+
+
+def accept(app: Flask, username: str, code: str) -> bool:
+    user_id = user_of(app, username).id
+    with app.app_context():
+        user = db.session.get_one(User, user_id)
+        with writing() as connection:
+            return second_factor.accept(connection, user, code)
+
+
+def code_at(seconds: float) -> str:
+    return pyotp.TOTP(SECRET).at(int(seconds))
+
+
+def code_now(secret: str = SECRET, later: int = 0) -> str:
+    """Return a code that counts now: this interval's, or with later=1 the next one's."""
+    return pyotp.TOTP(secret).at(int(time.time()) + 30 * later)
+
+
+def show(app: Flask, username: str) -> tuple[Browser, Page]:
+    """Sign in with the password; return the page that asks for the code."""
+    browser = Browser(app)
+    page = browser.sign_in(username)
+    assert page.heading == "One more step"
+    return browser, page
+
+
+@pytest.mark.parametrize(
+    ("code", "interval"),
+    [
+        (code_at(NOON), 0),
+        (code_at(NOON - 30), -1),
+        (code_at(NOON + 30), 1),
+        (f"{code_at(NOON)[:3]} {code_at(NOON)[3:]}", 0),
+        (code_at(NOON - 60), None),
+        (code_at(NOON + 60), None),
+        (code_at(NOON)[:5], None),
+        (f"{code_at(NOON)}0", None),
+        ("", None),
+        ("abcdef", None),
+        ("٠١٢٣٤٥", None),
+        ("\0" * 6, None),
+    ],
+)
+def test_a_code_counts_for_its_interval_and_those_around_it(code, interval):
+    expected = None if interval is None else NOON // 30 + interval
+    assert second_factor.interval_of(SECRET, code, NOON) == expected
+
+
+def test_secrets_are_160_random_bits():
+    secrets = {second_factor.new_secret() for _ in range(10)}
+    assert len(secrets) == 10
+    assert {len(base64.b32decode(secret)) for secret in secrets} == {20}
+
+
+def test_the_address_for_the_phone_names_the_server_and_the_user():
+    assert second_factor.address(SECRET, "a@b.example") == (
+        f"otpauth://totp/fhirapp:a%40b.example?secret={SECRET}&issuer=fhirapp"
+    )
+
+
+def test_a_code_serves_once_and_none_before_it_any_more(clinic, person):
+    enable(clinic, person)
+    now = code_now()
+    assert accept(clinic, person, now)
+    assert not accept(clinic, person, now)
+    assert not accept(clinic, person, code_now(later=-1))
+    assert accept(clinic, person, code_now(later=1))
+
+
+def test_the_code_that_turned_it_on_does_not_sign_in(clinic, person):
+    enable(clinic, person, int(time.time()) // 30)
+    assert not accept(clinic, person, code_now(later=-1))
+
+
+def test_a_recovery_code_serves_once_however_it_is_typed(clinic, person):
+    first, second, third, *_ = enable(clinic, person)
+    assert accept(clinic, person, first)
+    assert not accept(clinic, person, first)
+    assert accept(clinic, person, f" {second.upper()} ")
+    assert accept(clinic, person, third.replace("-", " "))
+
+
+def test_a_recovery_code_is_for_its_own_user(clinic, person):
+    other = add_person(clinic, CLINICIAN)
+    code, *_ = enable(clinic, person)
+    enable(clinic, other)
+    assert not accept(clinic, other, code)
+    assert accept(clinic, person, code)
+
+
+def test_without_a_second_factor_no_code_is_right(clinic, person):
+    assert not accept(clinic, person, code_now())
+    assert not accept(clinic, person, "")
+
+
+def test_it_is_not_turned_on_over_another(clinic, person):
+    enable(clinic, person)
+    with pytest.raises(RefusedCommand, match="The second factor is on already"):
+        enable(clinic, person)
+
+
+def test_where_the_servers_key_was_lost_recovery_codes_serve(clinic, person):
+    code, *_ = enable(clinic, person)
+    alter(clinic, update(User).where(User.username == person).values(totp_secret=b"sealed else"))
+    assert not accept(clinic, person, code_now())
+    assert accept(clinic, person, code)
+
+
+def test_neither_the_secret_nor_a_recovery_code_is_stored_as_it_is(clinic, person):
+    codes = enable(clinic, person)
+    user = user_of(clinic, person)
+    assert user.totp_secret is not None
+    assert SECRET.encode() not in user.totp_secret
+    kept = rows(clinic, select(RecoveryCode.digest).where(RecoveryCode.user_id == user.id))
+    assert len(kept) == len(codes) == 8
+    plain = {code.replace("-", "").encode() for code in codes}
+    assert plain.isdisjoint(digest for (digest,) in kept)
+
+
+def test_of_eight_who_use_one_code_at_once_one_is_let_in(clinic, person):
+    recovery, *_ = enable(clinic, person)
+    for code in (code_now(), recovery):
+        with ThreadPoolExecutor(8) as pool:
+            used = Counter(pool.map(lambda _: accept(clinic, person, code), range(8)))  # noqa: B023
+        assert used == {True: 1, False: 7}
+
+
+# The pages.
+
+
+def secret_on(page: Page) -> str:
+    """Return the secret that the page shows to be typed."""
+    return page.words.partition("Or type this secret: ")[2].partition(" 2.")[0].replace(" ", "")
+
+
+def turn_on(browser: Browser) -> tuple[str, list[str]]:
+    """Turn the second factor on; return its secret and the recovery codes."""
+    page = browser.get(PAGE)
+    secret = secret_on(page)
+    page = page.submit("Turn it on", code=code_now(secret))
+    assert page.heading == "The second factor is on"
+    codes = [word for word in page.words.split() if word.count("-") == 3]
+    assert len(codes) == 8
+    return secret, codes
+
+
+@pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
+def test_who_turned_it_on_is_asked_for_a_code(clinic, role):
+    person = add_person(clinic, role)
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    secret, _ = turn_on(browser)
+    assert "On: a code from your phone is asked for." in browser.get("/account").words
+    elsewhere, page = show(clinic, person)
+    page = page.submit("Go on", code=code_now(secret, later=1))
+    assert (page.path, page.heading) == ("/account", "Robin Example")
+    assert elsewhere.get("/account").heading == "Robin Example"
+
+
+def test_a_recovery_code_signs_in_too(clinic, person):
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    _, codes = turn_on(browser)
+    elsewhere, page = show(clinic, person)
+    assert page.submit("Go on", code=codes[0]).path == "/account"
+    assert "You have 7 recovery codes left." in elsewhere.get(PAGE).words
+
+
+def test_what_is_drawn_is_what_is_to_be_typed(clinic, person):
+    import segno
+
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    page = browser.get(PAGE)
+    address = page.links["open it in the app"]
+    assert address == second_factor.address(secret_on(page), person)
+    drawn = segno.make(address, error="m", micro=False).svg_data_uri(scale=5, light="white")
+    assert unquote(drawn) in unquote(page.response.text.replace("&#39;", "'"))
+
+
+def test_each_time_the_page_is_opened_it_shows_another_secret(clinic, person):
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    assert secret_on(browser.get(PAGE)) != secret_on(browser.get(PAGE))
+    assert user_of(clinic, person).totp_secret is None
+
+
+def test_a_wrong_code_turns_nothing_on_and_shows_the_same_secret_again(clinic, person):
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    page = browser.get(PAGE)
+    again = page.submit("Turn it on", code="000000")
+    assert again.status == 403
+    assert "That is not the code that your phone shows now." in again.words
+    assert secret_on(again) == secret_on(page)
+    done = again.submit("Turn it on", code=code_now(secret_on(page)))
+    assert done.heading == "The second factor is on"
+
+
+def test_turning_it_on_ends_the_other_sessions_and_changes_this_ones_secret(clinic, person):
+    browser, elsewhere = Browser(clinic), Browser(clinic)
+    browser.sign_in(person)
+    elsewhere.sign_in(person)
+    before = browser.cookie()
+    turn_on(browser)
+    assert browser.cookie() != before
+    assert browser.get("/account").heading == "Robin Example"
+    assert elsewhere.get("/account").heading == "Sign in"
+
+
+def test_the_page_with_the_recovery_codes_can_be_left_by_signing_out(clinic, person):
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    page = browser.get(PAGE)
+    page = page.submit("Turn it on", code=code_now(secret_on(page)))
+    assert page.submit("Sign out").heading == "Sign in"
+
+
+def test_the_recovery_codes_are_shown_this_once(clinic, person):
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    form = browser.get(PAGE)
+    _, codes = turn_on(browser)
+    for page in (browser.get(PAGE), browser.get("/account")):
+        assert not any(code in page.response.text for code in codes)
+    # The same form again, from before it was on: its token went with the session's old secret.
+    assert form.submit("Turn it on", code="000000").status == 400
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda page, one, other: "", id="nothing"),
+        pytest.param(lambda page, one, other: "x", id="no seal"),
+        pytest.param(lambda page, one, other: "é\0", id="no text"),
+        pytest.param(lambda page, one, other: page[:-4] + "AAA=", id="tampered with"),
+        pytest.param(lambda page, one, other: SECRET, id="in clear"),
+        pytest.param(
+            lambda page, one, other: stated(f"second-factor {other} 9999999999 {SECRET}"),
+            id="another user's",
+        ),
+        pytest.param(
+            lambda page, one, other: stated(f"second-factor {one} {int(time.time()) - 1} {SECRET}"),
+            id="too old",
+        ),
+        pytest.param(
+            lambda page, one, other: stated(f"else {one} 9999999999 {SECRET}"), id="sealed for else"
+        ),
+        pytest.param(lambda page, one, other: stated(SECRET), id="sealed as it is stored"),
+    ],
+)
+def test_a_secret_that_the_page_did_not_show_this_user_is_not_taken(clinic, person, make):
+    other = user_of(clinic, add_person(clinic, CLINICIAN)).id
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    page = browser.get(PAGE)
+    shown = page.form("Turn it on").fields["secret"]
+    with clinic.app_context():
+        secret = make(shown, user_of(clinic, person).id, other)
+    page = page.submit("Turn it on", secret=secret, code=code_now())
+    assert page.status == 400
+    assert user_of(clinic, person).totp_secret is None
+
+
+def stated(text: str) -> str:
+    return sealed(text).decode()
+
+
+def test_the_secret_in_the_form_serves_ten_minutes(clinic, person):
+    with clinic.app_context():
+        user_id = user_of(clinic, person).id
+        soon = stated(f"second-factor {user_id} {int(time.time()) + 600} {SECRET}")
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    page = browser.get(PAGE).submit("Turn it on", secret=soon, code=code_now())
+    assert page.heading == "The second factor is on"
+
+
+@pytest.mark.parametrize(
+    ("password", "code", "message"),
+    [
+        ("wrong", None, "That is not your password."),
+        ("", None, "That is not your password."),
+        (PASSWORD, "000000", NOT_RIGHT),
+        (PASSWORD, "", NOT_RIGHT),
+    ],
+)
+def test_it_is_turned_off_by_password_and_code_only(clinic, person, password, code, message):
+    enable(clinic, person)
+    browser, page = show(clinic, person)
+    page.submit("Go on", code=code_now())
+    right = code_now(later=1)
+    page = browser.get(PAGE).submit(
+        "Turn it off", password=password, code=right if code is None else code
+    )
+    assert page.status == 403
+    assert message in page.words
+    assert user_of(clinic, person).totp_secret is not None
+    before = browser.cookie()
+    page = browser.get(PAGE).submit("Turn it off", password=PASSWORD, code=right)
+    assert page.heading == "Turn on a second factor"
+    assert browser.cookie() != before
+    assert Browser(clinic).sign_in(person).path == "/account"
+    assert rows(clinic, select(RecoveryCode).where(RecoveryCode.user_id == person)) == []
+
+
+def test_tries_to_turn_it_off_are_counted(clinic, person):
+    enable(clinic, person)
+    browser, page = show(clinic, person)
+    page.submit("Go on", code=code_now())
+    page = browser.get(PAGE)
+    for _ in range(PER_NAME_AND_ADDRESS):
+        assert page.submit("Turn it off", password="wrong", code="x").status == 403
+    page = page.submit("Turn it off", password=PASSWORD, code=code_now(later=1))
+    assert page.status == 429
+    assert 800 < int(page.headers["Retry-After"]) <= 900
+
+
+def test_to_turn_off_what_is_off_does_nothing(clinic, person):
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    enable(clinic, person)
+    page = browser.get(PAGE)
+    with clinic.app_context(), writing() as connection:
+        second_factor.disable(connection, user_of(clinic, person).id)
+    page = page.submit("Turn it off", password=PASSWORD, code=code_now())
+    assert page.heading == "Turn on a second factor"
+
+
+def test_a_form_from_before_it_was_on_changes_nothing(clinic, person):
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    page = browser.get(PAGE)
+    enable(clinic, person)
+    before = user_of(clinic, person).totp_secret
+    page = page.submit("Turn it on", code=code_now(secret_on(page)))
+    assert page.heading == "The second factor is on"
+    assert "Your recovery codes" not in page.words
+    assert user_of(clinic, person).totp_secret == before
+
+
+def test_before_the_code_nothing_is_shown(clinic, person):
+    enable(clinic, person)
+    browser, _ = show(clinic, person)
+    for path in ("/account", "/account/apps", "/account/password", PAGE, "/launch"):
+        page = browser.get(path)
+        assert page.heading == "One more step"
+        assert page.links == {"fhirapp": "/account"}
+    with clinic.app_context():
+        completed = rows(clinic, select(Session.complete).where(Session.user_id == User.id))
+    assert (False,) in completed
+
+
+def test_after_the_code_one_is_where_one_wanted_to_be(clinic, person):
+    enable(clinic, person)
+    browser = Browser(clinic)
+    page = browser.get("/launch?name=hart").submit("Sign in", username=person, password=PASSWORD)
+    assert page.submit("Go on", code=code_now()).path == "/launch?name=hart"
+
+
+def test_a_wrong_code_is_asked_for_again(clinic, person):
+    enable(clinic, person)
+    browser = Browser(clinic)
+    page = browser.get("/launch").submit("Sign in", username=person, password=PASSWORD)
+    page = page.submit("Go on", code="000000")
+    assert page.status == 403
+    assert NOT_RIGHT in page.words
+    assert page.submit("Go on", code=code_now()).path == "/launch"
+
+
+def test_after_five_wrong_codes_the_right_one_waits_too(clinic, person):
+    enable(clinic, person)
+    browser, page = show(clinic, person)
+    for _ in range(PER_NAME_AND_ADDRESS):
+        assert page.submit("Go on", code="000000").status == 403
+    page = page.submit("Go on", code=code_now())
+    assert page.status == 429
+    assert "There were too many tries. Wait 15 minutes." in page.words
+    # A new session does not begin the count anew.
+    page = Browser(clinic, browser.address).sign_in(person)
+    assert page.submit("Go on", code=code_now()).status == 429
+
+
+def test_without_a_session_no_code_is_asked_for(clinic):
+    page = Browser(clinic).get("/sign-in/code?next=/launch")
+    assert page.heading == "Sign in"
+    assert page.form("Sign in").fields["next"] == "/launch"
+
+
+def test_who_showed_the_code_is_not_asked_again(clinic, person):
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    assert browser.get("/sign-in/code?next=/account/apps").path == "/account/apps"
+
+
+def test_somebody_else_can_sign_in_instead(clinic, person):
+    enable(clinic, person)
+    browser, page = show(clinic, person)
+    assert page.submit("Sign in as somebody else").heading == "Sign in"
+    assert browser.sign_in(add_person(clinic, CLINICIAN)).path == "/account"

@@ -1,0 +1,379 @@
+"""Sign in: the page, what it costs, how often it may fail; and the one-time addresses."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from argon2 import PasswordHasher
+from flask import Flask
+from sqlalchemy import func, select, update
+
+from fhirapp.auth import passwords, users
+from fhirapp.auth.models import Attempt, User
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.sign_in import PER_ADDRESS, PER_NAME, PER_NAME_AND_ADDRESS
+from fhirapp.config import settings_of
+from fhirapp.db import writing
+from tests.authorizing import alter, rows
+from tests.browsing import PASSWORD, Browser, Page, add_person
+
+WRONG = "That name and password do not go together."
+A_PASSWORD = "four words in a row"
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """An app with users of its own."""
+    return make_app()
+
+
+@pytest.fixture
+def person(clinic: Flask) -> str:
+    """A clinician's user name."""
+    return add_person(clinic, CLINICIAN)
+
+
+@pytest.fixture
+def hashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The hashes that passwords were compared to, as they are."""
+    compared: list[str] = []
+    verify = PasswordHasher.verify
+
+    def counted(self: PasswordHasher, stored: str, password: str) -> bool:
+        compared.append(stored)
+        return verify(self, stored, password)
+
+    monkeypatch.setattr(PasswordHasher, "verify", counted)
+    return compared
+
+
+def fail(app: Flask, username: str, times: int, browser: Browser | None = None) -> Browser:
+    """Try a wrong password so many times."""
+    browser = browser or Browser(app)
+    for _ in range(times):
+        assert browser.sign_in(username, "wrong").status == 403
+    return browser
+
+
+def told(page: Page) -> str:
+    """Return the whole answer, but for the name that was typed and the form's token."""
+    token, name = (page.form("Sign in").fields[name] for name in ("form_token", "username"))
+    return page.response.text.replace(token, "").replace(name, "")
+
+
+def values(app: Flask, username: str, **changes: object) -> None:
+    alter(app, update(User).where(User.username == username).values(**changes))
+
+
+def test_who_signs_in_is_shown_their_account(clinic, person):
+    page = Browser(clinic).sign_in(person)
+    assert (page.status, page.path, page.heading) == (200, "/account", "Robin Example")
+
+
+def test_who_asked_for_a_page_signs_in_and_is_there(clinic, person):
+    browser = Browser(clinic)
+    page = browser.get("/account/apps?from=here")
+    assert page.heading == "Sign in"
+    page = page.submit("Sign in", username=person, password=PASSWORD)
+    assert (page.status, page.path) == (200, "/account/apps?from=here")
+
+
+@pytest.mark.parametrize("typed", [" {} ", "{}\t"])
+def test_a_name_is_found_however_it_is_typed(clinic, person, typed):
+    assert Browser(clinic).sign_in(typed.format(person.upper())).path == "/account"
+
+
+@pytest.mark.parametrize(
+    "password", ["", " ", "Demo", "demo ", "nobody's password", "x" * 3000, "é\0☃", PASSWORD * 300]
+)
+def test_another_password_is_wrong(clinic, person, password):
+    page = Browser(clinic).sign_in(person, password)
+    assert (page.status, page.path) == (403, "/sign-in")
+    assert WRONG in page.words
+
+
+def test_a_user_who_has_no_password_yet_cannot_sign_in(clinic, person):
+    values(clinic, person, password_hash="")
+    for password in ("", "nobody's password"):
+        assert WRONG in Browser(clinic).sign_in(person, password).words
+
+
+def test_known_and_unknown_users_get_the_same_answer_for_the_same_work(clinic, hashes):
+    known, disabled, without = (add_person(clinic, CLINICIAN) for _ in range(3))
+    values(clinic, disabled, disabled=True)
+    values(clinic, without, password_hash="")
+    # Once made, nobody's hash is kept.
+    Browser(clinic).sign_in("warm", "up")
+    answers = Counter()
+    for name in (known, disabled, without, "nobody", "İ☃", "a b", "control\x01", "x" * 200):
+        hashes.clear()
+        page = Browser(clinic).sign_in(name, "wrong")
+        assert WRONG in page.words
+        answers[page.status, told(page), len(hashes)] += 1
+    assert [(status, work) for status, _, work in answers] == [(403, 1)]
+
+
+def test_every_hash_that_is_compared_costs_the_same(clinic, person, hashes):
+    for name in (person, "nobody"):
+        Browser(clinic).sign_in(name, "wrong")
+    parameters = {stored.split("$")[3] for stored in hashes}
+    assert parameters == {"m=19456,t=2,p=1"}
+
+
+def test_a_disabled_user_is_refused_with_the_right_password_too(clinic, person):
+    values(clinic, person, disabled=True)
+    assert WRONG in Browser(clinic).sign_in(person).words
+
+
+@pytest.mark.parametrize("change", [{"password_hash": "another"}, {"disabled": True}])
+def test_a_change_while_the_password_is_checked_counts(clinic, person, monkeypatch, change):
+    verify = PasswordHasher.verify
+
+    def slowly(self: PasswordHasher, stored: str, password: str) -> bool:
+        found = verify(self, stored, password)
+        values(clinic, person, **change)
+        return found
+
+    monkeypatch.setattr(PasswordHasher, "verify", slowly)
+    assert WRONG in Browser(clinic).sign_in(person).words
+
+
+def test_a_hash_of_other_parameters_is_made_anew(clinic, person):
+    old = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+    values(clinic, person, password_hash=old)
+    assert Browser(clinic).sign_in(person).path == "/account"
+    ((stored,),) = rows(clinic, select(User.password_hash).where(User.username == person))
+    assert not passwords.is_outdated(stored)
+    assert passwords.verify(stored, PASSWORD)
+
+
+def test_it_is_remembered_when_somebody_signed_in(clinic, person):
+    ((before,),) = rows(clinic, select(User.signed_in_at).where(User.username == person))
+    Browser(clinic).sign_in(person)
+    ((after,),) = rows(clinic, select(User.signed_in_at).where(User.username == person))
+    assert before is None
+    assert time.time() - 60 < after <= time.time()
+
+
+def test_a_name_longer_than_any_is_refused(clinic):
+    page = Browser(clinic).sign_in("x" * 201)
+    assert (page.status, page.heading) == (413, "That is too long")
+
+
+@pytest.mark.parametrize(
+    ("password", "message"),
+    [
+        ("ninechars", "Choose a password of at least 10 characters."),
+        ("x" * 201, "Choose a password of at most 200 characters."),
+        ("abababababab", "Choose a password that is harder to guess: a few words, say."),
+        ("I am ROBIN, hello", "Choose a password that is harder to guess: a few words, say."),
+    ],
+)
+def test_a_weak_password_is_not_taken(password, message):
+    with pytest.raises(passwords.WeakPassword) as refused:
+        passwords.check(password, "robin")
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("password", ["ten charac", A_PASSWORD, "pässwörter", "x" * 195 + "abcde"])
+def test_a_password_of_ten_characters_is_taken(password):
+    passwords.check(password, "robin")
+
+
+def test_after_five_failures_the_right_password_waits_too(clinic, person):
+    browser = fail(clinic, person, PER_NAME_AND_ADDRESS)
+    page = browser.sign_in(person)
+    assert page.status == 429
+    assert "There were too many tries. Wait 15 minutes." in page.words
+    assert 800 < int(page.headers["Retry-After"]) <= 900
+
+
+def test_unknown_names_are_throttled_in_the_same_words(clinic, person):
+    names = (person, f"nobody-{person}")
+    answers = {told(fail(clinic, name, PER_NAME_AND_ADDRESS).sign_in(name)) for name in names}
+    assert len(answers) == 1
+
+
+def test_the_same_person_elsewhere_signs_in_meanwhile(clinic, person):
+    fail(clinic, person, PER_NAME_AND_ADDRESS)
+    assert Browser(clinic).sign_in(person).path == "/account"
+
+
+def test_another_person_at_the_same_address_signs_in_meanwhile(clinic, person):
+    browser = fail(clinic, person, PER_NAME_AND_ADDRESS)
+    other = Browser(clinic, browser.address)
+    assert other.sign_in(add_person(clinic, CLINICIAN)).path == "/account"
+
+
+def test_after_the_window_it_begins_anew(clinic, person):
+    browser = fail(clinic, person, PER_NAME_AND_ADDRESS)
+    alter(clinic, update(Attempt).values(expires_at=int(time.time()) - 1))
+    assert browser.sign_in(person, "wrong").status == 403
+    assert browser.sign_in(person).path == "/account"
+
+
+def test_who_signs_in_has_five_tries_again(clinic, person):
+    browser = fail(clinic, person, PER_NAME_AND_ADDRESS - 1)
+    browser.sign_in(person)
+    browser.get("/account").submit("Sign out")
+    fail(clinic, person, PER_NAME_AND_ADDRESS, browser)
+    assert browser.sign_in(person).status == 429
+
+
+def test_one_name_is_not_tried_from_many_addresses(clinic, person):
+    alter(clinic, update(Attempt).values(expires_at=0))
+    fail(clinic, person, 1)
+    alter(clinic, update(Attempt).values(times=PER_NAME - 1))
+    fail(clinic, person, 1)
+    assert Browser(clinic).sign_in(person).status == 429
+
+
+def test_many_names_are_not_tried_from_one_address(clinic, person):
+    alter(clinic, update(Attempt).values(expires_at=0))
+    browser = fail(clinic, f"nobody-{person}", 1)
+    alter(clinic, update(Attempt).values(times=PER_ADDRESS - 1))
+    fail(clinic, f"another-{person}", 1, browser)
+    assert browser.sign_in(person).status == 429
+    assert Browser(clinic).sign_in(person).path == "/account"
+
+
+@pytest.mark.parametrize(
+    "name", ["{address} {name}", "of {name}", "{name} {address}", "code {name}"]
+)
+def test_what_is_typed_as_a_name_counts_for_nobody_else(clinic, person, name):
+    browser = Browser(clinic)
+    stranger = Browser(clinic)
+    typed = name.format(address=browser.address, name=person)
+    fail(clinic, typed, PER_NAME_AND_ADDRESS, stranger)
+    assert fail(clinic, person, PER_NAME_AND_ADDRESS - 1, browser).sign_in(person).status == 200
+
+
+def test_failures_count_across_the_processes_of_a_server(clinic, make_app, person):
+    other = make_app(seed=False, database_url=settings_of(clinic).database_uri)
+    browser = fail(clinic, person, 3)
+    elsewhere = fail(other, person, 2, Browser(other, browser.address))
+    assert browser.sign_in(person).status == 429
+    assert elsewhere.sign_in(person).status == 429
+
+
+def test_tries_at_once_are_counted_each(clinic, person):
+    address = Browser(clinic).address
+
+    def attempt(_: int) -> int:
+        return Browser(clinic, address).sign_in(person, "wrong").status
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = Counter(pool.map(attempt, range(12)))
+    assert statuses == {403: PER_NAME_AND_ADDRESS, 429: 12 - PER_NAME_AND_ADDRESS}
+
+
+def test_no_password_and_no_name_that_failed_is_kept(clinic, person):
+    fail(clinic, "my-password-by-mistake", 1)
+    kept = rows(clinic, select(Attempt.digest))
+    assert all(len(digest) == 32 for (digest,) in kept)
+    assert rows(clinic, select(func.count()).where(User.username == "my-password-by-mistake")) == [
+        (0,)
+    ]
+
+
+def test_the_people_of_the_demo_stand_on_its_sign_in_page(make_app):
+    page = Browser(make_app(demo=True)).get("/sign-in")
+    assert page.words.startswith("Demo: invented patients only.")
+    for name in ("clinician", "admin", "patient"):
+        assert name in page.words
+
+
+def test_elsewhere_nobody_is_named(clinic):
+    page = Browser(clinic).get("/sign-in")
+    assert "demo" not in page.response.text.lower()
+
+
+def new_code(app: Flask, username: str | None = None) -> str:
+    with app.app_context(), writing() as connection:
+        user_id = None if username is None else users.find_user(connection, username)["id"]
+        return users.new_setup_code(connection, user_id)
+
+
+def test_the_first_administrator_is_made_once(make_app):
+    empty = make_app(seed=False)
+    code = new_code(empty)
+    browser = Browser(empty)
+    form = browser.get(f"/setup?code={code}")
+    filled = {"name": "Ada Example", "username": "Ada", "password": A_PASSWORD}
+    assert form.submit("Make the administrator", **filled, again=A_PASSWORD).heading == "Sign in"
+    assert browser.sign_in("ada", A_PASSWORD).heading == "Ada Example"
+    assert "People" in browser.get("/account").links
+    assert form.submit("Make the administrator", **filled, again=A_PASSWORD).status in (400, 404)
+    assert Browser(empty).get(f"/setup?code={code}").status == 404
+    roles = rows(empty, select(User.role).where(User.username == "ada"))
+    assert roles == [(ADMINISTRATOR,)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"again": "other words in a row"}, "The two passwords are not the same."),
+        ({"password": "short", "again": "short"}, "Choose a password of at least 10 characters."),
+        ({"username": "é"}, "A user name has 2 to 64 letters without accents, digits"),
+        ({"username": "admin"}, "There is a user admin already."),
+        ({"name": " "}, "A name has 1 to 200 printable characters."),
+    ],
+)
+def test_what_is_wrong_with_the_first_administrator_is_said_and_the_code_serves_still(
+    clinic, changes, message
+):
+    code = new_code(clinic)
+    right = {"name": "A", "username": "a-b", "password": A_PASSWORD, "again": A_PASSWORD}
+    page = Browser(clinic).get(f"/setup?code={code}")
+    page = page.submit("Make the administrator", **(right | changes))
+    assert page.status == 400
+    assert message in page.words
+    # What was typed is there again, but for the passwords.
+    form = page.form("Make the administrator")
+    assert form.fields["username"] == changes.get("username", "a-b")
+    assert form.fields["password"] == form.fields["again"] == ""
+    assert Browser(clinic).get(f"/setup?code={code}").status == 200
+
+
+def test_a_user_makes_a_password_at_an_address_that_serves_once(clinic, person):
+    code = new_code(clinic, person)
+    page = Browser(clinic).get(f"/setup?code={code}")
+    assert page.heading == "Choose a password, Robin Example"
+    page = page.submit("Save", password=A_PASSWORD, again=A_PASSWORD)
+    assert page.heading == "Sign in"
+    assert WRONG in Browser(clinic).sign_in(person, PASSWORD).words
+    assert Browser(clinic).sign_in(person, A_PASSWORD).path == "/account"
+    assert Browser(clinic).get(f"/setup?code={code}").status == 404
+
+
+def test_a_new_address_makes_the_one_before_void(clinic, person):
+    first, second = new_code(clinic, person), new_code(clinic, person)
+    assert Browser(clinic).get(f"/setup?code={first}").status == 404
+    assert Browser(clinic).get(f"/setup?code={second}").status == 200
+
+
+@pytest.mark.parametrize("code", ["", "x", "%00", "%F0%9F", "a" * 3000])
+def test_an_address_that_is_none_makes_nobody(clinic, code):
+    page = Browser(clinic).get(f"/setup?code={code}")
+    assert (page.status, page.heading) == (404, "There is no such page")
+
+
+def test_one_of_two_who_use_an_address_at_once_makes_the_password(clinic, person):
+    code = new_code(clinic, person)
+    pages = [Browser(clinic).get(f"/setup?code={code}") for _ in range(4)]
+
+    def use(at: int) -> int:
+        password = f"{A_PASSWORD} {at}"
+        return pages[at].submit("Save", password=password, again=password).status
+
+    with ThreadPoolExecutor(4) as pool:
+        assert Counter(pool.map(use, range(4))) == {200: 1, 404: 3}
+
+
+def test_a_patient_signs_in_like_everybody(clinic):
+    page = Browser(clinic).sign_in(add_person(clinic, PATIENT, "p1"))
+    assert "Amelia Rose Hartwell, born 12 April 1958" in page.words
