@@ -6,11 +6,9 @@ request's own Host is believed when it names loopback too. Source: decisions §1
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from flask import has_app_context, has_request_context, request
 
-from fhirapp.config import LOOPBACK, settings
+from fhirapp.config import is_loopback, settings
 
 _KNOWN = "fhirapp.base_url"
 
@@ -26,7 +24,7 @@ def base_url() -> str:
     environ = request.environ
     found: str | None = environ.get(_KNOWN)
     if found is None:
-        found = f"http://{request.host}" if _is_loopback(request.host) else _listening()
+        found = f"http://{request.host}" if is_loopback(request.host) else _listening()
         environ[_KNOWN] = found
     return found
 
@@ -50,10 +48,3 @@ def token_url() -> str:
 def _listening() -> str:
     configured = settings()
     return f"http://{configured.host}:{configured.port}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return urlsplit(f"//{host}").hostname in LOOPBACK
-    except ValueError:
-        return False

@@ -118,6 +118,13 @@ def _project() -> Path:
 
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+# urlsplit() finds ::1 in http://evil[::1]/ too, which browsers do not.
+_LOOPBACK_AUTHORITY = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})?", re.I)
+
+
+def is_loopback(authority: str) -> bool:
+    """Say whether host[:port] of an address names this machine, and nothing else."""
+    return _LOOPBACK_AUTHORITY.fullmatch(authority) is not None
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
@@ -148,7 +155,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
 
 
 # Read by the tests and the benchmark, not by the server.
-FOREIGN = frozenset({"test_node", "test_postgresql"})
+FOREIGN = frozenset({"test_browser", "test_node", "test_postgresql"})
 
 
 def settings() -> Settings:

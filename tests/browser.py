@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
@@ -28,6 +28,17 @@ _STRANGER = "stranger.example"
 _PACKAGES = Path(__file__).parent / "node" / "node_modules"
 _AXE = _PACKAGES / "axe-core" / "axe.min.js"
 _CLIENT = _PACKAGES / "fhirclient" / "build" / "fhir-client.pure.min.js"
+# The narrowest phone that pages must fit without scrolling sideways (WCAG 1.4.10), and a desktop.
+_SCREENS = ((320, 700), (1280, 800))
+# Dark, nothing differs but colours.
+_RULES: Mapping[Literal["light", "dark"], list[str]] = {
+    "light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    "dark": ["color-contrast"],
+}
+_RUN_AXE = """
+(rules) => axe.run({ runOnly: rules }).then(({ violations }) => violations.flatMap(
+  ({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}`)))
+"""
 _PAGE = """<!doctype html>
 <html lang="en">
 <title>An app</title>
@@ -140,6 +151,24 @@ class Visit:
         """Follow a link."""
         with self.page.expect_navigation():
             self.page.get_by_role("link", name=words).click()
+
+    def unfold(self) -> None:
+        """Show what is folded away."""
+        self.page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
+
+    def faults(self) -> list[str]:
+        """Return what axe finds wrong with the page, on a phone and a desktop, light and dark."""
+        self.page.evaluate(_AXE.read_text())
+        self.unfold()
+        faults: list[str] = []
+        for width, height in _SCREENS:
+            self.page.set_viewport_size({"width": width, "height": height})
+            if self.page.evaluate("document.documentElement.scrollWidth") > width:
+                faults.append(f"wider than {width}")
+            for scheme, rules in _RULES.items():
+                self.page.emulate_media(color_scheme=scheme)
+                faults += self.page.evaluate(_RUN_AXE, rules)
+        return sorted(set(faults))
 
     # What the app does.
 

@@ -12,6 +12,7 @@ for what a test fills in; a field that is not there is an error of the test's.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from html.parser import HTMLParser
 from itertools import count
 from typing import Any
@@ -19,10 +20,14 @@ from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
 
 from flask import Flask
+from sqlalchemy import insert
 from werkzeug.datastructures import MultiDict
 from werkzeug.test import TestResponse
 
-from fhirapp.auth.users import add_demo_user, link
+from fhirapp.auth import sessions
+from fhirapp.auth.models import User
+from fhirapp.auth.passwords import hashed
+from fhirapp.auth.users import find_user, link
 from fhirapp.db import writing
 from tests.helpers import BASE_URL
 
@@ -36,12 +41,26 @@ _INLINE = frozenset({"a", "code", "em", "small", "span", "strong"})
 
 def add_person(app: Flask, role: str, *patients: str, name: str = "Robin Example") -> str:
     """Add a user with the password PASSWORD, linked to these records; return the user name."""
-    username = f"u{uuid4().hex}"
+    key = uuid4()
+    row = {"id": str(key), "username": f"u{key.hex}", "name": name, "role": role}
+    row |= {"password_hash": _hash(), "created_at": 0}
     with app.app_context(), writing() as connection:
-        user_id = add_demo_user(connection, username, name, role)
+        connection.execute(insert(User), [row])
         for patient_id in patients:
-            link(connection, user_id, patient_id, is_self=patient_id == patients[0])
-    return username
+            link(connection, row["id"], patient_id, is_self=patient_id == patients[0])
+    return row["username"]
+
+
+def id_of(app: Flask, username: str) -> str:
+    """Return a user's id."""
+    with app.app_context(), writing() as connection:
+        return str(find_user(connection, username)["id"])
+
+
+@cache
+def _hash() -> str:
+    """Return the hash of PASSWORD: to make one takes longer than most tests."""
+    return hashed(PASSWORD)
 
 
 class Browser:
@@ -63,6 +82,14 @@ class Browser:
         """Sign in; return the page that comes of it."""
         form = {"username": username, "password": password}
         return self.get("/sign-in").submit("Sign in", **form)
+
+    def resume(self, username: str) -> Browser:
+        """Be signed in already, without the page and the password's hash; return this browser."""
+        with self.client.application.app_context():
+            user_id = id_of(self.client.application, username)
+            with writing() as connection:
+                self.set_cookie(sessions.begin(connection, user_id, complete=True))
+        return self
 
     def cookie(self, name: str = "__Host-fhirapp_session") -> str | None:
         """Return a cookie's value."""

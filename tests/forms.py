@@ -1,76 +1,61 @@
-"""A browser of forms alone, for programs that send their user through our pages."""
+"""The browser of forms alone, at a server that runs: for programs that send it their user."""
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import urljoin
 
 import requests
+from werkzeug.datastructures import Headers, MultiDict
+from werkzeug.test import TestResponse
+from werkzeug.wrappers import Request
 
-# For what never happens: a server that hangs.
-WAIT_SECONDS = 60
-Pairs = list[tuple[str, str]]
+from tests.browsing import PASSWORD, Browser, Page
+from tests.test_serve import WAIT_SECONDS
 
 
-class Person:
-    """Somebody who signs in, chooses a patient where asked, and allows what they are asked for."""
+class LiveBrowser(Browser):
+    """Asks over TCP; what it shows is left where another site is."""
 
-    def __init__(self, username: str, patient: str = "") -> None:
-        self._browser = requests.Session()
-        self._answers = {"username": username, "password": "demo"}
-        self._patient = patient
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._session = requests.Session()
 
-    def allows(self, address: str, *also: str) -> str:
-        """Go to an app's request, answer our pages; return where at the app that ends.
-
-        also are scopes that are ticked where the page leaves that to the user.
-        """
-        server = urljoin(address, "/")
-        answer = self._browser.get(address, timeout=WAIT_SECONDS, allow_redirects=False)
+    def _open(self, method: str, path: str, **options: Any) -> Page:
         while True:
-            if answer.is_redirect:
-                location = urljoin(answer.url, answer.headers["Location"])
-                if not location.startswith(server):
-                    return location
-                answer = self._browser.get(location, timeout=WAIT_SECONDS, allow_redirects=False)
-                continue
-            assert answer.status_code == 200, answer.text
-            action, form = self._answer(answer.text, also)
-            answer = self._browser.post(
-                urljoin(answer.url, action), form, timeout=WAIT_SECONDS, allow_redirects=False
+            answer = self._session.request(
+                method,
+                urljoin(self._url, path),
+                params=_pairs(options.get("query_string")),
+                data=_pairs(options.get("data")),
+                allow_redirects=False,
+                timeout=WAIT_SECONDS,
             )
-
-    def _answer(self, page: str, also: tuple[str, ...]) -> tuple[str, Pairs]:
-        """Return where a page's form goes, and with what."""
-        ticked = [("scope", scope) for scope in also]
-        for action, fields, buttons in _Forms(page).found:
-            if "password" in dict(fields):
-                return action, [(name, self._answers.get(name, text)) for name, text in fields]
-            for pressed in (("patient", self._patient), ("allow", "1")):
-                if pressed in buttons:
-                    return action, [*fields, *(ticked if pressed[0] == "allow" else ()), pressed]
-        raise AssertionError(f"no form that can be answered: {page}")
+            location = answer.headers.get("Location")
+            if location is None or not location.startswith("/"):
+                status = f"{answer.status_code} {answer.reason}"
+                headers = Headers(list(answer.headers.items()))
+                return Page(
+                    self, path, TestResponse([answer.content], status, headers, Request({}))
+                )
+            method, path, options = "GET", location, {}
 
 
-class _Forms(HTMLParser):
-    """Finds a page's forms: where each goes, the fields as they stand, and the buttons."""
+def _pairs(form: MultiDict[str, str] | None) -> list[tuple[str, str]]:
+    return [] if form is None else list(form.items(multi=True))
 
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, Pairs, Pairs]] = []
-        self._select = ""
-        self.feed(page)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: text or "" for name, text in attrs}
-        pair = (given.get("name", ""), given.get("value", ""))
-        if tag == "form":
-            self.found.append((given["action"], [], []))
-        elif tag == "button" and pair[0]:
-            self.found[-1][2].append(pair)
-        elif tag == "select":
-            self._select = pair[0]
-        elif tag == "option" and "selected" in given:
-            self.found[-1][1].append((self._select, pair[1]))
-        elif tag == "input" and (given.get("type") != "checkbox" or "checked" in given):
-            self.found[-1][1].append(pair)
+def allow(address: str, username: str, *also: str, patient: str | None = None) -> str:
+    """Sign in at an app's request, choose the patient if that is asked, allow what is ticked.
+
+    also are scopes that the user ticks besides. Return where at the app the browser ends.
+    """
+    page = LiveBrowser(address).get(address)
+    page = page.submit("Sign in", username=username, password=PASSWORD)
+    if patient is not None:
+        labels = {value: label for form in page.forms for label, (_, value) in form.buttons.items()}
+        page = page.submit(labels[patient])
+    button = "Allow what is ticked"
+    page = page.submit(button, scope=[*page.form(button).fields.getlist("scope"), *also])
+    assert page.location is not None, page.words
+    return page.location

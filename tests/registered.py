@@ -26,8 +26,8 @@ class Registered(NamedTuple):
     key: dict[str, Any] | None = None
 
 
-def register_app(demo: Demo, kind: str, uri: str) -> Registered:
-    """Register an app that is at one address, to which our pages send it and its users back."""
+def register_app(demo: Demo, kind: str, uri: str, *, approved: bool = True) -> Registered:
+    """Register an app that is at one address: where it starts, and where its users come back."""
     key = _new_key(kind)
     registration = Registration(
         name=f"App of kind {kind}",
@@ -39,7 +39,7 @@ def register_app(demo: Demo, kind: str, uri: str) -> Registered:
         jwks=key,
     )
     with demo.writing() as connection:
-        client_id = register(connection, registration)
+        client_id = register(connection, registration, approved=approved)
         secret = new_secret(connection, client_id) if kind == SECRET else None
     return Registered(client_id, secret, key)
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from uuid import uuid4
 
 import pytest
 from flask import Flask
-from sqlalchemy import select, update
+from sqlalchemy import insert, select
 
 from fhirapp.auth.clients import find, issue_token
-from fhirapp.auth.models import Client, Refusal
+from fhirapp.auth.models import Refusal
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.auth.registration import BASIC, NONE, Registration, owner_code, register
 from fhirapp.db import writing
-from tests.authorizing import EVERYTHING, REDIRECT, Flow, Program, add_backend, add_program, rows
+from tests.authorizing import (
+    EVERYTHING,
+    REDIRECT,
+    Flow,
+    Program,
+    add_backend,
+    add_program,
+    alter,
+    rows,
+)
 from tests.authorizing import add_person as add_user
 from tests.browsing import Browser, Page, add_person
 from tests.helpers import BASE_URL, Fhir
@@ -190,7 +198,7 @@ def test_a_narrower_scope_holds_for_tokens_at_once(app, admin):
     program = add_program(app)
     _, fhir = someone_with(app, program)
     page = page_of(admin, program)
-    assert page.form("Save").fields["scope"] == EVERYTHING
+    assert page.form("Save").fields["scope"].split() == EVERYTHING.split()
     page = page.submit("Save", scope=" launch/patient  patient/AllergyIntolerance.rs ")
     assert "is changed" in page.words
     assert row_of(app, program.client_id)["scope"] == "launch/patient patient/AllergyIntolerance.rs"
@@ -217,7 +225,7 @@ def test_other_redirect_uris_hold_at_once(app, admin):
         ({"scope": ""}, "Not a scope that a public client can have: (none)"),
         ({"redirect_uris": ""}, "An app needs at least one redirect URI."),
         ({"redirect_uris": "http://other.example/"}, "must begin with https://"),
-        ({"redirect_uris": "https://a.example/\0"}, "is too long or no address."),
+        ({"redirect_uris": "https://ä.example/"}, "is too long or no address."),
         ({"redirect_uris": " ".join(["https://a.example/"] * 11)}, "At most 10 redirect URIs."),
     ],
 )
@@ -274,7 +282,7 @@ def test_everything_that_an_administrator_decides_by_is_shown(app, admin):
         "Riverside",
         redirect_uris=(
             "https://app.riverside.example.evil.example:8443/callback?x=1",
-            "https://xn--rverside-q1a.example/",
+            "https://xn--rverside-thh.example/",
             "http://localhost:3000/cb",
             "com.example.app:/cb",
         ),
@@ -287,8 +295,8 @@ def test_everything_that_an_administrator_decides_by_is_shown(app, admin):
     for shown in (
         client_id,
         "app.riverside.example.evil.example:8443 https://app.riverside.example.evil.example:8443/",
-        "xn--rverside-q1a.example",
-        "browsers may show it as rversidée.example",
+        "xn--rverside-thh.example",
+        "browsers may show it as r\u0456verside.example",
         "localhost:3000",
         "The machine of whoever uses the app: for development.",
         "com.example.app:",
@@ -326,7 +334,7 @@ def test_the_demos_and_the_shells_clients_are_shown_and_not_changed(app, admin, 
     assert row_of(app, client_id) == before
 
 
-@pytest.mark.parametrize("client_id", ["nobody", "x" * 300, "é", "%00", "a%0Ab", "..", uuid4().hex])
+@pytest.mark.parametrize("client_id", ["nobody", "x" * 300, "é", "%00", "a%0Ab", ".."])
 def test_a_client_that_is_not_there_is_404(app, admin, client_id):
     assert admin.get(f"/admin/clients/{client_id}").status == 404
     form = {"form_token": _token(admin.get("/admin/clients"))}
@@ -350,17 +358,11 @@ def test_a_confirmation_is_one_of_ours(admin, path, done):
 
 
 def test_rejecting_deletes_what_was_kept_of_refusals(app, admin):
-    program = add_program(app, scope="launch/patient patient/AllergyIntolerance.rs")
-    _, fhir = someone_with(app, program)
-    fhir.get("DocumentReference")
-    mine = select(Refusal).where(Refusal.client_id == program.client_id)
-    assert len(rows(app, mine)) == 1
-    with app.app_context(), writing() as connection:
-        is_it = Client.client_id == program.client_id
-        connection.execute(update(Client).where(is_it).values(approved_at=None))
-    # What tokens hang on cannot be deleted: it never waited.
-    page = page_of(admin, program)
-    assert "waits for approval" in page.words
+    client_id = waiting(app)
+    row = {"request_id": "0" * 16, "at": 1, "client_id": client_id, "status": 401}
+    alter(app, insert(Refusal).values([row | {"asked": "POST /oauth/token", "reasons": ["x"]}]))
+    page_of(admin, client_id).submit("Reject and delete")
+    assert rows(app, select(Refusal).where(Refusal.client_id == client_id)) == []
 
 
 def _token(page: Page) -> str:

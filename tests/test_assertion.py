@@ -391,10 +391,12 @@ def test_what_is_refused_anyway_makes_nobody_fetch(fetching, keys, changes):
     assert keys.asked == []
 
 
-def test_jku_is_refused_though_it_names_the_registered_address(fetching, keys):
-    header = {"jku": keys.url}
-    refused = ask(fetching, signed(header=header, **client_at(fetching, keys.url)))
-    assert assert_refused(refused) == ("jku is not supported; register the keys, or their address.")
+def test_jku_may_name_the_registered_address_and_no_other(fetching, keys):
+    """SMART App Launch 2.2, client-confidential-asymmetric: it must match what is registered."""
+    client = client_at(fetching, keys.url)
+    assert ask(fetching, signed(header={"jku": keys.url}, **client)).status_code == 200
+    refused = ask(fetching, signed(header={"jku": f"{keys.url}/"}, **client))
+    assert assert_refused(refused) == "jku must be the address of the keys that is registered."
 
 
 def test_no_snapshot_is_held_while_keys_are_fetched(fetching, keys):

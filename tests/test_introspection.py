@@ -191,7 +191,7 @@ def test_a_token_that_is_none_any_more_proves_nothing(flow):
         assert_error(refused, "invalid_request", "The Authorization header is not readable.")
 
 
-@pytest.mark.parametrize("token", [None, "", ["a", "b"], "é", "a\nb", "\0"])
+@pytest.mark.parametrize("token", [None, "", ["a", "b"], "é", "a\nb", "\0", 'a"b'])
 def test_a_question_without_one_token_is_refused(flow, token):
     assert_error(flow.introspect(token), "invalid_request")
 

@@ -205,6 +205,15 @@ def test_an_address_that_we_send_a_browser_to_or_fetch(app, name, one, uri):
         assert columns(replace(one, **{name: uri}))[name] == uri
 
 
+def test_keys_may_lie_in_the_clinics_own_network_where_the_operator_says_so(make_app):
+    uri = "http://ehr.clinic.internal/jwks.json"
+    keyless = replace(BACKEND, jwks=None, jwks_uri=uri)
+    with make_app(seed=False, fetch_private=True).app_context():
+        assert columns(keyless)["jwks_uri"] == uri
+    with make_app(seed=False).app_context():
+        assert "must begin with" in refusal(columns, keyless)
+
+
 @pytest.mark.parametrize(
     ("uri", "words"),
     [

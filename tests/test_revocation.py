@@ -145,10 +145,12 @@ def test_a_request_is_a_post_with_a_form(flow):
     assert_error(asked, "invalid_request", "Parameters belong in the body.")
 
 
-@pytest.mark.parametrize("proof", [{}, {"client_id": "unknown"}, {"auth": ("x", "y")}])
+@pytest.mark.parametrize("proof", [{}, {"client_id": "unknown"}, {"auth": ("x", "y")}, None])
 def test_who_does_not_say_who_asks_ends_nothing(flow, proof):
     issued = flow.tokens(SCOPE)
-    refused = flow.revoke(issued["refresh_token"], proof=proof)
+    # The name of a client that has a secret is no proof.
+    given = {"client_id": flow.program.client_id} if proof is None else proof
+    refused = flow.revoke(issued["refresh_token"], proof=given)
     assert refused.status_code in (400, 401)
     assert_error(refused, "invalid_client", status=refused.status_code)
     assert is_alive(flow, issued["access_token"])

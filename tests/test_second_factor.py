@@ -182,9 +182,6 @@ def test_of_eight_who_use_one_code_at_once_one_is_let_in(clinic, person):
         assert used == {True: 1, False: 7}
 
 
-# The pages.
-
-
 def secret_on(page: Page) -> str:
     """Return the secret that the page shows to be typed."""
     return page.words.partition("Or type this secret: ")[2].partition(" 2.")[0].replace(" ", "")
@@ -204,8 +201,7 @@ def turn_on(browser: Browser) -> tuple[str, list[str]]:
 @pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
 def test_who_turned_it_on_is_asked_for_a_code(clinic, role):
     person = add_person(clinic, role)
-    browser = Browser(clinic)
-    browser.sign_in(person)
+    browser = Browser(clinic).resume(person)
     secret, _ = turn_on(browser)
     assert "On: a code from your phone is asked for." in browser.get("/account").words
     elsewhere, page = show(clinic, person)
@@ -215,8 +211,7 @@ def test_who_turned_it_on_is_asked_for_a_code(clinic, role):
 
 
 def test_a_recovery_code_signs_in_too(clinic, person):
-    browser = Browser(clinic)
-    browser.sign_in(person)
+    browser = Browser(clinic).resume(person)
     _, codes = turn_on(browser)
     elsewhere, page = show(clinic, person)
     assert page.submit("Go on", code=codes[0]).path == "/account"
@@ -226,8 +221,7 @@ def test_a_recovery_code_signs_in_too(clinic, person):
 def test_what_is_drawn_is_what_is_to_be_typed(clinic, person):
     import segno
 
-    browser = Browser(clinic)
-    browser.sign_in(person)
+    browser = Browser(clinic).resume(person)
     page = browser.get(PAGE)
     address = page.links["open it in the app"]
     assert address == second_factor.address(secret_on(page), person)
@@ -236,15 +230,13 @@ def test_what_is_drawn_is_what_is_to_be_typed(clinic, person):
 
 
 def test_each_time_the_page_is_opened_it_shows_another_secret(clinic, person):
-    browser = Browser(clinic)
-    browser.sign_in(person)
+    browser = Browser(clinic).resume(person)
     assert secret_on(browser.get(PAGE)) != secret_on(browser.get(PAGE))
     assert user_of(clinic, person).totp_secret is None
 
 
 def test_a_wrong_code_turns_nothing_on_and_shows_the_same_secret_again(clinic, person):
-    browser = Browser(clinic)
-    browser.sign_in(person)
+    browser = Browser(clinic).resume(person)
     page = browser.get(PAGE)
     again = page.submit("Turn it on", code="000000")
     assert again.status == 403
@@ -255,9 +247,7 @@ def test_a_wrong_code_turns_nothing_on_and_shows_the_same_secret_again(clinic, p
 
 
 def test_turning_it_on_ends_the_other_sessions_and_changes_this_ones_secret(clinic, person):
-    browser, elsewhere = Browser(clinic), Browser(clinic)
-    browser.sign_in(person)
-    elsewhere.sign_in(person)
+    browser, elsewhere = Browser(clinic).resume(person), Browser(clinic).resume(person)
     before = browser.cookie()
     turn_on(browser)
     assert browser.cookie() != before
@@ -266,16 +256,14 @@ def test_turning_it_on_ends_the_other_sessions_and_changes_this_ones_secret(clin
 
 
 def test_the_page_with_the_recovery_codes_can_be_left_by_signing_out(clinic, person):
-    browser = Browser(clinic)
-    browser.sign_in(person)
+    browser = Browser(clinic).resume(person)
     page = browser.get(PAGE)
     page = page.submit("Turn it on", code=code_now(secret_on(page)))
     assert page.submit("Sign out").heading == "Sign in"
 
 
 def test_the_recovery_codes_are_shown_this_once(clinic, person):
-    browser = Browser(clinic)
-    browser.sign_in(person)
+    browser = Browser(clinic).resume(person)
     form = browser.get(PAGE)
     _, codes = turn_on(browser)
     for page in (browser.get(PAGE), browser.get("/account")):
@@ -285,52 +273,41 @@ def test_the_recovery_codes_are_shown_this_once(clinic, person):
 
 
 @pytest.mark.parametrize(
-    "make",
+    "text",
     [
-        pytest.param(lambda page, one, other: "", id="nothing"),
-        pytest.param(lambda page, one, other: "x", id="no seal"),
-        pytest.param(lambda page, one, other: "é\0", id="no text"),
-        pytest.param(lambda page, one, other: page[:-4] + "AAA=", id="tampered with"),
-        pytest.param(lambda page, one, other: SECRET, id="in clear"),
-        pytest.param(
-            lambda page, one, other: stated(f"second-factor {other} 9999999999 {SECRET}"),
-            id="another user's",
-        ),
-        pytest.param(
-            lambda page, one, other: stated(f"second-factor {one} {int(time.time()) - 1} {SECRET}"),
-            id="too old",
-        ),
-        pytest.param(
-            lambda page, one, other: stated(f"else {one} 9999999999 {SECRET}"), id="sealed for else"
-        ),
-        pytest.param(lambda page, one, other: stated(SECRET), id="sealed as it is stored"),
+        "second-factor {other} {soon} {secret}",
+        "second-factor {one} {past} {secret}",
+        "something-else {one} {soon} {secret}",
+        "{one} {soon} {secret}",
+        # As it is stored.
+        "{secret}",
     ],
 )
-def test_a_secret_that_the_page_did_not_show_this_user_is_not_taken(clinic, person, make):
-    other = user_of(clinic, add_person(clinic, CLINICIAN)).id
-    browser = Browser(clinic)
-    browser.sign_in(person)
-    page = browser.get(PAGE)
-    shown = page.form("Turn it on").fields["secret"]
+def test_a_sealed_secret_is_for_one_user_and_ten_minutes(clinic, person, text):
+    other, now = add_person(clinic, CLINICIAN), int(time.time())
+    times = {"soon": now + 600, "past": now - 1}
+    users = {"one": user_of(clinic, person).id, "other": user_of(clinic, other).id}
     with clinic.app_context():
-        secret = make(shown, user_of(clinic, person).id, other)
-    page = page.submit("Turn it on", secret=secret, code=code_now())
+        right = sealed(
+            "second-factor {one} {soon} {secret}".format(**users, **times, secret=SECRET)
+        )
+        wrong = sealed(text.format(**users, **times, secret=SECRET))
+    browser = Browser(clinic).resume(person)
+    page = browser.get(PAGE)
+    refused = page.submit("Turn it on", secret=wrong.decode(), code=code_now())
+    assert refused.status == 400
+    assert "That took too long. Begin again with the new picture." in refused.words
+    assert user_of(clinic, person).totp_secret is None
+    done = page.submit("Turn it on", secret=right.decode(), code=code_now())
+    assert done.heading == "The second factor is on"
+
+
+@pytest.mark.parametrize("text", ["", "x", "é", "gAAAAAB", SECRET, "a" * 1000])
+def test_a_secret_that_no_page_showed_is_not_taken(clinic, person, text):
+    browser = Browser(clinic).resume(person)
+    page = browser.get(PAGE).submit("Turn it on", secret=text, code=code_now())
     assert page.status == 400
     assert user_of(clinic, person).totp_secret is None
-
-
-def stated(text: str) -> str:
-    return sealed(text).decode()
-
-
-def test_the_secret_in_the_form_serves_ten_minutes(clinic, person):
-    with clinic.app_context():
-        user_id = user_of(clinic, person).id
-        soon = stated(f"second-factor {user_id} {int(time.time()) + 600} {SECRET}")
-    browser = Browser(clinic)
-    browser.sign_in(person)
-    page = browser.get(PAGE).submit("Turn it on", secret=soon, code=code_now())
-    assert page.heading == "The second factor is on"
 
 
 @pytest.mark.parametrize(
@@ -358,7 +335,8 @@ def test_it_is_turned_off_by_password_and_code_only(clinic, person, password, co
     assert page.heading == "Turn on a second factor"
     assert browser.cookie() != before
     assert Browser(clinic).sign_in(person).path == "/account"
-    assert rows(clinic, select(RecoveryCode).where(RecoveryCode.user_id == person)) == []
+    user_id = user_of(clinic, person).id
+    assert rows(clinic, select(RecoveryCode).where(RecoveryCode.user_id == user_id)) == []
 
 
 def test_tries_to_turn_it_off_are_counted(clinic, person):
@@ -374,8 +352,7 @@ def test_tries_to_turn_it_off_are_counted(clinic, person):
 
 
 def test_to_turn_off_what_is_off_does_nothing(clinic, person):
-    browser = Browser(clinic)
-    browser.sign_in(person)
+    browser = Browser(clinic).resume(person)
     enable(clinic, person)
     page = browser.get(PAGE)
     with clinic.app_context(), writing() as connection:
@@ -385,8 +362,7 @@ def test_to_turn_off_what_is_off_does_nothing(clinic, person):
 
 
 def test_a_form_from_before_it_was_on_changes_nothing(clinic, person):
-    browser = Browser(clinic)
-    browser.sign_in(person)
+    browser = Browser(clinic).resume(person)
     page = browser.get(PAGE)
     enable(clinic, person)
     before = user_of(clinic, person).totp_secret
@@ -403,9 +379,8 @@ def test_before_the_code_nothing_is_shown(clinic, person):
         page = browser.get(path)
         assert page.heading == "One more step"
         assert page.links == {"fhirapp": "/account"}
-    with clinic.app_context():
-        completed = rows(clinic, select(Session.complete).where(Session.user_id == User.id))
-    assert (False,) in completed
+    complete = select(Session.complete).where(Session.user_id == user_of(clinic, person).id)
+    assert rows(clinic, complete) == [(False,)]
 
 
 def test_after_the_code_one_is_where_one_wanted_to_be(clinic, person):
@@ -445,8 +420,7 @@ def test_without_a_session_no_code_is_asked_for(clinic):
 
 
 def test_who_showed_the_code_is_not_asked_again(clinic, person):
-    browser = Browser(clinic)
-    browser.sign_in(person)
+    browser = Browser(clinic).resume(person)
     assert browser.get("/sign-in/code?next=/account/apps").path == "/account/apps"
 
 

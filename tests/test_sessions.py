@@ -19,7 +19,7 @@ from fhirapp.auth.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
 from fhirapp.db import writing
 from fhirapp.web.dates import moment
 from tests.authorizing import Flow, add_program, alter, rows
-from tests.browsing import PASSWORD, Browser, add_person
+from tests.browsing import PASSWORD, Browser, add_person, id_of
 
 A_PASSWORD = "four words in a row"
 
@@ -43,14 +43,7 @@ def browser(clinic: Flask, person: str) -> Browser:
 
 
 def signed_in(app: Flask, username: str) -> Browser:
-    browser = Browser(app)
-    assert browser.sign_in(username).path == "/account"
-    return browser
-
-
-def id_of(app: Flask, username: str) -> str:
-    ((user_id,),) = rows(app, select(User.id).where(User.username == username))
-    return str(user_id)
+    return Browser(app).resume(username)
 
 
 def session_of(app: Flask, username: str) -> Session:

@@ -12,7 +12,7 @@ from authlib.integrations.requests_client import OAuth2Session
 from fhirclient.client import FHIRClient
 from fhirclient.models.allergyintolerance import AllergyIntolerance
 
-from tests.forms import Person
+from tests.forms import allow
 from tests.registered import (
     ES384,
     KINDS,
@@ -54,7 +54,7 @@ def test_fhirclient_has_a_user_allow_it_and_reads_again_later(demo, apps, kind):
     kept: list[dict[str, Any]] = []
     begun = FHIRClient(settings, save_func=kept.append)
     begun.prepare()
-    at = Person("clinician", "p1").allows(begun.authorize_url, OFFLINE)
+    at = allow(begun.authorize_url, "clinician", OFFLINE, patient="p1")
     # An app on a server answers each request anew.
     client = FHIRClient(state=kept[-1], save_func=kept.append)
     client.handle_callback(at)
@@ -71,7 +71,7 @@ def test_openid_client_finds_nothing_wrong_with_an_authorization(demo, apps, nod
     app = apps[kind]._asdict()
     given = {"url": demo.url, "client": app, "redirect_uri": CALLBACK, "scope": SCOPE}
     begun = node("openid-client.mjs", given)
-    at = Person("clinician", "p1").allows(begun["address"], OFFLINE)
+    at = allow(begun["address"], "clinician", OFFLINE, patient="p1")
     done = node("openid-client.mjs", {**given, "begun": begun["begun"], "at": at})
     assert done["answer"]["scope"] == done["refreshed"]["scope"] == SCOPE
     assert done["claims"]["fhirUser"] == f"{demo.fhir}/Practitioner/dr-adeyemi"
@@ -112,7 +112,7 @@ def test_authlib_refreshes_introspects_and_revokes(demo, apps, kind):
     address, _ = client.create_authorization_url(
         f"{demo.url}/oauth/authorize", aud=demo.fhir, code_verifier=verifier
     )
-    at = Person("patient").allows(address, OFFLINE)
+    at = allow(address, "patient", OFFLINE)
     first = client.fetch_token(token_url, authorization_response=at, code_verifier=verifier)
     assert (first["patient"], first["scope"]) == ("p1", SCOPE)
     assert client.get(patient).json()["id"] == "p1"

@@ -26,7 +26,7 @@ _FORMS = {
     "response_type": (r"code", "must be code"),
     "response_mode": (r"query", "must be query"),
     "prompt": (
-        rf"none|{_PROMPT}( {_PROMPT})*",
+        rf"none|{_PROMPT}( +{_PROMPT})*",
         "must be none, or some of login, consent, select_account",
     ),
     "max_age": (r"[0-9]{1,9}", "must be a number of seconds"),

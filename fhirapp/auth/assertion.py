@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from authlib.oauth2.rfc6749 import InvalidClientError
 from authlib.oauth2.rfc7523 import JWTBearerClientAssertion
@@ -34,6 +34,13 @@ _LEEWAY_SECONDS = 60
 _JTI = re.compile(r"[ -~]{1,255}")
 
 
+class _Keys(NamedTuple):
+    """The key sets to try, in their order, and the address that they are registered with."""
+
+    sets: Iterable[KeySet]
+    address: str | None = None
+
+
 class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
     """Authenticates a client by a JWT that it signed."""
 
@@ -46,13 +53,13 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
     def get_audiences(self) -> list[str]:
         return [token_url()]
 
-    def resolve_client_public_key(self, client: Client) -> Iterable[KeySet]:
-        """Return the key sets to try, in their order; none is fetched before it is asked for."""
+    def resolve_client_public_key(self, client: Client) -> _Keys:
+        """Return the client's keys; none is fetched before it is asked for."""
         if client.jwks_uri:
-            return self._fetched(client.jwks_uri)
+            return _Keys(self._fetched(client.jwks_uri), client.jwks_uri)
         if not client.jwks:
             raise InvalidClientError(description="The client has no registered key.")
-        return [KeySet.import_key_set(client.jwks)]
+        return _Keys([KeySet.import_key_set(client.jwks)])
 
     def _fetched(self, uri: str) -> Iterator[KeySet]:
         # Nothing of the database is held while another server is waited for.
@@ -73,16 +80,16 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
             raise InvalidClientError(description="client_id contradicts the assertion.")
         return client
 
-    def process_assertion_claims(self, assertion: str, resolve_key: Iterable[KeySet]) -> Any:
+    def process_assertion_claims(self, assertion: str, resolve_key: _Keys) -> Any:
         headers, _ = self.extract_assertion(assertion)
-        if "jku" in headers:
+        if headers.get("jku") not in (None, resolve_key.address):
             # A key fetched from where the client says proves nothing.
             raise InvalidClientError(
-                description="jku is not supported; register the keys, or their address."
+                description="jku must be the address of the keys that is registered."
             )
         if headers.get("alg") not in ALGORITHMS:
             raise InvalidClientError(description="The assertion must be signed RS384 or ES384.")
-        claims = _signed_claims(assertion, resolve_key)
+        claims = _signed_claims(assertion, resolve_key.sets)
         self.verify_claims(claims)
         return claims
 

@@ -6,6 +6,7 @@ repeated.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,22 +14,50 @@ from datetime import UTC, datetime
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from flask import request
+from joserfc import jws
+from joserfc.errors import JoseError
 
 from fhirapp.auth.models import AuthorizationCode, Client, Grant, RefreshToken, User, digest
+from fhirapp.auth.registration import BASIC
 from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
 from fhirapp.db import db
 
 
-def causes(client_id: str, error: OAuth2Error) -> list[str]:
+def causes(client: Client, error: OAuth2Error) -> list[str]:
     """Return what is known of a refusal: the error, then what was missing."""
     said = error.description or error.get_error_description() or "no more is known"
-    return [f"{error.error}: {said}", *_more(client_id, error.error)]
+    return [f"{error.error}: {said}", *_more(client, error.error)]
 
 
-def _more(client_id: str, error: str) -> Iterator[str]:
-    form = request.form
-    if error == "invalid_scope":
-        yield from _of_scope(client_id, form.get("scope", ""))
+def claimed_client() -> Client | None:
+    """Return the client that the request says that it comes from; nothing is proved by that."""
+    basic = request.authorization
+    named = basic.username if basic is not None and basic.type == "basic" else None
+    if named is None:
+        named = request.form.get("client_id") or _issuer(request.form.get("client_assertion", ""))
+    if named is not None:
+        # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+        return db.session.get(Client, named) if named.isprintable() else None
+    # SMART's own client for JavaScript refreshes without saying who it is.
+    spent = db.session.get(RefreshToken, digest(request.form.get("refresh_token", "")))
+    return None if spent is None else db.session.get(Client, spent.client_id)
+
+
+def _issuer(assertion: str) -> str | None:
+    try:
+        claims = json.loads(jws.extract_compact(assertion.encode()).payload)
+    except (JoseError, ValueError, RecursionError):
+        return None
+    issuer = claims.get("iss") if isinstance(claims, dict) else None
+    return issuer if isinstance(issuer, str) else None
+
+
+def _more(client: Client, error: str) -> Iterator[str]:
+    form, client_id = request.form, client.client_id
+    if error == "invalid_client":
+        yield from _of_client(client)
+    elif error == "invalid_scope":
+        yield from _of_scope(client, form.get("scope", ""))
     elif error == "invalid_grant" and "code" in form:
         yield from _of_code(client_id, db.session.get(AuthorizationCode, digest(form["code"])))
     elif error == "invalid_grant" and "refresh_token" in form:
@@ -36,9 +65,24 @@ def _more(client_id: str, error: str) -> Iterator[str]:
         yield from _of_refresh_token(client_id, db.session.get(RefreshToken, key))
 
 
-def _of_scope(client_id: str, asked: str) -> Iterator[str]:
+def _of_client(client: Client) -> Iterator[str]:
+    if client.approved_at is None:
+        yield "An administrator has not approved the client yet."
+    if client.disabled:
+        yield "The client is disabled."
+    sent = request.authorization
+    if sent is None or sent.type != "basic":
+        return
+    if BASIC not in client.auth_method.split():
+        yield f"It sent a secret, but is registered for {client.auth_method}."
+    elif client.secret_digest is None:
+        yield "No secret was made for it yet."
+    elif not client.check_client_secret(sent.password or ""):
+        yield "The secret is not the one that it has now."
+
+
+def _of_scope(client: Client, asked: str) -> Iterator[str]:
     yield f"It asked for: {' '.join(map(_named, asked.split())) or 'no scope'}"
-    client = db.session.get_one(Client, client_id)
     yield f"The client is registered for: {client.scope}"
 
 

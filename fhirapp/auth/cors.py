@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from flask import Flask, Response, request
 
 from fhirapp.auth.models.client import ANY_LOOPBACK
-from fhirapp.config import LOOPBACK
+from fhirapp.config import is_loopback
 from fhirapp.db import reader
 
 _PUBLIC = re.compile(
@@ -96,8 +96,8 @@ def _registered_origin() -> str:
 
 def _is_at(uri: str, origin: str) -> bool:
     if uri == ANY_LOOPBACK:
-        parts = urlsplit(origin)
-        return parts.scheme == "http" and parts.hostname in LOOPBACK
+        scheme, _, authority = origin.partition("://")
+        return scheme == "http" and is_loopback(authority)
     return _origin_of(uri) == origin
 
 

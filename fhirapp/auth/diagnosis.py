@@ -11,8 +11,6 @@ from threading import BoundedSemaphore
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from joserfc.jwk import KeySet
-
 from fhirapp.auth.applications import count_test
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.fetch import Unfetched, fetch_keys
@@ -66,10 +64,10 @@ def roles_that_can_allow(client: Client, scope: str) -> tuple[str, ...]:
 
 def describe_keys(jwks: Any) -> list[str]:
     """Return the keys of a set in words, such as: RSA for RS384, kid 2024."""
-    keys = KeySet.import_key_set(jwks)
     return [
-        f"{key.key_type} for {_ALGORITHMS[key.key_type]}, kid {key.kid or 'not given'}"
-        for key in keys
+        f"{key['kty']} for {_ALGORITHMS.get(key['kty'], 'nothing here')},"
+        f" kid {key.get('kid', 'not given')}"
+        for key in jwks["keys"]
     ]
 
 

@@ -17,8 +17,8 @@ from authlib.oauth2 import OAuth2Error
 from flask import Response, current_app, g, request
 from sqlalchemy import Select, delete, func, insert, select
 
-from fhirapp.auth.causes import causes
-from fhirapp.auth.models import Refusal
+from fhirapp.auth.causes import causes, claimed_client
+from fhirapp.auth.models import Client, Refusal
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import db, is_busy, writing
 
@@ -27,6 +27,8 @@ KEPT_SECONDS = 30 * 86_400
 KEPT = 200
 # So many a minute are written of a client, by each process.
 PER_MINUTE = 30
+# Of those that nobody proved to come from the client.
+UNPROVED = 5
 # What is kept of each: a client's scope can be as long as a page.
 MOST_REASONS, LONGEST_REASON = 12, 500
 HEADER = "X-Request-Id"
@@ -34,6 +36,8 @@ HEADER = "X-Request-Id"
 _FILTER = re.compile(r"([?&][^=&\s]+=)[^&\s]+")
 _REQUEST_ID = re.compile(r"[0-9a-f]{16}")
 _EXTENSION = "fhirapp.refusals"
+# Errors that come once the client proved who it is.
+_AFTER_PROOF = frozenset({"invalid_grant", "invalid_scope", "unauthorized_client"})
 
 
 def request_id() -> str:
@@ -47,7 +51,7 @@ def request_id() -> str:
 
 def record(client_id: str, status: int, reasons: Sequence[str], user_id: str | None = None) -> None:
     """Keep why this request is refused; where the database is busy it is not kept."""
-    if _too_many(client_id):
+    if _too_many(client_id, PER_MINUTE):
         return
     rule = request.url_rule
     now = int(time.time())
@@ -82,16 +86,24 @@ def record(client_id: str, status: int, reasons: Sequence[str], user_id: str | N
             raise
 
 
-def _too_many(client_id: str) -> bool:
-    """Count a refusal; say whether the client had so many this minute that a write is too much."""
-    failures: Failures = current_app.extensions.setdefault(_EXTENSION, Failures(PER_MINUTE))
-    return failures.count(client_id) > 0
+def _too_many(key: str, per_minute: int) -> bool:
+    """Count a refusal; say whether there were so many this minute that a write is too much."""
+    counts: dict[int, Failures] = current_app.extensions.setdefault(_EXTENSION, {})
+    return counts.setdefault(per_minute, Failures(per_minute)).count(key) > 0
 
 
-def record_oauth(response: Response, client_id: str, error: OAuth2Error) -> None:
-    """Keep why the authorization server refused a client, and name the request in the answer."""
+def record_oauth(response: Response, client_id: str | None, error: OAuth2Error) -> None:
+    """Keep why the authorization server refused a client, and name the request in the answer.
+
+    Without client_id, where the request failed before the client was known, it is the one that the
+    request says that it comes from. Anybody can say that: of those fewer are written.
+    """
     response.headers[HEADER] = request_id()
-    record(client_id, response.status_code, causes(client_id, error))
+    is_proved = client_id is not None or error.error in _AFTER_PROOF
+    client = claimed_client() if client_id is None else db.session.get(Client, client_id)
+    if client is None or (not is_proved and _too_many(f"unproved {client.client_id}", UNPROVED)):
+        return
+    record(client.client_id, response.status_code, causes(client, error))
 
 
 def _kept(reason: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from flask import has_app_context
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from sqlalchemy import Connection, insert, select, update
@@ -23,7 +24,7 @@ from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import Client, digest
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, SESSION_SCOPES, parse_scope
 from fhirapp.auth.tokens import new_token
-from fhirapp.config import LOOPBACK
+from fhirapp.config import is_loopback, settings
 
 KINDS = tuple(CONTEXTS_OF_KIND)
 BASIC, SIGNED, NONE = "client_secret_basic", "private_key_jwt", "none"
@@ -106,7 +107,9 @@ def columns(registration: Registration) -> dict[str, Any]:
     if one.launch_uri:
         _check_web(one.launch_uri, "launch URI")
     if one.jwks_uri:
-        _check_web(one.jwks_uri, "address of the keys")
+        # fetch.py asks the clinic's own network where the operator allows it.
+        own = has_app_context() and settings().fetch_private
+        _check_web(one.jwks_uri, "address of the keys", or_http=own)
     return {
         "name": _text(one.name, "name", 100),
         "kind": one.kind,
@@ -248,9 +251,10 @@ def _text(text: str | None, what: str, longest: int) -> str:
     return stripped
 
 
-def _check_web(uri: str, what: str) -> None:
+def _check_web(uri: str, what: str, *, or_http: bool = False) -> None:
     problem = f"The {what} {uri[:200]!r}"
-    if not _is_web(_parts(uri, problem)):
+    parts = _parts(uri, problem)
+    if not _is_web(parts) and not (or_http and parts.scheme == "http" and parts.hostname):
         raise RefusedCommand(
             f"{problem} must begin with https://, or with http:// and a loopback host."
         )
@@ -275,4 +279,4 @@ def _parts(uri: str, problem: str) -> SplitResult:
 def _is_web(parts: SplitResult) -> bool:
     """Say whether an address is https, or http on this machine, where nobody can listen in."""
     secure = parts.scheme == "https" and bool(parts.hostname)
-    return secure or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    return secure or (parts.scheme == "http" and is_loopback(parts.netloc))

@@ -142,10 +142,11 @@ def _public_refresher(request: Any, methods: Any) -> Client | None:
     return client if client is not None and client.kind == "public" else None
 
 
-def check_token_request() -> None:
+def check_form(needed: str) -> None:
     """Refuse what Authlib lets pass: repeated or misplaced parameters, two ways to authenticate.
 
-    Raises InvalidRequestError. RFC 6749 §2.3, §3.2.
+    needed is the parameter without which nothing is asked for. Raises InvalidRequestError.
+    RFC 6749 §2.3, §3.2.
     """
     if request.query_string:
         raise InvalidRequestError("Parameters belong in the body.")
@@ -166,6 +167,8 @@ def check_token_request() -> None:
         raise InvalidRequestError("client_id contradicts the Authorization header.")
     if bool(header) + (_ASSERTION in form) + ("client_secret" in form) > 1:
         raise InvalidRequestError("Authenticate in one way only.")
+    if not form.get(needed):
+        raise InvalidRequestError(f"{needed} is missing.")
 
 
 def _basic_user() -> str | None:
@@ -199,25 +202,25 @@ def authorization_server() -> AuthorizationServer:
 
 def token_response() -> Response:
     """Answer POST /oauth/token."""
-    return _answer(lambda server: server.create_token_response())
+    return _answer("grant_type", lambda server: server.create_token_response())
 
 
 def introspection_response() -> Response:
     """Answer POST /oauth/introspect."""
     name = Introspection.ENDPOINT_NAME
-    return _answer(lambda server: server.create_endpoint_response(name))
+    return _answer("token", lambda server: server.create_endpoint_response(name))
 
 
 def revocation_response() -> Response:
     """Answer POST /oauth/revoke."""
     name = Revocation.ENDPOINT_NAME
-    return _answer(lambda server: server.create_endpoint_response(name))
+    return _answer("token", lambda server: server.create_endpoint_response(name))
 
 
-def _answer(respond: Callable[[AuthorizationServer], Response]) -> Response:
+def _answer(needed: str, respond: Callable[[AuthorizationServer], Response]) -> Response:
     server = authorization_server()
     try:
-        check_token_request()
+        check_form(needed)
     except OAuth2Error as error:
         return server.handle_error_response(None, error)
     answer = respond(server)

@@ -47,10 +47,20 @@ def public_keys() -> dict[str, Any]:
 def rotate(instance: Path, now: int) -> int:
     """Add a key; return the second from which it signs. now is in seconds.
 
-    Keys that no living token was signed with are dropped.
+    Keys that no living token was signed with are dropped. Raises ConfigurationError.
     """
     path = instance / NAME
-    _make(path)
+    try:
+        _make(path)
+        return _add_key(path, now)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The signing keys {path} cannot be written ({error.strerror}); run this as the "
+            "server's own user."
+        ) from None
+
+
+def _add_key(path: Path, now: int) -> int:
     stored = _read(path)
     signs_from = now + PUBLISHED_BEFORE_SECONDS
     begun = sorted(one["signs_from"] for one in stored if one["signs_from"] <= now)

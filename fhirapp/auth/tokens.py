@@ -28,7 +28,8 @@ REFRESH_IDLE_SECONDS = 90 * 86_400
 OFFLINE_SECONDS = 180 * 86_400
 # Two tabs of one app refresh at once: the slower one is refused, and nothing else happens.
 GRACE_SECONDS = 10
-# What expired is kept a while, so that its use again is recognised.
+# What expired is kept a while, so that it is told apart from what is unknown: a code that is used
+# again ends its grant, and a client hears that its token has expired.
 _KEPT_SECONDS = 86_400
 
 
@@ -126,13 +127,10 @@ def revoke_access_token(key: bytes) -> None:
 
 
 def sweep(connection: Connection) -> None:
-    """Delete what has expired."""
-    now = int(time.time())
-    connection.execute(delete(AccessToken).where(AccessToken.expires_at < now))
-    connection.execute(
-        delete(AuthorizationCode).where(AuthorizationCode.expires_at < now - _KEPT_SECONDS)
-    )
-    connection.execute(delete(RefreshToken).where(RefreshToken.expires_at < now - _KEPT_SECONDS))
+    """Delete what expired long ago."""
+    before = int(time.time()) - _KEPT_SECONDS
+    for model in (AccessToken, AuthorizationCode, RefreshToken):
+        connection.execute(delete(model).where(model.expires_at < before))
 
 
 @contextmanager

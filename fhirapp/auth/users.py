@@ -203,9 +203,10 @@ def spend_setup_code(connection: Connection, code: str) -> bool:
     return spent.rowcount == 1
 
 
-def has_users(connection: Connection) -> bool:
-    """Say whether anybody can sign in."""
-    return bool(connection.execute(select(exists(select(User.id)))).scalar())
+def has_administrator(connection: Connection) -> bool:
+    """Say whether somebody can let in others."""
+    of_them = select(User.id).where(User.role == ADMINISTRATOR, User.disabled.is_(False))
+    return bool(connection.execute(select(exists(of_them))).scalar())
 
 
 def linked_patients(user_id: str) -> list[str]:

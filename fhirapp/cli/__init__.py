@@ -36,7 +36,9 @@ class _Commands(click.Group):
             )
             status = 2
         except click.ClickException as error:
-            click.echo(f"fhirapp: {error.format_message()} See --help.", err=True)
+            # click lists what could have been chosen, each on a line.
+            said = " ".join(error.format_message().split()).rstrip(".")
+            click.echo(f"fhirapp: {said}. See --help.", err=True)
             status = 2
         except (click.Abort, KeyboardInterrupt):
             status = 130

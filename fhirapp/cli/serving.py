@@ -34,7 +34,7 @@ def _greet(settings: Settings, port: int, code: str | None) -> None:
     say(f"fhirapp serves FHIR R4 at {address}/fhir")
     if code is not None:
         say(
-            f"Nobody can sign in yet: make the first administrator at {address}/setup?code={code}\n"
+            f"There is no administrator yet: make the first one at {address}/setup?code={code}\n"
             "This address serves once, for a day; the next start prints another."
         )
     if settings.demo:

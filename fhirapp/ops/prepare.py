@@ -11,7 +11,7 @@ from sqlalchemy.exc import DatabaseError
 
 from fhirapp.auth.demo import add_demo
 from fhirapp.auth.keys import demo_key
-from fhirapp.auth.users import has_users, new_setup_code
+from fhirapp.auth.users import has_administrator, new_setup_code
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.fhir.temporal import instant
@@ -68,6 +68,6 @@ def first_setup_code(app: Flask) -> str | None:
     """Return the code at which the first administrator is made, None once somebody can sign in."""
     with app.app_context():
         with writing() as connection:
-            code = None if has_users(connection) else new_setup_code(connection)
+            code = None if has_administrator(connection) else new_setup_code(connection)
         db.engine.dispose()
     return code

@@ -13,7 +13,7 @@ from fhirapp.address import base_url
 from fhirapp.auth.enforce import enforceable
 from fhirapp.auth.models.digest import digest
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, grantable
-from fhirapp.config import LOOPBACK
+from fhirapp.config import is_loopback
 from fhirapp.db import Base
 
 # What the demo's apps have registered beside addresses: any one of this machine, on whatever port.
@@ -96,8 +96,7 @@ def _is_loopback(uri: str) -> bool:
         parts = urlsplit(uri)
     except ValueError:
         return False
-    plain = "@" not in parts.netloc and not parts.fragment
-    return parts.scheme == "http" and parts.hostname in LOOPBACK and plain
+    return parts.scheme == "http" and is_loopback(parts.netloc) and not parts.fragment
 
 
 class UsedAssertion(Base):

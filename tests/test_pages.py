@@ -1,0 +1,463 @@
+"""Every page of every blueprint: its headers, its form's token, who may see it, what it echoes.
+
+The pages are those of the app's address map: one that is added is among them by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import NamedTuple
+
+import pytest
+from flask import Flask
+from sqlalchemy import update
+
+from fhirapp.auth.models import Client, User
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES
+from fhirapp.web.pages import local_path
+from tests.authorizing import alter
+from tests.browsing import PASSWORD, Browser, Page, add_person
+from tests.helpers import BASE_URL
+
+# Who may see what, by the beginning of its address; the first that fits counts. ANYBODY needs no
+# session.
+ANYBODY = ("nobody", *ROLES)
+WHO = (
+    ("/sign-in", ANYBODY),
+    ("/sign-out", ANYBODY),
+    ("/setup", ANYBODY),
+    ("/oauth/authorize", ANYBODY),
+    ("/smart-style.json", ANYBODY),
+    ("/demo/app", ANYBODY),
+    ("/apps/", ANYBODY),
+    ("/account", ROLES),
+    ("/launch", (CLINICIAN, ADMINISTRATOR)),
+    ("/admin/", (ADMINISTRATOR,)),
+)
+# What is not HTML, and what another site's form may be sent to.
+NO_PAGES = {"/smart-style.json"}
+FROM_ELSEWHERE = {"/oauth/authorize"}
+UUID = "5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b"
+TOO_OLD = "This form is too old, or did not come from this site. Go back, and try again."
+IMAGE = "<img src=x onerror=alert(1)>"
+SCRIPT = "<script>alert('x')</script>\"'<b>"
+
+
+class Address(NamedTuple):
+    """An address of a page: what it is asked with, and an example of it."""
+
+    method: str
+    rule: str
+    path: str
+
+
+def addresses(app: Flask, method: str) -> list[Address]:
+    """Return the addresses of our blueprints that take a method."""
+    ours = {
+        name
+        for name, blueprint in app.blueprints.items()
+        if blueprint.import_name.startswith("fhirapp.web.")
+    }
+    return [
+        Address(method, rule.rule, re.sub("<[^>]*>", "x", re.sub("<uuid:[^>]*>", UUID, rule.rule)))
+        for rule in app.url_map.iter_rules()
+        if rule.endpoint.partition(".")[0] in ours and method in (rule.methods or ())
+    ]
+
+
+def who_may(rule: str) -> tuple[str, ...]:
+    for beginning, roles in WHO:
+        if rule.startswith(beginning):
+            return roles
+    raise AssertionError(f"say in WHO who may see {rule}")
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """An app with users of its own."""
+    return make_app()
+
+
+@pytest.fixture(scope="module")
+def browsers(clinic: Flask) -> dict[str, Browser]:
+    """A browser of each role, signed in, and nobody's."""
+    found = {"nobody": Browser(clinic)}
+    for role in ROLES:
+        found[role] = Browser(clinic).resume(add_person(clinic, role))
+    return found
+
+
+def assert_page(page: Page) -> None:
+    """Assert that an answer is a page, with the headers that every page has."""
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    policy = dict(one.split(" ", 1) for one in page.headers["Content-Security-Policy"].split("; "))
+    assert policy.pop("form-action", "'self'") == "'self'"
+    assert policy == {
+        "default-src": "'none'",
+        "style-src": "'self'",
+        "img-src": "'self' data:",
+        "frame-ancestors": "'none'",
+        "base-uri": "'none'",
+    }
+    assert page.headers["X-Frame-Options"] == "DENY"
+    assert page.headers["X-Content-Type-Options"] == "nosniff"
+    assert page.headers["Referrer-Policy"] == "no-referrer"
+    assert page.headers["Cache-Control"] == "no-store"
+    assert page.headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert "Access-Control-Allow-Origin" not in page.headers
+    text = page.response.text
+    assert text.startswith('<!doctype html>\n<html lang="en">')
+    assert page.heading
+    # What the policy forbids is not there either.
+    assert not re.search(r"<script|<style|<iframe|<base|\sstyle=|\son[a-z]+=|javascript:", text)
+
+
+def test_there_are_pages(clinic):
+    paths = {one.rule for method in ("GET", "POST") for one in addresses(clinic, method)}
+    assert {"/sign-in", "/account/apps", "/launch", "/admin/users"} <= paths
+    assert len(paths) > 20
+
+
+def test_every_page_has_the_headers_of_pages(clinic, browsers):
+    for one in addresses(clinic, "GET"):
+        if one.rule in NO_PAGES:
+            continue
+        for role, browser in browsers.items():
+            page = browser.get(one.path, headers={"Origin": "https://app.example"})
+            assert page.status in (200, 400, 403, 404), (one, role)
+            assert_page(page)
+
+
+def test_every_page_says_the_same_to_head(clinic, browsers):
+    browser = browsers[ADMINISTRATOR]
+    for one in addresses(clinic, "GET"):
+        asked = browser.client.get(one.path, base_url=BASE_URL)
+        head = browser.client.head(one.path, base_url=BASE_URL)
+        assert head.status_code == asked.status_code
+        assert head.text == ""
+
+
+def test_where_a_page_sends_on_nothing_is_kept(clinic, browsers):
+    for one in addresses(clinic, "GET"):
+        answer = browsers["nobody"].client.get(one.path, base_url=BASE_URL)
+        if answer.status_code == 303:
+            assert answer.headers["Location"].startswith("/sign-in")
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert answer.headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_every_page_is_for_its_roles_alone(clinic, browsers):
+    for one in addresses(clinic, "GET"):
+        for role, browser in browsers.items():
+            page = browser.get(one.path)
+            if role in who_may(one.rule):
+                assert page.heading != "That is not for you", (one, role)
+                assert page.heading != "Sign in" or one.rule.startswith("/sign-in"), (one, role)
+            elif role == "nobody":
+                assert page.heading == "Sign in", one
+                assert page.form("Sign in").fields["next"] == one.path
+            else:
+                assert (page.status, page.heading) == (403, "That is not for you"), (one, role)
+
+
+def test_every_form_is_for_its_roles_alone(clinic, browsers):
+    for one in addresses(clinic, "POST"):
+        for role, browser in browsers.items():
+            if role in who_may(one.rule):
+                continue
+            # The token of a form that this browser may send.
+            token = browser.get("/sign-in").form("Sign in").fields["form_token"]
+            page = browser.post(one.path, {"form_token": token})
+            if role == "nobody":
+                assert page.heading == "Sign in", one
+                assert page.form("Sign in").fields["next"] == "/account"
+            else:
+                assert (page.status, page.heading) == (403, "That is not for you"), (one, role)
+
+
+def forged(clinic: Flask, browser: Browser) -> dict[str, dict[str, str]]:
+    """Return forms as another site could send them with this browser."""
+    token = browser.get("/sign-in").form("Sign in").fields["form_token"]
+    other = Browser(clinic).get("/sign-in").form("Sign in").fields["form_token"]
+    return {
+        "without a token": {},
+        "with an empty one": {"form_token": ""},
+        "with another browser's": {"form_token": other},
+        "with one that was changed": {
+            "form_token": token[:-1] + ("0" if token[-1] != "0" else "1")
+        },
+        "with text that is no ASCII": {"form_token": "é☃"},
+    }
+
+
+def test_every_form_of_another_site_is_refused(clinic, browsers):
+    for role in ("nobody", ADMINISTRATOR):
+        browser = browsers[role]
+        for name, form in forged(clinic, browser).items():
+            for one in addresses(clinic, "POST"):
+                if one.rule in FROM_ELSEWHERE:
+                    continue
+                page = browser.post(one.path, form)
+                assert (page.status, page.heading) == (400, "That could not be read"), (one, name)
+                assert TOO_OLD in page.words
+                assert_page(page)
+
+
+def test_a_token_in_the_address_is_none(clinic, browsers):
+    browser = browsers[ADMINISTRATOR]
+    token = browser.get("/sign-in").form("Sign in").fields["form_token"]
+    assert browser.post(f"/sign-out?form_token={token}").status == 400
+    assert browser.get("/account").heading == "Robin Example"
+
+
+def test_a_token_goes_with_the_session(clinic):
+    person, browser = add_person(clinic, CLINICIAN), Browser(clinic)
+    form = browser.get("/sign-in").form("Sign in")
+    browser.sign_in(person)
+    old = {**form.fields, "username": person, "password": PASSWORD}
+    assert browser.post("/sign-in", old).status == 400
+    account = browser.get("/account")
+    browser.sign_in(person)
+    assert account.submit("Sign out").status == 400
+
+
+def test_nothing_but_a_page_comes_of_a_form_that_another_site_may_send(clinic, browsers):
+    browser = browsers[ADMINISTRATOR]
+    page = browser.post("/oauth/authorize", {"client_id": "x"})
+    assert page.status == 400
+    assert_page(page)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+def test_other_methods_are_refused(clinic, browsers, method):
+    for one in addresses(clinic, "GET"):
+        answer = browsers[ADMINISTRATOR].client.open(one.path, method=method, base_url=BASE_URL)
+        assert answer.status_code == 405, one
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "https://evil.example/",
+        "//evil.example/",
+        "///evil.example/",
+        "/\\evil.example/",
+        "\\/evil.example",
+        "\\\\evil.example",
+        "/\t/evil.example",
+        "/\n/evil.example",
+        "\t//evil.example",
+        " //evil.example",
+        "/\r\nLocation: https://evil.example",
+        "http:evil.example",
+        "javascript:alert(1)",
+        "evil.example",
+        "",
+        "/é",
+        "/\0",
+        "/\x7f",
+        "/" * 2000,
+        "/" + "a" * 2000,
+        "%2F%2Fevil.example",
+        "account",
+        None,
+    ],
+)
+def test_who_signs_in_stays_on_this_site(clinic, back):
+    assert local_path(back) == "/account"
+    browser = Browser(clinic)
+    page = browser.get("/sign-in", query_string={} if back is None else {"next": back})
+    form = page.form("Sign in")
+    assert form.fields["next"] == "/account"
+    fields = {**form.fields, "username": "clinician", "password": PASSWORD, "next": back or ""}
+    answer = browser.client.post("/sign-in", base_url=BASE_URL, data=fields)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/account")
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "/account/apps",
+        "/oauth/authorize/abc?patient=other",
+        "/launch?name=%2F%2Fevil.example",
+        "/%2F%2Fevil.example",
+        "/a/..//evil.example",
+        "/?//evil.example",
+        "/@evil.example",
+        "/:80",
+    ],
+)
+def test_who_asked_for_a_page_of_ours_is_sent_there(clinic, back):
+    assert local_path(back) == back
+    browser = Browser(clinic)
+    form = browser.get("/sign-in", query_string={"next": back}).form("Sign in")
+    fields = {**form.fields, "username": "clinician", "password": PASSWORD}
+    answer = browser.client.post("/sign-in", base_url=BASE_URL, data=fields)
+    assert (answer.status_code, answer.headers["Location"]) == (303, back)
+
+
+def test_nothing_of_an_address_is_echoed_as_markup(clinic, browsers):
+    for name in ("next", "code", "name", "born", "patient", "kind", "q", "role", "done", "client"):
+        for one in addresses(clinic, "GET"):
+            if one.rule in NO_PAGES:
+                continue
+            page = browsers[ADMINISTRATOR].get(one.path, query_string={name: SCRIPT})
+            assert page.status < 500, (one, name)
+            assert_page(page)
+
+
+@pytest.mark.parametrize("part", [IMAGE, "%00", "%F0%9F", "é", "a" * 3000, ".."])
+def test_nothing_of_a_path_is_echoed_as_markup(clinic, browsers, part):
+    for method in ("GET", "POST"):
+        for one in addresses(clinic, method):
+            if "<" not in one.rule:
+                continue
+            path = one.path.replace("/x", f"/{part}").replace(UUID, part)
+            page = browsers[ADMINISTRATOR]._open(method, path)
+            assert page.status in (400, 404), one
+            assert IMAGE not in page.response.text
+
+
+def test_nothing_of_a_form_is_echoed_as_markup(clinic, browsers):
+    """What was typed stands in the form again, as text."""
+    browser = browsers["nobody"]
+    page = browser.get("/sign-in").submit("Sign in", username=SCRIPT, password="x")
+    assert page.form("Sign in").fields["username"] == SCRIPT
+    assert SCRIPT not in page.response.text
+    assert SCRIPT in unescape(page.response.text)
+    assert_page(page)
+
+
+def test_nothing_that_is_stored_is_echoed_as_markup(make_app):
+    app = make_app()
+    person = add_person(app, ADMINISTRATOR)
+    alter(
+        app,
+        update(User).values(name=SCRIPT),
+        update(Client).values(name=SCRIPT, developer=SCRIPT, contact=SCRIPT),
+    )
+    browser = Browser(app).resume(person)
+    shown = 0
+    for path in ("/account", "/account/password", "/launch?patient=p1", "/admin/clients"):
+        page = browser.get(path)
+        assert page.status == 200
+        assert_page(page)
+        assert SCRIPT not in page.response.text
+        shown += SCRIPT in unescape(page.response.text)
+    assert shown == 4
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"X-Forwarded-Host": "evil.example"},
+        {"X-Forwarded-For": "203.0.113.1", "X-Forwarded-Proto": "http"},
+        {"X-Forwarded-Prefix": "/evil", "X-Forwarded-Port": "1"},
+        {"Forwarded": "for=203.0.113.1;host=evil.example;proto=http"},
+        {"X-Original-URL": "/admin/users", "X-Rewrite-URL": "/admin/users"},
+        {"X-HTTP-Method-Override": "DELETE"},
+    ],
+)
+def test_what_strangers_say_of_the_address_changes_nothing(clinic, browsers, headers):
+    # It would send its cookies to the host that is named.
+    client = clinic.test_client(use_cookies=False)
+    for role, name in (("nobody", "__Host-fhirapp_visitor"), (CLINICIAN, "__Host-fhirapp_session")):
+        browsers[role].get("/sign-in")
+        cookies = {"Cookie": f"{name}={browsers[role].cookie(name)}"}
+        for one in addresses(clinic, "GET"):
+            plain = client.get(one.path, base_url=BASE_URL, headers=cookies)
+            said = client.get(one.path, base_url=BASE_URL, headers=cookies | headers)
+            for header in ("Location", "Content-Security-Policy", "Content-Type", "Set-Cookie"):
+                assert said.headers.get(header) == plain.headers.get(header), one
+            assert said.status_code == plain.status_code
+            assert "evil" not in said.text
+
+
+def test_failures_are_counted_by_who_asks_not_by_what_is_said(clinic):
+    person, browser = add_person(clinic, CLINICIAN), Browser(clinic)
+    form = browser.get("/sign-in").form("Sign in")
+    statuses = []
+    for at in range(6):
+        fields = {**form.fields, "username": person, "password": "wrong"}
+        headers = {"X-Forwarded-For": f"203.0.113.{at}", "X-Real-IP": f"203.0.113.{at}"}
+        statuses.append(browser.post("/sign-in", fields, headers=headers).status)
+    assert statuses == [403] * 5 + [429]
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        b"\xff\xfe",
+        b"fhirapp_session=\xff",
+        b"__Host-fhirapp_session=\xc3\xa9",
+        b";;=;,",
+        b"a" * 9000,
+    ],
+)
+def test_cookies_that_are_no_text_are_nobodys(clinic, cookie):
+    client = clinic.test_client(use_cookies=False)
+    headers = {"Cookie": cookie.decode("latin-1")}
+    answer = client.get("/account", base_url=BASE_URL, headers=headers)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in?next=%2Faccount")
+
+
+def test_with_a_cookie_that_is_no_text_beside_ours_one_signs_in(clinic):
+    browser = Browser(clinic)
+    page = browser.get("/sign-in")
+    visitor = browser.cookie("__Host-fhirapp_visitor")
+    fields = {**page.form("Sign in").fields, "username": "clinician", "password": PASSWORD}
+    headers = {"Cookie": f"other=\xff; __Host-fhirapp_visitor={visitor}"}
+    client = clinic.test_client(use_cookies=False)
+    answer = client.post("/sign-in", base_url=BASE_URL, data=fields, headers=headers)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/account")
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "heading"),
+    [
+        ({"query_string": "x=" + "a" * 9000}, 414, "That address is too long"),
+        ({"headers": {"X-Long": "a" * 40_000}}, 431, "Something went wrong"),
+    ],
+)
+def test_what_is_too_long_is_refused_with_a_page(browsers, options, status, heading):
+    page = browsers[CLINICIAN].get("/account", **options)
+    assert (page.status, page.heading) == (status, heading)
+    assert_page(page)
+
+
+def test_a_form_that_is_too_long_is_refused_with_a_page(browsers):
+    browser = browsers[CLINICIAN]
+    page = browser.post("/account/password", {"old": "a" * 2_000_000})
+    assert (page.status, page.heading) == (413, "That is too long")
+    page = browser.post("/account/password", {f"f{at}": "" for at in range(2000)})
+    assert page.status in (400, 413)
+    assert_page(page)
+
+
+def test_a_bug_is_told_by_a_request_id_and_nothing_else(make_app, caplog):
+    app = make_app()
+    browser = Browser(app).resume("clinician")
+    app.view_functions["account.account"] = lambda: 1 / 0
+    page = browser.get("/account")
+    request_id = page.headers["X-Request-Id"]
+    assert page.status == 500
+    assert page.words.endswith(f"It was a mistake of this server's; its request id {request_id}.")
+    assert "ZeroDivisionError" not in page.response.text
+    assert f"request {request_id} failed" in caplog.text
+    assert_page(page)
+
+
+def test_a_patient_finds_no_way_to_what_staff_do(browsers):
+    links = browsers[PATIENT].get("/account").links.values()
+    assert not any(one.startswith(("/launch", "/admin")) for one in links)
+
+
+def test_staff_find_what_they_may(browsers):
+    assert "/launch" in browsers[CLINICIAN].get("/account").links.values()
+    assert not any(
+        one.startswith("/admin") for one in browsers[CLINICIAN].get("/account").links.values()
+    )
+    assert "/admin/users" in browsers[ADMINISTRATOR].get("/account").links.values()

@@ -1,0 +1,65 @@
+"""Scopes, and where apps lead, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from fhirapp.auth.discovery import SCOPES
+from fhirapp.store.definition import types
+from fhirapp.web.words import in_words, returns_to
+
+PERSONAL = "name, date of birth, address and other personal details"
+
+
+@pytest.mark.parametrize(
+    ("scope", "sentence", "sensitive"),
+    [
+        ("openid", "Recognise you when you come back", False),
+        ("patient/AllergyIntolerance.rs", "See allergies and intolerances", False),
+        ("patient/AllergyIntolerance", "See allergies and intolerances", False),
+        ("patient/DocumentReference.read", "See clinical notes and documents", True),
+        ("patient/DocumentReference.s", "Search clinical notes and documents", True),
+        (
+            "user/Patient.r",
+            f"Open, where it knows the address, {PERSONAL} of every patient you may see",
+            False,
+        ),
+        (
+            "patient/AllergyIntolerance.rs?clinical-status=http://x|active",
+            "See allergies and intolerances, only where clinical status is active",
+            False,
+        ),
+        ("patient/Unknown.rs", "See Unknown", False),
+        ("unknown", "unknown", False),
+    ],
+)
+def test_scopes_are_told_in_words(scope, sentence, sensitive):
+    assert in_words(scope) == (scope, sentence, sensitive)
+
+
+@pytest.mark.parametrize(
+    ("uris", "place"),
+    [
+        (["https://a.example/x", "https://a.example:8443/y"], "a.example, a.example:8443"),
+        (["http://127.0.0.1/cb", "loopback"], "127.0.0.1, this device"),
+        (["/demo/app"], "this server"),
+        (["com.example.app:/cb"], "the app that opens com.example.app:"),
+        ([], ""),
+    ],
+)
+def test_where_an_app_leads_is_told_in_words(uris, place):
+    assert returns_to(uris) == place
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_every_scope_that_is_told_of_has_words_of_its_own(scope):
+    sentence = in_words(scope).sentence
+    assert "/" not in sentence
+    assert "_" not in sentence
+    assert sentence[0].isupper()
+
+
+def test_every_type_that_is_served_has_words_of_its_own(app):
+    with app.app_context():
+        for name in types():
+            assert name not in in_words(f"patient/{name}.rs").sentence
