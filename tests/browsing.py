@@ -20,15 +20,15 @@ from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
 
 from flask import Flask
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 from werkzeug.datastructures import MultiDict
 from werkzeug.test import TestResponse
 
 from fhirapp.auth import sessions
 from fhirapp.auth.models import User
 from fhirapp.auth.passwords import hashed
-from fhirapp.auth.users import find_user, link
-from fhirapp.db import writing
+from fhirapp.auth.users import link
+from fhirapp.db import db, writing
 from tests.helpers import BASE_URL
 
 PASSWORD = "demo"
@@ -53,8 +53,9 @@ def add_person(app: Flask, role: str, *patients: str, name: str = "Robin Example
 
 def id_of(app: Flask, username: str) -> str:
     """Return a user's id."""
-    with app.app_context(), writing() as connection:
-        return str(find_user(connection, username)["id"])
+    with app.app_context():
+        found = select(User.id).where(User.username == username)
+        return str(db.session.execute(found).scalar_one())
 
 
 @cache
@@ -85,10 +86,10 @@ class Browser:
 
     def resume(self, username: str) -> Browser:
         """Be signed in already, without the page and the password's hash; return this browser."""
-        with self.client.application.app_context():
-            user_id = id_of(self.client.application, username)
-            with writing() as connection:
-                self.set_cookie(sessions.begin(connection, user_id, complete=True))
+        app = self.client.application
+        user_id = id_of(app, username)
+        with app.app_context(), writing() as connection:
+            self.set_cookie(sessions.begin(connection, user_id, complete=True))
         return self
 
     def cookie(self, name: str = "__Host-fhirapp_session") -> str | None:

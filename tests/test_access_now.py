@@ -160,7 +160,6 @@ def test_a_patient_reads_who_they_are_with_the_same_token(patient):
     assert statuses(without, "Patient/p1") == [403]
 
 
-@pytest.mark.xfail(reason="rest/read.py: the patient in context alone is looked for")
 @pytest.mark.parametrize(
     ("scope", "chosen"),
     [("openid fhirUser", None), ("openid fhirUser patient/*.rs", "p2")],
@@ -170,7 +169,6 @@ def test_a_patient_reads_who_they_are_whatever_record_is_in_context(patient, sco
     assert statuses(fhir, "Patient/p1", "Patient/p1/_history/1") == [200, 200]
 
 
-@pytest.mark.xfail(reason="rest/read.py: the patient in context alone is looked for")
 def test_whose_own_record_is_another_is_somebody_else_now(patient):
     fhir = patient.fhir("openid fhirUser patient/AllergyIntolerance.rs", patient="p1")
     in_database(patient, link, patient.user_id, "p3")

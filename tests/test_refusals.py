@@ -8,14 +8,18 @@ from typing import Any, NamedTuple
 
 import pytest
 from flask import Flask
+from joserfc.jwk import ECKey
 from sqlalchemy import delete, func, insert, select, update
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.models import (
     AccessToken,
+    AuthorizationCode,
     Client,
+    Grant,
     RefreshToken,
     Refusal,
+    User,
     UserPatient,
 )
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
@@ -25,11 +29,12 @@ from fhirapp.auth.refusals import (
     KEPT_SECONDS,
     LONGEST_REASON,
     PER_MINUTE,
+    UNPROVED,
     find_refusal,
     newest_refusals,
     refusals_of,
 )
-from fhirapp.auth.registration import owner_code
+from fhirapp.auth.registration import BASIC, NONE, SIGNED, owner_code
 from fhirapp.db import writing
 from tests.authorizing import (
     Flow,
@@ -211,6 +216,77 @@ def test_of_whoever_is_not_known_nothing_is_kept(app, http, header):
         assert len(newest_refusals(1000)) == before
 
 
+def unknown_code(_one: Denied) -> dict[str, Any]:
+    return {"code": UNKNOWN}
+
+
+def code_of(one: Denied) -> dict[str, Any]:
+    return {"code": one.flow.code(SCOPE, patient="p1")}
+
+
+def used_code(one: Denied) -> dict[str, Any]:
+    code = one.flow.code(SCOPE, patient="p1")
+    assert one.flow.redeem(code).status_code == 200
+    return {"code": code}
+
+
+def expired_code(one: Denied) -> dict[str, Any]:
+    code = one.flow.code(SCOPE, patient="p1")
+    mine = AuthorizationCode.client_id == one.flow.program.client_id
+    one.change(update(AuthorizationCode).where(mine).values(expires_at=int(time.time()) - 5))
+    return {"code": code}
+
+
+def others_code(one: Denied) -> dict[str, Any]:
+    app = one.flow.app
+    other = Flow(app, add_program(app), add_person(app, CLINICIAN))
+    return {"code": other.code(SCOPE, patient="p1")}
+
+
+def ended_code(one: Denied) -> dict[str, Any]:
+    code = one.flow.code(SCOPE, patient="p1")
+    mine = Grant.client_id == one.flow.program.client_id
+    one.change(update(Grant).where(mine).values(revoked_at=int(time.time())))
+    return {"code": code}
+
+
+def over_code(one: Denied) -> dict[str, Any]:
+    code = one.flow.code(SCOPE, patient="p1")
+    mine = Grant.client_id == one.flow.program.client_id
+    one.change(update(Grant).where(mine).values(expires_at=int(time.time()) - 5))
+    return {"code": code}
+
+
+def code_of_disabled(one: Denied) -> dict[str, Any]:
+    code = one.flow.code(SCOPE, patient="p1")
+    one.change(update(User).where(User.id == one.flow.user_id).values(disabled=True))
+    return {"code": code}
+
+
+@pytest.mark.parametrize(
+    ("make", "changes", "reason"),
+    [
+        (unknown_code, {}, "The code was not issued here, or more than a day"),
+        (others_code, {}, "The code was issued to another client."),
+        (used_code, {}, "The code was used before, at "),
+        (expired_code, {}, "The code expired at "),
+        (code_of, {"redirect_uri": "https://app.example/other"}, "redirect_uri is not the one"),
+        (code_of, {"code_verifier": "w" * 43}, "code_verifier does not fit the code_challenge"),
+        (ended_code, {}, "The consent ended at "),
+        (over_code, {}, "The consent lasted until "),
+        (code_of_disabled, {}, "The user is disabled."),
+    ],
+)
+def test_a_code_that_is_refused_is_kept_with_what_is_wrong(clinician, make, changes, reason):
+    sent = make(clinician)
+    response = clinician.flow.redeem(sent["code"], **changes)
+    assert (response.status_code, response.get_json()["error"]) == (400, "invalid_grant")
+    refusal = kept(clinician.flow.app, response)
+    assert (refusal.status, refusal.asked) == (400, "POST /oauth/token")
+    assert refusal.reasons[0].startswith("invalid_grant: ")
+    assert [one for one in refusal.reasons if one.startswith(reason)], refusal.reasons
+
+
 def refresh_set(one: Denied, **values: Any) -> str:
     mine = RefreshToken.client_id == one.flow.program.client_id
     one.change(update(RefreshToken).where(mine).values(**values))
@@ -234,6 +310,70 @@ def test_a_refresh_token_that_is_refused_is_kept_with_what_is_wrong(clinician, m
     assert [one for one in refusal.reasons if one.startswith(reason)], refusal.reasons
 
 
+def asked_as(app: Flask, program: Program, proof: dict[str, Any]) -> TestResponse:
+    """Ask for a token with another proof than the client's own."""
+    flow = Flow(app, program, add_person(app, CLINICIAN))
+    return flow.ask("/oauth/token", proof, grant_type="refresh_token", refresh_token="x")
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "proof", "reason"),
+    [
+        (BASIC, {}, "secret", "The secret is not the one that it has now."),
+        (BASIC, {"secret_digest": None}, "secret", "No secret was made for it yet."),
+        (NONE, {}, "secret", "It sent a secret, but is registered for none."),
+        (NONE, {"approved_at": None}, "id", "An administrator has not approved the client yet."),
+        (NONE, {"disabled": True}, "id", "The client is disabled."),
+        (SIGNED, {"disabled": True}, "assertion", "The client is disabled."),
+        (SIGNED, {}, "other key", "invalid_client: The signature does not fit a registered key."),
+    ],
+)
+def test_a_client_that_cannot_prove_who_it_is_finds_out_why(app, method, changes, proof, reason):
+    program = add_program(app, method)
+    if changes:
+        set_client(app, program, **changes)
+    other = ECKey.generate_key("P-384", {"kid": "app"})
+    response = asked_as(
+        app,
+        program,
+        {
+            "secret": {"auth": (program.client_id, "wrong")},
+            "id": {"client_id": program.client_id},
+            "assertion": program.proof(),
+            "other key": program._replace(secret=None, key=other).proof(),
+        }[proof],
+    )
+    assert response.get_json()["error"] == "invalid_client"
+    refusal = kept(app, response)
+    assert (refusal.client_id, refusal.status) == (program.client_id, response.status_code)
+    assert reason in refusal.reasons
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        {"auth": ("nobody", "x")},
+        {"client_id": "nobody"},
+        {"client_id": "\0"},
+        {"client_assertion": "x", "client_assertion_type": "x"},
+        {"client_assertion": "e30.W10.eA", "client_assertion_type": "x"},
+        {},
+    ],
+)
+def test_of_a_client_that_is_not_there_nothing_is_kept(app, proof):
+    response = asked_as(app, add_program(app), proof)
+    assert response.status_code in (400, 401)
+    with app.app_context():
+        assert find_refusal(response.headers[HEADER]) is None
+
+
+def test_whoever_only_says_that_it_is_a_client_writes_less_often(app):
+    program = add_program(app, BASIC)
+    for _ in range(UNPROVED + 2):
+        asked_as(app, program, {"auth": (program.client_id, "wrong")})
+    assert count_of(app, program.client_id) == UNPROVED
+
+
 def test_a_scope_that_is_refused_is_kept_with_those_registered(app):
     flow = Flow(app, add_backend(app, "system/Patient.rs"), add_person(app, CLINICIAN))
     asked = "system/AllergyIntolerance.rs user/*.rs p2 openid"
@@ -255,6 +395,7 @@ def test_neither_ids_nor_names_nor_secrets_are_kept(clinician):
         named.get("AllergyIntolerance/al-p1-penicillin/_history/1"),
         named.get("AllergyIntolerance?patient=p2&code:text=penicillin"),
         named.post("DocumentReference/_search", {"patient": "p2"}),
+        flow.redeem("a-code-of-hers"),
         flow.refresh("a-token-of-hers"),
     ]
     for response in responses:

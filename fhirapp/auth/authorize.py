@@ -74,6 +74,7 @@ class Offer:
     patients: Sequence[str] | None
     patient_id: str | None
     encounter_id: str | None
+    document_id: str | None
 
     @property
     def needs_patient(self) -> bool:
@@ -111,7 +112,7 @@ def park(values: MultiDict[str, str]) -> str:
         "created_at": now,
         "expires_at": now + PARKED_SECONDS,
     }
-    row.update(user_id=None, patient_id=None, encounter_id=None)
+    row.update(user_id=None, patient_id=None, encounter_id=None, document_id=None)
     db.session.rollback()
     with writing() as connection:
         connection.execute(delete(ParkedRequest).where(ParkedRequest.expires_at < now))
@@ -183,7 +184,7 @@ def offer(parked: ParkedRequest, user: User) -> Offer:
     patient_id = parked.patient_id
     if patients is not None and patient_id not in patients:
         patient_id = patients[0] if len(patients) == 1 else None
-    return Offer(client, scopes, patients, patient_id, parked.encounter_id)
+    return Offer(client, scopes, patients, patient_id, parked.encounter_id, parked.document_id)
 
 
 def choose_patient(parked: ParkedRequest, patient_id: str) -> None:
@@ -221,6 +222,7 @@ def decide(
         "scope": " ".join(scopes),
         "patient_id": offered.patient_id if in_context else None,
         "encounter_id": offered.encounter_id if in_context else None,
+        "document_id": offered.document_id if in_context else None,
         # Our own pages do not surround an app: it shows itself whose record it is.
         "need_patient_banner": True,
         "signed_in_at": signed.signed_in_at,

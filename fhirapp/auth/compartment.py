@@ -27,8 +27,9 @@ class Access:
 
     scopes: tuple[Scope, ...]
     patient: str | None
-    # The Patient that the user is, readable where the token says who the user is (fhirUser).
-    own_patient: str | None = None
+    # Who the user is in the records, as (type, id), where the token says so (fhirUser): readable
+    # whatever else is not.
+    own: tuple[str, str] | None = None
 
     def grants(self, resource_type: str, permission: str) -> tuple[Grant, ...]:
         """Return what may be seen of a type with permission "r" or "s"; nothing is forbidden.
@@ -65,8 +66,12 @@ def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant,
         if grant == Grant(None):
             return (grant,)
         found.append(grant)
-    if access.own_patient is not None and (resource_type, permission) == ("Patient", READ):
-        found.append(Grant(access.own_patient))
+    if (
+        access.own is not None
+        and access.own[0] == resource_type == "Patient"
+        and permission == READ
+    ):
+        found.append(Grant(access.own[1]))
     return tuple(dict.fromkeys(found))
 
 
@@ -77,16 +82,17 @@ def access_of(
     patient: str | None,
     role: str | None = None,
     is_linked: bool = True,
-    own_patient: str | None = None,
+    own: tuple[str, str] | None = None,
 ) -> Access:
     """Return the access of a token, given its scope, its client's registration and its user.
 
     role is the user's, None of a token without one. A patient that is not linked to the user any
-    more is out of reach. own_patient is the Patient that the user is.
+    more is out of reach. own is who the user is in the records, as (type, id).
     """
     registered = clinical_scopes(registered_scope)
     scopes = [one for scope in clinical_scopes(token_scope) for one in scope.within(registered)]
     if role is not None:
         scopes = [one for one in scopes if one.context in CONTEXTS_OF_ROLE[role]]
-    own = own_patient if FHIR_USER in token_scope.split() else None
+    if FHIR_USER not in token_scope.split():
+        own = None
     return Access(tuple(dict.fromkeys(scopes)), patient if is_linked else None, own)

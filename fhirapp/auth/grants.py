@@ -175,6 +175,9 @@ def launch_parameters(grant: Grant) -> dict[str, Any]:
     # Neither may be in fhirContext too, SMART App Launch 2.2 §fhirContext.
     if grant.encounter_id is not None:
         context["encounter"] = grant.encounter_id
+    if grant.document_id is not None:
+        # Patient and encounter have parameters of their own, and stand in no fhirContext.
+        context["fhirContext"] = [{"reference": f"DocumentReference/{grant.document_id}"}]
     if LAUNCH in grant.scope.split() or grant.patient_id is not None:
         context["need_patient_banner"] = grant.need_patient_banner
         context["smart_style_url"] = f"{base_url()}/smart-style.json"

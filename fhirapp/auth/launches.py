@@ -26,6 +26,7 @@ def start(
     user_id: str,
     patient_id: str,
     encounter_id: str | None = None,
+    document_id: str | None = None,
 ) -> str:
     """Return the address that starts the app: its launch_uri, with iss and launch."""
     launch = new_token()
@@ -37,6 +38,7 @@ def start(
         "user_id": user_id,
         "patient_id": patient_id,
         "encounter_id": encounter_id,
+        "document_id": document_id,
         "expires_at": now + SECONDS,
     }
     connection.execute(insert(Launch), [row])
@@ -46,7 +48,7 @@ def start(
 
 
 def spend(connection: Connection, launch: str, client_id: str) -> dict[str, Any] | None:
-    """Use a launch id up; return user_id, patient_id and encounter_id.
+    """Use a launch id up; return user_id, patient_id, encounter_id and document_id.
 
     None where it is not known, was used, has expired, or is another client's.
     """
@@ -60,7 +62,7 @@ def spend(connection: Connection, launch: str, client_id: str) -> dict[str, Any]
     if connection.execute(update(Launch).where(*mine).values(used_at=now)).rowcount == 0:
         return None
     found = connection.execute(
-        select(Launch.user_id, Launch.patient_id, Launch.encounter_id).where(
+        select(Launch.user_id, Launch.patient_id, Launch.encounter_id, Launch.document_id).where(
             Launch.digest == digest(launch)
         )
     ).one()

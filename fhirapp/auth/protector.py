@@ -35,7 +35,8 @@ _TOKEN = (
     " g.revoked_at IS NOT NULL, u.disabled, u.id, u.role,"
     " (SELECT count(*) FROM auth_user_patient l"
     " WHERE l.user_id = u.id AND l.patient_id = t.patient_id),"
-    " (SELECT max(l.patient_id) FROM auth_user_patient l WHERE l.user_id = u.id AND l.is_self)"
+    " (SELECT max(l.patient_id) FROM auth_user_patient l WHERE l.user_id = u.id AND l.is_self),"
+    " u.fhir_user"
     " FROM oauth_access_token t JOIN oauth_client c ON c.client_id = t.client_id"
     " LEFT JOIN oauth_grant g ON g.id = t.grant_id LEFT JOIN auth_user u ON u.id = g.user_id"
     " WHERE t.digest = ?"
@@ -59,6 +60,7 @@ class Token(NamedTuple):
     role: str | None
     linked: int
     own_patient: str | None
+    fhir_user: str | None
 
     def is_expired(self) -> bool:
         return self.expires_at <= time.time()
@@ -79,8 +81,15 @@ class Token(NamedTuple):
             self.patient_id,
             self.role,
             self.role != PATIENT or self.linked > 0,
-            self.own_patient if self.role == PATIENT else None,
+            self._own(),
         )
+
+    def _own(self) -> tuple[str, str] | None:
+        """Return who the user is in the records, as users.fhir_user_of says it."""
+        if self.role == PATIENT:
+            return None if self.own_patient is None else ("Patient", self.own_patient)
+        resource_type, _, resource_id = (self.fhir_user or "").partition("/")
+        return (resource_type, resource_id) if resource_id else None
 
 
 class _Validator(BearerTokenValidator):  # type: ignore[misc]

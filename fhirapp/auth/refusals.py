@@ -25,6 +25,8 @@ from fhirapp.db import db, is_busy, writing
 KEPT_SECONDS = 30 * 86_400
 # The newest of a client: one that asks wrongly in a loop fills no disk.
 KEPT = 200
+# The client waits meanwhile for its refusal.
+PATIENCE_SECONDS = 0.25
 # So many a minute are written of a client, by each process.
 PER_MINUTE = 30
 # Of those that nobody proved to come from the client.
@@ -66,7 +68,7 @@ def record(client_id: str, status: int, reasons: Sequence[str], user_id: str | N
     }
     db.session.rollback()
     try:
-        with writing() as connection:
+        with writing(patience=PATIENCE_SECONDS) as connection:
             connection.execute(delete(Refusal).where(Refusal.at < now - KEPT_SECONDS))
             count = select(func.count()).where(Refusal.client_id == client_id)
             kept = connection.execute(count).scalar() or 0

@@ -76,8 +76,7 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
     def handle_error_response(self, request: Any, error: OAuth2Error) -> Response:
         response: Response = super().handle_error_response(request, error)
         client = getattr(request, "client", None)
-        if client is not None:
-            refusals.record_oauth(response, client.client_id, error)
+        refusals.record_oauth(response, None if client is None else client.client_id, error)
         return response
 
 

@@ -81,18 +81,19 @@ _WRITERS = "fhirapp.writers"
 
 
 @contextmanager
-def writing(engine: Engine | None = None) -> Iterator[Connection]:
+def writing(engine: Engine | None = None, patience: float | None = None) -> Iterator[Connection]:
     """Open the one writing transaction; committed at the end, rolled back on an error.
 
-    Waits up to BUSY_SECONDS for another writer, then raises sqlalchemy's OperationalError; Busy
-    much sooner where all threads but one wait already, so that reads go on.
+    Waits up to patience, BUSY_SECONDS unless given, for another writer, then raises sqlalchemy's
+    OperationalError; Busy much sooner where all threads but one wait already, so that reads go on.
     """
     forget_reader()
+    seconds = BUSY_SECONDS if patience is None else patience
     with _one_of_few(), (engine or db.engine).connect() as connection:
-        connection = connection.execution_options(fhirapp_writes=True)
+        connection = connection.execution_options(fhirapp_writes=True, fhirapp_patience=seconds)
         with connection.begin():
             if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'")
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{round(seconds * 1000)}ms'")
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
             yield connection
     generation().change()
@@ -224,5 +225,13 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("fhirapp_writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    options = connection.get_execution_options()
+    patience = options.get("fhirapp_patience", BUSY_SECONDS)
+    if patience != BUSY_SECONDS:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(patience * 1000)}")
+    try:
+        writes = options.get("fhirapp_writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    finally:
+        if patience != BUSY_SECONDS:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")

@@ -16,11 +16,11 @@ from fhirapp.store.definition import Definition, Visibility, types
 _NAMES = {"r": "read", "s": "search"}
 
 
-def access_to(definition: Definition, permission: str) -> Access:
+def access_to(definition: Definition, permission: str, resource_id: str | None = None) -> Access:
     """Return the request's access, once it is known to reach the type at all.
 
-    permission is "r" or "s". Raises LoginRequired, TokenExpired or Forbidden, before any data is
-    touched.
+    permission is "r" or "s"; resource_id is that of the one resource that is read. Raises
+    LoginRequired, TokenExpired or Forbidden, before any data is touched.
     """
     access = authenticate().access()
     if definition.visibility is Visibility.SCOPE:
@@ -28,7 +28,8 @@ def access_to(definition: Definition, permission: str) -> Access:
     elif definition.visibility is Visibility.CARRIER:
         reaches = any(access.grants(carrier.name, permission) for carrier in carriers())
     else:
-        reaches = access.allows_any(permission)
+        is_user = permission == "r" and access.own == (definition.name, resource_id)
+        reaches = access.allows_any(permission) or is_user
     if not reaches:
         raise insufficient_scope(
             f"The token's scope does not cover {_NAMES[permission]} of {definition.name}.",

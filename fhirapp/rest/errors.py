@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
 
@@ -28,6 +29,8 @@ from fhirapp.rest.negotiation import FHIR_JSON
 
 _log = logging.getLogger(__name__)
 
+# What shows an error to people, where there are pages: web/ puts it here.
+ERROR_PAGE = "fhirapp.error_page"
 # In bytes. Waitress is told more (ops/serve.py), so that these answers are ours.
 MAX_URL = 8 * 1024
 MAX_HEADERS = 32 * 1024
@@ -88,7 +91,8 @@ def render(error: FhirError) -> Response:
 def render_http(error: HTTPException) -> Response | HTTPException:
     """Return what Flask itself refuses, as an OperationOutcome where the path is FHIR's."""
     if not is_fhir_path():
-        return error
+        show: Callable[[int], Response] | None = current_app.extensions.get(ERROR_PAGE)
+        return error if show is None or error.code is None else show(error.code)
     if isinstance(error, WerkzeugMethodNotAllowed):
         allowed = ", ".join(sorted(error.valid_methods or ()))
         return render(

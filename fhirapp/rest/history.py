@@ -78,7 +78,7 @@ class _History:
 
 def history_instance(definition: Definition, resource_id: str) -> Response:
     """Return the history of a resource. Raises NotFound or a ParameterError."""
-    access, asked = access_to(definition, "r"), _asked()
+    access, asked = access_to(definition, "r", resource_id), _asked()
     path = f"{definition.name}/{resource_id}"
     if find_version(reader(), definition, access, resource_id) is None:
         raise NotFound(f"{path} is not known here.")

@@ -46,7 +46,7 @@ COLUMNS = ", ".join(f"h.{name}" for name in Version._fields)
 
 def read(definition: Definition, resource_id: str) -> Response:
     """Return the current version. Raises NotFound, Gone."""
-    access = access_to(definition, "r")
+    access = access_to(definition, "r", resource_id)
     wanted = _wanted(definition)
     snapshot = reader()
     version = find_version(snapshot, definition, access, resource_id)
@@ -55,7 +55,7 @@ def read(definition: Definition, resource_id: str) -> Response:
 
 def vread(definition: Definition, resource_id: str, version_id: str) -> Response:
     """Return one version. Raises NotFound, Gone."""
-    access = access_to(definition, "r")
+    access = access_to(definition, "r", resource_id)
     wanted = _wanted(definition)
     snapshot, version = reader(), None
     if version_id.isascii() and version_id.isdecimal() and len(version_id) < 10:
@@ -107,10 +107,11 @@ def visible_versions(definition: Definition, access: Access) -> list[Condition]:
     if limit is None:
         return []
     conditions: list[Condition] = []
-    grants = access.grants(definition.name, "r")
-    if definition.compartment and all(grant.patient is not None for grant in grants):
+    patients = {grant.patient for grant in access.grants(definition.name, "r")}
+    if definition.compartment and patients and None not in patients:
         # Not enough alone, but an index tells.
-        conditions.append(Condition("h.patient_id = ?", (access.patient,)))
+        marks = ", ".join("?" for _ in patients)
+        conditions.append(Condition(f"h.patient_id IN ({marks})", tuple(patients)))
     table, covered = definition.sql_table, limit.where()
     conditions += [
         Condition(

@@ -80,7 +80,8 @@ def answer(handle: str) -> Response:
         return see_other(authorize.refuse(parked))
     if "patient" in request.form:
         return _choose(handle, parked, offer, field("patient", 64))
-    if offer.needs_patient:
+    # In another tab another record may have been chosen since this page was shown.
+    if offer.needs_patient or field("shown", 64) != (offer.patient_id or ""):
         return see_other(f"/oauth/authorize/{handle}")
     days = field("days", 5)
     length = int(days) if days.isascii() and days.isdecimal() else DURATIONS[0]

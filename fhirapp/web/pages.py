@@ -27,6 +27,7 @@ from fhirapp.auth.sign_in import TooOften
 from fhirapp.config import settings
 from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
+from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.web import cookies
 from fhirapp.web.dates import day, moment, partial
 
@@ -59,6 +60,7 @@ def init_app(app: Flask) -> None:
     app.add_template_filter(day, "day")
     app.add_template_filter(moment, "moment")
     app.add_template_filter(partial, "partial")
+    app.extensions[ERROR_PAGE] = error_page
 
 
 def blueprint_of(name: str, module: str) -> Blueprint:
@@ -148,7 +150,8 @@ def _for(view: Answer, roles: Collection[str] | None) -> Answer:
     def checked(*args: Any, **values: Any) -> Any:
         found = signed()
         if found is None or not found.complete:
-            here = request.full_path.rstrip("?") if request.method == "GET" else "/account"
+            asks = request.method in ("GET", "HEAD")
+            here = request.full_path.rstrip("?") if asks else "/account"
             return see_other(sign_in_address(here))
         if roles is not None and found.user.role not in roles:
             raise PageError(403, f"This page is for the role {' or '.join(roles)}.")
@@ -205,8 +208,6 @@ def too_often(form: Callable[[str, int], Response], error: TooOften) -> Response
 
 
 def _shared() -> dict[str, Any]:
-    if request.blueprint is None:
-        return {}
     found = signed()
     complete = found if found is not None and found.complete else None
     return {

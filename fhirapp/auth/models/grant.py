@@ -28,6 +28,8 @@ class Grant(Base):
     # The patient and encounter in context.
     patient_id: Mapped[str | None]
     encounter_id: Mapped[str | None]
+    # A document that the app was started from (fhirContext).
+    document_id: Mapped[str | None]
     # Whether an app started by our own pages must show whose record it is.
     need_patient_banner: Mapped[bool] = mapped_column(default=True)
     # When the user typed the password: id tokens tell it.
@@ -120,6 +122,8 @@ class Launch(Base):
     user_id: Mapped[str] = mapped_column(ForeignKey(User.id))
     patient_id: Mapped[str]
     encounter_id: Mapped[str | None]
+    # A document that the app was started from (fhirContext).
+    document_id: Mapped[str | None]
     expires_at: Mapped[int] = mapped_column(Integer, index=True)
     used_at: Mapped[int | None] = mapped_column(Integer)
 
@@ -136,6 +140,8 @@ class ParkedRequest(Base):
     user_id: Mapped[str | None]
     patient_id: Mapped[str | None]
     encounter_id: Mapped[str | None]
+    # A document that the app was started from (fhirContext).
+    document_id: Mapped[str | None]
     created_at: Mapped[int] = mapped_column(Integer)
     expires_at: Mapped[int] = mapped_column(Integer, index=True)
     used_at: Mapped[int | None] = mapped_column(Integer)
