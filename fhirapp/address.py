@@ -6,6 +6,9 @@ request's own Host is believed when it names loopback too. Source: decisions §1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
 from flask import has_app_context, has_request_context, request
 
 from fhirapp.config import is_loopback, settings
@@ -43,6 +46,15 @@ def fhir_url() -> str:
 def token_url() -> str:
     """Return the address of the token endpoint, which is also the audience of assertions."""
     return f"{base_url()}/oauth/token"
+
+
+def with_parameters(uri: str, parameters: Sequence[tuple[str, str]]) -> str:
+    """Return an address of somebody else's with parameters added; its own query stays as it is.
+
+    RFC 6749 §3.1.2. It has no fragment.
+    """
+    between = "?" if "?" not in uri else "" if uri.endswith(("?", "&")) else "&"
+    return f"{uri}{between}{urlencode(parameters)}"
 
 
 def _listening() -> str:

@@ -48,25 +48,31 @@ _PAGE = """<!doctype html>
 """
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """A Chromium without a window.
-
-    Of the module: as long as Playwright runs, asyncio cannot run anything else in this thread.
-    """
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """Where Chromium is, and beside it what runs in it."""
     path = shutil.which("chromium")
     if path is None or not _PACKAGES.is_dir():
         reason = "needs Debian's chromium, and the packages of `npm ci` in tests/node"
         (pytest.fail if BROWSER_REQUIRED else pytest.skip)(reason)
+    return path
+
+
+@pytest.fixture(scope="module")
+def chromium(chromium_path: str) -> Iterator[Browser]:
+    """A Chromium without a window.
+
+    Of the module: as long as Playwright runs, asyncio cannot run anything else in this thread.
+    """
     with sync_playwright() as playwright:
         resolver = f"--host-resolver-rules=MAP {_STRANGER} 127.0.0.1"
-        browser = playwright.chromium.launch(executable_path=path, args=[resolver])
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=[resolver])
         yield browser
         browser.close()
 
 
 @pytest.fixture(scope="session")
-def app_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def app_url(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the app: a page with its script, on another site than the server."""
     folder = tmp_path_factory.mktemp("app")
     (folder / "index.html").write_text(_PAGE)
@@ -107,9 +113,13 @@ class Visit:
         self.stranger = app.replace("localhost", _STRANGER)
         self._demo = demo
 
+    def at(self, page: Page) -> Visit:
+        """Return the same person's visit in another window."""
+        return Visit(page, self._demo, self.app)
+
     def tab(self, path: str) -> Visit:
         """Go to a page of ours in another tab."""
-        other = Visit(self.page.context.new_page(), self._demo, self.app)
+        other = self.at(self.page.context.new_page())
         other.open(path)
         return other
 

@@ -90,22 +90,32 @@ def test_without_a_visit_there_is_none_in_context(clinic, program, clinician):
     assert (row.patient_id, row.encounter_id) == ("p2", None)
 
 
-def test_the_app_gets_what_was_chosen(clinic, program):
+@pytest.mark.parametrize("ticks_all", [True, False])
+def test_the_app_gets_what_was_chosen_and_allowed(clinic, program, ticks_all):
     """From the page to the token's context, as one user."""
     username = add_person(clinic, ADMINISTRATOR)
     flow = Flow(clinic, add_program(clinic), id_of(clinic, username))
     set_client(clinic, flow.program, name="Whole Way", launch_uri=APP)
     browser = Browser(clinic).resume(username)
     page = browser.get("/launch?patient=p1").submit(
-        "Whole Way at app.example", encounter="enc-p1-2023-checkup"
+        "Whole Way at app.example",
+        encounter="enc-p1-2023-checkup",
+        document="doc-p1-consult-2025",
     )
     launch = parameters_of(page.location, APP)["launch"]
     scope = "launch launch/encounter user/*.rs patient/*.rs"
     page = browser.get(
         "/oauth/authorize", query_string=flow.parameters(scope, launch=launch)
-    ).submit("Allow what is ticked")
+    ).submit("Allow what is ticked", scope=scope.split() if ticks_all else ["patient/*.rs"])
     answer = flow.redeem(parameters_of(page.location)["code"]).get_json()
-    assert (answer["patient"], answer["encounter"]) == ("p1", "enc-p1-2023-checkup")
+    context = {name: answer.get(name) for name in ("patient", "encounter", "fhirContext")}
+    assert context == {
+        "patient": "p1",
+        "encounter": "enc-p1-2023-checkup" if ticks_all else None,
+        "fhirContext": [{"reference": "DocumentReference/doc-p1-consult-2025"}]
+        if ticks_all
+        else None,
+    }
 
 
 def test_the_forms_answer_may_lead_to_another_site(clinician, program):
@@ -156,6 +166,7 @@ def test_an_app_that_cannot_be_started_any_more_is_not(clinic, clinician, values
         ({"patient": "p1", "client": "unknown"}, 404),
         ({"patient": "p1", "client": "program", "encounter": "unknown"}, 404),
         # Another patient's.
+        ({"patient": "p1", "client": "program", "document": "doc-p2-pathology-2023"}, 404),
         ({"patient": "p1", "client": "program", "encounter": "enc-p2-2023-ed"}, 404),
         ({"patient": "p1\0", "client": "program"}, 400),
         ({"patient": "p1", "client": "program", "encounter": "\0"}, 400),

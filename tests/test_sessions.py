@@ -20,6 +20,7 @@ from fhirapp.db import writing
 from fhirapp.web.dates import moment
 from tests.authorizing import Flow, add_program, alter, rows
 from tests.browsing import PASSWORD, Browser, add_person, id_of
+from tests.helpers import Fhir
 
 A_PASSWORD = "four words in a row"
 
@@ -289,7 +290,7 @@ def test_who_is_enabled_again_signs_in_anew(clinic, person, browser):
 
 def test_sessions_that_are_over_are_deleted_when_another_begins(clinic, person, browser):
     over = session_of(clinic, person).id
-    age(clinic, person, used_at=int(time.time()) - IDLE_SECONDS - 1)
+    age(clinic, person, signed_in_at=int(time.time()) - ABSOLUTE_SECONDS - 1)
     signed_in(clinic, add_person(clinic, CLINICIAN))
     assert rows(clinic, select(func.count()).where(Session.id == over)) == [(0,)]
 
@@ -341,3 +342,29 @@ def test_a_cookie_that_is_no_sessions_is_nobodys(clinic, cookie):
     browser = Browser(clinic)
     browser.set_cookie(cookie)
     assert not is_in(browser)
+
+
+@pytest.mark.parametrize("way", ["sign out", "sign in again", "end all"])
+def test_what_is_allowed_until_sign_out_ends_though_the_session_was_idle(clinic, way):
+    """People work in the app meanwhile, and not on our pages."""
+    name = add_person(clinic, CLINICIAN)
+    browser = signed_in(clinic, name)
+    flow = Flow(clinic, add_program(clinic), id_of(clinic, name))
+    flow.session = browser.cookie()
+    token = flow.tokens("user/*.rs online_access")
+    age(clinic, name, used_at=int(time.time()) - IDLE_SECONDS - 1)
+    signed_in(clinic, add_person(clinic, CLINICIAN))
+    fhir = Fhir(clinic, token["access_token"])
+    assert fhir.get("Patient").status_code == 200
+    if way == "sign out":
+        browser.post(
+            "/sign-out",
+            {"form_token": browser.get("/sign-in").form("Sign in").fields["form_token"]},
+        )
+    elif way == "sign in again":
+        browser.sign_in(name)
+    else:
+        with clinic.app_context(), writing() as connection:
+            sessions.end_all(connection, id_of(clinic, name))
+    assert fhir.get("Patient").status_code == 401
+    assert flow.refresh(token["refresh_token"]).get_json()["error"] == "invalid_grant"

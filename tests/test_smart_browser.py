@@ -228,6 +228,24 @@ def test_who_is_signed_in_types_no_password_again(connected, apps):
     assert one.ready()["patient"] == "p1"
 
 
+def test_an_app_has_our_pages_in_a_window_of_their_own(visit, apps, demo):
+    one = visit()
+    one.page.goto(one.app)
+    asked = {"iss": demo.fhir, "redirectUri": one.app, "scope": SCOPE, **apps[PUBLIC]}
+    with one.page.expect_popup() as opened:
+        one.page.evaluate(
+            "(asked) => { FHIR.oauth2.authorize(asked) }",
+            {**asked, "target": "popup", "completeInTarget": False},
+        )
+    other = one.at(opened.value)
+    other.sign_in("patient")
+    other.allow()
+    # There the app hands the code over to the window that it began in.
+    with one.page.expect_navigation():
+        other.page.evaluate("() => { FHIR.oauth2.ready() }")
+    assert one.ready()["patient"] == "p1"
+
+
 def test_what_is_taken_back_under_connected_apps_ends_at_once(connected):
     one = connected(ES384)
     one.sign_in("patient")

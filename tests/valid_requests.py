@@ -30,9 +30,17 @@ def valid_requests(app: Flask, described: Described) -> list[Request]:
     requests = [
         *map(_get, _plain(described)),
         _get("/fhir/SearchParameter/AllergyIntolerance-status"),
-        asking("POST", "/oauth/token", body="grant_type=client_credentials&scope=system/*.rs",
-               media=FORM).with_headers(Authorization="Basic ZGVtby1iYWNrZW5kOmRlbW8="),
-    ]  # fmt: skip
+        *(
+            asking("POST", f"/oauth/{name}", body=body, media=FORM).with_headers(
+                Authorization="Basic ZGVtby1iYWNrZW5kOmRlbW8="
+            )
+            for name, body in (
+                ("token", "grant_type=client_credentials&scope=system/*.rs"),
+                ("introspect", "token=unknown&token_type_hint=access_token"),
+                ("revoke", "token=unknown&token_type_hint=refresh_token"),
+            )
+        ),
+    ]
     for definition in SERVED.values():
         instances = addresses(definition, example(definition, held))
         requests += [_get(f"/fhir/{address}") for address in instances]

@@ -11,6 +11,7 @@ from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import Client
 from fhirapp.auth.registration import Registration, columns, owner_code, register
 from fhirapp.auth.sign_in import TooOften
+from fhirapp.auth.throttle import network_of
 from fhirapp.db import db, writing
 
 # From one address.
@@ -32,7 +33,7 @@ def apply(registration: Registration, address: str) -> str:
     columns(registration)
     db.session.rollback()
     with writing() as connection:
-        _count(connection, f"register {address}", PER_HOUR)
+        _count(connection, f"register {network_of(address)}", PER_HOUR)
         _make_room(connection)
         client_id = register(connection, registration, approved=False)
         return owner_code(connection, client_id)

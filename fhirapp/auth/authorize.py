@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from authlib.common.urls import add_params_to_uri
 from authlib.oauth2 import OAuth2Error
-from sqlalchemy import Connection, delete, insert, select, update
+from flask import current_app, request
+from sqlalchemy import Connection, delete, func, insert, select, update
 from werkzeug.datastructures import MultiDict
 
+from fhirapp.address import with_parameters
 from fhirapp.auth import launches
 from fhirapp.auth.asked import AuthorizationRequest, checked, is_state
 from fhirapp.auth.grants import CodeGrant
@@ -40,11 +41,16 @@ from fhirapp.auth.scopes import (
 )
 from fhirapp.auth.server import authorization_server, find_client
 from fhirapp.auth.sessions import ABSOLUTE_SECONDS, Signed
+from fhirapp.auth.throttle import Failures
 from fhirapp.auth.tokens import CODE_SECONDS, OFFLINE_SECONDS, USER_SECONDS, new_token
 from fhirapp.auth.users import fhir_user_of, linked_patients
 from fhirapp.db import db, writing
 
 PARKED_SECONDS = 15 * 60
+# A request is up to 6 kB; anybody may send one.
+MOST_PARKED = 5_000
+PER_MINUTE = 300
+_EXTENSION = "fhirapp.parked"
 # What the user may choose, in days, for access without them.
 DURATIONS = (1, 30, 90, 180)
 # Whatever a client registered, a browser is sent nowhere else: an absolute address, of which comes
@@ -99,6 +105,7 @@ def park(values: MultiDict[str, str]) -> str:
         if len(values.getlist(name)) != 1 or not values[name]:
             raise Unanswerable(f"The app that sent you here did not say its {name} once.")
     client = _client_of(values)
+    _throttle()
     try:
         parameters = checked(values)
     except OAuth2Error as error:
@@ -115,7 +122,7 @@ def park(values: MultiDict[str, str]) -> str:
     row.update(user_id=None, patient_id=None, encounter_id=None, document_id=None)
     db.session.rollback()
     with writing() as connection:
-        connection.execute(delete(ParkedRequest).where(ParkedRequest.expires_at < now))
+        _make_room(connection, now)
         if "launch" in parameters:
             launch = launches.spend(connection, parameters["launch"], client_id)
             if launch is not None:
@@ -128,6 +135,26 @@ def park(values: MultiDict[str, str]) -> str:
         "invalid_request",
         "launch is not known, was used, has expired, or is another app's.",
     )
+
+
+def _throttle() -> None:
+    """Refuse an address that sends very many requests, for each is kept. Raises Unanswerable."""
+    counts: Failures = current_app.extensions.setdefault(_EXTENSION, Failures(PER_MINUTE))
+    if request.remote_addr and counts.count(request.remote_addr):
+        raise Unanswerable("There were too many requests from your address. Wait a minute.")
+
+
+def _make_room(connection: Connection, now: int) -> None:
+    """Forget requests that expired, and the oldest where very many wait."""
+    connection.execute(delete(ParkedRequest).where(ParkedRequest.expires_at < now))
+    count = connection.execute(select(func.count()).select_from(ParkedRequest)).scalar() or 0
+    if count >= MOST_PARKED:
+        oldest = select(ParkedRequest.digest).order_by(ParkedRequest.expires_at)
+        connection.execute(
+            delete(ParkedRequest).where(
+                ParkedRequest.digest.in_(oldest.limit(count - MOST_PARKED + 1))
+            )
+        )
 
 
 def find(handle: str) -> ParkedRequest | None:
@@ -215,14 +242,15 @@ def decide(
     now = int(time.time())
     user = signed.user
     in_context = is_of_patient(scopes) or LAUNCH in scopes
+    of_visit = not {LAUNCH, LAUNCH_ENCOUNTER}.isdisjoint(scopes)
     grant = {
         "id": str(uuid4()),
         "user_id": user.id,
         "client_id": offered.client.client_id,
         "scope": " ".join(scopes),
         "patient_id": offered.patient_id if in_context else None,
-        "encounter_id": offered.encounter_id if in_context else None,
-        "document_id": offered.document_id if in_context else None,
+        "encounter_id": offered.encounter_id if of_visit else None,
+        "document_id": offered.document_id if LAUNCH in scopes else None,
         # Our own pages do not surround an app: it shows itself whose record it is.
         "need_patient_banner": True,
         "signed_in_at": signed.signed_in_at,
@@ -300,4 +328,4 @@ def _sent_back(parameters: Mapping[str, str], error: str, description: str) -> S
     state = parameters.get("state", "")
     if is_state(state):
         answer.append(("state", state))
-    return SendBack(add_params_to_uri(parameters["redirect_uri"], answer))
+    return SendBack(with_parameters(parameters["redirect_uri"], answer))

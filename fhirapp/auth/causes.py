@@ -16,6 +16,7 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from flask import request
 from joserfc import jws
 from joserfc.errors import JoseError
+from werkzeug.datastructures import Authorization
 
 from fhirapp.auth.models import AuthorizationCode, Client, Grant, RefreshToken, User, digest
 from fhirapp.auth.registration import BASIC
@@ -31,8 +32,8 @@ def causes(client: Client, error: OAuth2Error) -> list[str]:
 
 def claimed_client() -> Client | None:
     """Return the client that the request says that it comes from; nothing is proved by that."""
-    basic = request.authorization
-    named = basic.username if basic is not None and basic.type == "basic" else None
+    basic = _basic()
+    named = None if basic is None else basic.username
     if named is None:
         named = request.form.get("client_id") or _issuer(request.form.get("client_assertion", ""))
     if named is not None:
@@ -41,6 +42,15 @@ def claimed_client() -> Client | None:
     # SMART's own client for JavaScript refreshes without saying who it is.
     spent = db.session.get(RefreshToken, digest(request.form.get("refresh_token", "")))
     return None if spent is None else db.session.get(Client, spent.client_id)
+
+
+def _basic() -> Authorization | None:
+    """Return the Basic header, None where there is none, or none that can be read."""
+    try:
+        sent = request.authorization
+    except ValueError:
+        return None
+    return sent if sent is not None and sent.type == "basic" else None
 
 
 def _issuer(assertion: str) -> str | None:
@@ -70,8 +80,8 @@ def _of_client(client: Client) -> Iterator[str]:
         yield "An administrator has not approved the client yet."
     if client.disabled:
         yield "The client is disabled."
-    sent = request.authorization
-    if sent is None or sent.type != "basic":
+    sent = _basic()
+    if sent is None:
         return
     if BASIC not in client.auth_method.split():
         yield f"It sent a secret, but is registered for {client.auth_method}."

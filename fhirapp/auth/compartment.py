@@ -93,6 +93,6 @@ def access_of(
     scopes = [one for scope in clinical_scopes(token_scope) for one in scope.within(registered)]
     if role is not None:
         scopes = [one for one in scopes if one.context in CONTEXTS_OF_ROLE[role]]
-    if FHIR_USER not in token_scope.split():
+    if FHIR_USER not in token_scope.split() or FHIR_USER not in registered_scope.split():
         own = None
     return Access(tuple(dict.fromkeys(scopes)), patient if is_linked else None, own)

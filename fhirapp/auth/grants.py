@@ -20,7 +20,7 @@ from authlib.oauth2.rfc6749.grants import (
 )
 from sqlalchemy import insert
 
-from fhirapp.address import base_url
+from fhirapp.address import base_url, with_parameters
 from fhirapp.auth.models import (
     AuthorizationCode,
     Client,
@@ -105,6 +105,18 @@ class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
             "expires_at": int(time.time()) + CODE_SECONDS,
         }
         decision.connection.execute(insert(AuthorizationCode), [row])
+
+    def create_authorization_response(
+        self, redirect_uri: str, grant_user: User
+    ) -> tuple[int, str, list[tuple[str, str]]]:
+        """Return where to send the browser with a code; Authlib would write the query anew."""
+        self.request.user = grant_user
+        code = self.generate_authorization_code()
+        self.save_authorization_code(code, self.request)
+        answer = [("code", code)]
+        if state := self.request.payload.state:
+            answer.append(("state", state))
+        return 302, "", [("Location", with_parameters(redirect_uri, answer))]
 
     def query_authorization_code(self, code: str, client: Client) -> AuthorizationCode | None:
         """Return a code that still serves; one that was used ends its grant."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from authlib.common.urls import add_params_to_uri
 from sqlalchemy import Connection, delete, insert, select, update
 
-from fhirapp.address import base_url, fhir_url
+from fhirapp.address import base_url, fhir_url, with_parameters
 from fhirapp.auth.models import Launch, digest
 from fhirapp.auth.tokens import new_token
 
@@ -44,7 +43,7 @@ def start(
     connection.execute(insert(Launch), [row])
     # The demo's own app is registered by its path.
     address = base_url() + launch_uri if launch_uri.startswith("/") else launch_uri
-    return str(add_params_to_uri(address, [("iss", fhir_url()), ("launch", launch)]))
+    return with_parameters(address, [("iss", fhir_url()), ("launch", launch)])
 
 
 def spend(connection: Connection, launch: str, client_id: str) -> dict[str, Any] | None:

@@ -51,9 +51,19 @@ def request_id() -> str:
     return found
 
 
-def record(client_id: str, status: int, reasons: Sequence[str], user_id: str | None = None) -> None:
-    """Keep why this request is refused; where the database is busy it is not kept."""
-    if _too_many(client_id, PER_MINUTE):
+def record(
+    client_id: str,
+    status: int,
+    reasons: Sequence[str],
+    *,
+    user_id: str | None = None,
+    of: str = "fhir",
+) -> None:
+    """Keep why this request is refused; where the database is busy it is not kept.
+
+    of is what is counted apart: who asks for tokens in vain takes no place from who has one.
+    """
+    if _too_many(f"{of} {client_id}", PER_MINUTE):
         return
     rule = request.url_rule
     now = int(time.time())
@@ -101,11 +111,13 @@ def record_oauth(response: Response, client_id: str | None, error: OAuth2Error) 
     request says that it comes from. Anybody can say that: of those fewer are written.
     """
     response.headers[HEADER] = request_id()
-    is_proved = client_id is not None or error.error in _AFTER_PROOF
     client = claimed_client() if client_id is None else db.session.get(Client, client_id)
+    # A public client's name is no proof.
+    is_proved = client is not None and client.kind != "public"
+    is_proved = is_proved and (client_id is not None or error.error in _AFTER_PROOF)
     if client is None or (not is_proved and _too_many(f"unproved {client.client_id}", UNPROVED)):
         return
-    record(client.client_id, response.status_code, causes(client, error))
+    record(client.client_id, response.status_code, causes(client, error), of="oauth")
 
 
 def _kept(reason: str) -> str:

@@ -102,7 +102,10 @@ def parse_scope(text: str) -> Scope | None:
     filters: tuple[tuple[str, str], ...] = ()
     if found["filter"] is not None:
         filters = tuple(sorted(parse_qsl(found["filter"], keep_blank_values=True)))
-        if not filters or not all(name and value for name, value in filters):
+        # PostgreSQL takes no NUL in a text; nobody means to write one.
+        if not filters or not all(
+            name and value and f"{name}{value}".isprintable() for name, value in filters
+        ):
             return None
     return Scope(found["context"], found["type"], permissions, filters)
 

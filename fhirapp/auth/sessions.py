@@ -42,13 +42,10 @@ def begin(
     """
     now = int(time.time())
     secret = new_token()
+    # One that nobody uses is kept: apps that the user allowed until signing out hang on it.
     connection.execute(
         delete(Session).where(
-            or_(
-                Session.used_at < now - IDLE_SECONDS,
-                Session.signed_in_at < now - ABSOLUTE_SECONDS,
-                Session.ended_at.is_not(None),
-            )
+            or_(Session.signed_in_at < now - ABSOLUTE_SECONDS, Session.ended_at.is_not(None))
         )
     )
     row = {
@@ -119,6 +116,13 @@ def end(connection: Connection, session_id: str) -> None:
         update(Session).where(Session.id == session_id).values(ended_at=int(time.time()))
     )
     revoke_grants(connection, Grant.session_id == session_id)
+
+
+def end_of_browser(connection: Connection, secret: str) -> None:
+    """End the session of this secret, also where it was not used for long."""
+    found = connection.execute(select(Session.id).where(Session.digest == digest(secret)))
+    for (session_id,) in found.all():
+        end(connection, session_id)
 
 
 def end_all(connection: Connection, user_id: str, *, but: str = "") -> None:

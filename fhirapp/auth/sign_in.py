@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select, update
 from fhirapp.auth import attempts, passwords, second_factor, sessions
 from fhirapp.auth.models import User
 from fhirapp.auth.sessions import Signed
+from fhirapp.auth.throttle import network_of
 from fhirapp.db import db, writing
 
 WINDOW_SECONDS = 15 * 60
@@ -120,11 +121,12 @@ def _remember(connection: Connection, user_id: str, stored: str, password: str) 
 
 
 def _keys(what: str, name: str, address: str) -> list[tuple[str, int]]:
+    network = network_of(address)
     # The name comes last: whatever is typed for one makes no other key.
     return [
-        (f"{what} {address} {name}", PER_NAME_AND_ADDRESS),
+        (f"{what} {network} {name}", PER_NAME_AND_ADDRESS),
         (f"{what} of {name}", PER_NAME),
-        (f"sign-in from {address}", PER_ADDRESS),
+        (f"sign-in from {network}", PER_ADDRESS),
     ]
 
 

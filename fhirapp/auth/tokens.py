@@ -131,6 +131,8 @@ def sweep(connection: Connection) -> None:
     before = int(time.time()) - _KEPT_SECONDS
     for model in (AccessToken, AuthorizationCode, RefreshToken):
         connection.execute(delete(model).where(model.expires_at < before))
+    # After the last of what came of it.
+    connection.execute(delete(Grant).where(Grant.expires_at < before - _KEPT_SECONDS))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from fhirapp.db.generation import generation
+from fhirapp.db.reader import read_since
 
 LONGEST_SECONDS = 1.0
 _MOST = 10_000
@@ -33,13 +34,18 @@ class Verified(Generic[Found]):
 
     def get(self, digest: bytes, look_up: Callable[[bytes], Found | None]) -> Found | None:
         """Return what belongs to a digest; look_up finds it where it is not known to hold."""
-        now = generation().now()
         kept = self._kept.get(digest)
-        if kept is not None and kept.generation == now and kept.until > time.monotonic():
+        if (
+            kept is not None
+            and kept.generation == generation().now()
+            and kept.until > time.monotonic()
+        ):
             return kept.found
+        # Not that of now: the request's snapshot may be older.
+        since = read_since()
         found = look_up(digest)
         if found is not None:
             if len(self._kept) >= _MOST:
                 self._kept.clear()
-            self._kept[digest] = _Kept(found, now, time.monotonic() + LONGEST_SECONDS)
+            self._kept[digest] = _Kept(found, since, time.monotonic() + LONGEST_SECONDS)
         return found

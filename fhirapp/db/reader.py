@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from sqlalchemy.pool import PoolProxiedConnection
 
 from fhirapp.db.base import db, quoted
+from fhirapp.db.generation import generation
 
 # Connections to SQLite that nobody reads with now: as many as read at once.
 SPARES: MutableMapping[Engine, list[PoolProxiedConnection]] = WeakKeyDictionary()
@@ -85,8 +86,17 @@ def reader() -> Reader:
     """Return this request's snapshot, taken at the first call."""
     found: Reader | None = g.get("reader")
     if found is None:
+        # Before the snapshot is taken: what is committed between the two is not in it.
+        g.read_since = generation().now()
         found = g.reader = Reader(db.engine)
     return found
+
+
+def read_since() -> bytes:
+    """Return the generation of this request's snapshot, taking it now if there is none."""
+    reader()
+    since: bytes = g.read_since
+    return since
 
 
 def forget_reader(_error: BaseException | None = None) -> None:

@@ -20,7 +20,7 @@ from fhirapp.web.pages import (
     see_other,
     somebody,
 )
-from fhirapp.web.people import Person, encounters_of, find_people, person
+from fhirapp.web.people import Person, documents_of, encounters_of, find_people, person
 from fhirapp.web.words import returns_to
 
 blueprint = blueprint_of("launch", __name__)
@@ -75,6 +75,9 @@ def start() -> Response:
     theirs = {visit.id for visit in encounters_of(patient.id)}
     if encounter_id is not None and encounter_id not in theirs:
         raise PageError(404, "There is no such visit among this patient's latest ones.")
+    document_id = field("document", 64) or None
+    if document_id is not None and document_id not in {one.id for one in documents_of(patient.id)}:
+        raise PageError(404, "There is no such note among this patient's latest ones.")
     client = next((one for one in _startable() if one.client_id == client_id), None)
     if client is None:
         raise PageError(404, "There is no such app to start. Choose one of those on the page.")
@@ -88,6 +91,7 @@ def start() -> Response:
             user_id=user_id,
             patient_id=patient.id,
             encounter_id=encounter_id,
+            document_id=document_id,
         )
     return see_other(location)
 
@@ -124,6 +128,8 @@ def _startable() -> Sequence[Client]:
 
 def _apps(patient: Person) -> Response:
     apps = [(client, returns_to([str(client.launch_uri)])) for client in _startable()]
-    visits = encounters_of(patient.id)
+    visits, notes = encounters_of(patient.id), documents_of(patient.id)
     # A form's answer leads to the app.
-    return page("launch_app.html", leaves=True, patient=patient, visits=visits, apps=apps)
+    return page(
+        "launch_app.html", leaves=True, patient=patient, visits=visits, notes=notes, apps=apps
+    )

@@ -92,7 +92,6 @@ def page(template: str, status: int = 200, *, leaves: bool = False, **values: An
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cache-Control"] = "no-store"
-    response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
     return response
 
 
@@ -187,10 +186,15 @@ def field(name: str, longest: int = 2000) -> str:
     text = request.form.get(name, "")
     if len(text) > longest:
         raise PageError(413, f"The field {name} takes {longest} characters at most.")
+    return plain(text).strip()
+
+
+def plain(text: str) -> str:
+    """Return a text that can be stored. Raises PageError."""
     # PostgreSQL takes no NUL in a text.
     if "\0" in text:
-        raise PageError(400, f"The field {name} takes text only.")
-    return text.strip()
+        raise PageError(400, "A field takes text only.")
+    return text
 
 
 def password_field(name: str) -> str:

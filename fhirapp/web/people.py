@@ -68,30 +68,45 @@ def person(patient_id: str) -> Person | None:
     return next(iter(people([patient_id])), None)
 
 
-class Visit(NamedTuple):
-    """An encounter, and what tells it from others: its kind and its day."""
+class Dated(NamedTuple):
+    """An encounter or a document, and what tells it from others: its kind and its day."""
 
     id: str
     words: str
 
 
-def encounters_of(patient_id: str) -> Sequence[Visit]:
+def encounters_of(patient_id: str) -> Sequence[Dated]:
     """Return a patient's latest visits, the latest first."""
-    encounters = types()["Encounter"]
-    context = Context(encounters.tables, base_url())
+    return [Dated(one["id"], _visit(one)) for one in _latest("Encounter", patient_id)]
+
+
+def documents_of(patient_id: str) -> Sequence[Dated]:
+    """Return a patient's latest documents, the latest first."""
+    return [Dated(one["id"], _document(one)) for one in _latest("DocumentReference", patient_id)]
+
+
+def _latest(type_name: str, patient_id: str) -> Sequence[dict[str, Any]]:
+    definition = types()[type_name]
+    context = Context(definition.tables, base_url())
     asked = [("patient", f"Patient/{patient_id}")]
-    query = parse_query(encounters.params, asked, context, strict=True)
+    query = parse_query(definition.params, asked, context, strict=True)
     snapshot = reader()
-    selection = select(encounters.sql_table, query.conditions, snapshot.all)
-    latest = parse_sort("-date", encounters.params, context)
+    selection = select(definition.sql_table, query.conditions, snapshot.all)
+    latest = parse_sort("-date", definition.params, context)
     rows = find_page(snapshot.all, selection, latest, None, SHOWN)
-    return [Visit(row[0], _visit(fhir_json.loads(row[4]))) for row in rows]
+    return [fhir_json.loads(row[4]) for row in rows]
 
 
 def _visit(encounter: dict[str, Any]) -> str:
     day = encounter.get("period", {}).get("start", "")[:10]
     said = (_concept(one) for one in encounter.get("type", ()))
     kind = next(filter(None, said), "") or encounter.get("class", {}).get("display") or "Visit"
+    return f"{kind}, {partial(day) if day else 'day not known'}"
+
+
+def _document(document: dict[str, Any]) -> str:
+    day = document.get("date", "")[:10]
+    kind = _concept(document.get("type", {})) or "Document"
     return f"{kind}, {partial(day) if day else 'day not known'}"
 
 

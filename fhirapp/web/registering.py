@@ -20,7 +20,7 @@ from fhirapp.auth.scopes import (
     PROFILE,
 )
 from fhirapp.fhir import json as fhir_json
-from fhirapp.web.pages import field
+from fhirapp.web.pages import field, plain
 
 # Those that most clients ask for; others are typed.
 _OF_APPS = (
@@ -84,7 +84,7 @@ def sent_draft() -> Draft:
     """Return the draft that the request brings. Raises PageError where a field is too long."""
     typed = [name for name in Draft._fields if name != "scopes"]
     texts = {name: field(name, _LONG.get(name, LONGEST)) for name in typed}
-    return Draft(**texts, scopes=tuple(request.form.getlist("scope")))
+    return Draft(**texts, scopes=tuple(map(plain, request.form.getlist("scope"))))
 
 
 def registration_of(draft: Draft) -> Registration:

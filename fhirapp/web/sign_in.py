@@ -16,7 +16,7 @@ from fhirapp.auth.sign_in import TooOften, show_second_factor
 from fhirapp.auth.sign_in import sign_in as try_to_sign_in
 from fhirapp.config import settings
 from fhirapp.db import db, writing
-from fhirapp.web.cookies import end_session, set_session
+from fhirapp.web.cookies import end_session, session_secret, set_session
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -53,6 +53,9 @@ def enter() -> Response:
         return too_often(partial(_form, back), error)
     if entered is None:
         return _form(back, _WRONG, 403, username=name)
+    if before is None:
+        # Where the browser's session was not used for long, what hangs on it ends now.
+        _end_of_browser()
     set_session(entered.secret)
     return see_other(back if entered.complete else f"/sign-in/code?{urlencode({'next': back})}")
 
@@ -88,12 +91,7 @@ def code() -> Response:
 @blueprint.post("/sign-out")
 def leave() -> Response:
     """End the session, and what apps were allowed only as long as it lasts."""
-    found = signed()
-    if found is not None:
-        session_id = found.session_id
-        db.session.rollback()
-        with writing() as connection:
-            sessions.end(connection, session_id)
+    _end_of_browser()
     end_session()
     return see_other("/sign-in")
 
@@ -132,6 +130,14 @@ def setup() -> Response:
     except RefusedCommand as error:
         return _setup(code, str(error))
     return see_other("/sign-in?next=/account")
+
+
+def _end_of_browser() -> None:
+    secret = session_secret()
+    if secret:
+        db.session.rollback()
+        with writing() as connection:
+            sessions.end_of_browser(connection, secret)
 
 
 def _form(back: str, message: str = "", status: int = 200, username: str = "") -> Response:
