@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.bench import database, measure, questions
 from tests.bench.database import Database
-from tests.bench.load import throughput_tool
 from tests.bench.guarded import PLAIN, PROTECTED
+from tests.bench.load import throughput_tool
 from tests.bench.measure import Candidate
 from tests.bench.questions import (
     ALLERGIES,
