@@ -122,7 +122,7 @@ class Form:
     fields: MultiDict[str, str] = field(default_factory=MultiDict)
     # What is on the page but not sent as it stands: a checkbox without its tick.
     unticked: set[str] = field(default_factory=set)
-    buttons: dict[str, tuple[str, str]] = field(default_factory=dict)
+    buttons: MultiDict[str, tuple[str, str]] = field(default_factory=MultiDict)
 
 
 class Page:
@@ -154,7 +154,9 @@ class Page:
         for name, value in filled.items():
             assert name in form.fields or name in form.unticked, f"no field {name!r}"
             sent.setlist(name, [value] if isinstance(value, str) else value)
-        name, value = form.buttons[button]
+        pressed = form.buttons.getlist(button)
+        assert len(pressed) == 1, f"{len(pressed)} buttons {button!r}"
+        name, value = pressed[0]
         if name:
             sent.add(name, value)
         how = {"query_string": sent} if form.method == "GET" else {"data": sent}
@@ -200,7 +202,7 @@ class _Reader(HTMLParser):
             self.heading = said
         elif tag == "button":
             place = attributes.get("name", ""), attributes.get("value", "")
-            self.forms[-1].buttons[said] = place
+            self.forms[-1].buttons.add(said, place)
         elif tag == "textarea":
             self.forms[-1].fields[attributes["name"]] = "".join(self.text[start:]).removeprefix(
                 "\n"

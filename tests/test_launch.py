@@ -95,10 +95,11 @@ def test_the_app_gets_what_was_chosen_and_allowed(clinic, program, ticks_all):
     """From the page to the token's context, as one user."""
     username = add_person(clinic, ADMINISTRATOR)
     flow = Flow(clinic, add_program(clinic), id_of(clinic, username))
-    set_client(clinic, flow.program, name="Whole Way", launch_uri=APP)
+    name = f"Whole Way {flow.program.client_id}"
+    set_client(clinic, flow.program, name=name, launch_uri=APP)
     browser = Browser(clinic).resume(username)
     page = browser.get("/launch?patient=p1").submit(
-        "Whole Way at app.example",
+        f"{name} at app.example",
         encounter="enc-p1-2023-checkup",
         document="doc-p1-consult-2025",
     )
@@ -108,7 +109,7 @@ def test_the_app_gets_what_was_chosen_and_allowed(clinic, program, ticks_all):
         "/oauth/authorize", query_string=flow.parameters(scope, launch=launch)
     ).submit("Allow what is ticked", scope=scope.split() if ticks_all else ["patient/*.rs"])
     answer = flow.redeem(parameters_of(page.location)["code"]).get_json()
-    context = {name: answer.get(name) for name in ("patient", "encounter", "fhirContext")}
+    context = {one: answer.get(one) for one in ("patient", "encounter", "fhirContext")}
     assert context == {
         "patient": "p1",
         "encounter": "enc-p1-2023-checkup" if ticks_all else None,

@@ -283,6 +283,9 @@ def test_without_a_session_no_code_is_asked_for(clinic):
 def test_who_showed_the_code_is_not_asked_again(clinic, person):
     browser = Browser(clinic).resume(person)
     assert browser.get("/sign-in/code?next=/account/apps").path == "/account/apps"
+    token = browser.get("/account").form("Sign out").fields["form_token"]
+    form = {"form_token": token, "code": "000000", "next": "/account/apps"}
+    assert browser.post("/sign-in/code", form).path == "/account/apps"
 
 
 def test_somebody_else_can_sign_in_instead(clinic, person):

@@ -45,7 +45,7 @@ def sign_in(
     name = username.strip().lower()
     keys = _keys(_PASSWORD, name, address)
     _check(db.session.connection(), keys)
-    user = _find(name)
+    user = db.session.scalars(select(User).where(User.username == name)).one_or_none()
     stored = user.password_hash if user is not None and not user.disabled else None
     user_id = user.id if user is not None else ""
     # The hash takes longer than anything else here: it keeps no snapshot open.
@@ -98,13 +98,6 @@ def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
             return None
         attempts.forget(connection, keys[0][0])
         return sessions.renewed(connection, session_id)
-
-
-def _find(name: str) -> User | None:
-    # PostgreSQL refuses a text with NUL in it, instead of not finding it.
-    if not name.isprintable():
-        return None
-    return db.session.scalars(select(User).where(User.username == name)).one_or_none()
 
 
 def _remember(connection: Connection, user_id: str, stored: str, password: str) -> bool:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from authlib.oauth2.rfc6749 import InvalidGrantError
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, exists, insert, select, update
 
 from fhirapp.auth.models import AccessToken, AuthorizationCode, Grant, RefreshToken, digest
 from fhirapp.auth.models.grant import token_row
@@ -129,10 +129,11 @@ def revoke_access_token(key: bytes) -> None:
 def sweep(connection: Connection) -> None:
     """Delete what expired long ago."""
     before = int(time.time()) - _KEPT_SECONDS
-    for model in (AccessToken, AuthorizationCode, RefreshToken):
+    issued = (AccessToken, AuthorizationCode, RefreshToken)
+    for model in issued:
         connection.execute(delete(model).where(model.expires_at < before))
-    # After the last of what came of it.
-    connection.execute(delete(Grant).where(Grant.expires_at < before - _KEPT_SECONDS))
+    bare = [~exists().where(model.grant_id == Grant.id) for model in issued]
+    connection.execute(delete(Grant).where(Grant.expires_at < before, *bare))
 
 
 @contextmanager

@@ -6,8 +6,6 @@ signing in in between loses nothing. Source: RFC 6749 §4.1; SMART App Launch 2.
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from flask import Response, request
 from werkzeug.datastructures import MultiDict
 
@@ -30,7 +28,7 @@ from fhirapp.web.pages import (
     signed,
 )
 from fhirapp.web.people import find_people, people, person
-from fhirapp.web.words import in_words
+from fhirapp.web.words import host_of, in_words
 
 blueprint = blueprint_of("authorize", __name__)
 blueprint.register_error_handler(SendBack, lambda error: see_other(error.location))
@@ -155,7 +153,7 @@ def _consent(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) ->
         leaves=True,
         handle=handle,
         client=offer.client,
-        host=_host(parked.parameters["redirect_uri"]),
+        host=host_of(parked.parameters["redirect_uri"]),
         patient=patient,
         can_change=can_change,
         scopes=[in_words(text) for text in offer.scopes],
@@ -165,9 +163,3 @@ def _consent(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) ->
         durations=DURATIONS,
         user=found.user,
     )
-
-
-def _host(uri: str) -> str:
-    """Return what tells a person where an address leads: its host, or an app's scheme."""
-    parts = urlsplit(uri)
-    return parts.netloc or f"the app that opens {parts.scheme}:"

@@ -145,6 +145,7 @@ def _form(back: str, message: str = "", status: int = 200, username: str = "") -
     return page(
         "sign_in.html",
         status,
+        leaves=_may_leave(back),
         next=back,
         message=message,
         username=username,
@@ -154,7 +155,12 @@ def _form(back: str, message: str = "", status: int = 200, username: str = "") -
 
 
 def _code(back: str, message: str = "", status: int = 200) -> Response:
-    return page("code.html", status, next=back, message=message)
+    return page("code.html", status, leaves=_may_leave(back), next=back, message=message)
+
+
+def _may_leave(back: str) -> bool:
+    """Say whether signing in may lead to an app at once, with an error that it is told."""
+    return back.startswith("/oauth/authorize/")
 
 
 def _setup(code: str, message: str = "") -> Response:

@@ -608,6 +608,8 @@ CREATE TABLE oauth_grant (
 
 CREATE INDEX ix_oauth_grant_client_id ON oauth_grant (client_id);
 
+CREATE INDEX ix_oauth_grant_expires_at ON oauth_grant (expires_at);
+
 CREATE INDEX ix_oauth_grant_session_id ON oauth_grant (session_id);
 
 CREATE INDEX ix_oauth_grant_user_id ON oauth_grant (user_id);

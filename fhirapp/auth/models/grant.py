@@ -36,7 +36,7 @@ class Grant(Base):
     signed_in_at: Mapped[int] = mapped_column(Integer)
     created_at: Mapped[int] = mapped_column(Integer)
     # The absolute limit of whatever comes of it.
-    expires_at: Mapped[int] = mapped_column(Integer)
+    expires_at: Mapped[int] = mapped_column(Integer, index=True)
     # With online_access it ends with this session.
     session_id: Mapped[str | None] = mapped_column(index=True)
     revoked_at: Mapped[int | None] = mapped_column(Integer)
