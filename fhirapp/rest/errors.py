@@ -68,6 +68,11 @@ def is_fhir_path() -> bool:
     return request.path.startswith(("/fhir", "/api"))
 
 
+def _is_oauth_path() -> bool:
+    """Say whether errors of this request are OAuth's: people see /oauth/authorize, as a page."""
+    return request.path.startswith("/oauth/") and not request.path.startswith("/oauth/authorize")
+
+
 def render(error: FhirError) -> Response:
     """Return the answer that an error is; to an OAuth client as RFC 6749 §5.2 has it."""
     if request.path.startswith("/oauth"):
@@ -89,16 +94,21 @@ def render(error: FhirError) -> Response:
 
 
 def render_http(error: HTTPException) -> Response | HTTPException:
-    """Return what Flask itself refuses, as an OperationOutcome where the path is FHIR's."""
-    if not is_fhir_path():
+    """Return what Flask itself refuses: as an OperationOutcome, OAuth's JSON, or a page."""
+    if not is_fhir_path() and not _is_oauth_path():
         show: Callable[[int], Response] | None = current_app.extensions.get(ERROR_PAGE)
-        return error if show is None or error.code is None else show(error.code)
+        if show is None or error.code is None:
+            return error
+        page = show(error.code)
+        if isinstance(error, WerkzeugMethodNotAllowed):
+            page.headers["Allow"] = _allowed(error)
+        return page
     if isinstance(error, WerkzeugMethodNotAllowed):
-        allowed = ", ".join(sorted(error.valid_methods or ()))
+        reads = "" if _is_oauth_path() else "; this server only reads"
         return render(
             MethodNotAllowed(
-                f"{request.method} is not supported here; this server only reads.",
-                headers={"Allow": allowed},
+                f"{request.method} is not supported here{reads}.",
+                headers={"Allow": _allowed(error)},
             )
         )
     if error.code == 413:
@@ -108,6 +118,10 @@ def render_http(error: HTTPException) -> Response | HTTPException:
     if error.code is not None and error.code < 500:
         return render(InvalidParameter("request", "cannot be read"))
     return render_unexpected(error)
+
+
+def _allowed(error: WerkzeugMethodNotAllowed) -> str:
+    return ", ".join(sorted(error.valid_methods or ()))
 
 
 def render_unexpected(error: Exception) -> Response:
