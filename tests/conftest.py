@@ -26,6 +26,7 @@ from fhirapp import create_app
 from fhirapp.auth.clients import issue_token
 from fhirapp.auth.demo import add_demo
 from fhirapp.auth.keys import demo_key
+from fhirapp.auth.models.user import CLINICIAN
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.exchange.importer import import_paths
@@ -34,6 +35,7 @@ from fhirapp.ops.prepare import prepare
 from fhirapp.store.definition import types
 from fhirapp.store.render import Rendering
 from fhirapp.store.seed import load_seed, seed_path
+from tests.authorizing import Flow, add_person, add_program
 from tests.helpers import BASE_URL, Fhir
 
 SERVER = "FHIRAPP_TEST_POSTGRESQL"
@@ -213,6 +215,18 @@ def token_for(app: Flask, scope: str, *, patient: str | None = None, lifetime: i
     """Issue a token of the operator's."""
     with app.app_context(), writing() as connection:
         return issue_token(connection, scope=scope, patient_id=patient, lifetime=lifetime)
+
+
+@pytest.fixture(scope="module")
+def oauth(make_app: Callable[..., Flask]) -> Flask:
+    """An app without records, for the tests of one module."""
+    return make_app(seed=False)
+
+
+@pytest.fixture
+def flow(oauth: Flask) -> Flow:
+    """A clinician with a public app, in an app without records."""
+    return Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN))
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -27,6 +28,32 @@ from fhirapp.auth import authorize, sessions
 from fhirapp.auth.authorize import SendBack, Unanswerable
 from fhirapp.config import settings_of
 from tests.test_cli import ROOT, environment
+
+
+def together(program: str, folder: Path) -> list[str]:
+    """Start a program twice, let both go on at the same moment; return what each printed.
+
+    It is given the folder, and says "ready" before it waits for a line.
+    """
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    printed = [process.communicate()[0].strip() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    return printed
 
 
 @contextmanager

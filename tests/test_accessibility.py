@@ -15,9 +15,11 @@ import pytest
 from werkzeug.routing import MapAdapter
 
 from fhirapp import create_app
+from fhirapp.auth import passwords
+from fhirapp.auth.demo import SECRET as DEMO_PASSWORD
 from fhirapp.auth.models.user import CLINICIAN
 from fhirapp.auth.registration import owner_code
-from fhirapp.auth.users import add_demo_user, find_user, new_setup_code
+from fhirapp.auth.users import add_user, find_user, new_setup_code
 from fhirapp.config import load_settings
 from tests.authorizing import VERIFIER, challenge
 from tests.registered import RS384, SECRET, register_app, register_backend
@@ -167,7 +169,13 @@ def there(demo: Demo, app_url: str) -> dict[str, str]:
     backend = register_backend(demo, RS384).client_id
     clients = {"app": app, "waiting": waiting, "backend": backend}
     with demo.writing() as connection:
-        walker = add_demo_user(connection, WALKER, "Robin Walker", CLINICIAN)
+        walker = add_user(
+            connection,
+            WALKER,
+            name="Robin Walker",
+            role=CLINICIAN,
+            password_hash=passwords.hashed(DEMO_PASSWORD),
+        )
         people = {"walker": walker, "patient": find_user(connection, "patient")["id"]}
         invitation = new_setup_code(connection, walker)
         codes = {f"code_of_{name}": owner_code(connection, one) for name, one in clients.items()}

@@ -13,27 +13,18 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from fhirapp.auth.models import AccessToken, Grant, Launch
-from fhirapp.auth.models.user import CLINICIAN
 from fhirapp.config import settings_of
 from tests.authorizing import (
     REDIRECT,
     VERIFIER,
     Flow,
     add_backend,
-    add_person,
-    add_program,
     parameters_of,
     rows,
 )
 from tests.racing import racers
 
 Race = Callable[[dict[str, Any]], list[Any]]
-
-
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +38,6 @@ def race(oauth: Flask) -> Iterator[Race]:
 def rounds(oauth: Flask) -> int:
     """Return how often each is tried: seldomer on PostgreSQL, where a round takes longer."""
     return 50 if settings_of(oauth).database_uri.startswith("sqlite") else 20
-
-
-@pytest.fixture
-def flow(oauth: Flask) -> Flow:
-    """Return a clinician with a public app."""
-    return Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN))
 
 
 def winner(answers: list[Any], error: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ then allows is in test_consent.py; who is sent nowhere, in test_redirect_uri.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 from flask import Flask
@@ -38,12 +37,6 @@ NO_TEXT = "A parameter is too long, or not printable ASCII."
 NO_CHALLENGE = "code_challenge must be 43 characters of base64url."
 NO_AUD = "aud must be the FHIR base address of this server."
 NO_PROMPT = "prompt must be none, or some of login, consent, select_account."
-
-
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ assertion is in test_assertion.py.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,12 +20,6 @@ from tests.test_token_endpoint import assert_error
 
 NO_PROOF = "No client proved who it is: by Basic, or by a signed assertion."
 SCOPE = "user/*.rs offline_access"
-
-
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,8 @@ test_client_authentication.py, the id token in test_openid.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
-from flask import Flask
 from sqlalchemy import select, update
 
 from fhirapp.auth.models import AccessToken, AuthorizationCode, Grant, RefreshToken, digest
@@ -33,18 +31,6 @@ from tests.test_token_endpoint import assert_error
 
 ENDED = "The access was revoked, or has ended."
 NO_CODE = "Invalid 'code' in request."
-
-
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def flow(oauth: Flask) -> Flow:
-    """Return a clinician with a public app."""
-    return Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN))
 
 
 def is_alive(flow: Flow, access_token: str) -> bool:

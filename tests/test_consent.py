@@ -42,12 +42,6 @@ ELSEWHERE = (
 )
 
 
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
-
-
 @pytest.fixture
 def flow(oauth: Flask) -> Flow:
     """Return a clinician with a public app."""

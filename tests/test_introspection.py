@@ -35,12 +35,6 @@ SCOPE = "openid fhirUser launch/patient patient/*.rs user/AllergyIntolerance.rs 
 OF_BACKEND = {"auth": DEMO}
 
 
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
-
-
 @pytest.fixture
 def flow(oauth: Flask) -> Flow:
     """Return a clinician with an app that has a secret."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 
 import pytest
 
 from fhirapp.auth.keys import DEMO_KEY, demo_key, secret_key
 from fhirapp.config import ConfigurationError
+from tests.racing import together
 
 NAME = "secret.key"
 
@@ -58,23 +57,8 @@ print(secret_key(Path(sys.argv[1])).hex(), demo_key(Path(sys.argv[1]))["d"])
 
 
 def test_two_processes_that_start_together_get_the_same_keys(tmp_path):
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", MAKE, str(tmp_path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    made = {process.communicate()[0] for process in processes}
-    assert [process.returncode for process in processes] == [0, 0]
-    assert made == {f"{secret_key(tmp_path).hex()} {demo_key(tmp_path)['d']}\n"}
+    made = set(together(MAKE, tmp_path))
+    assert made == {f"{secret_key(tmp_path).hex()} {demo_key(tmp_path)['d']}"}
     assert sorted(path.name for path in tmp_path.iterdir()) == [DEMO_KEY, NAME]
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
-from flask import Flask
 from sqlalchemy import select, update
 
 from fhirapp.auth import authorize, launches
@@ -27,18 +25,6 @@ from tests.authorizing import (
 
 SCOPE = "launch openid patient/*.rs"
 SPENT = "launch is not known, was used, has expired, or is another app's."
-
-
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def flow(oauth: Flask) -> Flow:
-    """Return a clinician with a public app."""
-    return Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,12 +23,6 @@ from tests.authorizing import Flow, add_person, add_program, alter
 from tests.helpers import BASE_URL
 
 DOCTOR = "Practitioner/dr-adeyemi"
-
-
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
 
 
 @pytest.fixture

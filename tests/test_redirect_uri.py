@@ -5,8 +5,6 @@ RFC 6749 §3.1.2, §4.1.2.1; RFC 9700 §4.1; issue 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from flask import Flask
 
@@ -20,12 +18,6 @@ ELSEWHERE = (
     "The app that sent you here wants you back at an address (redirect_uri) that is not registered "
     "for it."
 )
-
-
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
 
 
 @pytest.fixture(scope="module")

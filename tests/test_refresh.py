@@ -6,19 +6,15 @@ RFC 6749 §6; RFC 9700 §4.14; decisions §6; issue 4.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
-from flask import Flask
 from sqlalchemy import select, update
 
 from fhirapp.auth import sessions
 from fhirapp.auth.models import Grant, RefreshToken, digest
-from fhirapp.auth.models.user import CLINICIAN
 from fhirapp.db import writing
 from tests.authorizing import (
     Flow,
-    add_person,
     add_program,
     alter,
     rows,
@@ -30,18 +26,6 @@ from tests.test_token_endpoint import assert_error
 
 SCOPE = "user/AllergyIntolerance.rs user/DocumentReference.rs offline_access"
 DAY = 86_400
-
-
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def flow(oauth: Flask) -> Flow:
-    """Return a clinician with a public app."""
-    return Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN))
 
 
 def row_of(flow: Flow, token: str) -> RefreshToken:

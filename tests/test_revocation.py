@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 from flask import Flask
@@ -27,12 +26,6 @@ from tests.test_code_grant import ENDED, is_alive
 from tests.test_token_endpoint import assert_error
 
 SCOPE = "user/*.rs offline_access"
-
-
-@pytest.fixture(scope="module")
-def oauth(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app without records."""
-    return make_app(seed=False)
 
 
 @pytest.fixture

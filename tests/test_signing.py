@@ -33,6 +33,7 @@ from fhirapp.auth.signing import (
 )
 from fhirapp.config import ConfigurationError
 from tests.authorizing import Flow, add_person, add_program
+from tests.racing import together
 from tests.test_openid import header_of
 
 
@@ -193,22 +194,7 @@ with app.app_context():
 
 
 def test_two_processes_that_start_together_sign_with_the_same_key(tmp_path):
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", MAKE, str(tmp_path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    made = {process.communicate()[0].strip() for process in processes}
-    assert [process.returncode for process in processes] == [0, 0]
+    made = set(together(MAKE, tmp_path))
     (stored,) = json.loads((tmp_path / NAME).read_bytes())["keys"]
     assert made == {stored["key"]["kid"]}
     assert [path.name for path in tmp_path.glob(f"{NAME}*")] == [NAME]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 import fhirapp
 from fhirapp.auth.verified import LONGEST_SECONDS, Verified
+from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
 from fhirapp.db.generation import Generation, generation
 
@@ -84,13 +86,17 @@ def test_it_holds_a_second_at_the_most(in_app, monkeypatch):
 def test_another_process_that_writes_is_noticed_at_once(tmp_path):
     ours = Generation(tmp_path)
     before = ours.now()
-    child = os.fork()
-    if child == 0:
-        Generation(tmp_path).change()
-        os._exit(0)
-    os.waitpid(child, 0)
+    program = "import sys, pathlib; from fhirapp.db.generation import Generation as G;"
+    program += "G(pathlib.Path(sys.argv[1])).change()"
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
     assert ours.now() != before
     assert ours.now() == Generation(tmp_path).now()
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="FHIRAPP_INSTANCE_PATH"):
+        Generation(tmp_path / "file").now()
 
 
 def test_only_one_place_commits():

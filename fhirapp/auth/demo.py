@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert, select
 
+from fhirapp.auth import passwords
 from fhirapp.auth.clients import find
 from fhirapp.auth.models import Client, User, digest
 from fhirapp.auth.models.client import ANY_LOOPBACK
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.auth.registration import BASIC, NONE, SIGNED, public_keys
 from fhirapp.auth.scopes import SESSION_SCOPES
-from fhirapp.auth.users import add_demo_user, link
+from fhirapp.auth.users import add_user, link
 
 SECRET = "demo"
 # Where the demo serves the app that is registered as demo-app.
@@ -82,13 +83,18 @@ def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
     for client in clients:
         if find(connection, client["client_id"]) is None:
             connection.execute(insert(Client), [common | client])
-    for person in PEOPLE:
-        known = select(User.id).where(User.username == person.username)
-        if connection.execute(known).first():
-            continue
-        who = f"Practitioner/{person.record}" if person.role == CLINICIAN else None
-        user_id = add_demo_user(
-            connection, person.username, person.name, person.role, fhir_user=who
+    known = set(connection.execute(select(User.username)).scalars())
+    missing = [person for person in PEOPLE if person.username not in known]
+    # One for all: a hash takes as long as the rest of this.
+    password_hash = passwords.hashed(SECRET) if missing else None
+    for person in missing:
+        user_id = add_user(
+            connection,
+            person.username,
+            name=person.name,
+            role=person.role,
+            password_hash=password_hash,
+            fhir_user=f"Practitioner/{person.record}" if person.role == CLINICIAN else None,
         )
         if person.role == PATIENT and person.record:
             link(connection, user_id, person.record)

@@ -54,10 +54,9 @@ class Held(NamedTuple):
         if self.grant is None or self.user is None:
             patient_id = self.token.patient_id if isinstance(self.token, AccessToken) else None
             return {} if patient_id is None else {"patient": patient_id}
-        told = launch_parameters(self.grant)
         if self.user.role == PATIENT and self.grant.patient_id not in linked_patients(self.user.id):
-            told.pop("patient", None)
-        return told
+            return {}
+        return launch_parameters(self.grant)
 
 
 def find_token(text: str) -> Held | None:

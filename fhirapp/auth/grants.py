@@ -184,11 +184,10 @@ def launch_parameters(grant: Grant) -> dict[str, Any]:
     context: dict[str, Any] = {}
     if grant.patient_id is not None:
         context["patient"] = grant.patient_id
-    # Neither may be in fhirContext too, SMART App Launch 2.2 §fhirContext.
     if grant.encounter_id is not None:
         context["encounter"] = grant.encounter_id
     if grant.document_id is not None:
-        # Patient and encounter have parameters of their own, and stand in no fhirContext.
+        # SMART App Launch 2.2 §fhirContext: neither patient nor encounter may stand there.
         context["fhirContext"] = [{"reference": f"DocumentReference/{grant.document_id}"}]
     if LAUNCH in grant.scope.split() or grant.patient_id is not None:
         context["need_patient_banner"] = grant.need_patient_banner

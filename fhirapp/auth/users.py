@@ -31,10 +31,12 @@ def add_user(
     name: str,
     role: str,
     password: str | None = None,
+    password_hash: str | None = None,
     fhir_user: str | None = None,
 ) -> str:
     """Add a user; return the id. Without a password nobody signs in until one is made.
 
+    password_hash is instead of a password, which is then not checked: the demo's is too short.
     Once there is an administrator, the address at which the first one is made is void. Raises
     RefusedCommand.
     """
@@ -48,15 +50,18 @@ def add_user(
         raise RefusedCommand("A user with the role patient is no Practitioner.")
     if connection.execute(select(User.id).where(User.username == username)).first():
         raise RefusedCommand(f"There is a user {username} already.")
-    # Without a password that of random bits, which nobody knows: checking one takes as long.
-    stored = passwords.hashed(new_token()) if password is None else _hashed(password, username)
+    if password is not None:
+        password_hash = _hashed(password, username)
+    elif password_hash is None:
+        # That of random bits, which nobody knows: checking one takes as long.
+        password_hash = passwords.hashed(new_token())
     user_id = str(uuid4())
     row = {
         "id": user_id,
         "username": username,
         "name": name,
         "role": role,
-        "password_hash": stored,
+        "password_hash": password_hash,
         "fhir_user": _fhir_user(fhir_user),
         "disabled": False,
         "created_at": int(time.time()),
@@ -64,15 +69,6 @@ def add_user(
     connection.execute(insert(User), [row])
     if role == ADMINISTRATOR:
         connection.execute(delete(SetupCode).where(SetupCode.user_id.is_(None)))
-    return user_id
-
-
-def add_demo_user(connection: Connection, username: str, name: str, role: str, **more: Any) -> str:
-    """Add a user of the demo, whose password is no secret: `demo`."""
-    user_id = add_user(connection, username, name=name, role=role, **more)
-    connection.execute(
-        update(User).where(User.id == user_id).values(password_hash=passwords.hashed("demo"))
-    )
     return user_id
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from flask import current_app
 
+from fhirapp.config import ConfigurationError
+
 _SIZE = 8
 _NAME = "generation"
 EXTENSION = "fhirapp.generation"
@@ -35,8 +37,15 @@ class Generation:
 
     @cached_property
     def _shared(self) -> mmap.mmap:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        """The file in memory, made at first. Raises ConfigurationError."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise ConfigurationError(
+                f"The file {self._path} cannot be written ({error.strerror}); give this user the "
+                "right to, or name another folder in FHIRAPP_INSTANCE_PATH."
+            ) from None
         try:
             if os.fstat(descriptor).st_size < _SIZE:
                 os.ftruncate(descriptor, _SIZE)
