@@ -4684,3 +4684,37 @@ INSERT INTO provenance (
       "onBehalfOf": {"reference": "Organization/org-lakeside", "display": "Lakeside General Hospital"}}]',
    '[{"role": "revision", "what": {"reference": "DocumentReference/doc-p12-discharge-2023"}}]',
    NULL);
+
+
+-- ==== Group =================================================================
+-- Patients who are taken together: who may be exported by one address, Group/<id>/$export.
+
+INSERT INTO fhir_group (
+  id, version_id, last_updated, meta, identifier, active, type, actual, code, name, quantity, managing_entity,
+  characteristic, member
+) VALUES
+  -- Three members; the time of one is over, and one is inactive.
+  ('grp-allergy-clinic', 1, '2024-06-03T08:00:00.000+00:00',
+   '{"source": "http://lakeside.example/fhir/rosters",
+     "security": [{"system": "http://terminology.hl7.org/CodeSystem/v3-Confidentiality", "code": "N"}],
+     "tag": [{"system": "http://lakeside.example/fhir/tags", "code": "roster"}]}',
+   '[{"system": "http://lakeside.example/fhir/group", "value": "ALLERGY-CLINIC"}]',
+   TRUE, 'person', TRUE,
+   '{"coding": [{"system": "http://lakeside.example/fhir/group-kind", "code": "roster", "display": "Roster"}]}',
+   'Patients of the allergy clinic', 5,
+   '{"reference": "Organization/org-harbor", "display": "Harbor Allergy and Asthma Center"}',
+   NULL,
+   '[{"entity": {"reference": "Patient/p1"}, "period": {"start": "2023-02-14"}},
+     {"entity": {"reference": "Patient/p2"}},
+     {"entity": {"reference": "Patient/p8"}, "inactive": false},
+     {"entity": {"reference": "Patient/p3"}, "period": {"start": "2022-01-10", "end": "2023-12-31"}},
+     {"entity": {"reference": "Patient/p6"}, "inactive": true}]'),
+  -- Told by what its members have in common, who are not listed.
+  ('grp-newborns', 1, '2025-02-01T08:00:00.000+00:00',
+   NULL, NULL, TRUE, 'person', FALSE, NULL, 'Newborns', NULL, NULL,
+   '[{"code": {"coding": [{"system": "http://loinc.org", "code": "76689-9", "display": "Sex assigned at birth"}]},
+      "valueCodeableConcept": {"coding": [{"system": "http://hl7.org/fhir/administrative-gender",
+        "code": "female"}]},
+      "exclude": false},
+     {"code": {"text": "Born elsewhere"}, "valueBoolean": true, "exclude": true}]',
+   NULL);

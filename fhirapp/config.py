@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from flask import Flask, current_app
 from marshmallow import ValidationError
@@ -51,6 +51,12 @@ class Settings:
     host: str = _setting(String(), "127.0.0.1", "Address to listen on")
     port: int = _setting(Integer(validate=Range(0, 65535)), 8000, "Port to listen on")
     demo: bool = _setting(Boolean(), False, "Demo mode: its own database, filled from seed.sql")
+    demo_reset: str = _setting(
+        String(validate=OneOf(["off", "hourly", "nightly"])),
+        "off",
+        "When a running demo puts itself back as it was at first: `off`, `hourly`, or `nightly` at "
+        "three o'clock of the server's local time",
+    )
     instance_path: str = _setting(
         String(), "", "Folder of the database and the keys", shown="`instance/` beside `app.py`"
     )
@@ -82,11 +88,30 @@ class Settings:
     require_patient_or_id: bool = _setting(
         Boolean(), False, "Refuse a search that names neither `patient` nor `_id`"
     )
+    export_hours: int = _setting(
+        Integer(validate=Range(1, 8760)),
+        24,
+        "Hours that the files of a bulk export can be fetched, before they are removed",
+    )
     fetch_private: bool = _setting(
         Boolean(),
         False,
         "Fetch the keys of clients (`jwks_uri`) from private addresses too, and over http: for "
         "backend clients in the clinic's own network",
+    )
+    lessons: str = _setting(
+        String(),
+        "",
+        "Folder with a teacher's own lessons for the demo: its `*.md` files come after ours, and "
+        "`/learn/writing` tells how they are written",
+        shown="none",
+    )
+    translation: str = _setting(
+        String(),
+        "",
+        "File with the words of the pages in another language: a compiled gettext catalogue "
+        "(`.mo`), made of `fhirapp/web/texts/messages.pot`",
+        shown="none: English",
     )
     log_level: str = _setting(
         String(validate=OneOf(["DEBUG", "INFO", "WARNING", "ERROR"])), "INFO", "What is logged"
@@ -96,19 +121,33 @@ class Settings:
     )
 
     @property
-    def instance(self) -> Path:
-        """The instance folder, absolute."""
+    def folder(self) -> Path:
+        """The folder that the settings name, absolute."""
         return Path(self.instance_path or _project() / "instance").absolute()
+
+    @property
+    def instance(self) -> Path:
+        """The folder of keys, trail, backups and uploads, absolute.
+
+        The demo has its own: whoever signs in there may fetch what lies in it.
+        """
+        return self.folder / "demo" if self.demo else self.folder
 
     @property
     def database_uri(self) -> str:
         """The SQLAlchemy URL of the database."""
         if not self.database_url:
-            return f"sqlite:///{self.instance / ('demo.db' if self.demo else 'fhirapp.db')}"
+            path = self.folder / ("demo.db" if self.demo else "fhirapp.db")
+            return sqlite_url(path)
         scheme, separator, rest = self.database_url.partition("://")
         if scheme in ("postgres", "postgresql"):
             scheme = "postgresql+psycopg"
         return scheme + separator + rest
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the SQLAlchemy URL of a SQLite file: ?, # and % mean only themselves in its name."""
+    return f"sqlite:///{quote(str(path), safe='/:')}"
 
 
 def _project() -> Path:
@@ -155,7 +194,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
 
 
 # Read by the tests and the benchmark, not by the server.
-FOREIGN = frozenset({"test_browser", "test_node", "test_postgresql"})
+FOREIGN = frozenset({"backup_passphrase", "test_browser", "test_node", "test_postgresql"})
 
 
 def settings() -> Settings:

@@ -10,9 +10,9 @@ from flask import Flask
 from joserfc.jwk import ECKey
 from sqlalchemy import select
 
-from fhirapp.auth import clients
+from fhirapp.auth.clients import registered
 from fhirapp.auth.models import Client, digest
-from fhirapp.auth.registration import BASIC
+from fhirapp.auth.models.client import BASIC
 from fhirapp.db import writing
 from tests.authorizing import rows
 from tests.browsing import Browser, Page
@@ -57,7 +57,7 @@ def approved(app: Flask, kind: str, **filled: Any) -> Page:
     page = register(app, kind, **filled)
     client_id = client_of(app, page).client_id
     with app.app_context(), writing() as connection:
-        clients.approve(connection, client_id)
+        registered.approve(connection, client_id)
     return page.browser.get(page.path)
 
 

@@ -29,13 +29,15 @@ from sqlalchemy import Executable, update
 from werkzeug.datastructures import MultiDict
 from werkzeug.test import TestResponse
 
-from fhirapp.auth import authorize, launches, sessions
-from fhirapp.auth.authorize import Offer, SendBack
-from fhirapp.auth.clients import new_secret
+from fhirapp.auth.clients.registered import new_secret
+from fhirapp.auth.clients.registration import Registration, register
 from fhirapp.auth.models import Client, User
-from fhirapp.auth.registration import BASIC, NONE, SIGNED, Registration, register
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
+from fhirapp.auth.oauth import authorize, launches
+from fhirapp.auth.oauth.authorize import Offer, SendBack
+from fhirapp.auth.people import sessions
+from fhirapp.auth.people.users import add_user, link
 from fhirapp.auth.scopes import SESSION_SCOPES
-from fhirapp.auth.users import add_user, link
 from fhirapp.db import db, writing
 from tests.helpers import BASE_URL, Fhir
 

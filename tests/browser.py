@@ -14,9 +14,17 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    sync_playwright,
+)
 
 if TYPE_CHECKING:
     from tests.live import Demo
@@ -38,6 +46,14 @@ _RULES: Mapping[Literal["light", "dark"], list[str]] = {
 _RUN_AXE = """
 (rules) => axe.run({ runOnly: rules }).then(({ violations }) => violations.flatMap(
   ({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}`)))
+"""
+# What a page and all that it loads weigh, without attachments; of /api-docs Swagger UI is the most.
+_MOST_BYTES = 150_000
+_WEIGH = """
+performance.getEntries()
+  .filter((one) => ["navigation", "resource"].includes(one.entryType))
+  .filter((one) => !one.name.includes("/content/"))
+  .reduce((sum, one) => sum + one.encodedBodySize, 0)
 """
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -89,18 +105,33 @@ def visit(chromium: Browser, demo: Demo, app_url: str) -> Iterator[Callable[...,
     """Return a maker of visits, each in a new browser; options are Playwright's."""
     contexts: list[BrowserContext] = []
     said: list[str] = []
+    elsewhere: list[str] = []
+    hosts = {urlsplit(url).netloc for url in (demo.url, app_url)} | {_STRANGER}
+
+    def ask(request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme in ("http", "https") and not {parts.netloc, parts.hostname} & hosts:
+            elsewhere.append(request.url)
+
+    def listen(message: ConsoleMessage) -> None:
+        # An app of somebody else's may be refused what it asks for.
+        if message.page is not None and message.page.url.startswith(demo.url):
+            said.append(f"{message.type}: {message.text}")
 
     def begin(**options: Any) -> Visit:
         contexts.append(chromium.new_context(**options))
-        page = contexts[-1].new_page()
-        page.on("console", lambda one: said.append(one.text))
-        return Visit(page, demo, app_url)
+        contexts[-1].on("request", ask)
+        contexts[-1].on("console", listen)
+        contexts[-1].on("weberror", lambda one: said.append(f"error: {one.error}"))
+        return Visit(contexts[-1].new_page(), demo, app_url)
 
     yield begin
     for context in contexts:
         context.close()
-    # Chromium tells what a policy kept it from.
-    assert [text for text in said if "Content Security Policy" in text] == []
+    assert elsewhere == []
+    # Chromium tells what a policy kept it from. An answer of 400 or above is none of our mistakes.
+    faults = [text for text in said if text.startswith("error") or "Content Security" in text]
+    assert [text for text in faults if "Failed to load resource" not in text] == []
 
 
 class Visit:
@@ -157,6 +188,11 @@ class Visit:
         with self.page.expect_navigation():
             self.page.get_by_role("button", name=words).click()
 
+    def press_value(self, value: str) -> None:
+        """Press the button that sends a value."""
+        with self.page.expect_navigation():
+            self.page.locator(f'button[value="{value}"]').click()
+
     def follow(self, words: str) -> None:
         """Follow a link."""
         with self.page.expect_navigation():
@@ -175,6 +211,9 @@ class Visit:
             self.page.set_viewport_size({"width": width, "height": height})
             if self.page.evaluate("document.documentElement.scrollWidth") > width:
                 faults.append(f"wider than {width}")
+            weight = self.page.evaluate(_WEIGH)
+            if weight > _MOST_BYTES and not self.page.url.endswith("/api-docs"):
+                faults.append(f"{weight:,} bytes; {_MOST_BYTES:,} are the most")
             for scheme, rules in _RULES.items():
                 self.page.emulate_media(color_scheme=scheme)
                 faults += self.page.evaluate(_RUN_AXE, rules)

@@ -3,7 +3,7 @@
     browser = Browser(app)
     page = browser.get("/sign-in")
     page = page.submit("Sign in", username="patient", password="demo")
-    page.heading, page.words, page.links["Connected apps"]
+    page.heading, page.words, page.links["Connected apps"], page.offered["Go on"]
 
 A form is named by one of its buttons, as a person finds it. What it holds is sent as it stands but
 for what a test fills in; a field that is not there is an error of the test's.
@@ -24,19 +24,20 @@ from sqlalchemy import insert, select
 from werkzeug.datastructures import MultiDict
 from werkzeug.test import TestResponse
 
-from fhirapp.auth import sessions
 from fhirapp.auth.models import User
-from fhirapp.auth.passwords import hashed
-from fhirapp.auth.users import link
+from fhirapp.auth.people import sessions
+from fhirapp.auth.people.passwords import hashed
+from fhirapp.auth.people.users import link
 from fhirapp.db import db, writing
+from fhirapp.web.cookies import SESSION, name_of
 from tests.helpers import BASE_URL
 
 PASSWORD = "demo"
 # Failures to sign in are counted by address: each browser has one of its own.
 _ADDRESSES = (f"198.19.{n // 250 % 250}.{n % 250}" for n in count())
 # Elements without an end, and those within a line.
-_VOID = frozenset({"br", "hr", "img", "input", "link", "meta"})
-_INLINE = frozenset({"a", "code", "em", "small", "span", "strong"})
+_VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
+_INLINE = frozenset({"a", "bdi", "code", "em", "small", "span", "strong"})
 
 
 def add_person(app: Flask, role: str, *patients: str, name: str = "Robin Example") -> str:
@@ -56,6 +57,12 @@ def id_of(app: Flask, username: str) -> str:
     with app.app_context():
         found = select(User.id).where(User.username == username)
         return str(db.session.execute(found).scalar_one())
+
+
+def cookie_name(app: Flask, cookie: str = SESSION) -> str:
+    """Return the name of a cookie of this app's."""
+    with app.test_request_context(base_url=BASE_URL):
+        return name_of(cookie)
 
 
 @cache
@@ -92,13 +99,15 @@ class Browser:
             self.set_cookie(sessions.begin(connection, user_id, complete=True))
         return self
 
-    def cookie(self, name: str = "__Host-fhirapp_session") -> str | None:
+    def cookie(self, cookie: str = SESSION) -> str | None:
         """Return a cookie's value."""
+        name = cookie_name(self.client.application, cookie)
         found = self.client.get_cookie(name, domain=urlsplit(BASE_URL).hostname or "")
         return None if found is None else found.value
 
-    def set_cookie(self, value: str, name: str = "__Host-fhirapp_session") -> None:
+    def set_cookie(self, value: str, cookie: str = SESSION) -> None:
         """Give the browser a cookie, by default a session's that another browser had."""
+        name = cookie_name(self.client.application, cookie)
         self.client.set_cookie(name, value, domain=urlsplit(BASE_URL).hostname or "")
 
     def _open(self, method: str, path: str, **options: Any) -> Page:
@@ -136,7 +145,9 @@ class Page:
         read = _Reader()
         if response.mimetype == "text/html":
             read.feed(response.text)
-        self.forms, self.links, self.heading = read.forms, read.links, read.heading
+        self.forms, self.heading = read.forms, read.heading
+        # Of the whole page, and of its main part alone.
+        self.links, self.offered = read.links, read.offered
         self.words = _said(read.text)
 
     def form(self, button: str) -> Form:
@@ -172,6 +183,7 @@ class _Reader(HTMLParser):
         super().__init__()
         self.forms: list[Form] = []
         self.links: dict[str, str] = {}
+        self.offered: dict[str, str] = {}
         self.heading = ""
         self.text: list[str] = []
         self._open: list[tuple[str, dict[str, str], int]] = []
@@ -198,9 +210,11 @@ class _Reader(HTMLParser):
             self._in_form = False
         elif tag == "a":
             self.links[said] = attributes["href"]
+            if any(one == "main" for one, _, _ in self._open):
+                self.offered[said] = attributes["href"]
         elif tag == "h1":
             self.heading = said
-        elif tag == "button":
+        elif tag == "button" and self._in_form:
             place = attributes.get("name", ""), attributes.get("value", "")
             self.forms[-1].buttons.add(said, place)
         elif tag == "textarea":
@@ -218,6 +232,8 @@ class _Reader(HTMLParser):
 
     def _field(self, tag: str, attributes: dict[str, str]) -> None:
         form = self.forms[-1]
+        if "disabled" in attributes:
+            return
         if tag == "option":
             (select,) = [one for name, one, _ in self._open if name == "select"]
             name, value = select["name"], attributes["value"]

@@ -72,6 +72,14 @@ RESOURCES: tuple[dict[str, Any], ...] = (
         "location": {"reference": "Location/l1"},
     },
     {
+        "resourceType": "Group",
+        "id": "complete",
+        "meta": {**META, "profile": ["https://source.example/profiles/roster"]},
+        "type": "person",
+        "actual": True,
+        "member": [{"entity": {"reference": "Patient/complete"}}],
+    },
+    {
         "resourceType": "DocumentReference",
         "id": "complete",
         "meta": META,

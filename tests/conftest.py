@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from weakref import WeakSet, finalize
 
 import pytest
 from flask import Flask
@@ -23,14 +24,14 @@ from hypothesis import settings as hypothesis_settings
 from sqlalchemy import create_engine, make_url, text
 
 from fhirapp import create_app
-from fhirapp.auth.clients import issue_token
+from fhirapp.auth.clients.registered import issue_token
 from fhirapp.auth.demo import add_demo
 from fhirapp.auth.keys import demo_key
 from fhirapp.auth.models.user import CLINICIAN
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
-from fhirapp.exchange.importer import import_paths
-from fhirapp.exchange.report import Report
+from fhirapp.exchange.importing.importer import import_paths
+from fhirapp.exchange.importing.report import Report
 from fhirapp.ops.prepare import prepare
 from fhirapp.store.definition import types
 from fhirapp.store.render import Rendering
@@ -154,10 +155,11 @@ def make_app(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., Flask]]:
     """Return a maker of apps, each with a database of its own; seeded unless seed=False."""
-    apps: list[Flask] = []
+    # An app that no test has any more is let go, with the files that it holds open.
+    apps: WeakSet[Flask] = WeakSet()
 
     def close() -> None:
-        for app in apps:
+        for app in list(apps):
             with app.app_context():
                 db.engine.dispose()
 
@@ -172,7 +174,9 @@ def make_app(
             url = new_database(original(seed, Rendering.of(settings)))
             settings, seed = replace(settings, database_url=url), False
         app = create_app(settings)
-        apps.append(app)
+        apps.add(app)
+        with app.app_context():
+            finalize(app, db.engine.dispose).atexit = False
         _start(app, seed=seed)
         key = demo_key(settings.instance)
         with app.app_context(), writing() as connection:
@@ -249,3 +253,15 @@ def synthea_loaded(make_app: Callable[..., Flask], synthea_folder: Path) -> tupl
     app = make_app(seed=False)
     with app.app_context():
         return app, import_paths([synthea_folder], types(), app.config["FHIRAPP"])
+
+
+@pytest.fixture
+def own_app(make_app: Callable[..., Flask]) -> Flask:
+    """Return an app of its own, whose trail is empty."""
+    return make_app()
+
+
+@pytest.fixture
+def watched(own_app: Flask) -> Fhir:
+    """Return who asks it, and may see everything."""
+    return Fhir(own_app, token_for(own_app, "system/*.rs"))

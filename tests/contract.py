@@ -31,6 +31,7 @@ from fhirapp.store.definition import Definition, Visibility, types
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.render import Rendering
+from fhirapp.store.version import Change
 from tests.complete import RESOURCES
 from tests.helpers import BASE_URL
 
@@ -78,7 +79,7 @@ def delete(app: Flask, resource_type: str, resource_id: str, *, now: str) -> Non
         publisher = Publisher(
             connection, now=now, rendering=Rendering.of(settings_of(app)), binary=served["Binary"]
         )
-        assert publisher.delete(served[resource_type], resource_id)
+        assert publisher.delete(served[resource_type], resource_id) is Change.DELETED
 
 
 def allergy(row_id: str, patient: str = "p1", **elements: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Demo:
     def __init__(self, instance: Path, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.fhir = f"{self.url}/fhir"
-        self.key: dict[str, Any] = json.loads((instance / DEMO_KEY).read_bytes())
+        self.key: dict[str, Any] = json.loads((instance / "demo" / DEMO_KEY).read_bytes())
         # Of this process, on the same database.
         self._twin = create_app(load_settings({}, instance_path=str(instance), demo=True))
         self.held = versions_held(self._twin)

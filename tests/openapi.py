@@ -12,7 +12,13 @@ from werkzeug.http import parse_options_header
 from werkzeug.test import TestResponse
 
 # Of url_map, as the document names them.
-_NAMES = {"resource_id": "id", "parameter_id": "id", "version_id": "vid"}
+_NAMES = {
+    "resource_id": "id",
+    "definition_id": "id",
+    "version_id": "vid",
+    "export_id": "export",
+    "name": "file",
+}
 
 
 class Described:

@@ -24,8 +24,9 @@ from flask import Flask
 from werkzeug.datastructures import MultiDict
 
 from fhirapp import create_app
-from fhirapp.auth import authorize, sessions
-from fhirapp.auth.authorize import SendBack, Unanswerable
+from fhirapp.auth.oauth import authorize
+from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
+from fhirapp.auth.people import sessions
 from fhirapp.config import settings_of
 from tests.test_cli import ROOT, environment
 

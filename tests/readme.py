@@ -47,7 +47,10 @@ def _cell(text: str) -> str:
 
 
 def commands() -> str:
-    rows = [(f"`{name}`", command.help or "") for name, command in _commands(cli, "fhirapp")]
+    rows = [
+        (f"`{name}`", (command.help or "").partition("\n\n")[0])
+        for name, command in _commands(cli, "fhirapp")
+    ]
     return table(("Command", "What it does"), rows)
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from joserfc.jwk import ECKey, RSAKey
 
-from fhirapp.auth.clients import new_secret
-from fhirapp.auth.registration import BASIC, NONE, SIGNED, Registration, register
+from fhirapp.auth.clients.registered import new_secret
+from fhirapp.auth.clients.registration import Registration, register
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
 from tests.authorizing import EVERYTHING
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from fhirapp.auth import sessions
 from fhirapp.auth.models import Grant
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
-from fhirapp.auth.users import link, set_role, set_user_disabled, unlink
+from fhirapp.auth.people import sessions
+from fhirapp.auth.people.users import link, set_role, set_user_disabled, unlink
 from fhirapp.db import writing
 from tests.authorizing import Flow, add_person, add_program, alter, set_client, set_user
 from tests.helpers import Fhir, assert_outcome

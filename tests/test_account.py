@@ -11,10 +11,10 @@ import pytest
 from flask import Flask
 from sqlalchemy import insert, select, update
 
-from fhirapp.auth import users
 from fhirapp.auth.models import Client, Grant
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
-from fhirapp.auth.sign_in import PER_NAME_AND_ADDRESS
+from fhirapp.auth.people import users
+from fhirapp.auth.people.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
 from fhirapp.web.dates import day, moment
 from tests.authorizing import Flow, add_program, alter, rows, set_client
@@ -22,6 +22,7 @@ from tests.browsing import PASSWORD, Browser, Page, add_person, id_of
 from tests.helpers import FHIR_JSON, assert_outcome
 
 NOT_SHOWN = "Whose record One that is no longer here, or not yours to see."
+TAKEN_BACK = "/account/apps?done=taken-back"
 A_PASSWORD = "four words in a row"
 DAY = 86_400
 
@@ -99,8 +100,8 @@ def test_who_one_is_stands_on_the_account(clinic, role, patients, shown):
 
 
 def test_what_one_can_do_is_linked_from_there(clinic, patient):
-    links = set(browser_of(clinic, patient).get("/account").links.values())
-    assert links == {"/account", "/account/apps", "/account/password", "/account/second-factor"}
+    offered = set(browser_of(clinic, patient).get("/account").offered.values())
+    assert offered == {"/account/apps", "/account/password", "/account/second-factor"}
 
 
 def test_nothing_allowed_is_told_in_words(clinic, patient):
@@ -141,7 +142,8 @@ def test_what_ends_soon_or_with_the_session_says_so(clinic):
     username = add_person(clinic, CLINICIAN)
     end = int(time.time()) + 3600
     allow(clinic, username, "demo-app", scope="user/*.rs", expires_at=end)
-    allow(clinic, username, "demo-app", scope="user/*.rs", expires_at=end, session_id="x")
+    online = add_program(clinic).client_id
+    allow(clinic, username, online, scope="user/*.rs", expires_at=end, session_id="x")
     words = browser_of(clinic, username).get("/account/apps").words
     assert "returns you to this device, this server" in words
     assert "Whose record Every patient you may see." in words
@@ -213,7 +215,8 @@ def test_taking_back_ends_the_app_at_once(clinic):
     assert len(forms) == 2
     form = forms[f"/account/apps/{grant_id}/revoke"]
     page = browser.post(form.action, form.fields)
-    assert (page.status, page.path, page.words.count("Take back")) == (200, "/account/apps", 1)
+    assert (page.status, page.path, page.words.count("Take back")) == (200, TAKEN_BACK, 1)
+    assert "It is taken back: the app sees nothing of it any more." in page.words
     refused = client.get("/fhir/AllergyIntolerance", headers=headers)
     assert_outcome(refused, 401, "login", "The access token is not valid.")
     assert flow.refresh(answer["refresh_token"]).get_json()["error"] == "invalid_grant"
@@ -223,9 +226,9 @@ def test_taking_back_ends_the_app_at_once(clinic):
 def test_taking_back_twice_does_no_harm(clinic, patient):
     grant_id = allow(clinic, patient, "demo-app")
     browser = browser_of(clinic, patient)
-    assert revoke(browser, grant_id).path == "/account/apps"
+    assert revoke(browser, grant_id).path == TAKEN_BACK
     ((before,),) = rows(clinic, select(Grant.revoked_at).where(Grant.id == grant_id))
-    assert revoke(browser, grant_id).path == "/account/apps"
+    assert revoke(browser, grant_id).path == TAKEN_BACK
     assert rows(clinic, select(Grant.revoked_at).where(Grant.id == grant_id)) == [(before,)]
 
 
@@ -251,10 +254,59 @@ def test_what_is_no_consent_at_all_is_the_same_404(clinic, patient, grant_id):
     assert not is_revoked(clinic, mine)
 
 
-def test_exactly_one_is_taken_back(clinic, patient):
-    first, second = allow(clinic, patient, "demo-app"), allow(clinic, patient, "demo-app")
-    revoke(browser_of(clinic, patient), first)
-    assert (is_revoked(clinic, first), is_revoked(clinic, second)) == (True, False)
+def test_what_is_taken_back_is_one_app_and_one_record(clinic):
+    patient, other = add_person(clinic, PATIENT, "p1", "p3"), add_person(clinic, PATIENT, "p1")
+    again = [allow(clinic, patient, "demo-app", patient_id="p1") for _ in range(3)]
+    kept = [
+        allow(clinic, patient, "demo-app", patient_id="p3"),
+        allow(clinic, patient, "demo-app", patient_id=None),
+        allow(clinic, patient, add_program(clinic).client_id, patient_id="p1"),
+        allow(clinic, other, "demo-app", patient_id="p1"),
+    ]
+    revoke(browser_of(clinic, patient), again[1])
+    assert {is_revoked(clinic, one) for one in again} == {True}
+    assert {is_revoked(clinic, one) for one in kept} == {False}
+
+
+def test_consents_without_a_record_are_taken_back_together_too(clinic, patient):
+    both = [allow(clinic, patient, "demo-app", patient_id=None) for _ in range(2)]
+    of_record = allow(clinic, patient, "demo-app", patient_id="p1")
+    revoke(browser_of(clinic, patient), both[0])
+    assert [is_revoked(clinic, one) for one in (*both, of_record)] == [True, True, False]
+
+
+def test_what_was_allowed_several_times_is_one_card(clinic, patient):
+    program, now = add_program(clinic), int(time.time())
+    for at, scope, lasts in (
+        (30, "patient/AllergyIntolerance.rs offline_access", 90 * DAY),
+        (20, "launch/patient patient/AllergyIntolerance.rs", 3600),
+        (10, "patient/DocumentReference.rs", 7200),
+    ):
+        allow(
+            clinic,
+            patient,
+            program.client_id,
+            scope=scope,
+            patient_id="p1",
+            created_at=now - at,
+            expires_at=now + lasts,
+        )
+    page = browser_of(clinic, patient).get("/account/apps")
+    assert page.words.count("Take back") == 1
+    assert (
+        f"Allowed 3 times, last on {moment(now - 10)} Until {day(now + 90 * DAY)}"
+        " It may See clinical notes and documents sensitive patient/DocumentReference.rs"
+        " Know which patient this is about launch/patient"
+        " See allergies and intolerances patient/AllergyIntolerance.rs"
+        " Keep access when you are away offline_access Take back"
+    ) in page.words
+
+
+@pytest.mark.parametrize("done", ["<b>paid</b>", "You won", "\0"])
+def test_a_confirmation_is_one_of_ours(clinic, patient, done):
+    page = browser_of(clinic, patient).get("/account/apps", query_string={"done": done})
+    assert page.status == 200
+    assert 'role="status"' not in page.response.text
 
 
 def change(browser: Browser, old: str, new: str, again: str | None = None) -> Page:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import pytest
 from flask import Flask
-from sqlalchemy import insert, select
+from joserfc.jwk import ECKey
+from sqlalchemy import insert, select, update
 
-from fhirapp.auth.clients import find, issue_token
-from fhirapp.auth.models import Refusal
+from fhirapp.auth.clients.registered import find, issue_token
+from fhirapp.auth.clients.registration import Registration, owner_code, register
+from fhirapp.auth.models import Client, Refusal
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
-from fhirapp.auth.registration import BASIC, NONE, Registration, owner_code, register
 from fhirapp.db import writing
 from tests.authorizing import (
     EVERYTHING,
@@ -131,6 +133,25 @@ def test_the_last_token_is_told(app, admin):
     assert re.fullmatch(r"\d+ \w+ \d{4}, \d\d:\d\d UTC", last())
 
 
+@pytest.mark.parametrize(
+    ("is_backend", "said", "not_said"),
+    [
+        (True, "reads the records of every patient", "back to, and ask"),
+        (False, "look at where it sends people back to", "every patient within its scopes"),
+    ],
+)
+def test_who_approves_is_warned_of_what_the_kind_can_do(app, admin, is_backend, said, not_said):
+    if is_backend:
+        client_id = add_backend(app).client_id
+        alter(app, update(Client).where(Client.client_id == client_id).values(approved_at=None))
+    else:
+        client_id = waiting(app)
+    page = page_of(admin, client_id)
+    assert page.form("Approve")
+    assert said in page.words
+    assert not_said not in page.words
+
+
 def test_an_approved_app_can_ask_for_tokens(app, admin):
     client_id = waiting(app)
     flow = Flow(app, Program(client_id), add_user(app, PATIENT, "p1"))
@@ -144,7 +165,7 @@ def test_an_approved_app_can_ask_for_tokens(app, admin):
 def test_a_rejected_app_is_deleted(app, admin):
     client_id = waiting(app)
     page = page_of(admin, client_id).submit("Reject and delete")
-    assert (page.heading, page.status) == ("Apps", 200)
+    assert (page.heading, page.status) == ("All apps", 200)
     assert "It is rejected, and deleted." in page.words
     assert row_of(app, client_id) == {}
     assert page_of(admin, client_id).status == 404
@@ -367,3 +388,18 @@ def test_rejecting_deletes_what_was_kept_of_refusals(app, admin):
 
 def _token(page: Page) -> str:
     return next(form.fields["form_token"] for form in page.forms if "form_token" in form.fields)
+
+
+def test_keys_are_told_apart_by_what_nobody_chooses(app, admin):
+    key = ECKey.generate_key("P-384", {"kid": "lab-1"})
+    client_id = waiting(
+        app,
+        kind="backend",
+        auth_method=SIGNED,
+        scope="system/*.rs",
+        redirect_uris=(),
+        jwks={"keys": [key.as_dict(private=False)]},
+    )
+    page = admin.get(f"/admin/clients/{client_id}")
+    # RFC 7638.
+    assert f"kid lab-1; thumbprint {key.thumbprint()}" in page.words

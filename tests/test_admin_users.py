@@ -11,10 +11,10 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, insert, select
 
-from fhirapp.auth import second_factor
+from fhirapp.auth.clients.overview import MOST_USERS
 from fhirapp.auth.models import User, UserPatient
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
-from fhirapp.auth.overview import MOST_USERS
+from fhirapp.auth.people import second_factor
 from fhirapp.db import writing
 from tests.authorizing import Flow, add_program, alter, rows
 from tests.browsing import PASSWORD, Browser, Page, add_person
@@ -252,6 +252,23 @@ def test_a_record_is_searched_for_and_linked(app, admin):
     assert "The record is linked." in page.words
     assert "LGH-100237 · their own" in page.words
     assert links_of(app, username) == {"p1": True}
+
+
+@pytest.mark.parametrize(
+    "written", ["Zurbriggen, Anna", "anna zurb", " zurbriggen,anna", "zurb , an"]
+)
+def test_somebody_is_found_however_the_name_is_written(app, admin, written):
+    username = add_person(app, CLINICIAN, name="Anna Zurbriggen")
+    page = admin.get("/admin/users", query_string={"name": written})
+    assert username in page.words
+    assert "patient" not in page.words.partition("Last signed in")[2]
+
+
+def test_each_word_must_stand_in_the_name_or_the_user_name(app, admin):
+    username = add_person(app, CLINICIAN, name="Anna Zurbriggen")
+    for written, is_found in ((f"zurbriggen {username}", True), ("zurbriggen, berta", False)):
+        page = admin.get("/admin/users", query_string={"name": written})
+        assert (username in page.words.partition("Last signed in")[2]) is is_found
 
 
 def test_a_proxy_sees_somebody_elses_record(app, admin):

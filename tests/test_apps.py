@@ -12,10 +12,10 @@ from flask import Flask
 from joserfc.jwk import RSAKey
 from sqlalchemy import func, insert, select
 
-from fhirapp.auth.applications import MOST_WAITING, PER_HOUR, WAITING_SECONDS
+from fhirapp.auth.clients.applications import MOST_WAITING, PER_HOUR, WAITING_SECONDS
 from fhirapp.auth.models import Client, digest
+from fhirapp.auth.models.client import NONE, SIGNED
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
-from fhirapp.auth.registration import NONE, SIGNED
 from tests.app_pages import BACKEND, JWKS, KEY, REDIRECT, USUAL, client_of, code_of, register
 from tests.authorizing import Program, alter, rows, set_client
 from tests.browsing import Browser, add_person
@@ -30,8 +30,7 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 def test_the_kinds_are_told_in_sentences(app):
     page = Browser(app).get("/apps/register")
     assert page.heading == "Register an app"
-    assert sorted(page.links.values()) == [
-        "/account",
+    assert sorted(page.offered.values()) == [
         "/apps/register?kind=backend",
         "/apps/register?kind=confidential",
         "/apps/register?kind=public",
@@ -104,7 +103,7 @@ def test_what_cannot_be_is_told_at_the_top_and_stays_as_typed(app, kind, typed, 
     page = register(app, kind, **typed)
     assert page.status == 400
     assert message in page.words
-    assert page.words.index(message) < page.words.index("As people see it")
+    assert page.words.index(message) < page.words.index("How it proves who it is")
     fields = page.form("Register").fields
     for name in ("name", "redirect_uris", "jwks", "jwks_uri", "launch_uri", "other_scopes"):
         if name in form:

@@ -22,10 +22,11 @@ from joserfc.jwk import ECKey, KeySet, RSAKey
 from sqlalchemy import URL, create_engine, text
 from werkzeug.test import TestResponse
 
-from fhirapp.auth.assertion import ALGORITHMS
-from fhirapp.auth.clients import set_disabled
+from fhirapp.auth.clients.registered import set_disabled
+from fhirapp.auth.clients.registration import Registration, register
 from fhirapp.auth.models import Refusal
-from fhirapp.auth.registration import SIGNED, Registration, register
+from fhirapp.auth.models.client import SIGNED
+from fhirapp.auth.oauth.assertion import ALGORITHMS
 from fhirapp.db import db, writing
 from tests.helpers import BASE_URL, Fhir
 from tests.key_server import KeyServer, ok, reply, running
@@ -152,7 +153,7 @@ def _wrong() -> Iterator[Any]:
         "no aud": {"aud": None},
         "aud is a number": {"aud": 7},
         "exp past": {"exp": now - 120},
-        "exp too far": {"exp": now + 3600},
+        "exp too far": {"exp": now + 36_000},
         "exp missing": {"exp": None},
         "exp is text": {"exp": str(now + 200)},
         "exp is true": {"exp": True},

@@ -12,10 +12,10 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
-from fhirapp.auth import authorize
-from fhirapp.auth.authorize import SendBack
 from fhirapp.auth.models import ParkedRequest, digest
 from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.oauth import authorize
+from fhirapp.auth.oauth.authorize import SendBack
 from tests.authorizing import (
     AUD,
     STATE,
@@ -35,7 +35,7 @@ SCOPE = "openid launch/patient patient/*.rs"
 LONG = "x" * 2001
 NO_TEXT = "A parameter is too long, or not printable ASCII."
 NO_CHALLENGE = "code_challenge must be 43 characters of base64url."
-NO_AUD = "aud must be the FHIR base address of this server."
+NO_AUD = f"aud must be the FHIR base address of this server, {AUD}; it is"
 NO_PROMPT = "prompt must be none, or some of login, consent, select_account."
 
 
@@ -75,11 +75,12 @@ def sent_back(flow: Flow, scope: str | None = SCOPE, **changes: object) -> dict[
             ({"response_type": one}, "unsupported_response_type", "response_type must be code.")
             for one in ("token", "code token", "id_token", "CODE", 'co"de', "a\\b", "code ")
         ],
+        *[({"aud": one}, "invalid_request", f"{NO_AUD} missing.") for one in (None, "")],
+        ({"aud": "x" * 2000}, "invalid_request", f"{NO_AUD} {'x' * 100}...."),
+        ({"aud": 'a"b\\<'}, "invalid_request", f"{NO_AUD} a?b?<."),
         *[
-            ({"aud": one}, "invalid_request", NO_AUD)
+            ({"aud": one}, "invalid_request", f"{NO_AUD} {one}.")
             for one in (
-                None,
-                "",
                 BASE_URL,
                 "https://other.example/fhir",
                 "http://fhir.example/fhir",

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from fhirapp.config import settings_of
-from fhirapp.exchange.importer import import_paths
+from fhirapp.exchange.importing.importer import import_paths
 from fhirapp.store.definition import types
 from tests.conftest import token_for
 from tests.contract import publish

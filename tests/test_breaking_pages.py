@@ -13,7 +13,7 @@ import pytest
 
 from fhirapp.config import settings_of
 from fhirapp.db import writing
-from fhirapp.exchange.importer import import_paths
+from fhirapp.exchange.importing.importer import import_paths
 from fhirapp.store.definition import types
 from fhirapp.store.reindex import reindex
 from fhirapp.store.render import Rendering

@@ -48,7 +48,7 @@ def test_it_tells_where_tokens_come_from(statement):
 
 def test_it_lists_the_types_that_are_served(statement, app):
     listed = [one["type"] for one in statement["rest"][0]["resource"]]
-    assert listed == [*sorted(types(app)), "SearchParameter"]
+    assert listed == [*sorted(types(app)), "OperationDefinition", "SearchParameter"]
 
 
 @pytest.mark.parametrize("name", ["DocumentReference", "AllergyIntolerance"])
@@ -83,7 +83,7 @@ def test_no_document_claims_a_profile_of_diagnostic_report(fhir):
 
 # What it says is what the server does: each is asked.
 
-LISTED = [*sorted(SERVED), "SearchParameter"]
+LISTED = [*sorted(SERVED), "OperationDefinition", "SearchParameter"]
 INTERACTIONS = {
     "read": "{name}/{id}",
     "vread": "{name}/{id}/_history/1",
@@ -92,8 +92,10 @@ INTERACTIONS = {
     "search-type": "{name}",
 }
 OPERATIONS = {
+    "AllergyIntolerance": {"summary": "AllergyIntolerance/$summary?patient=p1"},
     "DocumentReference": {"docref": "DocumentReference/$docref?patient=p1"},
-    "Patient": {"everything": "Patient/p1/$everything"},
+    "Group": {"export": "Group/grp-allergy-clinic/$export"},
+    "Patient": {"everything": "Patient/p1/$everything", "export": "Patient/$export"},
 }
 
 
@@ -116,7 +118,8 @@ def examples(app: Flask) -> Mapping[str, str]:
     """The id of a resource of each type."""
     held = versions_held(app)
     found = {name: min(current(definition, held)) for name, definition in SERVED.items()}
-    return {**found, "SearchParameter": "AllergyIntolerance-status"}
+    ours = {"OperationDefinition": "AllergyIntolerance-summary"}
+    return {**found, **ours, "SearchParameter": "AllergyIntolerance-status"}
 
 
 @pytest.mark.parametrize("interaction", INTERACTIONS)
@@ -213,12 +216,23 @@ def test_what_is_listed_can_be_included_and_what_is_no_reference_cannot(fhir, li
 def test_the_operations_are_those_that_are_listed(fhir, listed, examples, name):
     asked = OPERATIONS.get(name, {})
     assert {one["name"] for one in listed[name].get("operation", ())} == asked.keys()
-    for path in asked.values():
-        assert fhir.get(path).status_code == fhir.post(path).status_code == 200
-    for other in ("docref", "everything", "meta", "validate"):
+    for operation, path in asked.items():
+        if operation == "export":
+            # It goes on after the answer: asked here so that nothing is begun.
+            assert fhir.request("HEAD", path).status_code == 202
+            assert fhir.post(path, {"_type": "x"}).status_code == 400
+        else:
+            assert fhir.get(path).status_code == fhir.post(path).status_code == 200
+    for other in ("docref", "everything", "export", "meta", "summary", "validate"):
         if other not in asked:
             assert fhir.get(f"{name}/${other}").status_code == 404
             assert fhir.get(f"{name}/{examples[name]}/${other}").status_code == 404
+
+
+def test_the_operation_of_the_whole_server_is_the_one_that_is_listed(fhir, statement):
+    assert [one["name"] for one in statement["rest"][0]["operation"]] == ["export"]
+    assert fhir.request("HEAD", "$export").status_code == 202
+    assert fhir.get("$everything").status_code == 404
 
 
 @pytest.mark.parametrize(

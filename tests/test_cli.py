@@ -30,10 +30,15 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
     }
 
 
+def unmeasured(environ: dict[str, str]) -> dict[str, str]:
+    """Return it without what measures coverage: a limit on files would stop that too."""
+    return {name: value for name, value in environ.items() if not name.startswith("COVERAGE")}
+
+
 def fhirapp(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     return subprocess.run(
-        [sys.executable, "-c", MAIN, *arguments],
+        [sys.executable, "-m", "fhirapp", *arguments],
         env=environment(folder, **settings),
         capture_output=True,
         text=True,
@@ -51,6 +56,14 @@ def assert_not_done(done: subprocess.CompletedProcess[str], *words: str) -> None
     assert len(said) == 1, done.stderr
     for word in words:
         assert word in said[0]
+
+
+@pytest.mark.parametrize("arguments", [[], ["client"], ["user"]])
+def test_without_a_command_the_help_is_shown(tmp_path, arguments):
+    done = fhirapp(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == fhirapp(tmp_path, *arguments, "--help").stdout
+    assert len(done.stderr.splitlines()) > 5
 
 
 @pytest.mark.parametrize(
@@ -97,15 +110,19 @@ def test_import_tells_what_it_did_and_its_exit_code_whether_all_was_taken(tmp_pa
     assert done.stderr.startswith(f"{path}:2: is not JSON: ")
     assert len(done.stderr.splitlines()) == 1
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["type", "new", "changed", "same"] in rows
-    assert ["AllergyIntolerance", "1", "0", "0"] in rows
-    assert rows[-1] == ["rejected", "lines", "1"]
+    assert ["type", "read", "new", "changed", "same", "deleted", "rejected"] in rows
+    assert ["AllergyIntolerance", "1", "1", "0", "0", "0", "0"] in rows
+    kept = tmp_path / "imports" / "1.rejected.ndjson"
+    assert rows[-1] == ["rejected", "1", str(kept)]
+    assert kept.read_bytes() == b"{\n"
+    assert kept.stat().st_mode & 0o777 == 0o600
     path.write_bytes(lines(PATIENT, ALLERGY))
     again = fhirapp(tmp_path, "import", str(path), "--json")
     assert again.returncode == 0
     assert again.stderr == ""
     report = json.loads(again.stdout)
-    assert report["changes"] == {"AllergyIntolerance": {"same": 1}, "Patient": {"same": 1}}
+    same = {"read": 1, "same": 1, "rejected": 0}
+    assert report["changes"] == {"AllergyIntolerance": same, "Patient": same}
     assert report["rejected"] == []
 
 
@@ -185,7 +202,8 @@ def test_a_client_is_added_listed_shown_and_disabled(tmp_path):
 
 def test_keys_are_readable_by_the_servers_user_alone(tmp_path):
     assert fhirapp(tmp_path, "client", "list", "--demo").returncode == 0
-    keys = [path for path in tmp_path.iterdir() if "key" in path.name or "jwk" in path.name]
+    folder = tmp_path / "demo"
+    keys = [path for path in folder.iterdir() if "key" in path.name or "jwk" in path.name]
     assert {path.name for path in keys} == {"secret.key", "demo-backend.jwk.json"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
 

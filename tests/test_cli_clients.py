@@ -6,6 +6,7 @@ import json
 import re
 import stat
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from joserfc.jwk import ECKey
 from sqlalchemy import LargeBinary
 
 from fhirapp import create_app
+from fhirapp.auth.clients.registration import Registration, owner_code, register
 from fhirapp.auth.models import Client, digest
-from fhirapp.auth.registration import Registration, owner_code, register
 from fhirapp.cli import cli
 from fhirapp.config import load_settings
 from fhirapp.db import db, writing
@@ -79,8 +80,10 @@ def test_a_backend_needs_no_more_than_a_scope_and_keys(tmp_path):
     result = done(tmp_path, "client", "add", "lab", "--scope", "system/*.rs", "--jwks", path)
     assert (result.stdout, result.stderr) == ("", "Client lab is registered.\n")
     client = shown(tmp_path, "lab")
-    for name in ("registered_at", "approved_at"):
-        assert abs(client.pop(name) - time.time()) < 60
+    for name in ("registered", "approved"):
+        at = client.pop(f"{name}_at")
+        assert abs(at - time.time()) < 60
+        assert datetime.fromisoformat(client.pop(name)).timestamp() == at
     assert client == {
         "client_id": "lab",
         "name": "lab",
@@ -145,7 +148,7 @@ SCOPE = ("--scope", "system/*.rs")
     [
         ("a b", APP, "A client id has 1 to 64 letters, digits and . _ ~ -"),
         ("\udcff", APP, "A client id has 1 to 64 letters, digits and . _ ~ -"),
-        ("operator", APP, "The client operator is the shell's own; choose another id."),
+        ("operator", APP, "The client operator is this server's own; choose another id."),
         ("taken", APP, "The client taken is registered already."),
         ("app", (*APP, "--name", "\n"), "The name has 1 to 100 printable characters."),
         ("app", (*APP, "--redirect-uri", "javascript:x"), "The redirect URI 'javascript:x' must"),
@@ -256,9 +259,12 @@ def test_a_client_that_waits_for_approval_is_listed_approved_and_its_owner_not_t
             register(connection, given, client_id="chart", approved=False)
             code = owner_code(connection, "chart")
         db.engine.dispose()
-    assert done(tmp_path, "client", "list").stdout == (
-        "chart (waits for approval)\tChart\topenid\n"
-    )
+    table = done(tmp_path, "client", "list")
+    assert table.stdout == "chart (waits for approval)\tChart\topenid\n"
+    assert table.stderr == "Client id\tName\tMay ask for\n"
+    waiting = shown(tmp_path, "chart")
+    assert (waiting["approved_at"], waiting["approved"]) == (None, None)
+    assert done(tmp_path, "client", "list", "--json").stderr == ""
     (listed,) = json.loads(done(tmp_path, "client", "list", "--json").stdout)
     assert (listed["kind"], listed["approved_at"]) == ("public", None)
     refused = refusal(tmp_path, "token", "issue", "--client", "chart", "--scope", "patient/*.rs")
@@ -276,7 +282,9 @@ def test_all_of_a_client_is_shown_but_what_is_a_digest(tmp_path):
     columns = Client.__table__.columns
     secrets = {column.name for column in columns if isinstance(column.type, LargeBinary)}
     assert secrets == {"secret_digest", "owner_digest"}
-    assert shown(tmp_path, "chart").keys() == {column.name for column in columns} - secrets
+    told = {column.name for column in columns} - secrets
+    # The two times, as people read them too.
+    assert shown(tmp_path, "chart").keys() == told | {"registered", "approved"}
 
 
 def test_a_client_is_disabled_and_enabled(tmp_path):

@@ -19,8 +19,8 @@ import pytest
 from click.testing import Result
 
 from fhirapp import create_app
-from fhirapp.auth import passwords, second_factor
-from fhirapp.auth.users import find_user, setup_code
+from fhirapp.auth.people import passwords, second_factor
+from fhirapp.auth.people.users import find_user, setup_code
 from fhirapp.config import load_settings
 from fhirapp.db import db, writing
 from tests.test_cli import MAIN, environment, fhirapp
@@ -175,7 +175,7 @@ def test_a_role_must_be_said(staffed):
         (b"too short\n", "at least 10 characters"),
         (b"x1" * 101, "at most 200 characters"),
         (b"x1" * 50_000, "at most 200 characters"),
-        (b"I-am-maria!\n", "harder to guess"),
+        (b"I-am-maria!\n", "It holds your user name"),
         (b"caf\xe9 latte macchiato\n", "The password is not text in UTF-8."),
     ],
 )
@@ -366,7 +366,10 @@ def test_records_are_linked_and_unlinked(clinic):
     proxy = done(clinic, "user", "link", "maria", "ben", "--proxy")
     assert proxy.stderr == "User maria sees Patient/ben, as another's record.\n"
     line = "maria\tpatient\tmaria\tPatient/ana, Patient/ben (another's)\n"
-    assert done(clinic, "user", "list").stdout == line
+    table = done(clinic, "user", "list")
+    assert table.stdout == line
+    assert table.stderr == "User name\tRole\tName\tIn the records\n"
+    assert done(clinic, "user", "list", "--json").stderr == ""
     gone = done(clinic, "user", "unlink", "maria", "Patient/ana")
     assert gone.stderr == "User maria does not see Patient/ana any more.\n"
     row = listed(clinic)["maria"]

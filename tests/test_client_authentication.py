@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
 from fhirapp.auth.models.user import CLINICIAN
-from fhirapp.auth.registration import BASIC, NONE, SIGNED
 from tests.authorizing import KEY, Flow, Program, add_person, add_program, set_client
 from tests.test_token_endpoint import assert_error
 

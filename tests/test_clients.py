@@ -10,7 +10,7 @@ import pytest
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 from sqlalchemy import insert, select, update
 
-from fhirapp.auth.clients import (
+from fhirapp.auth.clients.registered import (
     approve,
     change,
     find,
@@ -20,10 +20,11 @@ from fhirapp.auth.clients import (
     new_secret,
     set_disabled,
 )
+from fhirapp.auth.clients.registration import Registration, public_keys, register
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import AccessToken, Client, Grant, digest, token_row
-from fhirapp.auth.registration import SIGNED, Registration, public_keys, register
-from fhirapp.auth.users import find_user
+from fhirapp.auth.models.client import SIGNED
+from fhirapp.auth.people.users import find_user
 from fhirapp.db import writing
 
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})

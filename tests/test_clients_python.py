@@ -170,7 +170,11 @@ def test_smart_gets_a_token_for_an_assertion(complete_demo):
 
 def test_smart_reads_in_the_capability_statement_what_is_served(complete_demo, smart_server):
     (rest,) = smart_server.capabilityStatement.rest
-    assert {one.type for one in rest.resource} == {*complete_demo.held, "SearchParameter"}
+    assert {one.type for one in rest.resource} == {
+        *complete_demo.held,
+        "OperationDefinition",
+        "SearchParameter",
+    }
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)

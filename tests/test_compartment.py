@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import insert
 
-from fhirapp.auth.clients import OPERATOR
-from fhirapp.auth.compartment import Grant, access_of
+from fhirapp.auth.access.compartment import Grant, access_of
+from fhirapp.auth.clients.registered import OPERATOR
 from fhirapp.auth.models import AccessToken, token_row
-from fhirapp.auth.server import new_token
+from fhirapp.auth.oauth.server import new_token
 from fhirapp.db import writing
 from tests.helpers import Fhir, assert_outcome
 from tests.test_access import ALLERGY, P1_ALLERGIES, as_scope

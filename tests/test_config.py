@@ -6,9 +6,11 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from fhirapp import create_app
 from fhirapp.config import PREFIX, ConfigurationError, Settings, load_settings
+from fhirapp.disk.files import database_path
 
 
 def refusal(environ: dict[str, str]) -> str:
@@ -145,6 +147,13 @@ def test_demo_mode_has_a_database_of_its_own(tmp_path):
     assert load_settings(folder).database_uri == f"sqlite:///{tmp_path}/fhirapp.db"
     demo = load_settings({**folder, "FHIRAPP_DEMO": "1"})
     assert demo.database_uri == f"sqlite:///{tmp_path}/demo.db"
+
+
+@pytest.mark.parametrize("name", ["why?now", "100%25", "a#b", "two words", "ä"])
+def test_a_folder_may_have_any_name(tmp_path, name):
+    settings = load_settings({"FHIRAPP_INSTANCE_PATH": str(tmp_path / name)})
+    assert make_url(settings.database_uri).database == str(tmp_path / name / "fhirapp.db")
+    assert database_path(settings) == tmp_path / name / "fhirapp.db"
 
 
 @pytest.mark.parametrize(

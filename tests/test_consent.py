@@ -12,12 +12,12 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
-from fhirapp.auth import authorize
-from fhirapp.auth.authorize import SendBack, Unanswerable
 from fhirapp.auth.models import AuthorizationCode, Grant, Session, digest
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.oauth import authorize
+from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
+from fhirapp.auth.people.users import unlink
 from fhirapp.auth.scopes import SESSION_SCOPES
-from fhirapp.auth.users import unlink
 from fhirapp.db import writing
 from tests.authorizing import (
     EVERYTHING,

@@ -40,6 +40,7 @@ from tests.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome, ids
 # A Binary answers with its bytes unless FHIR JSON is asked for by name.
 JSON = {"Accept": FHIR_JSON}
 REPORT = "http://hl7.org/fhir/SearchParameter/DiagnosticReport"
+GROUP = "http://hl7.org/fhir/SearchParameter/Group"
 NOT_HERE = "There is no such resource type or operation here."
 
 
@@ -291,6 +292,15 @@ def published(shared: Path) -> dict[str, dict[str, Any]]:
     of_r4 += [
         {"url": f"{REPORT}-{code}", "code": code, "type": kind, "base": ["DiagnosticReport"]}
         for code, kind in (("issued", "date"), ("performer", "reference"), ("subject", "reference"))
+    ]
+    # Of Group's, it has none.
+    of_r4 += [
+        {"url": f"{GROUP}-{code}", "code": code, "type": kind, "base": ["Group"]}
+        for code, kind in (
+            *((one, "token") for one in ("actual", "characteristic", "code", "exclude")),
+            *((one, "token") for one in ("identifier", "type", "value")),
+            *((one, "reference") for one in ("managing-entity", "member")),
+        )
     ]
     return found | {one["url"]: one for one in of_r4}
 

@@ -10,9 +10,10 @@ from flask.testing import FlaskClient
 from sqlalchemy import update
 from werkzeug.test import TestResponse
 
+from fhirapp.auth.clients.registration import Registration, register
 from fhirapp.auth.models import Client
+from fhirapp.auth.models.client import NONE
 from fhirapp.auth.models.user import CLINICIAN
-from fhirapp.auth.registration import NONE, Registration, register
 from fhirapp.db import writing
 from tests.authorizing import Program, set_client
 from tests.browsing import Browser, add_person

@@ -13,8 +13,8 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
 from fhirapp.auth.models.user import CLINICIAN, PATIENT
-from fhirapp.auth.registration import BASIC, NONE, SIGNED
 from tests.authorizing import Flow, add_backend, add_person, add_program
 from tests.helpers import BASE_URL, FHIR_JSON, Fhir
 from tests.test_openid import claims_of

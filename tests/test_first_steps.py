@@ -16,8 +16,8 @@ import pytest
 from flask import Flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from fhirapp.auth.models.client import SIGNED
 from fhirapp.auth.models.user import PATIENT
-from fhirapp.auth.registration import SIGNED
 from fhirapp.web.first_steps import MAKE_KEYS
 from tests.app_pages import JWKS, KEY, REDIRECT, approved, client_of, secret_of
 from tests.browsing import Browser, Page, add_person
@@ -42,6 +42,30 @@ def test_the_address_to_begin_with_is_right_in_each_part(app):
     # launch alone belongs to a start from our own pages.
     assert asked["scope"] == "openid launch/patient patient/*.rs"
     assert f"{BASE_URL}/fhir/.well-known/smart-configuration" in page.words
+
+
+@pytest.mark.parametrize(
+    ("scope", "said", "not_said"),
+    [
+        (
+            "offline_access",
+            "only where the person ticked “Keep access when you are away”",
+            "signed in”",
+        ),
+        ("online_access", "left “Keep access as long as you stay signed in” ticked", "away”"),
+    ],
+)
+def test_the_page_says_when_there_is_a_refresh_token(app, scope, said, not_said):
+    page = approved(app, "public", scope=[scope, "user/*.rs"])
+    steps = page.words.partition("How to begin")[2].partition("Refusals")[0]
+    assert said in steps
+    assert not_said not in steps
+
+
+def test_without_access_beyond_the_hour_no_refresh_token_is_spoken_of(app):
+    page = approved(app, "public", scope=["launch/patient", "patient/*.rs"])
+    assert "refresh_token" not in page.words
+    assert "Open this in a browser, sign in, and allow it" in page.words
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from flask import Flask
 
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
-from fhirapp.exchange.importer import import_paths
-from fhirapp.exchange.report import Report
+from fhirapp.exchange.importing.importer import import_paths
+from fhirapp.exchange.importing.report import Report
 from fhirapp.store.definition import types
 from tests.conftest import token_for
 from tests.helpers import Fhir
@@ -279,7 +279,7 @@ def test_a_path_that_is_not_there_stops_the_import_before_it_begins(empty, tmp_p
         load_paths(empty, good, tmp_path / "missing")
     assert asking(empty).get("Patient/one").status_code == 404
     (tmp_path / "hollow").mkdir()
-    with pytest.raises(ConfigurationError, match=r"hollow holds no \.ndjson file\.$"):
+    with pytest.raises(ConfigurationError, match=r"hollow holds no file that ends in \.ndjson, "):
         load_paths(empty, tmp_path / "hollow")
 
 

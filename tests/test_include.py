@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fhirapp.auth.compartment import access_of
+from fhirapp.auth.access.compartment import access_of
 from fhirapp.db import Reader, db
 from fhirapp.rest.include import MAX_INCLUDED, MAX_STEPS, included_with, parse_includes
 from fhirapp.rest.paging import Match

@@ -11,11 +11,11 @@ from flask import Flask
 from sqlalchemy import update
 from werkzeug.test import TestResponse
 
-from fhirapp.auth import sessions
 from fhirapp.auth.models import AccessToken, Grant, RefreshToken, digest
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
 from fhirapp.auth.models.user import CLINICIAN, PATIENT
-from fhirapp.auth.registration import BASIC, NONE, SIGNED
-from fhirapp.auth.users import unlink
+from fhirapp.auth.people import sessions
+from fhirapp.auth.people.users import unlink
 from fhirapp.db import writing
 from tests.authorizing import (
     Flow,

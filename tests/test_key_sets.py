@@ -10,8 +10,8 @@ from itertools import islice
 import pytest
 from joserfc.jwk import ECKey
 
-from fhirapp.auth.fetch import Unfetched
-from fhirapp.auth.key_sets import (
+from fhirapp.auth.clients.fetch import Unfetched
+from fhirapp.auth.clients.key_sets import (
     KEPT_SECONDS,
     MOST_ADDRESSES,
     RENEWAL_SECONDS,

@@ -279,3 +279,12 @@ def test_a_token_names_the_style(clinic):
     flow = Flow(clinic, add_program(clinic), id_of(clinic, add_person(clinic, CLINICIAN)))
     answer = flow.tokens("launch patient/*.rs", launch=flow.launch("p1"))
     assert answer["smart_style_url"] == f"{BASE_URL}/smart-style.json"
+
+
+def test_who_starts_an_app_for_a_patient_has_looked_at_their_record(clinic, program, clinician):
+    """The page shows their visits and notes."""
+    clinician.get("/launch?patient=p3")
+    seen = Browser(clinic).resume(add_person(clinic, PATIENT, "p3")).get("/patients/p3/viewers")
+    assert "Robin Example" in seen.words
+    assert "the page to start apps" in seen.words
+    assert "visit" in seen.words

@@ -7,10 +7,10 @@ import time
 import pytest
 from sqlalchemy import select, update
 
-from fhirapp.auth import authorize, launches
-from fhirapp.auth.authorize import SendBack
 from fhirapp.auth.models import Launch, digest
 from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.oauth import authorize, launches
+from fhirapp.auth.oauth.authorize import SendBack
 from fhirapp.db import writing
 from tests.authorizing import (
     AUD,

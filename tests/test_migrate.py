@@ -9,11 +9,18 @@ number's file beside the old ones:
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import shutil
 import sqlite3
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -23,7 +30,11 @@ from sqlalchemy import create_engine, inspect
 from fhirapp import create_app
 from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.db import db, writing
+from fhirapp.ops.backups.backup import back_up
+from fhirapp.ops.backups.drill import drill
+from fhirapp.ops.backups.restore import restore
 from fhirapp.ops.prepare import prepare
+from fhirapp.store import migrate
 from fhirapp.store.migrate import HEAD, schema_version, upgrade
 from tests.test_import import ALLERGY, PATIENT, asking, load_lines
 
@@ -112,6 +123,11 @@ def test_a_file_of_each_kept_schema_opens_and_serves(path, open_app, tmp_path):
     said: list[str] = []
     prepare(app, said.append)
     assert bool(said) == (path.stem != HEAD)
+    # As it was, it is kept beside.
+    kept = [] if path.stem == HEAD else [path.stem]
+    assert [copy.name.split(".")[1] for copy in tmp_path.glob("old.schema-*")] == [
+        f"schema-{number}" for number in kept
+    ]
     assert load_lines(app, tmp_path, PATIENT, ALLERGY).complete
     assert asking(app).ids("AllergyIntolerance?patient=one") == ["nuts"]
     assert kept_statements() <= statements(schema_of(file))
@@ -216,6 +232,144 @@ def test_a_database_that_another_program_holds_is_told_as_such(open_app, tmp_pat
     with pytest.raises(ConfigurationError, match="is in use by another program; stop that one"):
         prepare(open_app(path), lambda _message: None)
     holder.close()
+
+
+STEP = """
+from __future__ import annotations
+
+from alembic import op
+
+revision = "{number}"
+down_revision = "{before}"
+
+
+def upgrade() -> None:
+    op.execute("CREATE TABLE next_release (name TEXT)")
+    {wrong}
+"""
+
+
+@pytest.fixture
+def next_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Return what makes this release one with another step, which may go wrong; its number."""
+
+    def release(wrong: str) -> str:
+        number = f"{int(HEAD) + 1:04}"
+        steps = tmp_path / "migrations"
+        shutil.copytree(migrate._STEPS, steps)
+        step = STEP.format(number=number, before=HEAD, wrong=wrong)
+        (steps / "versions" / f"{number}_next.py").write_text(step)
+        monkeypatch.setattr(migrate, "_STEPS", steps)
+        monkeypatch.setattr(migrate, "HEAD", number)
+        return number
+
+    return release
+
+
+def old_clinic(open_app: Callable[..., Flask], folder: Path) -> Path:
+    """Make a database of this release with a record in it; return its file."""
+    file = folder / "clinic.db"
+    app = open_app(file)
+    prepare(app, lambda _message: None)
+    assert load_lines(app, folder, PATIENT).complete
+    with app.app_context():
+        db.engine.dispose()
+    return file
+
+
+def tables_of(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+
+
+def copies(folder: Path) -> list[Path]:
+    return [*folder.glob("clinic.schema-*")]
+
+
+def test_a_database_of_an_older_release_is_copied_and_carried_forward(
+    open_app, tmp_path, next_release
+):
+    file = old_clinic(open_app, tmp_path)
+    before = tables_of(file)
+    number = next_release("")
+    said: list[str] = []
+    prepare(open_app(file), said.append)
+    (copy,) = copies(tmp_path)
+    carried = f"The database was carried forward from schema {HEAD} to {number}"
+    assert said == [f"{carried}; as it was it is kept in {copy}."]
+    assert re.fullmatch(rf"clinic\.schema-{HEAD}\.\d{{8}}T\d{{6}}Z\.db", copy.name)
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert tables_of(copy) == before
+    assert tables_of(file) >= before | {"next_release"}
+    assert schema_of(copy).endswith(f"VALUES ('{HEAD}');\n")
+    prepare(open_app(file), said.append)
+    assert (len(said), copies(tmp_path)) == (1, [copy])
+
+
+def test_where_it_cannot_be_copied_nothing_is_carried_forward(
+    open_app, tmp_path, next_release, monkeypatch
+):
+    file = old_clinic(open_app, tmp_path)
+    before = tables_of(file)
+    next_release("")
+    usage = shutil.disk_usage(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=0))
+        with pytest.raises(ConfigurationError, match=r"There is no room for a copy of clinic\.db"):
+            prepare(open_app(file), lambda _message: None)
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(ConfigurationError, match=r"cannot be copied.*No space left on device"):
+            prepare(open_app(file), lambda _message: None)
+    assert (copies(tmp_path), tables_of(file)) == ([], before)
+
+
+def test_a_step_that_goes_wrong_leaves_the_database_and_a_copy(open_app, tmp_path, next_release):
+    file = old_clinic(open_app, tmp_path)
+    before = tables_of(file)
+    next_release('op.execute("CREATE TABLE patient (name TEXT)")')
+    with pytest.raises(ConfigurationError, match="table patient already exists"):
+        prepare(open_app(file), lambda _message: None)
+    assert tables_of(file) == before
+    (copy,) = copies(tmp_path)
+    assert tables_of(copy) == before
+
+
+def test_processes_that_carry_one_database_forward_together_all_succeed(
+    open_app, tmp_path, next_release
+):
+    file = old_clinic(open_app, tmp_path)
+    number = next_release("")
+    apps = [open_app(file) for _ in range(3)]
+
+    def start(app: Flask) -> None:
+        prepare(app, lambda _message: None)
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(start, apps))
+    with apps[0].app_context():
+        assert schema_version(db.engine) == number
+    assert {schema_of(copy)[-9:-4] for copy in copies(tmp_path)} == {f"'{HEAD}"}
+
+
+def test_a_backup_of_an_older_release_is_carried_forward_when_it_is_restored(
+    open_app, tmp_path, next_release
+):
+    file = old_clinic(open_app, tmp_path)
+    now = datetime(2026, 1, 5, tzinfo=UTC)
+    url = f"sqlite:///{file}"
+    given = load_settings({}, database_url=url, instance_path=str(tmp_path))
+    backup = back_up(given, tmp_path / "clinic.backup", now, None).path
+    next_release("")
+    assert drill(given, backup, None).faults == []
+    done = restore(given, backup, now, None, force=True)
+    assert (done.manifest.schema, done.versions > 0) == (HEAD, True)
+    assert "next_release" in tables_of(file)
+    assert "next_release" not in tables_of(done.kept[0])
 
 
 def test_an_address_never_shows_its_password(open_app):

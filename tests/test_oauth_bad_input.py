@@ -13,9 +13,9 @@ from flask import Flask
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fhirapp.auth.authorize import SendBack, Unanswerable
+from fhirapp.auth.models.client import BASIC
 from fhirapp.auth.models.user import CLINICIAN
-from fhirapp.auth.registration import BASIC
+from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
 from tests.authorizing import REDIRECT, Flow, add_person, add_program
 
 ASKED = (

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from fhirapp.auth import clients
-from fhirapp.auth.applications import TESTS_PER_HOUR
-from fhirapp.auth.registration import owner_code
+from fhirapp.auth.clients import registered
+from fhirapp.auth.clients.applications import TESTS_PER_HOUR
+from fhirapp.auth.clients.registration import owner_code
 from fhirapp.db import writing
 from tests.app_pages import JWKS, approved, client_of, code_of, form_token_of, register, secret_of
 from tests.authorizing import Program, add_program, set_client
@@ -48,7 +48,7 @@ def test_an_app_that_was_switched_off_is_told_so(app):
     page = approved(app, "public")
     assert "It is approved. Below is how to begin." in page.words
     with app.app_context(), writing() as connection:
-        clients.set_disabled(connection, client_of(app, page).client_id, disabled=True)
+        registered.set_disabled(connection, client_of(app, page).client_id, disabled=True)
     page = page.browser.get(page.path)
     assert "switched it off" in page.words
     assert "How to begin" not in page.words

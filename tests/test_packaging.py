@@ -53,7 +53,7 @@ def test_the_wheel_holds_the_package_and_the_seed_and_nothing_else(wheel):
         for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert "fhirapp/store/migrations/script.py.mako" in expected
+    assert "fhirapp/web/templates/base.html" in expected
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert packed == expected | {"fhirapp/seed.sql"}
     assert wheel.read("fhirapp/seed.sql") == (ROOT / "seed.sql").read_bytes()

@@ -11,9 +11,10 @@ from sqlalchemy import update
 
 from fhirapp.auth.models import Client, User
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN
+from fhirapp.web.cookies import SESSION, VISITOR
 from fhirapp.web.pages import local_path
 from tests.authorizing import alter
-from tests.browsing import PASSWORD, Browser, add_person
+from tests.browsing import PASSWORD, Browser, add_person, cookie_name
 from tests.helpers import BASE_URL
 from tests.test_pages import NO_PAGES, UUID, addresses, assert_page
 
@@ -58,7 +59,7 @@ def browsers(clinic: Flask) -> dict[str, Browser]:
         "/\0",
         "/\x7f",
         "/" * 2000,
-        "/" + "a" * 2000,
+        "/" + "a" * 16_000,
         "%2F%2Fevil.example",
         "account",
         None,
@@ -163,9 +164,11 @@ def test_nothing_that_is_stored_is_echoed_as_markup(make_app):
 def test_what_strangers_say_of_the_address_changes_nothing(clinic, browsers, headers):
     # It would send its cookies to the host that is named.
     client = clinic.test_client(use_cookies=False)
-    for role, name in (("nobody", "__Host-fhirapp_visitor"), (CLINICIAN, "__Host-fhirapp_session")):
+    for role, cookie in (("nobody", VISITOR), (CLINICIAN, SESSION)):
         browsers[role].get("/sign-in")
-        cookies = {"Cookie": f"{name}={browsers[role].cookie(name)}"}
+        name, value = cookie_name(clinic, cookie), browsers[role].cookie(cookie)
+        assert value
+        cookies = {"Cookie": f"{name}={value}"}
         for one in addresses(clinic, "GET"):
             plain = client.get(one.path, base_url=BASE_URL, headers=cookies)
             said = client.get(one.path, base_url=BASE_URL, headers=cookies | headers)
@@ -190,15 +193,16 @@ def test_failures_are_counted_by_who_asks_not_by_what_is_said(clinic):
     "cookie",
     [
         b"\xff\xfe",
-        b"fhirapp_session=\xff",
-        b"__Host-fhirapp_session=\xc3\xa9",
+        b"%s=\xff",
+        b"%s=\xc3\xa9",
         b";;=;,",
         b"a" * 9000,
     ],
 )
 def test_cookies_that_are_no_text_are_nobodys(clinic, cookie):
     client = clinic.test_client(use_cookies=False)
-    headers = {"Cookie": cookie.decode("latin-1")}
+    text = cookie.replace(b"%s", cookie_name(clinic).encode()).decode("latin-1")
+    headers = {"Cookie": text}
     answer = client.get("/account", base_url=BASE_URL, headers=headers)
     assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in?next=%2Faccount")
 
@@ -206,9 +210,9 @@ def test_cookies_that_are_no_text_are_nobodys(clinic, cookie):
 def test_with_a_cookie_that_is_no_text_beside_ours_one_signs_in(clinic):
     browser = Browser(clinic)
     page = browser.get("/sign-in")
-    visitor = browser.cookie("__Host-fhirapp_visitor")
+    name, visitor = cookie_name(clinic, VISITOR), browser.cookie(VISITOR)
     fields = {**page.form("Sign in").fields, "username": "clinician", "password": PASSWORD}
-    headers = {"Cookie": f"other=\xff; __Host-fhirapp_visitor={visitor}"}
+    headers = {"Cookie": f"other=\xff; {name}={visitor}"}
     client = clinic.test_client(use_cookies=False)
     answer = client.post("/sign-in", base_url=BASE_URL, data=fields, headers=headers)
     assert (answer.status_code, answer.headers["Location"]) == (303, "/account")

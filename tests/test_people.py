@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from flask import Flask
 
-from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.web.people import SHOWN, Person, encounters_of, find_people, people, person
+from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.web.latest import encounters_of
+from fhirapp.web.people import SHOWN, NoDate, Person, find_people, people, person
+from tests.browsing import Browser, add_person, cookie_name
+from tests.helpers import BASE_URL
 from tests.test_publish import TIMES, delete, publish
 
 NUMBER = "http://terminology.hl7.org/CodeSystem/v2-0203"
+
+
+@pytest.fixture(scope="module")
+def app(make_app: Callable[..., Flask]) -> Flask:
+    """The seeded app, in which a clinician asks."""
+    return make_app()
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +31,22 @@ def store(make_app: Callable[..., Flask]) -> Flask:
     return make_app(seed=False)
 
 
+@contextmanager
+def asking(app: Flask) -> Iterator[None]:
+    """Be in a request of a clinician's to a page."""
+    cookie = Browser(app).resume(add_person(app, CLINICIAN)).cookie()
+    headers = {"Cookie": f"{cookie_name(app)}={cookie}"}
+    with app.test_request_context("/patients", base_url=BASE_URL, headers=headers):
+        yield
+
+
+def find(app: Flask, name: str, born: str = "") -> tuple[list[Person], bool]:
+    with asking(app):
+        return find_people(name, born, via="chart")
+
+
 def names(app: Flask, name: str, born: str = "") -> list[str]:
-    with app.app_context():
-        return [one.name for one in find_people(name, born)[0]]
+    return [one.name for one in find(app, name, born)[0]]
 
 
 def shown(app: Flask, resource_id: str, **elements: Any) -> Person:
@@ -50,6 +73,9 @@ def identifier(value: str | None, *codes: str) -> dict[str, Any]:
         ("AMELIA hart", "", ["Amelia Rose Hartwell"]),
         ("rose amelia", "1958-04", ["Amelia Rose Hartwell"]),
         ("", "1958-04-12", ["Amelia Rose Hartwell"]),
+        ("Hartwell, Amelia", "", ["Amelia Rose Hartwell"]),
+        ("hartwell,rose", "", ["Amelia Rose Hartwell"]),
+        (",hartwell,", "", ["Amelia Rose Hartwell"]),
         ("ekstrom", "1979", ["Tobias Ekström"]),
         ("hartwell", "1959", []),
         ("artwell", "", []),
@@ -67,22 +93,47 @@ def test_people_are_found_by_the_beginning_of_their_names(app, name, born, found
 
 @pytest.mark.parametrize("born", ["soon", "12.4.1958", "1958-13", "\0", "--", "1958-04-12,soon"])
 def test_what_is_no_date_is_said(app, born):
-    with app.app_context(), pytest.raises(InvalidParameter) as refused:
-        find_people("hart", born)
-    assert refused.value.parameter == "birthdate"
+    with pytest.raises(NoDate):
+        find(app, "hart", born)
 
 
 def test_the_first_are_shown_and_that_there_are_more(make_app):
     app = make_app(seed=False)
     many = [{"resourceType": "Patient", "id": f"m{at}"} for at in range(SHOWN + 1)]
     publish(app, TIMES[0], *many[:SHOWN])
-    with app.app_context():
-        found, more = find_people("")
+    found, more = find(app, "")
     assert (len(found), more) == (SHOWN, False)
     publish(app, TIMES[1], many[SHOWN])
-    with app.app_context():
-        found, more = find_people("")
-    assert (found[0].id, len(found), more) == (f"m{SHOWN}", SHOWN, True)
+    found, more = find(app, "")
+    assert (len(found), more) == (SHOWN, True)
+
+
+@pytest.mark.parametrize("name", ["", "a"])
+def test_people_stand_by_family_name_and_then_given_name(make_app, name):
+    app = make_app(seed=False)
+    called = [("Özdemir", "Anton"), ("Muster", "Beat"), (None, "Aaron"), ("Muster", "Anna")]
+    patients = [
+        {"resourceType": "Patient", "id": f"n{at}", "name": [{"family": family, "given": [given]}]}
+        for at, (family, given) in enumerate(called)
+    ]
+    del patients[2]["name"][0]["family"]
+    publish(app, TIMES[0], *patients)
+    everybody = ["Anna Muster", "Beat Muster", "Anton Özdemir", "Aaron"]
+    assert names(app, name) == [one for one in everybody if name == "" or one[0] == "A"]
+
+
+def test_of_many_the_first_by_family_name_are_shown(make_app):
+    app = make_app(seed=False)
+    order = [*range(SHOWN, 0, -1), 0, SHOWN + 1]
+    publish(
+        app,
+        TIMES[0],
+        *(
+            {"resourceType": "Patient", "id": f"f{at}", "name": [{"family": f"Family{at:02}"}]}
+            for at in order
+        ),
+    )
+    assert names(app, "") == [f"Family{at:02}" for at in range(SHOWN)]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +216,7 @@ def test_visits_are_those_of_the_patient_the_latest_first(store):
         ),
         encounter(0, "w", period={"start": "2026-02-01"}),
     )
-    with store.app_context():
+    with asking(store):
         visits = [visit.words for visit in encounters_of("v")]
     assert visits == [
         "Visit, January 2026",
@@ -189,11 +240,11 @@ def test_visits_are_those_of_the_patient_the_latest_first(store):
 def test_a_visit_is_told_by_its_kind_and_day(store, elements, words):
     shown(store, "told")
     publish(store, TIMES[0], encounter(0, "told", **elements))
-    with store.app_context():
+    with asking(store):
         (visit,) = encounters_of("told")
     assert visit.words.startswith(words)
 
 
 def test_without_visits_there_are_none(app):
-    with app.app_context():
+    with asking(app):
         assert list(encounters_of("unknown")) == []

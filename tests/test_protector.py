@@ -8,7 +8,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from fhirapp.auth.clients import issue_token, set_disabled
+from fhirapp.auth.clients.registered import issue_token, set_disabled
 from fhirapp.auth.models import Client
 from fhirapp.db import writing
 from tests.conftest import token_for

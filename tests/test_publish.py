@@ -15,9 +15,10 @@ from fhirapp.db import db, reader, writing
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.definition import types
 from fhirapp.store.prepare import prepare
-from fhirapp.store.publish import Change, Publisher
+from fhirapp.store.publish import Publisher
 from fhirapp.store.render import Rendering
 from fhirapp.store.state import generation
+from fhirapp.store.version import Change
 from tests.helpers import assert_outcome
 from tests.test_import import ALLERGY, PATIENT, asking
 
@@ -33,20 +34,33 @@ def store(make_app: Callable[..., Flask]) -> Flask:
     return app
 
 
-def publish(app: Flask, now: str, *resources: dict[str, Any]) -> list[Change]:
+def publish(
+    app: Flask,
+    now: str,
+    *resources: dict[str, Any],
+    source_id: int | None = None,
+    hold_older: bool = False,
+) -> list[Change]:
     """Publish resources of one type at a time of our choice."""
     with app.app_context(), writing() as connection:
-        publisher = Publisher(connection, now=now, rendering=RENDERING, binary=types()["Binary"])
+        publisher = Publisher(
+            connection,
+            now=now,
+            rendering=RENDERING,
+            binary=types()["Binary"],
+            source_id=source_id,
+        )
         definition = types()[resources[0]["resourceType"]]
-        return publisher.publish([prepare(definition, one) for one in resources])
+        prepared = [prepare(definition, one) for one in resources]
+        return publisher.publish(prepared, hold_older=hold_older)
 
 
 def delete(app: Flask, now: str, path: str) -> bool:
-    """Publish the deletion of a resource."""
+    """Publish the deletion of a resource; say whether there was something to delete."""
     type_name, _, resource_id = path.partition("/")
     with app.app_context(), writing() as connection:
         publisher = Publisher(connection, now=now, rendering=RENDERING, binary=types()["Binary"])
-        return publisher.delete(types()[type_name], resource_id)
+        return publisher.delete(types()[type_name], resource_id) is Change.DELETED
 
 
 def allergy(resource_id: str, **elements: Any) -> dict[str, Any]:
@@ -260,3 +274,35 @@ def test_writers_that_come_together_make_versions_without_gap_or_double(make_app
         list(threads.map(write, range(24)))
     found = rows(app, "AllergyIntolerance", "busy", "version_id", "is_current")
     assert found == [(number, number == 24) for number in range(1, 25)]
+
+
+def test_what_an_earlier_version_had_is_held_where_that_is_asked_for(store):
+    old, new, other = (allergy("held", criticality=one) for one in ("low", "high", None))
+    del other["criticality"]
+    publish(store, TIMES[1], old)
+    publish(store, TIMES[2], new)
+    assert publish(store, TIMES[3], old, new, hold_older=True) == [Change.OLDER, Change.OLDER]
+    assert publish(store, TIMES[3], new, other, hold_older=True) == [Change.SAME, Change.CHANGED]
+    assert publish(store, TIMES[4], old, hold_older=True) == [Change.OLDER]
+    assert len(rows(store, "AllergyIntolerance", "held", "pk")) == 3
+    assert publish(store, TIMES[5], old) == [Change.CHANGED]
+
+
+def test_what_another_source_has_is_left_alone_where_the_content_differs(store):
+    low, high = allergy("whose", criticality="low"), allergy("whose", criticality="high")
+    assert publish(store, TIMES[1], low, source_id=1) == [Change.NEW]
+    assert publish(store, TIMES[2], high, source_id=2) == [Change.FOREIGN]
+    assert publish(store, TIMES[2], low, source_id=2) == [Change.SAME]
+    assert publish(store, TIMES[2], high) == [Change.CHANGED]
+    assert publish(store, TIMES[3], low, source_id=1) == [Change.CHANGED]
+    delete(store, TIMES[4], "AllergyIntolerance/whose")
+    assert publish(store, TIMES[5], high, source_id=2) == [Change.CHANGED]
+    assert [one for (one,) in rows(store, "AllergyIntolerance", "whose", "source_id")][-1] == 2
+
+
+def test_what_has_no_source_gets_the_first_that_brings_it(store):
+    publish(store, TIMES[1], allergy("adopted"))
+    assert publish(store, TIMES[2], allergy("adopted"), source_id=7) == [Change.SAME]
+    assert rows(store, "AllergyIntolerance", "adopted", "source_id", "version_id") == [(7, 1)]
+    assert publish(store, TIMES[3], allergy("adopted"), source_id=8) == [Change.SAME]
+    assert rows(store, "AllergyIntolerance", "adopted", "source_id", "version_id") == [(7, 1)]

@@ -160,9 +160,16 @@ def test_every_address_that_answers_get_answers_head(fhir, app):
     values = {"resource_id": "al-p1-latex", "version_id": "1"}
     adapter = app.url_map.bind("")
     addresses = {
-        adapter.build(rule.endpoint, {name: values.get(name, "x") for name in rule.arguments})
+        adapter.build(
+            rule.endpoint,
+            {
+                name: 1 if f"<int:{name}>" in rule.rule else values.get(name, "x")
+                for name in rule.arguments
+            },
+        )
         for rule in app.url_map.iter_rules()
-        if "GET" in (rule.methods or ())
+        # An export that is begun is answered with an address of its own.
+        if "GET" in (rule.methods or ()) and not rule.rule.endswith("$export")
     }
     assert {"/fhir/metadata", "/health/live", f"/fhir/{EGG[:18]}/_history"} <= addresses
     for address in addresses:

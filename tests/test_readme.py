@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from fhirapp.auth.access.refusals import KEPT, KEPT_SECONDS, PER_MINUTE, UNPROVED
+from fhirapp.auth.tokens import GRACE_SECONDS
 from tests import readme, search_page
 from tests.test_capability import LEFT_OUT
 
@@ -183,35 +185,63 @@ def test_an_example_prints_what_readme_prints(shell, example):
     assert shell(example.commands) == example.printed
 
 
-RECORDS = {
-    "Patient": [
-        {"resourceType": "Patient", "id": "ana", "name": [{"text": "Ana Example"}]},
-        {"resourceType": "Patient", "id": "ben", "name": [{"text": "Ben Example"}]},
-    ],
-    "AllergyIntolerance": [
-        {"resourceType": "AllergyIntolerance", "id": "a1", "patient": {"reference": "Patient/ana"}},
-        {"resourceType": "AllergyIntolerance", "id": "a2"},
-    ],
-    "Observation": [{"resourceType": "Observation", "id": "o1"}],
-}
-
-
-def test_an_import_reports_what_readme_prints(tmp_path):
-    folder = tmp_path / "records"
-    folder.mkdir()
-    for name, resources in RECORDS.items():
-        lines = "".join(json.dumps(resource) + "\n" for resource in resources)
-        (folder / f"{name}.ndjson").write_text(lines, encoding="utf-8")
-    example = examples("Load your records", "sh")[0]
-    command, *arguments = shlex.split(example.commands)
-    assert command == ".venv/bin/fhirapp"
-    done = subprocess.run(
-        [sys.executable, "-c", "from fhirapp.cli import main; main()", *arguments],
+@pytest.fixture
+def installed(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Return what runs commands of README's in a folder with a .venv, as after its two commands."""
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    command = python.with_name("fhirapp")
+    command.write_text(f"#!{sys.executable}\nfrom fhirapp.cli import main\nmain()\n")
+    command.chmod(0o700)
+    environment = {
+        **os.environ,
+        "FHIRAPP_INSTANCE_PATH": str(tmp_path / "instance"),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path])),
+    }
+    return lambda commands: subprocess.run(
+        ["bash", "-uc", commands],
         cwd=tmp_path,
-        env={**os.environ, "FHIRAPP_INSTANCE_PATH": str(tmp_path / "instance")},
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
         text=True,
     )
+
+
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="README's examples need bash")
+
+
+@needs_bash
+def test_an_import_reports_what_readme_prints(installed):
+    example = examples("Load your records", "sh")[0]
+    done = installed(example.commands)
     assert (done.stdout, done.returncode) == (example.printed, 1)
+
+
+@needs_bash
+def test_the_commands_for_people_and_apps_work_as_they_stand(installed, tmp_path):
+    printed = []
+    for example in examples("People and apps", "sh"):
+        if "app.py" in example.commands:
+            # Servers, and somebody who is not there.
+            continue
+        done = installed(f"set -e\n{example.commands}")
+        assert done.returncode == 0, done.stdout
+        printed.append(done.stdout)
+    assert [one.splitlines()[-1][-14:] for one in printed[:2]] == ["is registered."] * 2
+    # A token of 256 bits.
+    assert re.fullmatch(r"[\w-]{43}", printed[2].splitlines()[-1])
+    assert (tmp_path / "lab.private.json").stat().st_mode & 0o777 == 0o600
+    assert "d" not in json.loads((tmp_path / "lab.jwks.json").read_text())["keys"][0]
+
+
+def test_what_readme_says_of_refusals_and_refresh_tokens_is_so():
+    told = " ".join(section("People and apps").split())
+    days = KEPT_SECONDS // 86_400
+    assert (
+        f"the newest {KEPT} of each client, for {days} days, at most {PER_MINUTE} a minute" in told
+    )
+    assert f"({UNPROVED} where nobody proved to be the client)" in told
+    assert f"used again within {GRACE_SECONDS} seconds is refused" in told

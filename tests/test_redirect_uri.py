@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
-from fhirapp.auth.authorize import Unanswerable
 from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.oauth.authorize import Unanswerable
 from tests.authorizing import REDIRECT, Flow, add_backend, add_person, add_program, set_client
 from tests.test_authorize import LONG, SCOPE, count_parked
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 from authlib.common.urls import add_params_to_uri
 
+from fhirapp.auth.clients.registration import check_redirect_uri, columns
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models.client import ANY_LOOPBACK
-from fhirapp.auth.registration import check_redirect_uri, columns
 from fhirapp.config import LOOPBACK
 from tests.test_registration import BACKEND, PUBLIC, REDIRECT, refusal
 

@@ -105,12 +105,20 @@ def test_a_patient_that_is_named_conditionally_is_the_compartment(clinic, tmp_pa
     assert asking(clinic).ids("AllergyIntolerance?patient=two") == ["by-mrn"]
 
 
-def test_other_references_are_left_as_they_are(clinic, tmp_path):
-    for reference in ("Practitioner/nobody", "https://x.example/Practitioner?a=b", "urn:uuid:1"):
-        report = load_lines(clinic, tmp_path, with_recorder(reference))
-        assert not report.kept
-        found = asking(clinic).read("AllergyIntolerance/nuts")
-        assert found["recorder"]["reference"] == reference
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("Practitioner/nobody", "Practitioner is not here"),
+        ("https://x.example/Practitioner?a=b", None),
+        ("urn:uuid:1", "no resource of this Bundle has that address"),
+        ("https://x.example/fhir/Practitioner/1", "leads to https://x.example/fhir/"),
+    ],
+)
+def test_other_references_are_left_as_they_are(clinic, tmp_path, reference, reason):
+    report = load_lines(clinic, tmp_path, with_recorder(reference))
+    assert report.kept == ({reference: reason} if reason else {})
+    found = asking(clinic).read("AllergyIntolerance/nuts")
+    assert found["recorder"]["reference"] == reference
 
 
 def test_what_comes_later_in_the_run_is_found_too(make_app, tmp_path):

@@ -10,8 +10,8 @@ import time
 import pytest
 from sqlalchemy import select, update
 
-from fhirapp.auth import sessions
 from fhirapp.auth.models import Grant, RefreshToken, digest
+from fhirapp.auth.people import sessions
 from fhirapp.db import writing
 from tests.authorizing import (
     Flow,

@@ -5,25 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 from flask import Flask
+from joserfc import jwt
 from joserfc.jwk import ECKey
 from sqlalchemy import delete, func, insert, select, update
 from werkzeug.test import TestResponse
 
-from fhirapp.auth.models import (
-    AccessToken,
-    AuthorizationCode,
-    Client,
-    Grant,
-    RefreshToken,
-    Refusal,
-    User,
-    UserPatient,
-)
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
-from fhirapp.auth.refusals import (
+from fhirapp.auth.access.refusals import (
     HEADER,
     KEPT,
     KEPT_SECONDS,
@@ -34,9 +25,22 @@ from fhirapp.auth.refusals import (
     newest_refusals,
     refusals_of,
 )
-from fhirapp.auth.registration import BASIC, NONE, SIGNED, owner_code
+from fhirapp.auth.clients.registration import owner_code
+from fhirapp.auth.models import (
+    AccessToken,
+    AuthorizationCode,
+    Client,
+    Grant,
+    RefreshToken,
+    Refusal,
+    User,
+    UserPatient,
+)
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.db import writing
 from tests.authorizing import (
+    KEY,
     Flow,
     Program,
     add_backend,
@@ -49,7 +53,7 @@ from tests.authorizing import (
 )
 from tests.browsing import Browser
 from tests.browsing import add_person as add_somebody
-from tests.helpers import Fhir
+from tests.helpers import BASE_URL, Fhir
 
 SCOPE = "openid offline_access launch/patient patient/*.rs user/*.rs"
 UNKNOWN = "unknown" * 6
@@ -175,10 +179,51 @@ def test_a_scope_that_does_not_reach_is_kept_with_what_is_left(app):
     assert refusal.user_id is None
     assert refusal.reasons == [
         "The token's scope does not cover search of DocumentReference.",
+        "It would have needed: system/DocumentReference.s",
         "The token's scope: system/AllergyIntolerance.rs",
         "The client is registered for: system/*.rs",
         "What is left of these together: system/AllergyIntolerance.rs",
     ]
+
+
+@pytest.mark.parametrize(
+    ("role", "scope", "needed"),
+    [
+        (PATIENT, "patient/Patient.rs", "patient/AllergyIntolerance.s"),
+        (CLINICIAN, "user/Patient.rs", "patient/AllergyIntolerance.s or user/AllergyIntolerance.s"),
+    ],
+)
+def test_the_scope_that_is_missing_is_one_that_this_user_could_allow(app, role, scope, needed):
+    flow = Flow(app, add_program(app), add_person(app, role, *["p1"] * (role == PATIENT)))
+    refusal = kept(app, flow.fhir(scope).get("AllergyIntolerance"))
+    assert refusal.reasons[1] == f"It would have needed: {needed}"
+
+
+def test_where_no_scope_would_do_none_is_named(patient):
+    """A patient's token for one record, asked for another."""
+    refusal = kept(patient.flow.app, patient.fhir.get("AllergyIntolerance?patient=p2"))
+    assert not [one for one in refusal.reasons if one.startswith("It would have needed")]
+
+
+def test_another_patient_is_reached_by_staff_with_a_scope_on_all(app):
+    flow = Flow(app, add_program(app), add_person(app, CLINICIAN))
+    refused = flow.fhir("patient/*.rs", patient="p1").get("AllergyIntolerance?patient=p2")
+    assert kept(app, refused).reasons[1] == "It would have needed: user/AllergyIntolerance.s"
+
+
+@pytest.mark.parametrize(
+    "happened", [expired, revoked, consent_ended, client_disabled, user_disabled]
+)
+def test_of_a_token_that_serves_no_more_nothing_is_said_to_be_left(patient, happened):
+    happened(patient)
+    refusal = kept(patient.flow.app, patient.fhir.get("AllergyIntolerance"))
+    assert not [one for one in refusal.reasons if "What is left" in one]
+
+
+def test_of_a_record_that_is_not_linked_any_more_nothing_is_left(patient):
+    unlinked(patient)
+    refusal = kept(patient.flow.app, patient.fhir.get("AllergyIntolerance"))
+    assert refusal.reasons[-1] == "What is left of these together: nothing"
 
 
 def test_another_patient_than_the_one_in_context_is_kept_without_either(patient):
@@ -191,7 +236,8 @@ def test_a_role_that_cannot_allow_the_scope_any_more_is_kept(clinician):
     set_user(clinician.flow.app, clinician.flow.user_id, role=PATIENT)
     refusal = kept(clinician.flow.app, clinician.fhir.get("Encounter"))
     assert "The user's role: patient" in refusal.reasons
-    assert "What is left of these together: patient/*.rs" in refusal.reasons
+    # No record is linked to the account.
+    assert refusal.reasons[-1] == "What is left of these together: nothing"
 
 
 def test_the_answer_itself_stays_terse(patient):
@@ -299,7 +345,7 @@ def refresh_set(one: Denied, **values: Any) -> str:
     [
         (lambda _: UNKNOWN, "The refresh token was not issued here"),
         (lambda one: refresh_set(one, used_at=int(time.time())), "The refresh token was used"),
-        (lambda one: refresh_set(one, expires_at=1), "The refresh token expired at 1970-01-01"),
+        (lambda one: refresh_set(one, expires_at=1), "The refresh token expired at 1 January 1970"),
         (lambda one: refresh_set(one, client_id="other"), "The refresh token was issued to ano"),
     ],
 )
@@ -307,7 +353,8 @@ def test_a_refresh_token_that_is_refused_is_kept_with_what_is_wrong(clinician, m
     response = clinician.flow.refresh(make(clinician))
     assert response.get_json()["error"] == "invalid_grant"
     refusal = kept(clinician.flow.app, response)
-    assert [one for one in refusal.reasons if one.startswith(reason)], refusal.reasons
+    # Authlib says no more than the error: the first reason stands beside it.
+    assert refusal.reasons[0].startswith(f"invalid_grant: {reason}")
 
 
 def asked_as(app: Flask, program: Program, proof: dict[str, Any]) -> TestResponse:
@@ -347,6 +394,39 @@ def test_a_client_that_cannot_prove_who_it_is_finds_out_why(app, method, changes
     refusal = kept(app, response)
     assert (refusal.client_id, refusal.status) == (program.client_id, response.status_code)
     assert reason in refusal.reasons
+
+
+@pytest.mark.parametrize(
+    ("aud", "came"),
+    [
+        ("https://other.example/oauth/token", "is https://other.example/oauth/token"),
+        (BASE_URL, f"is {BASE_URL}"),
+        (None, "is missing"),
+        ([], "is empty"),
+        (["a", 7, "c", "d"], "is a, no text, c"),
+        ("x" * 3000, f"is {'x' * 100}..."),
+        ("<b>\u202e\0é</b>", "is <b>???</b>"),
+    ],
+)
+def test_another_audience_is_told_with_the_one_that_would_be_right(app, administrator, aud, came):
+    program = add_program(app, SIGNED)
+    claims = {"iss": program.client_id, "sub": program.client_id, "jti": str(uuid4())}
+    claims |= {"exp": int(time.time()) + 240} | ({} if aud is None else {"aud": aud})
+    signed = jwt.encode({"alg": "ES384", "kid": "app"}, claims, KEY, algorithms=["ES384"])
+    proof = program.proof() | {"client_assertion": signed}
+    refusal = kept(app, asked_as(app, program, proof))
+    said = f"aud of the assertion must be {BASE_URL}/oauth/token; it {came}."
+    assert said in refusal.reasons
+    page = administrator.get(f"/admin/refusals?id={refusal.request_id}")
+    assert said in page.words
+    assert "<b>" not in page.response.text
+
+
+def test_of_the_right_audience_nothing_is_said(app):
+    program = add_program(app, SIGNED)
+    set_client(app, program, disabled=True)
+    refusal = kept(app, asked_as(app, program, program.proof()))
+    assert not [one for one in refusal.reasons if one.startswith("aud of")]
 
 
 @pytest.mark.parametrize(

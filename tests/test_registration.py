@@ -17,20 +17,18 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 from sqlalchemy import Connection
 
-from fhirapp.auth.clients import find, find_owned
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.registration import (
-    BASIC,
+from fhirapp.auth.clients.registered import find, find_owned
+from fhirapp.auth.clients.registration import (
     KINDS,
     METHODS,
-    NONE,
-    SIGNED,
     Registration,
     columns,
     owner_code,
     public_keys,
     register,
 )
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
 from fhirapp.db import writing
 from tests.helpers import BASE_URL
 
@@ -323,7 +321,7 @@ def test_a_client_that_is_registered_waits_for_approval_or_does_not(connection):
 
 def test_the_shells_own_client_is_nobody_elses(connection):
     said = refusal(register, connection, BACKEND, client_id="operator")
-    assert said == "The client operator is the shell's own; choose another id."
+    assert said == "The client operator is this server's own; choose another id."
 
 
 def test_an_owner_is_known_by_the_newest_code(make_app):

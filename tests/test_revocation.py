@@ -10,8 +10,8 @@ from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.models import Grant, RefreshToken, digest
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
 from fhirapp.auth.models.user import CLINICIAN
-from fhirapp.auth.registration import BASIC, NONE, SIGNED
 from tests.authorizing import (
     Flow,
     add_backend,

@@ -13,10 +13,10 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
-from fhirapp.auth import second_factor
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import RecoveryCode, User
 from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.people import second_factor
 from fhirapp.db import db, writing
 from tests.authorizing import alter, rows
 from tests.browsing import add_person

@@ -11,11 +11,11 @@ import segno
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.auth import second_factor
 from fhirapp.auth.keys import sealed
 from fhirapp.auth.models import RecoveryCode, Session
 from fhirapp.auth.models.user import CLINICIAN, PATIENT
-from fhirapp.auth.sign_in import PER_NAME_AND_ADDRESS
+from fhirapp.auth.people import second_factor
+from fhirapp.auth.people.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
 from tests.authorizing import rows
 from tests.browsing import PASSWORD, Browser, Page, add_person
@@ -54,7 +54,7 @@ def turn_on(browser: Browser) -> tuple[str, list[str]]:
     """Turn the second factor on; return its secret and the recovery codes."""
     page = browser.get(PAGE)
     secret = secret_on(page)
-    page = page.submit("Turn it on", code=code_now(secret))
+    page = page.submit("Turn it on", password=PASSWORD, code=code_now(secret))
     assert page.heading == "The second factor is on"
     codes = [word for word in page.words.split() if word.count("-") == 3]
     assert len(codes) == 8
@@ -99,12 +99,35 @@ def test_each_time_the_page_is_opened_it_shows_another_secret(clinic, person):
 def test_a_wrong_code_turns_nothing_on_and_shows_the_same_secret_again(clinic, person):
     browser = Browser(clinic).resume(person)
     page = browser.get(PAGE)
-    again = page.submit("Turn it on", code="000000")
+    again = page.submit("Turn it on", password=PASSWORD, code="000000")
     assert again.status == 403
     assert "That is not the code that your phone shows now." in again.words
     assert secret_on(again) == secret_on(page)
-    done = again.submit("Turn it on", code=code_now(secret_on(page)))
+    done = again.submit("Turn it on", password=PASSWORD, code=code_now(secret_on(page)))
     assert done.heading == "The second factor is on"
+
+
+def test_it_is_turned_on_by_the_password_only(clinic, person):
+    browser = Browser(clinic).resume(person)
+    page = browser.get(PAGE)
+    secret = secret_on(page)
+    for wrong in ("wrong", ""):
+        page = page.submit("Turn it on", code=code_now(secret), password=wrong)
+        assert page.status == 403
+        assert "That is not your password." in page.words
+        assert secret_on(page) == secret
+    assert user_of(clinic, person).totp_secret is None
+    done = page.submit("Turn it on", code=code_now(secret), password=PASSWORD)
+    assert done.heading == "The second factor is on"
+
+
+def test_tries_to_turn_it_on_are_counted(clinic, person):
+    page = Browser(clinic).resume(person).get(PAGE)
+    code = code_now(secret_on(page))
+    for _ in range(PER_NAME_AND_ADDRESS):
+        assert page.submit("Turn it on", code=code, password="wrong").status == 403
+    assert page.submit("Turn it on", code=code, password=PASSWORD).status == 429
+    assert user_of(clinic, person).totp_secret is None
 
 
 def test_turning_it_on_ends_the_other_sessions_and_changes_this_ones_secret(clinic, person):
@@ -119,7 +142,7 @@ def test_turning_it_on_ends_the_other_sessions_and_changes_this_ones_secret(clin
 def test_the_page_with_the_recovery_codes_can_be_left_by_signing_out(clinic, person):
     browser = Browser(clinic).resume(person)
     page = browser.get(PAGE)
-    page = page.submit("Turn it on", code=code_now(secret_on(page)))
+    page = page.submit("Turn it on", password=PASSWORD, code=code_now(secret_on(page)))
     assert page.submit("Sign out").heading == "Sign in"
 
 
@@ -130,7 +153,7 @@ def test_the_recovery_codes_are_shown_this_once(clinic, person):
     for page in (browser.get(PAGE), browser.get("/account")):
         assert not any(code in page.response.text for code in codes)
     # The same form again, from before it was on: its token went with the session's old secret.
-    assert form.submit("Turn it on", code="000000").status == 400
+    assert form.submit("Turn it on", password=PASSWORD, code="000000").status == 400
 
 
 @pytest.mark.parametrize(
@@ -159,7 +182,7 @@ def test_a_sealed_secret_is_for_one_user_and_ten_minutes(clinic, person, text):
     assert refused.status == 400
     assert "That took too long. Begin again with the new picture." in refused.words
     assert user_of(clinic, person).totp_secret is None
-    done = page.submit("Turn it on", secret=right.decode(), code=code_now())
+    done = page.submit("Turn it on", secret=right.decode(), code=code_now(), password=PASSWORD)
     assert done.heading == "The second factor is on"
 
 
@@ -227,7 +250,7 @@ def test_a_form_from_before_it_was_on_changes_nothing(clinic, person):
     page = browser.get(PAGE)
     enable(clinic, person)
     before = user_of(clinic, person).totp_secret
-    page = page.submit("Turn it on", code=code_now(secret_on(page)))
+    page = page.submit("Turn it on", password=PASSWORD, code=code_now(secret_on(page)))
     assert page.heading == "The second factor is on"
     assert "Your recovery codes" not in page.words
     assert user_of(clinic, person).totp_secret == before
@@ -239,7 +262,8 @@ def test_before_the_code_nothing_is_shown(clinic, person):
     for path in ("/account", "/account/apps", "/account/password", PAGE, "/launch"):
         page = browser.get(path)
         assert page.heading == "One more step"
-        assert page.links == {"fhirapp": "/account"}
+        assert page.offered == {}
+        assert page.links == Browser(clinic).get("/sign-in").links
     complete = select(Session.complete).where(Session.user_id == user_of(clinic, person).id)
     assert rows(clinic, complete) == [(False,)]
 

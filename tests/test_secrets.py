@@ -12,13 +12,15 @@ import pyotp
 import pytest
 from flask import Flask
 
-from fhirapp.auth import second_factor, sessions
-from fhirapp.auth.clients import new_secret
+from fhirapp.auth.clients.registered import new_secret
+from fhirapp.auth.clients.registration import owner_code
+from fhirapp.auth.models.client import BASIC
 from fhirapp.auth.models.user import CLINICIAN, PATIENT
-from fhirapp.auth.registration import BASIC, owner_code
-from fhirapp.auth.users import add_user, new_setup_code, set_password
+from fhirapp.auth.people import second_factor, sessions
+from fhirapp.auth.people.users import add_user, new_setup_code, set_password
 from fhirapp.db import db, writing
 from tests.authorizing import STATE, VERIFIER, Flow, add_backend, add_person, add_program
+from tests.browsing import cookie_name
 from tests.conftest import token_for
 
 PASSWORD = "plum-teapot-lantern-42"
@@ -80,13 +82,13 @@ def sign_in(app: Flask) -> dict[str, str]:
     for password in (WRONG, PASSWORD):
         form = {"form_token": form_token(http, "/sign-in"), "username": "robin"}
         http.post("/sign-in", data=form | {"password": password}, base_url="https://fhir.example")
-    first = http.get_cookie("__Host-fhirapp_session", domain="fhir.example")
+    first = http.get_cookie(cookie_name(app), domain="fhir.example")
     assert first is not None
     used["session before the code"] = first.value
     form = {"form_token": form_token(http, "/sign-in/code"), "code": pyotp.TOTP(secret).now()}
     answer = http.post("/sign-in/code", data=form, base_url="https://fhir.example")
     assert answer.status_code == 303
-    second = http.get_cookie("__Host-fhirapp_session", domain="fhir.example")
+    second = http.get_cookie(cookie_name(app), domain="fhir.example")
     assert second is not None
     assert second.value != first.value
     used["session after the code"] = second.value

@@ -237,6 +237,13 @@ def test_what_never_reaches_the_application_is_an_outcome_too(
     assert enduring.ask(get("/health/live"))[0].status == 200
 
 
+def test_a_form_that_never_reaches_the_application_is_answered_by_a_sentence(enduring):
+    head = b"POST /admin/imports HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n"
+    response, body = enduring.ask(head)
+    assert (response.status, response.headers["Content-Type"]) == (413, "text/plain; charset=utf-8")
+    assert body.startswith(b"What you sent is larger than 1 MB, so nothing was done. Go back.")
+
+
 def test_a_304_leaves_the_connection_open(start):
     kept = b"GET /fhir/metadata HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\n\r\n"
     with start().connect() as connection:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pyotp
 import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
-from fhirapp.auth import second_factor, sessions, users
+from fhirapp import create_app
 from fhirapp.auth.models import Grant, Session, User
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.people import second_factor, sessions, users
+from fhirapp.auth.people.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
 from fhirapp.auth.scopes import OFFLINE, ONLINE
-from fhirapp.auth.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
+from fhirapp.config import load_settings
 from fhirapp.db import writing
 from fhirapp.web.dates import moment
 from tests.authorizing import Flow, add_program, alter, rows
-from tests.browsing import PASSWORD, Browser, add_person, id_of
+from tests.browsing import PASSWORD, Browser, add_person, cookie_name, id_of
 from tests.helpers import Fhir
 
 A_PASSWORD = "four words in a row"
@@ -108,7 +111,8 @@ def test_the_cookie_is_for_this_site_and_for_no_script(clinic, person):
     )
     (cookie,) = answer.headers.getlist("Set-Cookie")
     name, *attributes = cookie.split("; ")
-    assert name.startswith("__Host-fhirapp_session=")
+    assert name.startswith(f"{cookie_name(clinic)}=")
+    assert name.startswith("__Host-fhirapp_session_")
     attributes = [one for one in attributes if not one.startswith("Expires")]
     assert sorted(attributes) == ["HttpOnly", "Max-Age=43200", "Path=/", "SameSite=Lax", "Secure"]
 
@@ -117,8 +121,26 @@ def test_on_loopback_without_tls_the_cookie_has_no_prefix(make_app):
     app = make_app(seed=False, base_url="http://localhost:8000")
     answer = app.test_client().get("/sign-in", base_url="http://localhost:8000")
     (cookie,) = answer.headers.getlist("Set-Cookie")
-    assert cookie.startswith("fhirapp_visitor=")
+    assert cookie.startswith("fhirapp_visitor_")
     assert "Secure" not in cookie
+
+
+def test_servers_on_one_host_have_cookies_of_their_own(tmp_path):
+    """A browser sends a host's cookies to each of its ports."""
+    clinic, other = load_settings({}, instance_path=f"{tmp_path}/a"), f"{tmp_path}/b"
+    servers = [clinic, replace(clinic, instance_path=other), replace(clinic, demo=True), clinic]
+    names = [cookie_name(create_app(settings)) for settings in servers]
+    assert len(set(names[:3])) == 3
+    # The processes of one server, and one that is started again, go on with the same.
+    assert names[3] == names[0]
+
+
+def test_a_new_password_of_the_database_signs_nobody_out(tmp_path):
+    pytest.importorskip("psycopg")
+    settings = load_settings({}, instance_path=str(tmp_path))
+    urls = [f"postgresql://user:{password}@localhost/name" for password in ("old", "new")]
+    names = {cookie_name(create_app(replace(settings, database_url=url))) for url in urls}
+    assert len(names) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.auth import users
 from fhirapp.auth.models import User
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN
+from fhirapp.auth.people import users
 from fhirapp.db import writing
 from tests.authorizing import rows
 from tests.browsing import PASSWORD, Browser, add_person
@@ -45,9 +45,11 @@ def test_the_first_administrator_is_made_once(make_app):
     browser = Browser(empty)
     form = browser.get(f"/setup?code={code}")
     filled = {"name": "Ada Example", "username": "Ada", "password": A_PASSWORD}
-    assert form.submit("Make the administrator", **filled, again=A_PASSWORD).heading == "Sign in"
+    page = form.submit("Make the administrator", **filled, again=A_PASSWORD)
+    assert page.heading == "Sign in"
+    assert "The administrator is made. Sign in now." in page.words
     assert browser.sign_in("ada", A_PASSWORD).heading == "Ada Example"
-    assert "People" in browser.get("/account").links
+    assert "Administer" in browser.get("/account").links
     assert form.submit("Make the administrator", **filled, again=A_PASSWORD).status in (400, 404)
     assert Browser(empty).get(f"/setup?code={code}").status == 404
     roles = rows(empty, select(User.role).where(User.username == "ada"))
@@ -86,6 +88,7 @@ def test_a_user_makes_a_password_at_an_address_that_serves_once(clinic, person):
     assert page.heading == "Choose a password, Robin Example"
     page = page.submit("Save", password=A_PASSWORD, again=A_PASSWORD)
     assert page.heading == "Sign in"
+    assert "Your password is saved. Sign in with it now." in page.words
     assert WRONG in Browser(clinic).sign_in(person, PASSWORD).words
     assert Browser(clinic).sign_in(person, A_PASSWORD).path == "/account"
     assert Browser(clinic).get(f"/setup?code={code}").status == 404
@@ -97,9 +100,16 @@ def test_a_new_address_makes_the_one_before_void(clinic, person):
     assert Browser(clinic).get(f"/setup?code={second}").status == 200
 
 
-@pytest.mark.parametrize("code", ["", "x", "%00", "%F0%9F", "a" * 3000])
+@pytest.mark.parametrize("code", ["x", "%00", "%F0%9F", "a" * 3000])
 def test_an_address_that_is_none_makes_nobody(clinic, code):
+    """What it was nobody can tell: it is the same as for one that was used."""
     page = Browser(clinic).get(f"/setup?code={code}")
+    assert (page.status, page.heading) == (404, "This address was used")
+    assert "or is too old. Ask an administrator for another" in page.words
+
+
+def test_without_a_code_there_is_no_page(clinic):
+    page = Browser(clinic).get("/setup")
     assert (page.status, page.heading) == (404, "There is no such page")
 
 

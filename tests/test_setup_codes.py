@@ -11,10 +11,10 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
-from fhirapp.auth import users
 from fhirapp.auth.models import SetupCode, User
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES
-from fhirapp.auth.sign_in import sign_in
+from fhirapp.auth.people import users
+from fhirapp.auth.people.sign_in import sign_in
 from fhirapp.db import db, writing
 from tests.test_users import PASSWORD, add
 

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from argon2 import PasswordHasher
 from flask import Flask
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 
-from fhirapp.auth import passwords
 from fhirapp.auth.models import Attempt, User
 from fhirapp.auth.models.user import CLINICIAN, PATIENT
-from fhirapp.auth.sign_in import PER_ADDRESS, PER_NAME, PER_NAME_AND_ADDRESS
+from fhirapp.auth.people import passwords
+from fhirapp.auth.people.sign_in import PER_ADDRESS, PER_NAME, PER_NAME_AND_ADDRESS
 from fhirapp.config import settings_of
 from tests.authorizing import alter, rows
 from tests.browsing import PASSWORD, Browser, Page, add_person
@@ -169,7 +169,8 @@ def test_a_name_longer_than_any_is_refused(clinic):
         ("ninechars", "Choose a password of at least 10 characters."),
         ("x" * 201, "Choose a password of at most 200 characters."),
         ("abababababab", "Choose a password that is harder to guess: a few words, say."),
-        ("I am ROBIN, hello", "Choose a password that is harder to guess: a few words, say."),
+        ("I am ROBIN, hello", "It holds your user name; choose another."),
+        ("robinrobinrobin", "It holds your user name; choose another."),
     ],
 )
 def test_a_weak_password_is_not_taken(password, message):
@@ -183,11 +184,23 @@ def test_a_password_of_ten_characters_is_taken(password):
     passwords.check(password, "robin")
 
 
+def test_a_name_of_three_letters_may_stand_in_a_password():
+    passwords.check("Anchovies and more", "anc")
+
+
+def test_a_password_is_the_same_whichever_keyboard_composed_it():
+    composed, apart = "pa\u00dfw\u00f6rter 1", "pa\u00dfwo\u0308rter 1"
+    assert composed != apart
+    assert passwords.verify(passwords.hashed(apart), composed)
+    assert passwords.verify(passwords.hashed(composed), apart)
+
+
 def test_after_five_failures_the_right_password_waits_too(clinic, person):
     browser = fail(clinic, person, PER_NAME_AND_ADDRESS)
     page = browser.sign_in(person)
     assert page.status == 429
     assert "There were too many tries. Wait 15 minutes." in page.words
+    assert page.form("Sign in").fields["username"] == person
     assert 800 < int(page.headers["Retry-After"]) <= 900
 
 
@@ -229,6 +242,29 @@ def test_one_name_is_not_tried_from_many_addresses(clinic, person):
     alter(clinic, update(Attempt).values(times=PER_NAME - 1))
     fail(clinic, person, 1)
     assert Browser(clinic).sign_in(person).status == 429
+
+
+def test_strangers_who_guess_do_not_lock_out_who_signed_in_there_before(clinic, person):
+    alter(clinic, update(Attempt).values(expires_at=0))
+    browser = Browser(clinic)
+    browser.sign_in(person)
+    browser.get("/account").submit("Sign out")
+    for _ in range(PER_NAME):
+        fail(clinic, person, 1)
+    assert Browser(clinic).sign_in(person).status == 429
+    # Another at that address may guess as often as anywhere, no more.
+    fail(clinic, person, PER_NAME_AND_ADDRESS - 1, browser)
+    assert browser.sign_in(person).path == "/account"
+    browser.get("/account").submit("Sign out")
+    assert fail(clinic, person, PER_NAME_AND_ADDRESS, browser).sign_in(person).status == 429
+
+
+def test_a_network_is_known_for_ninety_days(clinic, person):
+    browser = Browser(clinic)
+    alter(clinic, delete(Attempt))
+    browser.sign_in(person)
+    ((until,),) = rows(clinic, select(Attempt.expires_at))
+    assert 0 <= time.time() + 90 * 86_400 - until < 60
 
 
 def test_many_names_are_not_tried_from_one_address(clinic, person):
@@ -281,7 +317,7 @@ def test_no_password_and_no_name_that_failed_is_kept(clinic, person):
 
 def test_the_people_of_the_demo_stand_on_its_sign_in_page(make_app):
     page = Browser(make_app(demo=True)).get("/sign-in")
-    assert page.words.startswith("Demo: invented patients only.")
+    assert "Demo: invented patients only." in page.words
     for name in ("clinician", "admin", "patient"):
         assert name in page.words
 
@@ -294,3 +330,44 @@ def test_elsewhere_nobody_is_named(clinic):
 def test_a_patient_signs_in_like_everybody(clinic):
     page = Browser(clinic).sign_in(add_person(clinic, PATIENT, "p1"))
     assert "Amelia Rose Hartwell, born 12 April 1958" in page.words
+
+
+def test_who_has_left_is_told(clinic, person):
+    browser = Browser(clinic).resume(person)
+    page = browser.get("/account").submit("Sign out")
+    assert (page.heading, page.path) == ("Sign in", "/sign-in?done=signed-out")
+    assert "You are signed out." in page.words
+
+
+@pytest.mark.parametrize("done", ["<b>paid</b>", "You won", "\0", "é"])
+def test_what_is_told_is_one_of_ours(clinic, done):
+    page = Browser(clinic).get("/sign-in", query_string={"done": done})
+    assert page.status == 200
+    assert 'role="status"' not in page.response.text
+    assert "won" not in page.words
+
+
+def test_who_forgot_the_password_is_told_whom_to_ask(clinic):
+    assert "Ask an administrator of this server" in Browser(clinic).get("/sign-in").words
+
+
+def test_who_is_signed_in_already_is_told_so_and_goes_on(clinic, person):
+    browser = Browser(clinic).resume(person)
+    page = browser.get("/sign-in?next=/account/apps&done=signed-out")
+    assert "You are signed in as Robin Example" in page.words
+    assert "You are signed out." not in page.words
+    assert browser.get(page.links["Go on"]).path == "/account/apps"
+    assert page.submit("Sign out").path == "/sign-in?done=signed-out"
+
+
+def test_who_is_signed_in_already_may_become_somebody_else(clinic, person):
+    other = add_person(clinic, CLINICIAN, name="Kim Other")
+    page = Browser(clinic).resume(person).get("/sign-in")
+    page = page.submit("Sign in", username=other, password=PASSWORD)
+    assert page.heading == "Kim Other"
+
+
+def test_who_shall_type_the_password_for_an_app_is_not_led_in_a_circle(clinic, person):
+    page = Browser(clinic).resume(person).get("/sign-in?next=/oauth/authorize/x")
+    assert "The app asks for your password once more" in page.words
+    assert "Go on" not in page.links

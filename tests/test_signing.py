@@ -20,9 +20,9 @@ from flask import Flask
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from fhirapp.auth import openid
 from fhirapp.auth.models.user import CLINICIAN
-from fhirapp.auth.signing import (
+from fhirapp.auth.oauth import openid
+from fhirapp.auth.oauth.signing import (
     JWKS_SECONDS,
     KEPT_SECONDS,
     NAME,
@@ -161,7 +161,7 @@ def test_a_rotation_makes_the_first_key_where_there_is_none(tmp_path):
 ROTATE = """
 import json, sys
 from pathlib import Path
-from fhirapp.auth.signing import NAME, rotate
+from fhirapp.auth.oauth.signing import NAME, rotate
 rotate(Path(sys.argv[1]), 1000)
 print(json.loads((Path(sys.argv[1]) / NAME).read_bytes())["keys"][-1]["key"]["kid"])
 """
@@ -183,7 +183,7 @@ MAKE = """
 import sys
 from pathlib import Path
 from fhirapp import create_app
-from fhirapp.auth.signing import active_key
+from fhirapp.auth.oauth.signing import active_key
 from fhirapp.config import load_settings
 app = create_app(load_settings({}, instance_path=sys.argv[1]))
 print("ready", flush=True)

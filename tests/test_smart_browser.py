@@ -125,7 +125,7 @@ def launched(visit: Callable[..., Visit], apps: Mapping[str, Any], demo: Demo) -
     one.search("Luis")
     one.follow("Luis")
     one.page.get_by_label("Which visit").select_option("enc-p2-2023-ed")
-    one.press(f"App of kind {PUBLIC} at localhost")
+    one.press_value(apps[PUBLIC]["clientId"])
     assert one.page.url.startswith(f"{one.app}?iss=")
     return one
 
@@ -288,7 +288,7 @@ def test_our_pages_need_no_script(visit, apps, demo):
     one.sign_in("clinician")
     one.search("Luis")
     one.press("Luis")
-    one.follow("somebody else's")
+    one.follow("choose another record")
     one.search("Hartw")
     one.press(P1)
     one.allow(tick=[AWAY])
@@ -398,3 +398,46 @@ def test_the_sample_app_of_the_demo_shows_the_patients_own_record(visit, demo):
     for label, name in (("Allergies", "AllergyIntolerance"), ("Notes", "DocumentReference")):
         card = page.locator(".card").filter(has=page.get_by_role("heading", name=label))
         assert card.get_by_role("listitem").count() == len(belonging(demo, name, "p1"))
+
+
+@pytest.mark.parametrize(
+    ("patient", "lines"),
+    [
+        # Metformin was entered in error.
+        (
+            "Amelia",
+            [
+                "Ragweed",
+                "Ibuprofen",
+                "Latex gloves",
+                "Co-trimoxazole",
+                "Penicillin (high criticality)",
+                "1 entry was entered in error.",
+            ],
+        ),
+        ("Grace", ["No known drug allergies"]),
+        ("Samuel", ["Kiwi", "Wasp sting (refuted, inactive)", "Bee sting (high criticality)"]),
+        (
+            "Noah",
+            [
+                "Amoxicillin (unconfirmed)",
+                "Hen's egg (resolved)",
+                "Cats",
+                "Walnut and pecan (high criticality)",
+                "Cow's milk (resolved)",
+                "Peanut (high criticality)",
+            ],
+        ),
+    ],
+)
+def test_the_sample_app_tells_what_an_entry_is_worth(visit, patient, lines):
+    one = visit()
+    one.open("/demo/app")
+    one.press("Connect to my records")
+    one.sign_in("clinician")
+    one.search(patient)
+    one.press(patient)
+    one.allow()
+    card = one.page.locator(".card").filter(has=one.page.get_by_role("heading", name="Allergies"))
+    card.get_by_role("listitem").first.wait_for()
+    assert card.get_by_role("listitem").all_inner_texts() == lines

@@ -78,8 +78,8 @@ def inside(path: str, check: Check) -> Iterator[tuple[str, bool]]:
                 yield from inside(f"{path}.{name}", below)
 
 
-# US Core has no profile of Binary.
-PROFILED = sorted(SERVED.keys() - {"Binary"})
+# US Core has no profile of the others.
+PROFILED = sorted(SERVED.keys() - {"Binary", "Group"})
 
 
 @pytest.mark.parametrize("name", PROFILED)
@@ -110,6 +110,17 @@ def test_the_elements_of_binary_are_marked():
         *("id", "meta", "implicitRules", "contentType", "securityContext")
     }
     assert declared("Binary")["contentType"].mandatory
+
+
+def test_the_elements_of_group_are_marked():
+    assert {path for path, marks in declared("Group").items() if marks.summary} == {
+        *("id", "meta", "implicitRules", "identifier", "active", "type", "actual", "code", "name"),
+        *("quantity", "managingEntity"),
+    }
+    mandatory = {path for path, marks in declared("Group").items() if marks.mandatory}
+    assert mandatory == {"type", "actual"}
+    modifiers = {path for path, marks in declared("Group").items() if marks.modifier}
+    assert modifiers == {"implicitRules", "modifierExtension"}
 
 
 def one(fhir: Fhir, path: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.exchange.report import Report
+from fhirapp.exchange.importing.report import Report
 from fhirapp.fhir.temporal import normalise_date_time
 from tests.helpers import BASE_URL, Fhir, link
 from tests.test_import import asking, load_paths

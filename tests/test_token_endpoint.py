@@ -16,7 +16,7 @@ from flask import Flask
 from sqlalchemy import select
 from werkzeug.test import TestResponse
 
-from fhirapp.auth.clients import set_disabled
+from fhirapp.auth.clients.registered import set_disabled
 from fhirapp.auth.models import AccessToken, Client, digest
 from fhirapp.db import db, writing
 from tests.helpers import Fhir

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fhirapp
-from fhirapp.auth.verified import LONGEST_SECONDS, Verified
+from fhirapp.auth.access.verified import LONGEST_SECONDS, Verified
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
 from fhirapp.db.generation import Generation, generation
@@ -76,7 +76,7 @@ def test_a_token_that_is_not_known_is_not_kept(in_app):
 def test_it_holds_a_second_at_the_most(in_app, monkeypatch):
     """Another host that writes to the same PostgreSQL has another file."""
     verified, look_up, clock = Verified(), Looked(), time.monotonic()
-    monkeypatch.setattr("fhirapp.auth.verified.time.monotonic", lambda: clock)
+    monkeypatch.setattr("fhirapp.auth.access.verified.time.monotonic", lambda: clock)
     verified.get(KEY, look_up)
     clock += LONGEST_SECONDS + 0.001
     verified.get(KEY, look_up)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fhirapp.auth.clients import RefusedCommand
+from fhirapp.auth.clients.registered import RefusedCommand
 from tests.conftest import token_for
 from tests.contract import allergy, publish
 from tests.helpers import Fhir, assert_outcome

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fhirapp.auth.discovery import SCOPES
+from fhirapp.auth.oauth.discovery import SCOPES
 from fhirapp.store.definition import types
 from fhirapp.web.words import in_words, returns_to
+from tests.helpers import BASE_URL
 
 PERSONAL = "name, date of birth, address and other personal details"
 
@@ -41,14 +42,20 @@ def test_scopes_are_told_in_words(scope, sentence, sensitive):
     ("uris", "place"),
     [
         (["https://a.example/x", "https://a.example:8443/y"], "a.example, a.example:8443"),
-        (["http://127.0.0.1/cb", "loopback"], "127.0.0.1, this device"),
+        (["http://127.0.0.1/cb", "loopback"], "this device (127.0.0.1), this device"),
+        (
+            ["http://localhost:3000/", "http://[::1]:1/"],
+            "this device (localhost:3000), this device ([::1]:1)",
+        ),
         (["/demo/app"], "this server"),
+        (["/demo/app", f"{BASE_URL}/demo/app"], "this server"),
+        ([f"{BASE_URL}.example/x", f"{BASE_URL}:1/"], "fhir.example.example, fhir.example:1"),
         (["com.example.app:/cb"], "the app that opens com.example.app:"),
         ([], ""),
     ],
 )
 def test_where_an_app_leads_is_told_in_words(uris, place):
-    assert returns_to(uris) == place
+    assert returns_to(uris, BASE_URL) == place
 
 
 @pytest.mark.parametrize("scope", SCOPES)

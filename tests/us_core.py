@@ -33,6 +33,7 @@ PROFILES = {
     "DiagnosticReport": PROFILE + "us-core-diagnosticreport-note",
     "DocumentReference": PROFILE + "us-core-documentreference",
     "Encounter": PROFILE + "us-core-encounter",
+    "Group": None,
     "Organization": PROFILE + "us-core-organization",
     "Patient": PROFILE + "us-core-patient",
     "Practitioner": PROFILE + "us-core-practitioner",

@@ -14,6 +14,7 @@ from flask import Flask
 from fhirapp.rest.include import includable
 from fhirapp.rest.search_parameters import modifiers_of
 from fhirapp.store.definition import Definition
+from tests.bulk import Exports
 from tests.conftest import token_for
 from tests.contract import SERVED, Held, addresses, example, shown, spellings, versions_held
 from tests.fuzz import Request, asking
@@ -30,6 +31,7 @@ def valid_requests(app: Flask, described: Described) -> list[Request]:
     requests = [
         *map(_get, _plain(described)),
         _get("/fhir/SearchParameter/AllergyIntolerance-status"),
+        _get("/fhir/OperationDefinition/AllergyIntolerance-summary"),
         *(
             asking("POST", f"/oauth/{name}", body=body, media=FORM).with_headers(
                 Authorization="Basic ZGVtby1iYWNrZW5kOmRlbW8="
@@ -56,7 +58,29 @@ def valid_requests(app: Flask, described: Described) -> list[Request]:
         _get(f"/fhir/Binary/{row_id}").with_headers(Range="bytes=0-9", Accept="*/*")
         for row_id in sorted(held["Binary"])[:3]
     ]
-    return [*requests, *_further(fhir, requests)]
+    requests = [*requests, *_further(fhir, requests)]
+    return [*(one for one in requests if "$export" not in one.address), *_exports(app)]
+
+
+def _exports(app: Flask) -> Iterator[Request]:
+    """Yield kick-offs, each of a client of its own, and what is asked of an export that is done."""
+    body = json.dumps(parameters(("_type", "valueString", "Patient")))
+    for level in ("", "/Patient", "/Group/grp-allergy-clinic"):
+        for request in (
+            asking("GET", f"/fhir{level}/$export", "_type=Patient"),
+            asking("POST", f"/fhir{level}/$export", body=body, media=FHIR_JSON),
+        ):
+            yield request.with_headers(Authorization=f"Bearer {Exports(app).token}")
+    exports = Exports(app)
+    status, other = (exports.started("$export?_type=Patient") for _ in range(2))
+    exports.work()
+    own = {"Authorization": f"Bearer {exports.token}"}
+    for method, address in (
+        ("GET", status),
+        ("GET", f"{status}/Patient.1.ndjson"),
+        ("DELETE", other),
+    ):
+        yield asking(method, address).with_headers(**own)
 
 
 def _plain(described: Described) -> Iterator[str]:

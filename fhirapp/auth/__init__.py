@@ -6,7 +6,9 @@ import logging
 
 from flask import Flask
 
-from fhirapp.auth import cors, keys, protector, routes, server
+from fhirapp.auth import keys
+from fhirapp.auth.access import cors, protector
+from fhirapp.auth.oauth import routes, server
 
 
 def init_app(app: Flask) -> None:

@@ -9,6 +9,14 @@ from sqlalchemy import Connection, delete, insert, select, update
 from fhirapp.auth.models import Attempt, digest
 
 
+class TooOften(Exception):
+    """There were too many failures; seconds says how long to wait."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"wait {seconds} seconds")
+        self.seconds = seconds
+
+
 def wait_seconds(connection: Connection, key: str, limit: int) -> int:
     """Return how long to wait, 0 where fewer than limit attempts were counted."""
     now = int(time.time())

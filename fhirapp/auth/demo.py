@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert, select
 
-from fhirapp.auth import passwords
-from fhirapp.auth.clients import find
+from fhirapp.auth.clients.registered import find
+from fhirapp.auth.clients.registration import public_keys
 from fhirapp.auth.models import Client, User, digest
-from fhirapp.auth.models.client import ANY_LOOPBACK
+from fhirapp.auth.models.client import ANY_LOOPBACK, BASIC, NONE, SIGNED
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
-from fhirapp.auth.registration import BASIC, NONE, SIGNED, public_keys
+from fhirapp.auth.people import passwords
+from fhirapp.auth.people.users import add_user, link
 from fhirapp.auth.scopes import SESSION_SCOPES
-from fhirapp.auth.users import add_user, link
 
 SECRET = "demo"
 # Where the demo serves the app that is registered as demo-app.

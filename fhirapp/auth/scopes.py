@@ -157,7 +157,13 @@ def of_role(scopes: Iterable[str], role: str) -> list[str]:
 
 def is_of_patient(scopes: Iterable[str]) -> bool:
     """Say whether some of the scopes need a patient in context."""
-    return any(text == LAUNCH_PATIENT or text.startswith("patient/") for text in scopes)
+    listed = [*scopes]
+    return LAUNCH_PATIENT in listed or of_record(listed)
+
+
+def of_record(scopes: Iterable[str]) -> bool:
+    """Say whether some of the scopes let see the record of the patient in context."""
+    return any(text.startswith("patient/") for text in scopes)
 
 
 def _suffix(text: str) -> str | None:

@@ -15,7 +15,18 @@ from typing import Any, NoReturn
 import click
 from sqlalchemy.exc import DBAPIError
 
-from fhirapp.cli import clients, database, importing, keys, serving, users
+from fhirapp.cli import (
+    audit,
+    backup,
+    clients,
+    database,
+    demo,
+    exporting,
+    importing,
+    keys,
+    serving,
+    users,
+)
 from fhirapp.config import ConfigurationError
 
 
@@ -35,6 +46,9 @@ class _Commands(click.Group):
                 f"fhirapp: the database cannot be used ({reason}); what was done stays.", err=True
             )
             status = 2
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            status = 2
         except click.ClickException as error:
             # click lists what could have been chosen, each on a line.
             said = " ".join(error.format_message().split()).rstrip(".")
@@ -51,7 +65,8 @@ def cli() -> None:
     """fhirapp: a small FHIR R4 server for clinical notes and allergies."""
 
 
-for part in (serving, importing, clients, users, keys, database):
+_PARTS = (serving, importing, exporting, clients, users, keys, audit, database, backup, demo)
+for part in _PARTS:
     for command in part.commands:
         cli.add_command(command)
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, select
 from fhirapp import create_app
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.config import load_settings
+from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.ops.prepare import prepare
@@ -30,8 +31,12 @@ def say(message: str) -> None:
 
 
 def ready_app(*, serving: bool = False, **overrides: Any) -> Flask:
-    """Return an app whose database is ready. Raises ConfigurationError."""
-    app = create_app(load_settings(**overrides))
+    """Return an app whose database is ready, with pages if it is served.
+
+    Raises ConfigurationError.
+    """
+    settings = load_settings(**overrides)
+    app = create_app(settings) if serving else core_app(settings)
     prepare(app, say, serving=serving)
     return app
 

@@ -3,39 +3,184 @@
 from __future__ import annotations
 
 import gc
+import getpass
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
+from flask import Flask
 
 from fhirapp.cli.common import demo_option, ready_app, say
-from fhirapp.config import settings_of
-from fhirapp.exchange.importer import import_paths, total_bytes
+from fhirapp.cli.fetching import Fetched, fetch, is_address
+from fhirapp.config import Settings, load_settings, settings_of
+from fhirapp.db import with_patience
+from fhirapp.disk.files import database_path
+from fhirapp.exchange.importing.importer import PATIENCE, import_paths
+from fhirapp.exchange.importing.inputs import total_bytes
+from fhirapp.exchange.importing.options import PREFIX, Options
+from fhirapp.exchange.importing.report import Report
+from fhirapp.exchange.importing.report_page import write_report
+from fhirapp.exchange.importing.trial import trial_copy
+from fhirapp.exchange.remote.authorization import Credentials
+from fhirapp.ops.lock import in_use
 from fhirapp.store.definition import types
 
-# So many faults are shown; --json has them all.
+# So many faults are shown; a report has them all.
 _SHOWN = 100
 
 
 @click.command("import")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Report for a program to read.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write a report: .json or .html.")
+@click.option("--rejected", type=click.Path(path_type=Path), help="Where to keep what is refused.")
+@click.option("--dry-run", is_flag=True, help="Tell what would happen, and change nothing.")
+@click.option("--repair", is_flag=True, help="Repair by rule what breaks FHIR's; each is listed.")
+@click.option("--source", default="", help="Name of where the records come from.")
+@click.option("--delete-missing", is_flag=True, help="Delete what the source holds no more.")
+@click.option("--force", is_flag=True, help="Delete even most of a source's records.")
+@click.option("--id-prefix", default="", help="Put before every id, where sources share ids.")
+@click.option("--base", "bases", multiple=True, help="FHIR address whose references mean here.")
+@click.option("--provenance/--no-provenance", default=True, help="Note what was loaded, when.")
+@click.option("--client-id", help="Who this is at the server of an address: a backend client.")
+@click.option("--key", type=click.Path(path_type=Path), help="File of its private key, a JWK.")
+@click.option("--template", help="Print the headings of a table: allergies or documents.")
 @demo_option
-def import_(paths: tuple[Path, ...], as_json: bool, demo: bool | None) -> int:
-    """Load NDJSON files, or folders of them, into the database."""
-    app = ready_app(demo=demo)
-    _collect_seldom()
-    with app.app_context(), _progress(paths) as progress:
-        report = import_paths(paths, types(), settings_of(app), progress)
+def import_(paths: tuple[str, ...], demo: bool | None, template: str | None, **given: Any) -> int:
+    """Load records into the database: FHIR, C-CDA and tables.
+
+    PATHS are files, folders, - for standard input, or addresses of Bulk Data at another server.
+    """
+    if template is not None:
+        click.echo(_template(template), nl=False)
+        return 0
+    options, outputs = _options(paths, **given)
+    settings = load_settings(demo=demo)
+    fetched = fetch(paths, settings, outputs.credentials, whole=options.delete_missing)
+    with _database(demo, outputs.dry_run) as app, app.app_context():
+        report = _take(fetched, settings_of(app), options)
+    if not outputs.dry_run:
+        fetched.forget()
+    if outputs.dry_run and options.rejected is None:
+        # It went with the copy.
+        report.rejected_file = ""
+    if outputs.report is not None:
+        write_report(report, outputs.report)
     for fault in report.rejected[:_SHOWN]:
         say(fault)
-    if len(report.rejected) > _SHOWN:
-        say(f"… and {len(report.rejected) - _SHOWN} more; --json lists all.")
-    click.echo(json.dumps(report.content(), indent=2) if as_json else report.table())
+    if report.fault_count > _SHOWN:
+        say(f"… and {report.fault_count - _SHOWN} more; --report lists them.")
+    for note in report.notes:
+        say(note)
+    if outputs.dry_run:
+        say("This was a dry run: nothing was changed.")
+    click.echo(json.dumps(report.content(), indent=2) if outputs.as_json else report.table())
     return 0 if report.complete else 1
+
+
+def _take(fetched: Fetched, settings: Settings, options: Options) -> Report:
+    """Import what is here now. Of an export that is not whole, what it lacks is not gone."""
+    _collect_seldom()
+    wanted = replace(
+        options,
+        bases=[*options.bases, *fetched.bases],
+        delete_missing=options.delete_missing and not fetched.faults,
+    )
+    with _progress(fetched.paths) as progress:
+        report = import_paths(fetched.paths, types(), settings, wanted, progress, _waits)
+    report.notes += (f"The export is not whole. {fault}" for fault in fetched.faults)
+    if options.delete_missing and fetched.faults:
+        report.notes.append("Nothing was deleted: what the export lacks may be what is missing.")
+    return report
+
+
+class Outputs(NamedTuple):
+    """Where the report goes, and whether anything is done at all."""
+
+    as_json: bool
+    report: Path | None
+    dry_run: bool
+    # Who asks the servers of addresses.
+    credentials: Credentials | None
+
+
+def _options(
+    paths: tuple[str, ...],
+    *,
+    as_json: bool,
+    report: Path | None,
+    dry_run: bool,
+    id_prefix: str,
+    bases: tuple[str, ...],
+    client_id: str | None,
+    key: Path | None,
+    **given: Any,
+) -> tuple[Options, Outputs]:
+    """Return what was asked for. Raises UsageError for what does not fit together."""
+    if not paths:
+        raise click.UsageError("Give PATHS to import: files, folders, or - for standard input")
+    if given["delete_missing"] and not given["source"]:
+        raise click.UsageError("--delete-missing needs --source: what else would be missing?")
+    if not PREFIX.fullmatch(id_prefix):
+        raise click.UsageError("--id-prefix takes up to 20 letters, digits, dashes and dots")
+    if report is not None and report.suffix not in (".json", ".html"):
+        raise click.UsageError("--report takes a file that ends in .json or .html")
+    if (client_id is None) != (key is None):
+        raise click.UsageError("--client-id and --key go together")
+    for base in bases:
+        if not is_address(base):
+            raise click.UsageError("--base takes the address of a FHIR server: https://…/fhir")
+    wanted = Options(
+        prefix=id_prefix,
+        bases=[base.rstrip("/") + "/" for base in bases],
+        who=_who(),
+        **given,
+    )
+    credentials = Credentials(client_id, key) if client_id and key else None
+    return wanted, Outputs(as_json, report, dry_run, credentials)
+
+
+def _who() -> str:
+    """Return the name of the system's account that gives the command, or its number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"account {os.getuid()}"
+
+
+@contextmanager
+def _database(demo: bool | None, dry_run: bool) -> Iterator[Flask]:
+    """Open the database that is imported into; for a dry run a copy, which is thrown away."""
+    with ExitStack() as open_:
+        settings = load_settings(demo=demo)
+        where: dict[str, Any] = {}
+        if dry_run:
+            where = open_.enter_context(trial_copy(settings))._asdict()
+            # The copy of a demo's database is none of the demo's.
+            demo = False
+        else:
+            open_.enter_context(in_use(database_path(settings)))
+        # Whoever holds the lock meanwhile only delays.
+        open_.enter_context(with_patience(PATIENCE))
+        yield ready_app(demo=demo, **where)
+
+
+def _template(name: str) -> str:
+    from fhirapp.exchange.tables import KINDS, template
+
+    if name not in KINDS:
+        raise click.UsageError(f"--template knows {' and '.join(KINDS)}")
+    return template(name)
+
+
+def _waits() -> None:
+    say("Another import is at work; this one begins when that has ended.")
 
 
 def _collect_seldom() -> None:
@@ -56,7 +201,7 @@ def _progress(paths: Sequence[Path]) -> Iterator[Callable[[int], None]]:
 
     columns = (TextColumn("Importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("import", total=total_bytes(paths, types()))
+        task = bar.add_task("import", total=total_bytes(paths))
         yield lambda done: bar.update(task, advance=done)
 
 

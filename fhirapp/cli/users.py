@@ -15,9 +15,9 @@ import click
 from sqlalchemy import Connection
 
 from fhirapp.address import base_url
-from fhirapp.auth import users
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models.user import PATIENT, ROLES
+from fhirapp.auth.people import users
 from fhirapp.cli.common import changing, demo_option, known_id, reading, say
 
 # Longer than any password, in bytes: a line without an end is not read on.
@@ -115,6 +115,8 @@ def list_(as_json: bool, demo: bool | None) -> None:
         ]
         click.echo(json.dumps(shown, indent=2))
         return
+    # On standard error: what reads the table finds users alone.
+    say("User name\tRole\tName\tIn the records")
     for row in rows:
         state = " (disabled)" if row["disabled"] else ""
         click.echo(f"{row['username']}{state}\t{row['role']}\t{row['name']}\t{_records(row)}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from operator import itemgetter
 from pathlib import Path
 from threading import BoundedSemaphore
@@ -21,7 +22,7 @@ from sqlalchemy import JSON, Connection, Engine, Table, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from fhirapp.config import ConfigurationError, Settings
+from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db.base import (
     JSON_OPTIONS,
     Ascii,
@@ -56,6 +57,7 @@ __all__ = [
     "is_busy",
     "quoted",
     "reader",
+    "with_patience",
     "writing",
 ]
 
@@ -78,17 +80,19 @@ _PRAGMAS = (
 _WRITE_LOCK = 0x66686972
 
 _WRITERS = "fhirapp.writers"
+_patience: ContextVar[float | None] = ContextVar("patience", default=None)
 
 
 @contextmanager
 def writing(engine: Engine | None = None, patience: float | None = None) -> Iterator[Connection]:
     """Open the one writing transaction; committed at the end, rolled back on an error.
 
-    Waits up to patience, BUSY_SECONDS unless given, for another writer, then raises sqlalchemy's
-    OperationalError; Busy much sooner where all threads but one wait already, so that reads go on.
+    Waits up to patience (else as with_patience() says, else BUSY_SECONDS) for another writer, then
+    raises sqlalchemy's OperationalError; Busy much sooner where all threads but one wait already,
+    so that reads go on.
     """
     forget_reader()
-    seconds = BUSY_SECONDS if patience is None else patience
+    seconds = (patience or _patience.get()) or BUSY_SECONDS
     with _one_of_few(), (engine or db.engine).connect() as connection:
         connection = connection.execution_options(fhirapp_writes=True, fhirapp_patience=seconds)
         with connection.begin():
@@ -97,6 +101,16 @@ def writing(engine: Engine | None = None, patience: float | None = None) -> Iter
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
             yield connection
     generation().change()
+
+
+@contextmanager
+def with_patience(seconds: float) -> Iterator[None]:
+    """Have writers wait so long within: a command may, where a request may not."""
+    before = _patience.set(seconds)
+    try:
+        yield
+    finally:
+        _patience.reset(before)
 
 
 class Busy(Exception):
@@ -159,8 +173,9 @@ def database_errors() -> tuple[type[Exception], ...]:
     return (DBAPIError, PoolTimeoutError, db.engine.dialect.loaded_dbapi.Error)
 
 
-def init_app(app: Flask, settings: Settings) -> None:
+def init_app(app: Flask) -> None:
     """Attach the database to the app; nothing is opened yet. Raises ConfigurationError."""
+    settings = settings_of(app)
     try:
         url = make_url(settings.database_uri)
         url.get_dialect().import_dbapi()

@@ -76,6 +76,8 @@ class Versioned(Base):
     replaced_pk: Mapped[int | None] = mapped_column(RowNumber, sort_order=-3)
     # The patient compartment that the resource belongs to.
     patient_id: Mapped[str | None] = mapped_column(sort_order=-3)
+    # Which import_source it came from, None where that has no name.
+    source_id: Mapped[int | None] = mapped_column(sort_order=-3)
     # The source's profile, tag, security and source.
     meta: Mapped[Any | None] = mapped_column(sort_order=-2)
     # R4 elements without a column of their own, by FHIR's names; extensions; contained resources.
@@ -98,6 +100,12 @@ class Versioned(Base):
             Index(f"ix_{name}_current", "id", unique=True, **current),
             Index(f"ix_{name}_newest", "last_updated", "id", **current),
             Index(f"ix_{name}_patient", "patient_id", "last_updated", "id", "is_current"),
+            Index(
+                f"ix_{name}_source",
+                "source_id",
+                sqlite_where=text("is_current AND source_id IS NOT NULL"),
+                postgresql_where=text("is_current AND source_id IS NOT NULL"),
+            ),
             Index(f"ix_{name}_history", "last_updated", "pk"),
             Index(
                 f"ix_{name}_replaced",

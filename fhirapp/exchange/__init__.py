@@ -1,1 +1,3 @@
 """Data in and out."""
+
+from fhirapp.exchange import models as models  # Declares its tables.

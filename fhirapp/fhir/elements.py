@@ -161,6 +161,8 @@ class Complex:
             tuple(name for name in elements if re.fullmatch(f"{stem}[A-Z].*", name))
             for stem in choices
         )
+        names = {name for group in self.choices for name in group}
+        self._chosen = frozenset([*names, *(f"_{name}" for name in names)])
         self._siblings: dict[str, Check] = {}
         for name, check in elements.items():
             if check in primitives:
@@ -196,6 +198,14 @@ class Complex:
         for name in self.required:
             if name not in value and (f"_{name}" not in value or f"_{name}" not in self._siblings):
                 report(InvalidElement("is required", name))
+        # One of all is what most have.
+        if self._chosen and len(self._chosen.intersection(value)) > 1:
+            self._check_choices(value, report)
+        return checked
+
+    def _check_choices(
+        self, value: Mapping[str, Any], report: Callable[[InvalidElement], None]
+    ) -> None:
         for group in self.choices:
             given = [
                 name if name in value else f"_{name}"
@@ -204,7 +214,6 @@ class Complex:
             ]
             if len(given) > 1:
                 report(InvalidElement(f"excludes {given[0]}: only one may be given", given[1]))
-        return checked
 
 
 def _raise(error: InvalidElement) -> None:

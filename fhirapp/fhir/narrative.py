@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from html import escape
 from html.parser import HTMLParser
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import nh3
 
 XHTML = "http://www.w3.org/1999/xhtml"
+# What is longer is not remembered: thousands of it would fill the memory.
+_SHORT = 200
 
 # FHIR R4 narrative §2.4.0.1: the formatting of HTML 4.0 chapters 7 to 11 and 15, links and images;
 # no scripts, forms, styles of their own or anything that reaches out.
@@ -170,12 +173,23 @@ def generate(
         value = elements.get(name)
         text = words(value) if value is not None else ""
         if text:
-            shown, written = labels.get(label, label), escape(_xml_text(text), quote=False)
+            shown, written = labels.get(label, label), _written(text)
             cells.append(f"<tr><th{marked}>{shown}</th><td>{written}</td></tr>")
     body = f"<table><tbody>{''.join(cells)}</tbody></table>" if cells else "<p>No details.</p>"
     return {"status": "generated", "div": f'<div xmlns="{XHTML}"{lang}>{body}</div>'}
 
 
+def _written(text: str) -> str:
+    """Return a cell's text as XML writes it. Most short ones come again."""
+    return _escaped(text) if len(text) <= _SHORT else _escaped.__wrapped__(text)
+
+
+@lru_cache(maxsize=10_000)
+def _escaped(text: str) -> str:
+    return escape(_xml_text(text), quote=False)
+
+
+@lru_cache(maxsize=1_000)
 def _words(language: str | None) -> tuple[Mapping[str, str], str, str]:
     """Return the labels of a language, what marks them where they are foreign to it, its mark."""
     if language is None:

@@ -1,4 +1,7 @@
-"""Make the database ready: its schema, the demo's data, bodies that fit the settings."""
+"""Make the database ready: its schema, the demo's data, bodies that fit the settings.
+
+One of an older release is copied before it is carried forward.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,20 @@ from flask import Flask
 from sqlalchemy import func, select
 from sqlalchemy.exc import DatabaseError
 
+from fhirapp.auth import keys
 from fhirapp.auth.demo import add_demo
 from fhirapp.auth.keys import demo_key
-from fhirapp.auth.users import has_administrator, new_setup_code
-from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.auth.people.users import has_administrator, new_setup_code
+from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db, writing
+from fhirapp.disk.files import database_path
 from fhirapp.fhir.temporal import instant
+from fhirapp.ops.backups.swap import drop_staged, finish_swap
+from fhirapp.ops.lock import in_use
+from fhirapp.ops.upgrade import copy_before_upgrade
+from fhirapp.store import migrate
 from fhirapp.store.definition import types
-from fhirapp.store.migrate import HEAD, shown, upgrade
+from fhirapp.store.migrate import schema_version, shown, upgrade
 from fhirapp.store.reindex import reindex, rendering_in_force
 from fhirapp.store.render import Rendering
 from fhirapp.store.seed import load_seed, seed_path
@@ -27,27 +36,49 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
 
     With serving, bodies that were made with other settings than the app's are made anew.
     """
+    database = database_path(settings_of(app))
+    if finish_swap(database):
+        # The keys may be others than when the app was made.
+        keys.init_app(app)
+        say("A restore that was interrupted was brought to its end.")
+    with in_use(database), app.app_context():
+        if database is not None:
+            drop_staged(settings_of(app).instance, database)
+        _make_ready(app, say, serving=serving)
+        db.engine.dispose()
+
+
+def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> None:
     settings = settings_of(app)
     rendering = Rendering.of(settings)
-    with app.app_context():
-        before = upgrade(db.engine)
-        if before is not None and before != HEAD:
-            say(f"The database was carried forward from schema {before} to {HEAD}.")
-        try:
-            if settings.demo:
-                _fill_demo(app, rendering, say)
-            with writing() as connection:
-                stored = rendering_in_force(connection, rendering)
-                if serving and stored != rendering:
-                    count = reindex(connection, types(), rendering)
-                    say(f"The settings changed how resources look: {count} versions made anew.")
-        except DatabaseError as error:
-            reason = str(error.orig).strip().splitlines()[0]
-            raise ConfigurationError(
-                f"The database {shown(db.engine)} cannot be written ({reason}); "
-                "give this user the right to write it and its folder."
-            ) from None
-        db.engine.dispose()
+    _carry_forward(settings, say)
+    try:
+        if settings.demo:
+            _fill_demo(app, rendering, say)
+        with writing() as connection:
+            stored = rendering_in_force(connection, rendering)
+            if serving and stored != rendering:
+                count = reindex(connection, types(), rendering)
+                say(f"The settings changed how resources look: {count} versions made anew.")
+    except DatabaseError as error:
+        reason = str(error.orig).strip().splitlines()[0]
+        raise ConfigurationError(
+            f"The database {shown(db.engine)} cannot be written ({reason}); "
+            "give this user the right to write it and its folder."
+        ) from None
+
+
+def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
+    """Bring the schema to this release's; an older database is copied first."""
+    found = schema_version(db.engine)
+    database = database_path(settings)
+    kept = None
+    if found is not None and database and migrate.is_older(found):
+        kept = copy_before_upgrade(database, found, datetime.now(UTC))
+    before = upgrade(db.engine)
+    if before is not None and migrate.is_older(before):
+        copied = f"; as it was it is kept in {kept}" if kept else ""
+        say(f"The database was carried forward from schema {before} to {migrate.HEAD}{copied}.")
 
 
 def _fill_demo(app: Flask, rendering: Rendering, say: Callable[[str], None]) -> None:

@@ -23,7 +23,10 @@ from waitress.channel import HTTPChannel
 from waitress.server import create_server
 from waitress.task import ErrorTask, WSGITask
 
+from fhirapp.auth import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
+from fhirapp.disk.files import database_path
+from fhirapp.exchange.bulk.worker import exporting
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     BodyTooLong,
@@ -32,6 +35,9 @@ from fhirapp.fhir.outcome import (
     InternalError,
     InvalidParameter,
 )
+from fhirapp.ops.lock import in_use
+from fhirapp.ops.reset import start_timer
+from fhirapp.ops.tasks.start import keep_swept
 from fhirapp.rest.errors import MAX_BODY, MAX_HEADERS
 from fhirapp.rest.negotiation import FHIR_JSON
 
@@ -78,15 +84,19 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def serve(app: Flask, listener: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT. Raises ConfigurationError where a restore goes on."""
     settings = settings_of(app)
     cores = _cores()
     count = settings.processes or len(cores)
-    if count == 1 or not hasattr(os, "fork"):
-        _pin(cores[0])
-        run_one(app, listener)
-    else:
-        _Supervisor(app, listener, [cores[slot % len(cores)] for slot in range(count)]).run()
+    # Held by each process, so that nothing is restored under one that outlives its parent.
+    with in_use(database_path(settings)):
+        # A restore may have ended since the app was made.
+        keys.init_app(app)
+        if count == 1 or not hasattr(os, "fork"):
+            _pin(cores[0])
+            run_one(app, listener)
+        else:
+            _Supervisor(app, listener, [cores[slot % len(cores)] for slot in range(count)]).run()
 
 
 def run_one(
@@ -111,8 +121,11 @@ def run_one(
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    while not stopping and still_wanted():
-        _turn(server)
+    start_timer(app)
+    keep_swept(settings)
+    with exporting(app):
+        while not stopping and still_wanted():
+            _turn(server)
     _drain(server)
 
 
@@ -141,20 +154,29 @@ def _drain(server: Any) -> None:
 
 
 class _Refusal(ErrorTask):  # type: ignore[misc]
-    """Waitress's own refusals (431, 413, a request that is no HTTP) as OperationOutcomes."""
+    """Waitress's own refusals (431, 413, a request that is no HTTP) as OperationOutcomes.
+
+    Of a form of the pages, which is read by a person, a sentence.
+    """
 
     def execute(self) -> None:
         error = _REFUSALS.get(self.request.error.code) or InvalidParameter(
             "request", "is not HTTP that this server can read"
         )
-        body = fhir_json.dumps_indented(error.outcome())
+        body, media = fhir_json.dumps_indented(error.outcome()), FHIR_JSON
+        if error.status == 413 and not self.request.path.startswith(("/fhir", "/oauth")):
+            body, media = _TOO_LARGE.encode(), "text/plain; charset=utf-8"
         self.status = f"{error.status} {HTTPStatus(error.status).phrase}"
-        self.response_headers.append(("Content-Type", FHIR_JSON))
+        self.response_headers.append(("Content-Type", media))
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)
 
 
+_TOO_LARGE = (
+    "What you sent is larger than 1 MB, so nothing was done. Go back. To import larger files, allow"
+    " JavaScript for this site; or copy them to the server, and there: fhirapp import FILES\n"
+)
 _REFUSALS: dict[int, FhirError] = {
     413: BodyTooLong(f"The body is longer than {MAX_BODY} bytes."),
     431: HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask
 
 from fhirapp.auth import enforce
-from fhirapp.rest import access, capability, errors, openapi, paging, search_parameters, totals
+from fhirapp.rest import access, capability, definitions, errors, openapi, paging, totals
 
 
 def init_app(app: Flask) -> None:
@@ -15,5 +15,5 @@ def init_app(app: Flask) -> None:
     totals.init_app(app)
     paging.init_app(app)
     capability.init_app(app)
-    search_parameters.init_app(app)
+    definitions.init_app(app)
     openapi.init_app(app)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fhirapp.auth.compartment import Access
-from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.auth.access.compartment import Access
+from fhirapp.auth.access.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Scope
 from fhirapp.rest.visibility import carriers, filtered
 from fhirapp.search.parameter import Context

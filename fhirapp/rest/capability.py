@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-from flask import Blueprint, Flask, Response
+from flask import Blueprint, Flask, Response, current_app
 
 from fhirapp.address import base_url
-from fhirapp.auth.discovery import endpoints
+from fhirapp.auth.oauth.discovery import endpoints
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import systems
 from fhirapp.fhir.temporal import check_date
-from fhirapp.rest import search_parameters
+from fhirapp.rest import definitions, operation_definitions, search_parameters
 from fhirapp.rest.include import includable
 from fhirapp.rest.negotiation import FORMING, arguments, check_known, wanted_form
 from fhirapp.rest.response import document_etag, respond
 from fhirapp.search.controls import REVINCLUDE
 from fhirapp.search.parameter import Parameter
-from fhirapp.store.definition import Definition, types
+from fhirapp.store.definition import Definition, Operation, types
 
 blueprint = Blueprint("capability", __name__)
 
@@ -41,6 +42,20 @@ def init_app(app: Flask) -> None:
     app.register_blueprint(blueprint)
 
 
+_OFFERED = "fhirapp.operations"
+_GUIDES = "fhirapp.guides"
+
+
+def offer(app: Flask, operation: Operation, type_name: str = "") -> None:
+    """Tell of an operation that no type's folder declares: of a type, or of the whole server."""
+    app.extensions.setdefault(_OFFERED, {}).setdefault(type_name, []).append(operation)
+
+
+def follow(app: Flask, guide: str, statement: str) -> None:
+    """Tell that an implementation guide is followed, as a CapabilityStatement of it says."""
+    app.extensions.setdefault(_GUIDES, []).append((guide, statement))
+
+
 def software_version() -> str:
     """Return the version of fhirapp."""
     return version("fhirapp")
@@ -48,6 +63,7 @@ def software_version() -> str:
 
 def capability_statement() -> dict[str, Any]:
     """Return the CapabilityStatement of the types that the app serves."""
+    guides = current_app.extensions.get(_GUIDES, [])
     return {
         "resourceType": "CapabilityStatement",
         "id": "fhirapp",
@@ -60,20 +76,24 @@ def capability_statement() -> dict[str, Any]:
         "description": "Serves clinical notes and allergies to read and search; "
         "data comes in by import, not over REST.",
         "kind": "instance",
-        "instantiates": [systems.US_CORE_SERVER],
+        "instantiates": [systems.US_CORE_SERVER, *(statement for _, statement in guides)],
         "software": {"name": "fhirapp", "version": software_version()},
         "implementation": {"description": "fhirapp", "url": f"{base_url()}/fhir"},
         "fhirVersion": "4.0.1",
         "format": ["application/fhir+json", "json"],
-        "implementationGuide": [systems.US_CORE + "ImplementationGuide/hl7.fhir.us.core"],
+        "implementationGuide": [
+            systems.US_CORE + "ImplementationGuide/hl7.fhir.us.core",
+            *(guide for guide, _ in guides),
+        ],
         "rest": [
             {
                 "mode": "server",
                 "security": _security(),
                 "resource": [
                     *(_resource(definition) for _, definition in sorted(types().items())),
-                    _definitions(),
+                    *map(_definitions, definitions.SERVED),
                 ],
+                **_operations(),
             }
         ],
     }
@@ -130,19 +150,28 @@ def _resource(definition: Definition) -> dict[str, Any]:
             content["searchInclude"] = included
         content["searchRevInclude"] = [REVINCLUDE]
         content["searchParam"] = [_parameter(definition, one) for one in definition.params]
-    if definition.operations:
-        content["operation"] = [
-            {"name": one.name, "definition": one.definition, "documentation": one.doc}
-            for one in definition.operations
-        ]
-    return content
+    return content | _operations(definition.name, definition.operations)
 
 
-def _definitions() -> dict[str, Any]:
-    """Return what there is of parameters' definitions, which are no clinical data."""
+def _operations(type_name: str = "", own: Sequence[Operation] = ()) -> dict[str, Any]:
+    """Return the operations of a type, its own and those that are offered; or of the server."""
+    offered = current_app.extensions.get(_OFFERED, {}).get(type_name, [])
+    listed = [
+        {
+            "name": one.name,
+            "definition": operation_definitions.canonical(type_name, one),
+            "documentation": one.doc,
+        }
+        for one in (*own, *offered)
+    ]
+    return {"operation": listed} if listed else {}
+
+
+def _definitions(own: definitions.Definitions) -> dict[str, Any]:
+    """Return what there is of definitions of a type, which are no clinical data."""
     return {
-        "type": search_parameters.TYPE,
-        "documentation": search_parameters.DOC,
+        "type": own.type,
+        "documentation": own.doc,
         "interaction": [{"code": "read"}],
         "versioning": "no-version",
         # By If-None-Match: what is made of declarations has no date.

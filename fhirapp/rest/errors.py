@@ -10,8 +10,8 @@ from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
 
-from fhirapp.auth.protector import record_refusal
-from fhirapp.auth.refusals import HEADER, request_id
+from fhirapp.auth.access.protector import record_refusal
+from fhirapp.auth.access.refusals import HEADER, request_id
 from fhirapp.db import is_busy
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
@@ -35,6 +35,10 @@ ERROR_PAGE = "fhirapp.error_page"
 MAX_URL = 8 * 1024
 MAX_HEADERS = 32 * 1024
 MAX_BODY = 1024 * 1024
+# Of pages that take an address of ours as a parameter, its signs escaped; how theirs begin is in
+# the extension, where web/ puts it.
+MAX_LONG_URL = 4 * MAX_URL
+LONG_URLS = "fhirapp.long_urls"
 RETRY_SECONDS = 2
 # Refusals that somebody can look up. Not 404: it is the same bytes for unknown and for hidden.
 _NAMED = frozenset({401, 403, 429})
@@ -53,8 +57,10 @@ def init_app(app: Flask) -> None:
 def check_size() -> None:
     """Refuse what is too long to be meant. Raises UrlTooLong, HeadersTooLong or BodyTooLong."""
     environ = request.environ
-    if len(environ["PATH_INFO"]) + len(environ.get("QUERY_STRING", "")) > MAX_URL:
-        raise UrlTooLong(f"The address is longer than {MAX_URL} bytes; send a POST to _search.")
+    is_long = environ["PATH_INFO"].startswith(current_app.extensions.get(LONG_URLS, ()))
+    most = MAX_LONG_URL if is_long else MAX_URL
+    if len(environ["PATH_INFO"]) + len(environ.get("QUERY_STRING", "")) > most:
+        raise UrlTooLong(f"The address is longer than {most} bytes; send a POST to _search.")
     if sum(len(name) + len(value) for name, value in environ.items() if name[:5] == "HTTP_") > (
         MAX_HEADERS
     ):

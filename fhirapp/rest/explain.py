@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from fhirapp.auth.compartment import Access, Grant
+from fhirapp.auth.access.compartment import Access, Grant
 from fhirapp.db import Reader
 from fhirapp.search.explain import Issue, explained
 from fhirapp.store.definition import Visibility, types

@@ -19,7 +19,8 @@ from typing import Any
 from flask import Response, current_app
 from itsdangerous import BadData, URLSafeSerializer
 
-from fhirapp.auth.compartment import Access
+from fhirapp.audit.trail import served
+from fhirapp.auth.access.compartment import Access
 from fhirapp.auth.keys import key_of
 from fhirapp.config import settings
 from fhirapp.db import Reader, reader
@@ -252,6 +253,7 @@ def _entry(definition: Definition, version: Version) -> Entry:
     it elsewhere would lose.
     """
     path = f"{definition.name}/{version.id}"
+    served(definition.name, version.id, version.version_id)
     if version.deleted:
         method, status = "DELETE", "204 No Content"
     elif version.version_id == 1:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import orjson
 
-from fhirapp.auth.compartment import Access
+from fhirapp.auth.access.compartment import Access
 from fhirapp.db import Reader, quoted
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import InvalidParameter

@@ -6,7 +6,7 @@ in fhirapp/rest/openapi_parts.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -14,12 +14,12 @@ from flask import Blueprint, Flask, Response, current_app
 
 from fhirapp.address import base_url
 from fhirapp.fhir import json as fhir_json
-from fhirapp.rest import openapi_oauth, search_parameters
+from fhirapp.rest import definitions, openapi_oauth
 from fhirapp.rest import openapi_parts as parts
 from fhirapp.rest.blueprint import ROOTS
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.negotiation import Form
-from fhirapp.rest.openapi_parts import JSON, Group, Node, content, instead, ref
+from fhirapp.rest.openapi_parts import JSON, Described, Group, Node, content, instead, ref
 from fhirapp.rest.response import document_etag, respond
 from fhirapp.store.definition import Definition, Operation, types
 
@@ -42,6 +42,7 @@ def openapi() -> Response:
 
 
 _EXTENSION = "fhirapp.openapi"
+_DESCRIBED = "fhirapp.openapi.described"
 
 
 def init_app(app: Flask) -> None:
@@ -49,6 +50,11 @@ def init_app(app: Flask) -> None:
     app.register_blueprint(blueprint)
     # Anybody may ask for it, and it takes longer than a search.
     app.extensions[_EXTENSION] = lru_cache(maxsize=4)(_body)
+
+
+def describe(app: Flask, described: Callable[[], Described]) -> None:
+    """Take up paths of what no type's folder declares."""
+    app.extensions.setdefault(_DESCRIBED, []).append(described)
 
 
 def _body(_base_url: str) -> bytes:
@@ -69,6 +75,10 @@ def document() -> dict[str, Any]:
         for operation in definition.operations:
             paths |= _operation(definition, operation)
             groups.append(_asked(definition, operation))
+    for described in current_app.extensions.get(_DESCRIBED, []):
+        further = described()
+        paths |= further.paths
+        groups += further.groups
     return {
         "openapi": "3.1.0",
         "info": {
@@ -91,17 +101,17 @@ def _interactions(definition: Definition) -> Node:
     reading = ("path.id", *parts.FORMING, *parts.CONDITIONS, *parts.PREFERENCES)
     history = (*parts.HISTORY, *parts.PAGES, *parts.FORMING, *parts.CONDITIONS)
     possible = {
-        "read": ("/{id}", f"Read a {name}", name, reading, (404, 410)),
+        "read": ("/{id}", f"Read {_a(name)}", name, reading, (404, 410)),
         "vread": (
             "/{id}/_history/{vid}",
-            f"Read a version of a {name}",
+            f"Read a version of {_a(name)}",
             name,
             ("path.vid", *reading),
             (404, 410),
         ),
         "history-instance": (
             "/{id}/_history",
-            f"List the versions of a {name}",
+            f"List the versions of {_a(name)}",
             "Bundle",
             ("path.id", *history),
             (404,),
@@ -116,6 +126,11 @@ def _interactions(definition: Definition) -> Node:
     if not definition.stores_body:
         _as_bytes(paths[f"/fhir/{name}/{{id}}"]["get"])
     return paths
+
+
+def _a(name: str) -> str:
+    """Return a type's name with its article."""
+    return f"an {name}" if name[0] in "AEIO" else f"a {name}"
 
 
 def _as_bytes(read: Node) -> None:
@@ -151,16 +166,19 @@ def _operation(definition: Definition, operation: Operation) -> Node:
     name = definition.name
     own = _asked(definition, operation)
     declared = {one["name"] for one in own.values()}
-    pages = {key: one for key, one in parts.PAGES.items() if one["name"] not in declared}
+    pages: Node = {}
+    if operation.is_paged:
+        pages = {key: one for key, one in parts.PAGES.items() if one["name"] not in declared}
     groups = {**own, **pages, **parts.FORMING}
     place = ("path.id",) if operation.instance else ()
-    statuses = (*_GUARDED, 404, 410) if operation.instance else _GUARDED
+    may_lack = operation.instance or operation.needs_record
+    statuses = (*_GUARDED, 404, 410) if may_lack else _GUARDED
     body = {"content": {**parts.form(groups.values()), **content("Parameters")}}
     by_url = (*place, *groups, *parts.CONDITIONS)
     return {
         f"/fhir/{name}{'/{id}' if operation.instance else ''}/${operation.name}": {
-            "get": _get(name, operation.doc, content("Bundle"), by_url, statuses),
-            "post": _post(name, operation.doc, body, place, statuses),
+            "get": _get(name, operation.doc, content(operation.answer), by_url, statuses),
+            "post": _post(name, operation.doc, body, place, statuses, operation.answer),
         }
     }
 
@@ -178,15 +196,20 @@ def _get(
 
 
 def _post(
-    tag: str, summary: str, body: Node, parameters: Iterable[str], statuses: Iterable[int]
+    tag: str,
+    summary: str,
+    body: Node,
+    parameters: Iterable[str],
+    statuses: Iterable[int],
+    answer: str = "Bundle",
 ) -> Node:
-    """Return an operation that is asked by a body, and answers a Bundle."""
+    """Return an operation that is asked by a body; answer is the type of what it answers."""
     return {
         "tags": [tag],
         "summary": summary,
         "parameters": [ref("parameters", one) for one in parameters],
         "requestBody": body,
-        "responses": {"200": _found(content("Bundle")), **instead(413, 415, *statuses)},
+        "responses": {"200": _found(content(answer)), **instead(413, 415, *statuses)},
     }
 
 
@@ -198,7 +221,6 @@ def _found(answer: Node) -> Node:
 def _definitions() -> Node:
     """Return the paths of what describes the server in FHIR's words."""
     shaping = (*parts.FORMING, *parts.CONDITIONS, *parts.PREFERENCES)
-    named = search_parameters.TYPE
     return {
         "/fhir/metadata": {
             "get": _OPEN
@@ -210,15 +232,18 @@ def _definitions() -> Node:
                 (400, 406),
             )
         },
-        f"/fhir/{named}/{{id}}": {
-            "get": _OPEN
-            | _get(
-                "Definitions",
-                f"Read a {named}",
-                content(named),
-                ("path.id", *shaping),
-                (400, 404, 406),
-            )
+        **{
+            f"/fhir/{one.type}/{{id}}": {
+                "get": _OPEN
+                | _get(
+                    "Definitions",
+                    f"Read {_a(one.type)}",
+                    content(one.type),
+                    ("path.id", *shaping),
+                    (400, 404, 406),
+                )
+            }
+            for one in definitions.SERVED
         },
         "/openapi.json": {
             "get": _OPEN

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fhirapp.address import token_url
-from fhirapp.auth.discovery import endpoints
+from fhirapp.auth.oauth.discovery import endpoints
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.rest import definitions
 from fhirapp.rest.negotiation import FHIR_JSON
 from fhirapp.rest.search_parameters import modifiers_of
 from fhirapp.search.controls import REVINCLUDE, SUMMARIES, TOTALS
@@ -18,6 +19,14 @@ from fhirapp.store.definition import Definition, OperationParameter, types
 Node = dict[str, Any]
 # Parameters by their names among the components.
 Group = Mapping[str, Node]
+
+
+class Described(NamedTuple):
+    """Paths, and the parameters that they refer to among the components."""
+
+    paths: Node
+    groups: Sequence[Group]
+
 
 JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
@@ -183,7 +192,7 @@ _INSTEAD = {
     414: "The address is too long",
     415: "The body is of another type",
     416: "The range lies beyond the end",
-    429: "Too many requests without a valid token",
+    429: "Too many requests, or too many without a valid token",
     431: "The headers are too long",
     503: "The database is busy",
 }
@@ -246,7 +255,7 @@ def _some(items: Node) -> Node:
 
 def _schemas() -> Node:
     named = {one: {"const": one} for one in ("Bundle", "OperationOutcome", "Parameters")}
-    definitions = ("CapabilityStatement", "SearchParameter")
+    own = ("CapabilityStatement", *(one.type for one in definitions.SERVED))
     entry = object_of(
         {},
         fullUrl=_STRING,
@@ -263,7 +272,7 @@ def _schemas() -> Node:
     kind = {"enum": ["searchset", "history"]}
     return {
         **{name: _resource(name) for name in sorted(types())},
-        **{name: object_of({"resourceType": {"const": name}}) for name in definitions},
+        **{name: object_of({"resourceType": {"const": name}}) for name in own},
         "Bundle": object_of(
             {"resourceType": named["Bundle"], "id": _STRING, "type": kind, "link": _some(link)},
             total=_NUMBER,
@@ -307,13 +316,14 @@ def components(served: Iterable[Definition], groups: Iterable[Group]) -> Node:
             "token": {
                 "type": "oauth2",
                 "flows": {
-                    "clientCredentials": flow,
+                    # First, for a person who looks at the documentation signs in with it.
                     "authorizationCode": {
                         "authorizationUrl": endpoints()["authorization_endpoint"],
                         "tokenUrl": token_url(),
                         "refreshUrl": token_url(),
                         "scopes": user_scopes,
                     },
+                    "clientCredentials": flow,
                 },
             },
             "secret": {"type": "http", "scheme": "basic"},

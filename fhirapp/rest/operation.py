@@ -5,7 +5,6 @@ A form by POST is read as the URL is. Source: FHIR R4 operations §3.2.0.5.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,7 @@ from fhirapp.rest.negotiation import FORMING, MAX_PARAMETERS, arguments, parse_f
 from fhirapp.search.controls import parse_count
 from fhirapp.search.cursor import fingerprint
 from fhirapp.search.query import MAX_LENGTH, MAX_VALUES
-from fhirapp.search.values import SHOWN, split
+from fhirapp.search.values import SHOWN, escape, split
 from fhirapp.store.definition import Operation
 
 JSON_TYPES = ("application/fhir+json", "application/json")
@@ -95,8 +94,9 @@ def read_asked(operation: Operation) -> Asked:
     given = _given()
     known = {one.name: one for one in operation.parameters}
     values: dict[str, list[str]] = {}
+    common = (*SHAPING, _CURSOR) if operation.is_paged else FORMING
     for name, value in given:
-        if name not in known and name not in (*SHAPING, _CURSOR):
+        if name not in known and name not in common:
             raise UnsupportedParameter(name[:SHOWN], f"is not a parameter of ${operation.name}")
         if "\0" in value:
             raise InvalidParameter(name, "has a NUL character")
@@ -137,24 +137,29 @@ def _given() -> list[tuple[str, str]]:
     """Return the request's parameters that have a value. Raises FhirError."""
     given = arguments()
     if request.method == "POST":
-        given += _posted()
+        given += posted(_pair, MAX_PARAMETERS)
     return [(name, value) for name, value in given if value.strip()]
 
 
-def _posted() -> list[tuple[str, str]]:
-    """Return the parameters of the body; nothing is a body without parameters."""
+def posted(
+    pair: Callable[[Mapping[str, Any]], tuple[str, str]], most: int
+) -> list[tuple[str, str]]:
+    """Return the parameters of the body; nothing is a body without parameters.
+
+    pair reads one member of a Parameters resource, which has so many at the most. Raises FhirError.
+    """
     body, media = request.get_data(), request.mimetype
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise UnsupportedMediaType("An operation by POST takes a body without Content-Encoding.")
     if media == FORM_TYPE:
         return parse_form(body)
     if media in JSON_TYPES or not (media or body):
-        return _parameters(body) if body else []
+        return [pair(one) for one in _members(body, most)] if body else []
     raise UnsupportedMediaType("An operation by POST takes a Parameters resource, or a form.")
 
 
-def _parameters(body: bytes) -> list[tuple[str, str]]:
-    """Read a Parameters resource. Raises InvalidParameter."""
+def _members(body: bytes, most: int) -> list[Mapping[str, Any]]:
+    """Return the members of a Parameters resource. Raises InvalidParameter."""
     try:
         content = fhir_json.loads(body)
     except ValueError:
@@ -164,28 +169,26 @@ def _parameters(body: bytes) -> list[tuple[str, str]]:
     members = content.get("parameter", [])
     if type(members) is not list or not all(type(one) is dict for one in members):
         raise InvalidParameter("request", "the member parameter must be a list of objects")
-    if len(members) > MAX_PARAMETERS:
-        raise InvalidParameter(
-            "request", f"has more than {MAX_PARAMETERS} parameters; that is the most"
-        )
-    return [_pair(one) for one in members]
+    if len(members) > most:
+        raise InvalidParameter("request", f"has more than {most} parameters; that is the most")
+    return members
 
 
 def _pair(member: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name and the value, as text, of a member of Parameters."""
     name = member.get("name")
     held = [one for one in member if one.startswith("value")]
-    if type(name) is not str or len(held) != 1 or not _is_text(name):
+    if type(name) is not str or len(held) != 1 or not is_text(name):
         raise InvalidParameter("request", "each member of parameter has a name and one value[x]")
     kind, read = _VALUES.get(held[0], (None, None))
     value = member[held[0]]
     text = read(value) if read and type(value) is kind else None
-    if not text or not _is_text(text):
+    if not text or not is_text(text):
         raise InvalidParameter(name[:SHOWN], f"has a {held[0][:SHOWN]} that is not understood")
     return name, text
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
     """Say whether this is Unicode: JSON can write half of a surrogate pair."""
     try:
         text.encode()
@@ -194,16 +197,11 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _escaped(text: str) -> str:
-    """Return text with a backslash before what separates values in a URL."""
-    return re.sub(r"([\\,|$])", r"\\\1", text)
-
-
 def _coding(value: Mapping[str, Any]) -> str | None:
     system, code = value.get("system", ""), value.get("code")
     if type(system) is not str or type(code) is not str or not code:
         return None
-    return f"{_escaped(system)}|{_escaped(code)}" if system else _escaped(code)
+    return f"{escape(system)}|{escape(code)}" if system else escape(code)
 
 
 # The type of each value[x] in JSON, and how it is written in a URL.
@@ -214,9 +212,9 @@ _VALUES: Mapping[str, tuple[type, Callable[[Any], str | None]]] = {
     "valueDate": (str, str),
     "valueDateTime": (str, str),
     "valueInstant": (str, str),
-    "valueUri": (str, _escaped),
-    "valueUrl": (str, _escaped),
-    "valueCanonical": (str, _escaped),
+    "valueUri": (str, escape),
+    "valueUrl": (str, escape),
+    "valueCanonical": (str, escape),
     "valueInteger": (int, str),
     "valueUnsignedInt": (int, str),
     "valuePositiveInt": (int, str),

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from flask import Response
 
-from fhirapp.auth.compartment import Access
+from fhirapp.audit.trail import served
+from fhirapp.auth.access.compartment import Access
 from fhirapp.db import Reader, reader
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.rest.access import access_to
@@ -152,6 +153,7 @@ def _respond(
     if version.deleted or version.body is None:
         raise Gone(f"{name} was deleted.")
     form, controls = wanted
+    served(definition.name, version.id, version.version_id)
     body = subset(definition, version.body, controls.summary, controls.elements)
     return respond(
         with_addresses(body, definition.attachments),

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from flask import Response, request
 
 from fhirapp.address import base_url
+from fhirapp.audit.trail import served
 from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.fhir import json as fhir_json
@@ -131,10 +132,12 @@ def _entries(
     """Yield the matches, then what is included with them, then the outcome."""
     address = fhir_address(f"{definition.name}/")
     for match in page.matches:
+        served(definition.name, match.id, match.version_id)
         body = subset(definition, match.body, controls.summary, controls.elements)
         beside = scored(scores[match.pk]) if match.pk in scores else MATCH
         yield Entry(address + match.id, with_addresses(body, definition.attachments), beside)
     for one in inclusion.found:
+        served(one.type, one.id, one.version_id)
         held = types()[one.type]
         # FHIR R4 search §3.1.1.5.9: _elements is about the matches alone.
         body = with_addresses(subset(held, one.body, controls.summary, ()), held.attachments)

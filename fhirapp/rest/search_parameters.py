@@ -1,7 +1,6 @@
-"""/fhir/SearchParameter: what defines the parameters that FHIR does not. FHIR R4 searchparameter.
+"""What defines the search parameters that FHIR does not. FHIR R4 searchparameter.
 
 service.md 4.1 and 4.2 have `code` and `status`; their canonical addresses are this server's own.
-No token is needed, as for /fhir/metadata.
 """
 
 from __future__ import annotations
@@ -9,19 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flask import Blueprint, Flask, Response
-
-from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.outcome import NotFound, UnsupportedParameter
-from fhirapp.rest.negotiation import FORMING, arguments, check_known, wanted_form
-from fhirapp.rest.response import document_etag, fhir_address, respond
+from fhirapp.fhir.outcome import UnsupportedParameter
+from fhirapp.rest.response import fhir_address
 from fhirapp.search.parameter import Parameter
 from fhirapp.store.definition import Definition, types
 
-blueprint = Blueprint("search_parameters", __name__)
-
 TYPE = "SearchParameter"
-DOC = "Definitions of the search parameters that FHIR does not define."
 
 # Modifiers as a search writes them, and as FHIR R4's value set search-modifier-code does.
 _MODIFIERS = {
@@ -31,30 +23,12 @@ _MODIFIERS = {
 }
 
 
-@blueprint.get(f"/fhir/{TYPE}/<parameter_id>")
-def read(parameter_id: str) -> Response:
-    """Return the definition of a parameter of this server's own. Raises NotFound."""
-    given = arguments()
-    check_known(given, FORMING)
-    form = wanted_form(given)
-    for definition, parameter in own_parameters():
-        if _id(definition, parameter) == parameter_id:
-            body = fhir_json.dumps_indented(search_parameter(definition, parameter))
-            return respond(body, form, etag=document_etag(body))
-    raise NotFound(f"{TYPE}/{parameter_id} is not known here.")
-
-
-def init_app(app: Flask) -> None:
-    """Serve /fhir/SearchParameter."""
-    app.register_blueprint(blueprint)
-
-
-def own_parameters() -> Iterator[tuple[Definition, Parameter]]:
-    """Yield the parameters that FHIR does not define."""
+def definitions() -> Iterator[dict[str, Any]]:
+    """Yield the SearchParameter of each parameter that FHIR does not define."""
     for definition in types().values():
         for parameter in definition.params:
             if not parameter.spec:
-                yield definition, parameter
+                yield _definition(definition, parameter)
 
 
 def modifiers_of(parameter: Parameter) -> list[str]:
@@ -67,8 +41,7 @@ def canonical(definition: Definition, parameter: Parameter) -> str:
     return parameter.spec or fhir_address(f"{TYPE}/{_id(definition, parameter)}")
 
 
-def search_parameter(definition: Definition, parameter: Parameter) -> dict[str, Any]:
-    """Return the SearchParameter resource of a parameter."""
+def _definition(definition: Definition, parameter: Parameter) -> dict[str, Any]:
     paths = parameter.paths or tuple(
         path for name in parameter.searches for path in definition.params.by_name[name].paths
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fhirapp.address import base_url
-from fhirapp.auth.compartment import Access, Grant
+from fhirapp.auth.access.compartment import Access, Grant
 from fhirapp.db import Reader, quoted
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.search.condition import AnyCondition, Condition, any_of
@@ -48,9 +48,12 @@ def visible(
 
 
 def _granted(definition: Definition, grant: Grant) -> AnyCondition | None:
-    """Return the condition of one grant; None, so nothing, for a filter that cannot be enforced."""
+    """Return the condition of one grant; None, so nothing, where it cannot be enforced."""
     parts: list[AnyCondition] = []
-    if grant.patient is not None and definition.compartment:
+    if grant.patient is not None:
+        if not definition.compartment:
+            # Of nobody's record: a patient's token has nothing to see there.
+            return None
         parts.append(Condition("r.patient_id = ?", (grant.patient,), narrows=True))
     limits = filtered(definition, grant.filters)
     if limits is None:

@@ -44,9 +44,13 @@ def _bare(text: str) -> str:
     return "".join(one for one in text if not unicodedata.combining(one))
 
 
-@lru_cache(maxsize=10_000)
 def string_rows(name: str, text: str) -> tuple[StringRow, ...]:
-    """Return the index rows of a text."""
+    """Return the index rows of a text. Most short ones come again, and are remembered."""
+    return _rows(name, text) if len(text) <= KEY_LENGTH else _rows.__wrapped__(name, text)
+
+
+@lru_cache(maxsize=10_000)
+def _rows(name: str, text: str) -> tuple[StringRow, ...]:
     folded = fold(text)
     if not folded:
         return ()

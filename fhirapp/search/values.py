@@ -58,6 +58,11 @@ def split(value: str, separator: str) -> list[str]:
     return parts
 
 
+def escape(text: str) -> str:
+    """Return text with a backslash before what separates values. FHIR R4 search §3.1.1.4.4."""
+    return re.sub(r"([\\,|$])", r"\\\1", text)
+
+
 def unescape(value: str) -> str:
     r"""Take the backslash off `\,`, `\|`, `\$` and `\\`."""
     return re.sub(r"\\([,|$\\])", r"\1", value) if "\\" in value else value

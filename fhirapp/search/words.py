@@ -36,6 +36,8 @@ _ASCII = bytes(
 ).lower()
 _BETWEEN_TAGS = re.compile(r">([^<]+)")
 _ASKED = re.compile(r'"(?P<phrase>[^"]*)"(?P<end>\*?)|(?P<word>[^\s"*()]+)(?P<star>\*?)|\s+')
+# What is longer is not remembered: thousands of it would fill the memory.
+_REMEMBERED = 200
 # Members of JSON whose text is no word of the content: addresses, bytes, and the narrative.
 _NO_WORDS = frozenset(
     {"system", "url", "profile", "div", "data", "hash", "versionId", "lastUpdated", "resourceType"}
@@ -58,7 +60,7 @@ def words_of(resource: Mapping[str, Any], notes: Iterable[str]) -> Text:
     _collect(resource, strings)
     # What the narrative says too is found there.
     said = f" {told} "
-    words = [one[1:-1] for one in map(_short, strings) if one not in said]
+    words = [one[1:-1] for one in map(_padded, strings) if one not in said]
     return Text(told, " ".join(words))
 
 
@@ -92,12 +94,16 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(fold.__wrapped__(text))
 
 
-@lru_cache(maxsize=10_000)
-def _short(text: str) -> str:
+def _padded(text: str) -> str:
     """Return the words of a text of the resource, a space before and after them.
 
-    Most come again: displays, codes.
+    Most short ones come again: displays, codes.
     """
+    return _short(text) if len(text) <= _REMEMBERED else _short.__wrapped__(text)
+
+
+@lru_cache(maxsize=10_000)
+def _short(text: str) -> str:
     return f" {normalised(text)} "
 
 

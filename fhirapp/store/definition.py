@@ -41,23 +41,37 @@ class View(NamedTuple):
 
 
 class OperationParameter(NamedTuple):
-    """What an operation takes: FHIR's name, type and a sentence."""
+    """What an operation takes or returns: FHIR's name, type and a sentence.
+
+    One that has parts has no type.
+    """
 
     name: str
     type: str
     doc: str
     required: bool = False
     repeats: bool = False
+    parts: tuple[OperationParameter, ...] = ()
 
 
 class Operation(NamedTuple):
-    """An operation, `$name` on the type or on one of its resources; definition is its canonical."""
+    """An operation, `$name` on the type or on one of its resources.
+
+    definition is its canonical, empty for one of our own.
+    answer is the type of what it answers; is_paged says whether that comes in pages; returns are
+    the parameters of an answer that is Parameters, of an operation of our own; needs_record says
+    that it is refused where what it is about is not here.
+    """
 
     name: str
     definition: str
     doc: str
     parameters: tuple[OperationParameter, ...] = ()
     instance: bool = False
+    answer: str = "Bundle"
+    is_paged: bool = True
+    returns: tuple[OperationParameter, ...] = ()
+    needs_record: bool = False
 
 
 def _nothing(_columns: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from fhirapp.db import db, is_busy, writing
 
 HEAD = "0001"
 _VERSIONS = "alembic_version"
+_STEPS = Path(__file__).with_name("migrations")
 
 
 def schema_version(engine: Engine) -> str | None:
@@ -47,6 +48,11 @@ def is_newer(number: str) -> bool:
     return not number.isdecimal() or number > HEAD
 
 
+def is_older(number: str) -> bool:
+    """Say whether a schema's number is one that is carried forward."""
+    return not is_newer(number) and number < HEAD
+
+
 def upgrade(engine: Engine) -> str | None:
     """Bring the schema to HEAD; return the version it had. Raises ConfigurationError."""
     before = schema_version(engine)
@@ -56,7 +62,7 @@ def upgrade(engine: Engine) -> str | None:
             f"knows {HEAD}); start that newer version, or name another database."
         )
     try:
-        if before is not None and before < HEAD:
+        if before is not None and is_older(before):
             _run_steps(engine)
         # Also where nothing is to be carried forward: a resource type may be new.
         with writing(engine) as connection:
@@ -74,15 +80,20 @@ def upgrade(engine: Engine) -> str | None:
 
 
 def _run_steps(engine: Engine) -> None:
+    """Run the steps that the database lacks, in one transaction."""
     # Imported here: Alembic takes a third of a second, and most starts do not need it.
-    from alembic import command
-    from alembic.config import Config
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+    from alembic.script import ScriptDirectory
 
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    steps = ScriptDirectory(str(_STEPS))
     with writing(engine) as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        # Another process may have been here first, while this one waited for the lock.
+        before = connection.exec_driver_sql(f"SELECT version_num FROM {_VERSIONS}").scalar_one()
+        with Operations.context(MigrationContext.configure(connection)):
+            for step in reversed([*steps.iterate_revisions(HEAD, before)]):
+                step.module.upgrade()
+        connection.exec_driver_sql(f"UPDATE {_VERSIONS} SET version_num = '{HEAD}'")
 
 
 def _unusable(engine: Engine, error: DatabaseError) -> ConfigurationError:

@@ -74,9 +74,16 @@ def prepare(definition: Definition, resource: Any) -> Prepared:
 
 
 def _canonical(definition: Definition, elements: Mapping[str, Any]) -> bytes:
-    """Return the content's canonical JSON. Raises InvalidResource where it cannot be written."""
+    """Return the content's canonical JSON, bytes by their digest: they may be many.
+
+    Raises InvalidResource where it cannot be written.
+    """
+    content = {
+        name: blake2b(value, digest_size=16).hexdigest() if type(value) is bytes else value
+        for name, value in elements.items()
+    }
     try:
-        return fhir_json.canonical(elements)
+        return fhir_json.canonical(content)
     except TypeError:
         raise InvalidResource([(definition.name, "is nested too deeply")]) from None
 
@@ -114,4 +121,7 @@ def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepare
         "words": blob.words,
     }
     columns.update(binary.derive(columns), patient_id=patient_id)
-    return Prepared(binary, blob.id, columns, blake2b(blob.data, digest_size=16).digest())
+    # As of a Binary that comes by itself.
+    elements = {"contentType": blob.content_type, "data": blob.data}
+    digest = blake2b(_canonical(binary, elements), digest_size=16).digest()
+    return Prepared(binary, blob.id, columns, digest)

@@ -5,155 +5,184 @@ Source: decisions §5: versions count 1, 2, 3…, never change, and the same con
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from itertools import product
-from typing import Any, cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from sqlalchemy import Connection, Table, bindparam, func, select, update
+from sqlalchemy import Connection, Table, select, update
 
-from fhirapp.db import insert_rows
-from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.temporal import instant_of, interval
+from fhirapp.search.reference import Reference
 from fhirapp.store import attachments
-from fhirapp.store.definition import Definition, View, types, views_of
-from fhirapp.store.prepare import Prepared, binary_of, prepare
-from fhirapp.store.render import Documents, IndexBatch, Rendering, read_documents, render
-from fhirapp.store.state import raise_generation
+from fhirapp.store.definition import Definition, types
+from fhirapp.store.prepare import Prepared, binary_of
+from fhirapp.store.render import Rendering
+from fhirapp.store.version import Change, Restored, Standing, Version, follow
+from fhirapp.store.write import Writer
 
-
-class Change(Enum):
-    """What publishing a resource came to."""
-
-    NEW = "new"
-    CHANGED = "changed"
-    SAME = "same"
-
-
-@dataclass
-class _Version:
-    """A version on its way into the tables."""
-
-    prepared: Prepared
-    version_id: int
-    last_updated: str
-    pk: int
-    deleted: bool = False
-    # The row of the next version, where there is one.
-    replaced_pk: int | None = None
-    # The rows of the Binaries that its attachments point to, by Binary id.
-    attached: Mapping[str, int] | None = None
-
-    @property
-    def is_current(self) -> bool:
-        return self.replaced_pk is None and not self.deleted
-
-
-@dataclass
-class _Standing:
-    """What a resource's newest version is, before a batch."""
-
-    pk: int
-    version_id: int
-    digest: bytes | None
-    last_updated: str
-    patient_id: str | None
-    deleted: bool = False
+# What may bring the bytes of attachments.
+_TAKEN = (Change.NEW, Change.CHANGED, Change.SAME)
 
 
 class Publisher:
-    """Writes versions within one transaction; binary is the type that takes the attachments."""
+    """Writes versions within one transaction; binary is the type that takes the attachments.
+
+    source_id is noted with what is published, where it is given; else a resource keeps its own.
+    began has the last row of each type before this import, so that twice can list what it brought
+    more than once, as Type/id. With is_apart there are other sources, whose ids may mean something
+    else; shared then lists what this one has just as another brought it.
+    """
 
     def __init__(
-        self, connection: Connection, *, now: str, rendering: Rendering, binary: Definition
+        self,
+        connection: Connection,
+        *,
+        now: str,
+        rendering: Rendering,
+        binary: Definition,
+        source_id: int | None = None,
+        began: Mapping[str, int] | None = None,
+        strangers: set[str] | None = None,
+        is_apart: bool = False,
     ) -> None:
-        self._connection = connection
-        self._now = now
-        self._rendering = rendering
-        self._binary = binary
+        self.twice: list[str] = []
+        self.shared: list[str] = []
+        # Ids of patients who are somebody else here.
+        self._strangers = set() if strangers is None else strangers
+        self._writer = Writer(connection, now=now, rendering=rendering, binary=binary)
+        self.now = now
+        self._source_id = source_id
+        self._began = began or {}
+        self._is_apart = is_apart and source_id is not None
 
-    def publish(self, batch: Sequence[Prepared]) -> list[Change]:
+    def publish(self, batch: Sequence[Prepared], *, hold_older: bool = False) -> list[Change]:
         """Publish resources of one type; what comes of each, in order.
 
-        A resource that stands twice in the batch becomes two versions, in order.
+        A resource that stands twice in the batch becomes two versions, in order. With hold_older
+        one is left out, each time it stands there, where an earlier version had its content: the
+        source may still hold what came after.
         """
         if not batch:
             return []
         definition = batch[0].definition
-        self._publish_blobs(batch)
-        standing = self._standing(definition, [prepared.id for prepared in batch])
-        pk, self._now = self._last(definition)
-        versions: dict[int, _Version] = {}
+        standing = self._writer.standing(definition, [prepared.id for prepared in batch])
+        began = self._began.get(definition.name, self._writer.last_row(definition))
+        self._note_strangers(batch)
+        claimed = self.claimed(definition, {one.id for one in batch} - standing.keys())
+        if any(prepared.blobs for prepared in batch):
+            self._publish_blobs(
+                one
+                for one in batch
+                if self._change(one, standing.get(one.id), began, claimed) in _TAKEN
+            )
+            # What carries them may have a new version by that.
+            standing = self._writer.standing(definition, [prepared.id for prepared in batch])
+        held = self._held(definition, batch, standing) if hold_older else frozenset()
+        pk = self._writer.begin(definition)
+        versions: dict[int, Version] = {}
         replaced: dict[int, int] = {}
-        moved: list[str] = []
+        moved: dict[str, int] = {}
+        adopted: list[int] = []
         changes = []
         for prepared in batch:
             before = standing.get(prepared.id)
-            if before and not before.deleted and before.digest == prepared.digest:
-                changes.append(Change.SAME)
+            change = Change.OLDER
+            if prepared.id not in held:
+                change = self._change(prepared, before, began, claimed)
+            changes.append(change)
+            self._note(prepared, before, change)
+            if change is Change.SAME and self._source_id and before and before.source_id is None:
+                adopted.append(before.pk)
+            if change not in (Change.NEW, Change.CHANGED):
                 continue
+            if before and before.pk > began:
+                self.twice.append(f"{definition.name}/{prepared.id}")
             pk += 1
             version_id = before.version_id + 1 if before else 1
-            now = self._after(before)
-            versions[pk] = _Version(prepared, version_id, now, pk)
-            _follow(before, pk, versions, replaced)
+            now = self._writer.after(before)
+            source_id = self._source_id or (before.source_id if before else None)
+            versions[pk] = Version(prepared, version_id, now, pk, source_id=source_id)
+            follow(before, pk, versions, replaced)
             patient_id = prepared.columns["patient_id"]
             if before and before.patient_id not in (None, patient_id):
-                moved.append(prepared.id)
-            standing[prepared.id] = _Standing(pk, version_id, prepared.digest, now, patient_id)
-            changes.append(Change.CHANGED if before else Change.NEW)
-        self._replace(definition.table, replaced)
-        self._write(definition, list(versions.values()))
-        self._close_to_patients(definition, moved)
-        if definition is self._binary:
+                moved[prepared.id] = version_id
+            standing[prepared.id] = Standing(
+                pk, version_id, prepared.digest, now, patient_id, source_id=source_id
+            )
+        self._writer.replace(definition.table, replaced)
+        self._adopt(definition.table, adopted)
+        self._writer.write(definition, list(versions.values()))
+        self._writer.close_to_patients(definition, moved)
+        if definition is self._writer.binary:
             self._renew_carriers([one.prepared.id for one in versions.values()])
         return changes
 
-    def restore(self, versions: Sequence[tuple[Prepared, int, str, bool]]) -> None:
-        """Write versions of one type as they were: (resource, version id, last updated, deleted).
+    def restore(self, versions: Sequence[Restored]) -> None:
+        """Write versions of one type as they were, in the order given: that of their row numbers.
 
-        In the order given, which is also the order of their row numbers. The table holds no other
-        version of these resources.
+        Where a resource has versions already, these follow them.
         """
         if not versions:
             return
-        definition = versions[0][0].definition
-        self._publish_blobs(prepared for prepared, _, _, _ in versions)
+        definition = versions[0].prepared.definition
+        self._publish_blobs(one.prepared for one in versions)
         written = [
-            _Version(prepared, version_id, last_updated, pk, deleted)
-            for pk, (prepared, version_id, last_updated, deleted) in enumerate(
-                versions, self._last(definition)[0] + 1
+            Version(
+                one.prepared,
+                one.version_id,
+                one.last_updated,
+                pk,
+                one.deleted,
+                source_id=self._source_id,
+                made_with=one.made_with,
             )
+            for pk, one in enumerate(versions, self._writer.last_row(definition) + 1)
         ]
-        newest: dict[str, _Version] = {}
+        standing = self._writer.standing(definition, {one.prepared.id for one in versions})
+        first = {one.prepared.id: one.pk for one in reversed(written)}
+        self._writer.replace(
+            definition.table, {one.pk: first[name] for name, one in standing.items()}
+        )
+        newest: dict[str, Version] = {}
         for version in sorted(written, key=lambda one: one.version_id):
             if before := newest.get(version.prepared.id):
                 before.replaced_pk = version.pk
             newest[version.prepared.id] = version
-        self._write(definition, written)
-        patients = {(one.prepared.id, one.prepared.columns["patient_id"]) for one in written}
-        moved = Counter(resource_id for resource_id, _ in patients)
-        self._close_to_patients(definition, [one for one, count in moved.items() if count > 1])
+        self._writer.write(definition, written)
+        moved: dict[str, int] = {}
+        patients = {name: one.patient_id for name, one in standing.items()}
+        for version in sorted(written, key=lambda one: one.version_id):
+            name, patient_id = version.prepared.id, version.prepared.columns["patient_id"]
+            if patients.get(name) not in (None, patient_id):
+                moved[name] = version.version_id
+            patients[name] = patient_id
+        self._writer.close_to_patients(definition, moved)
 
-    def delete(self, definition: Definition, resource_id: str) -> bool:
-        """Publish a deletion; False where there is nothing to delete."""
-        before = self._standing(definition, [resource_id]).get(resource_id)
+    def delete(
+        self, definition: Definition, resource_id: str, *, hold_older: bool = False
+    ) -> Change:
+        """Publish a deletion; SAME where there is nothing to delete, FOREIGN where it may not.
+
+        With hold_older OLDER where it was deleted once: what the source says next may be here.
+        """
+        before = self._writer.standing(definition, [resource_id]).get(resource_id)
         if before is None or before.deleted:
-            return False
-        patient_id = self._connection.execute(
+            return Change.SAME
+        if self.is_foreign(before.source_id):
+            return Change.FOREIGN
+        if hold_older and None in self.digests(definition, [resource_id])[resource_id]:
+            return Change.OLDER
+        patient_id = self._writer.connection.execute(
             select(definition.table.c.patient_id).where(definition.table.c.pk == before.pk)
         ).scalar_one()
         prepared = Prepared(definition, resource_id, {"patient_id": patient_id}, b"")
-        pk, self._now = self._last(definition)
+        pk = self._writer.begin(definition)
         pk += 1
-        self._replace(definition.table, {before.pk: pk})
-        now = self._after(before)
-        self._write(definition, [_Version(prepared, before.version_id + 1, now, pk, deleted=True)])
-        if definition is self._binary:
+        self._writer.replace(definition.table, {before.pk: pk})
+        now = self._writer.after(before)
+        version_id, source_id = before.version_id + 1, before.source_id
+        gone = Version(prepared, version_id, now, pk, deleted=True, source_id=source_id)
+        self._writer.write(definition, [gone])
+        if definition is self._writer.binary:
             self._renew_carriers([resource_id])
-        return True
+        return Change.DELETED
 
     def _renew_carriers(self, binary_ids: Sequence[str]) -> None:
         """Publish the resources anew whose attachments were stored, changed or deleted.
@@ -168,176 +197,126 @@ class Publisher:
                 carried.c.param == attachments.CARRIES, carried.c.target_id.in_(binary_ids)
             )
             found = select(table).where(table.c.is_current, table.c.pk.in_(carriers))
-            rows = [dict(row) for row in self._connection.execute(found).mappings()]
-            last_pk, self._now = self._last(definition)
+            rows = [dict(row) for row in self._writer.connection.execute(found).mappings()]
+            last_pk = self._writer.begin(definition)
             versions = []
             for pk, row in enumerate(rows, last_pk + 1):
-                names = (*definition.columns.values(), "extra", "patient_id")
+                names = (*definition.columns.values(), "extra", "patient_id", "source_id")
                 columns = {name: row[name] for name in names}
                 prepared = Prepared(definition, row["id"], columns, row["digest"])
-                before = _Standing(*(row[name] for name in _Standing.__dataclass_fields__))
-                version_id, now = row["version_id"] + 1, self._after(before)
-                versions.append(_Version(prepared, version_id, now, pk))
+                before = Standing(*(row[name] for name in Standing.__dataclass_fields__))
+                version_id, now = row["version_id"] + 1, self._writer.after(before)
+                versions.append(Version(prepared, version_id, now, pk))
             pairs = zip(rows, versions, strict=True)
-            self._replace(table, {row["pk"]: version.pk for row, version in pairs})
-            self._write(definition, versions)
+            self._writer.replace(table, {row["pk"]: version.pk for row, version in pairs})
+            self._writer.write(definition, versions)
 
-    def _standing(self, definition: Definition, ids: Iterable[str]) -> dict[str, _Standing]:
-        """Return the newest version of each of these resources that has one."""
-        table = definition.table
-        names = ("id", "pk", "version_id", "digest", "last_updated", "patient_id", "deleted")
-        newest = select(*(table.c[name] for name in names))
-        rows = self._connection.execute(
-            newest.where(table.c.id.in_(sorted(set(ids)))).order_by(table.c.version_id)
-        )
-        return {row.id: _Standing(*row[1:]) for row in rows}
+    def _change(
+        self, prepared: Prepared, before: Standing | None, began: int, claimed: Collection[str]
+    ) -> Change:
+        """Return what comes of a resource; before is its newest version, began as for the type.
 
-    def _after(self, before: _Standing | None) -> str:
-        """Return when a version is published: now, but after the version that it follows."""
-        if before is None or before.last_updated < self._now:
-            return self._now
-        return instant_of(interval(before.last_updated).high)
-
-    def _close_to_patients(self, definition: Definition, moved: Sequence[str]) -> None:
-        """Take resources that now belong to another patient out of the former one's reach.
-
-        Their earlier versions were filed wrongly: they belong to no compartment any more.
+        claimed has the ids that records of other sources refer to.
         """
-        tables = [one.table for one in (definition, *views_of(definition))]
-        for resource_id, table in product(moved, tables):
-            self._connection.execute(
-                update(table)
-                .where(table.c.id == resource_id)
-                .where(table.c.replaced_pk.is_not(None))
-                .values(patient_id=None)
-            )
+        if before and not before.deleted and before.digest == prepared.digest:
+            return Change.SAME
+        if prepared.columns["patient_id"] in self._strangers:
+            return Change.FOREIGN
+        if before is None:
+            return Change.CLAIMED if prepared.id in claimed else Change.NEW
+        is_anothers = before.patient_id not in (None, prepared.columns["patient_id"])
+        if before.deleted:
+            is_foreign = is_anothers and self.is_foreign(before.source_id)
+            return Change.FOREIGN if is_foreign else Change.CHANGED
+        if self.is_foreign(before.source_id):
+            return Change.FOREIGN
+        if before.pk > began and is_anothers:
+            return Change.MISFILED
+        return Change.CHANGED
 
-    def _last(self, definition: Definition) -> tuple[int, str]:
-        """Return the type's last row number, and the time of what is published now.
+    def _note(self, prepared: Prepared, before: Standing | None, change: Change) -> None:
+        """Note what was learnt of this source's ids."""
+        definition = prepared.definition
+        if change in (Change.FOREIGN, Change.CLAIMED) and definition.compartment == "id":
+            self._strangers.add(prepared.id)
+        if change is Change.SAME and before and self.is_foreign(before.source_id):
+            self.shared.append(f"{definition.name}/{prepared.id}")
 
-        That is never before what is there: who asks for what changed since then must find it.
-        """
-        columns = definition.table.c
-        asked = select(func.max(columns.pk), func.max(columns.last_updated))
-        pk, newest = self._connection.execute(asked).one()
-        return pk or 0, max(self._now, newest or "")
+    def is_foreign(self, known: int | None) -> bool:
+        """Say whether a source is another: an id may mean somebody else there."""
+        return bool(self._source_id and known and known != self._source_id)
 
-    def _replace(self, table: Table, successors: Mapping[int, int]) -> None:
-        """Note of versions, by row number, which row has come after them."""
-        if successors:
-            self._connection.execute(
-                update(table)
-                .where(table.c.pk == bindparam("old_pk"))
-                .values(is_current=False, replaced_pk=bindparam("new_pk")),
-                [{"old_pk": old, "new_pk": new} for old, new in successors.items()],
-            )
-
-    def _write(self, definition: Definition, versions: Sequence[_Version]) -> None:
-        if not versions:
-            return
-        documents = self._attach(definition, versions)
-        rows: list[dict[str, Any]] = []
-        index = IndexBatch(definition)
-        for version in versions:
-            row = _row(definition, version)
-            rows.append(row)
-            if not version.deleted:
-                render(definition, row, self._rendering, documents, index)
-        insert_rows(self._connection, definition.table, rows)
-        index.write(self._connection)
-        raise_generation(self._connection)
-        for view in views_of(definition):
-            self._write(view, self._seen_in(view, versions, rows))
-
-    def _seen_in(
-        self, definition: Definition, sources: Sequence[_Version], rows: Sequence[Mapping[str, Any]]
-    ) -> list[_Version]:
-        """Return the versions of a view that follow from versions of its source, and their rows.
-
-        Each has its source's number and time. What is in the view no longer is a deletion there.
-        """
-        view = cast(View, definition.view)
-        standing = self._standing(definition, [source.prepared.id for source in sources])
-        pk = self._last(definition)[0]
-        versions: dict[int, _Version] = {}
-        replaced: dict[int, int] = {}
-        for source, row in zip(sources, rows, strict=True):
-            seen = None if source.deleted else view.make(fhir_json.loads(row["body"]))
-            before = standing.get(source.prepared.id)
-            if seen is None and (before is None or before.deleted):
+    def claimed(self, definition: Definition, ids: Collection[str]) -> set[str]:
+        """Return which of these ids of a type records of other sources refer to."""
+        found: set[str] = set()
+        if not (self._is_apart and ids):
+            return found
+        for other in types().values():
+            if other.view:
                 continue
-            pk += 1
-            patient_id = source.prepared.columns["patient_id"]
-            prepared = Prepared(definition, source.prepared.id, {"patient_id": patient_id}, b"")
-            if seen is not None:
-                prepared = prepare(definition, seen)
-            number, now = source.version_id, source.last_updated
-            versions[pk] = _Version(prepared, number, now, pk, seen is None)
-            _follow(before, pk, versions, replaced)
-            standing[prepared.id] = _Standing(pk, number, None, now, patient_id, seen is None)
-        self._replace(definition.table, replaced)
-        return list(versions.values())
+            held, index = other.table.c, other.tables.reference.c
+            params = [one.name for one in other.params if isinstance(one, Reference)]
+            asked = (
+                select(index.target_id)
+                .distinct()
+                .where(index.param.in_([*params, attachments.CARRIES]))
+                .where(index.target_id.in_(sorted(ids)), index.target_type == definition.name)
+                .where(held.pk == index.pk, held.is_current)
+                .where(held.source_id.is_not(None), held.source_id != self._source_id)
+            )
+            found.update(self._writer.connection.execute(asked).scalars())
+        return found
+
+    def _note_strangers(self, batch: Sequence[Prepared]) -> None:
+        """Note which patients of these resources are not here, and records of others name them."""
+        if not self._is_apart:
+            return
+        patients = types()["Patient"]
+        ids = {one.columns["patient_id"] for one in batch} - {None} - self._strangers
+        ids -= self._writer.standing(patients, ids).keys()
+        if batch[0].definition is not patients:
+            self._strangers |= self.claimed(patients, ids)
+
+    def _adopt(self, table: Table, rows: Sequence[int]) -> None:
+        """Note the source of versions that came from nowhere that has a name."""
+        if rows:
+            noted = update(table).where(table.c.pk.in_(rows)).values(source_id=self._source_id)
+            self._writer.connection.execute(noted)
+
+    def _held(
+        self,
+        definition: Definition,
+        batch: Sequence[Prepared],
+        standing: Mapping[str, Standing],
+    ) -> frozenset[str]:
+        """Return the ids of resources that an earlier version of theirs stands for in the batch."""
+        changed = {
+            one.id: one.digest
+            for one in reversed(batch)
+            if (before := standing.get(one.id)) and before.digest != one.digest
+        }
+        if not changed:
+            return frozenset()
+        return frozenset(
+            one
+            for one, digests in self.digests(definition, changed).items()
+            if changed[one] in digests
+        )
+
+    def digests(self, definition: Definition, ids: Iterable[str]) -> dict[str, list[bytes | None]]:
+        """Return what the versions of resources hold, oldest first; of a deletion None."""
+        columns = definition.table.c
+        asked = select(columns.id, columns.digest).where(columns.id.in_(sorted(ids)))
+        found: dict[str, list[bytes | None]] = {}
+        for row in self._writer.connection.execute(asked.order_by(columns.version_id)):
+            found.setdefault(row.id, []).append(row.digest)
+        return found
 
     def _publish_blobs(self, batch: Iterable[Prepared]) -> None:
         """Publish the bytes that came with resources as Binaries, before the resources."""
         fresh = {
-            blob.id: binary_of(self._binary, blob, prepared.columns["patient_id"])
+            blob.id: binary_of(self._writer.binary, blob, prepared.columns["patient_id"])
             for prepared in batch
             for blob in prepared.blobs
         }
         self.publish([*fresh.values()])
-
-    def _attach(self, definition: Definition, versions: Sequence[_Version]) -> Documents:
-        """Note which Binaries, as they are now, versions point to; return these."""
-        if not definition.attachments or definition.view:
-            return {}
-        wanted = {
-            binary_id
-            for version in versions
-            for binary_id in attachments.local_ids(version.prepared.columns, definition.attachments)
-        }
-        if not wanted:
-            return {}
-        columns = self._binary.table.c
-        current = {
-            one.id: one
-            for one in read_documents(
-                self._connection,
-                self._binary,
-                self._rendering.inline_max,
-                columns.is_current & columns.id.in_(sorted(wanted)),
-            )
-        }
-        for version in versions:
-            ids = attachments.local_ids(version.prepared.columns, definition.attachments)
-            version.attached = {one: current[one].pk for one in ids if one in current}
-        return {one.pk: one for one in current.values()}
-
-
-def _follow(
-    before: _Standing | None, pk: int, versions: Mapping[int, _Version], replaced: dict[int, int]
-) -> None:
-    """Note that a row comes after the one before, which is in this batch or in the table."""
-    if before and before.pk in versions:
-        versions[before.pk].replaced_pk = pk
-    elif before:
-        replaced[before.pk] = pk
-
-
-def _row(definition: Definition, version: _Version) -> dict[str, Any]:
-    """Return a version's row, every column named, the body still to be made."""
-    row = dict.fromkeys(definition.table.columns.keys())
-    row.update(version.prepared.columns)
-    row.update(
-        pk=version.pk,
-        id=version.prepared.id,
-        version_id=version.version_id,
-        last_updated=version.last_updated,
-        is_current=version.is_current,
-        deleted=version.deleted,
-        replaced_pk=version.replaced_pk,
-        digest=version.prepared.digest or None,
-    )
-    if version.attached:
-        row["attached"] = version.attached
-    return row

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import JSON, Column, Engine, String, create_engine, select, type_coerce
+from sqlalchemy import JSON, Column, Connection, Engine, String, create_engine, select, type_coerce
 
 from fhirapp.config import ConfigurationError
 from fhirapp.db import JSON_OPTIONS, db, writing
@@ -24,6 +24,7 @@ from fhirapp.store.notes import Notes
 from fhirapp.store.prepare import Prepared, prepare
 from fhirapp.store.publish import Publisher
 from fhirapp.store.render import Rendering
+from fhirapp.store.version import Restored
 
 _log = logging.getLogger(__name__)
 _INSERT = re.compile(r"(?:\s|--[^\n]*\n)*INSERT\s+INTO\s+(\w+)", re.IGNORECASE)
@@ -40,37 +41,53 @@ def seed_path() -> Path:
     return beside if beside.exists() else package / "seed.sql"
 
 
+# What Publisher.restore takes, a list for each type, in the order in which they are written.
+Versions = list[list[Restored]]
+
+
 def load_seed(
     path: Path, definitions: Mapping[str, Definition], rendering: Rendering, now: str
 ) -> int:
     """Publish every row of a seed; return how many. Raises InvalidSeed, and then nothing stays."""
+    versions = read_seed(path, definitions)
+    with writing() as connection:
+        return write_seed(connection, versions, definitions, rendering, now)
+
+
+def read_seed(path: Path, definitions: Mapping[str, Definition]) -> Versions:
+    """Return what a seed holds, ready to be written. Raises InvalidSeed."""
     scratch = _scratch(path)
+    ordered = sorted(definitions.values(), key=lambda one: (one.rank, one.name))
+    versions: Versions = []
     try:
-        return _publish(scratch, path, definitions, rendering, now)
+        with Notes(definitions["Binary"]) as notes:
+            for definition in ordered:
+                found = list(_versions(scratch, definition, path))
+                prepared = notes.read([one[0] for one in found], frozenset())
+                versions.append(
+                    [
+                        version._replace(prepared=one)
+                        for version, one in zip(found, prepared, strict=True)
+                    ]
+                )
     finally:
         scratch.dispose()
+    return versions
 
 
-def _publish(
-    scratch: Engine,
-    path: Path,
+def write_seed(
+    connection: Connection,
+    versions: Versions,
     definitions: Mapping[str, Definition],
     rendering: Rendering,
     now: str,
 ) -> int:
-    ordered = sorted(definitions.values(), key=lambda one: (one.rank, one.name))
-    count = 0
+    """Publish what was read, within a writing transaction; return how many versions."""
     binary = definitions["Binary"]
-    with Notes(binary) as notes, writing() as connection:
-        publisher = Publisher(connection, now=now, rendering=rendering, binary=binary)
-        for definition in ordered:
-            versions = list(_versions(scratch, definition, path))
-            prepared = notes.read([one[0] for one in versions], frozenset())
-            publisher.restore(
-                [(one, *rest[1:]) for one, rest in zip(prepared, versions, strict=True)]
-            )
-            count += len(versions)
-    return count
+    publisher = Publisher(connection, now=now, rendering=rendering, binary=binary)
+    for of_type in versions:
+        publisher.restore(of_type)
+    return sum(map(len, versions))
 
 
 def _scratch(path: Path) -> Engine:
@@ -109,9 +126,7 @@ def _statements(script: str) -> Iterator[str]:
         yield statement
 
 
-def _versions(
-    scratch: Engine, definition: Definition, path: Path
-) -> Iterator[tuple[Prepared, int, str, bool]]:
+def _versions(scratch: Engine, definition: Definition, path: Path) -> Iterator[Restored]:
     """Yield a type's versions, oldest first, each resource's in order. Raises InvalidSeed."""
     table = definition.table
     # JSON as its text: what is no JSON is told with its row.
@@ -131,7 +146,7 @@ def _versions(
                     place = f"{definition.name}/{row_id}, version {row['version_id']}"
                     raise InvalidSeed(f"{path.name}: {place}: {error}") from None
                 patients[row_id] = prepared.columns["patient_id"]
-            yield prepared, row["version_id"], row["last_updated"], bool(row["deleted"])
+            yield Restored(prepared, row["version_id"], row["last_updated"], bool(row["deleted"]))
 
 
 def _resource(definition: Definition, row: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@
     markup    HTML, XML and C-CDA
     rtf, pdf, json
     reading   one document, by the reader it needs
+    showing   one document as a page shows it: safe HTML, pictures of pages; narrative is of C-CDA
     worker    the process that reads, within limits; start starts it, protocol is how it is asked
     extractor the one to call
 

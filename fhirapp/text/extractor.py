@@ -1,4 +1,7 @@
-"""Turn documents into plain text, in a process of its own whose time and memory are limited."""
+"""Turn documents into plain text, and into what pages show, in a process of its own.
+
+Its time and its memory are limited.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from types import TracebackType
 from typing import IO
 
 from fhirapp.text import protocol
-from fhirapp.text.media import Kind, Unreadable, kind_of
+from fhirapp.text.media import Kind, Shower, Unreadable, kind_of
 from fhirapp.text.words import decode, tidy
 
 MAX_BYTES = 50_000_000
@@ -64,12 +67,32 @@ class Extractor:
         kind = kind_of(content_type, data)
         if kind.reader == "plain" and len(data) <= _LIGHT_BYTES:
             return tidy(decode(data, kind.codec))
+        return self._answer(kind, data).decode()
+
+    def html_of(self, data: bytes, content_type: str) -> str:
+        """Return safe HTML of a document that is HTML or C-CDA. Raises Unreadable."""
+        kind = kind_of(content_type, data)
+        if kind.reader not in ("html", "xml"):
+            raise Unreadable("neither HTML nor XML")
+        shower: Shower = "show-html" if kind.reader == "html" else "show-xml"
+        return self._answer(Kind(shower, kind.codec), data).decode()
+
+    def pages_of(self, data: bytes) -> int:
+        """Return how many pages a PDF has. Raises Unreadable."""
+        return int(self._answer(Kind("show-pdf", "0"), data))
+
+    def page_of(self, data: bytes, number: int) -> bytes:
+        """Return the PNG of a PDF's page, from 1. Raises Unreadable."""
+        return self._answer(Kind("show-pdf", str(number)), data)
+
+    def _answer(self, kind: Kind, data: bytes) -> bytes:
+        if len(data) > MAX_BYTES:
+            raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
         with self._lock:
             answer = self._ask(kind, data)
-        text = answer[1:].decode()
         if answer[:1] == protocol.UNREADABLE:
-            raise Unreadable(text)
-        return text
+            raise Unreadable(answer[1:].decode())
+        return answer[1:]
 
     def _ask(self, kind: Kind, data: bytes) -> bytes:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from base64 import b64decode
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from xml.parsers import expat
 
 import nh3
@@ -27,7 +27,7 @@ _SEPARATE = frozenset(
     }
 )
 # Nobody sees it as text. nh3 leaves out comments.
-_UNSEEN = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "style", "template"})
+UNSEEN = frozenset({"iframe", "noembed", "noframes", "noscript", "script", "style", "template"})
 _TAG = re.compile("<[^>]*>")
 # HTML §13.2.3.2 looks for it in as many bytes.
 _META = re.compile(rb"""<meta\s[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
@@ -38,16 +38,30 @@ _CONTROL = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f]")
 
 def read_html(data: bytes, codec: str) -> str:
     """Return the text of HTML, as a browser understands it; XHTML is read in the same way."""
-    found = _XML_DECLARATION.match(data[:_START]) or _META.search(data[:_START])
-    text = decode(data, codec, codec_of(found[1].decode()) if found else "")
     clean = nh3.clean(
-        text,
+        html_characters(data, codec),
         tags=set(_SEPARATE),
         attributes={},
-        clean_content_tags=set(_UNSEEN),
+        clean_content_tags=set(UNSEEN),
         link_rel=None,
     )
     return html.unescape(_TAG.sub("\n", clean))
+
+
+def html_characters(data: bytes, codec: str) -> str:
+    """Return the characters of HTML, which may name its charset itself."""
+    found = _XML_DECLARATION.match(data[:_START]) or _META.search(data[:_START])
+    return decode(data, codec, codec_of(found[1].decode()) if found else "")
+
+
+def xml_characters(data: bytes, codec: str) -> str:
+    """Return the characters of XML, which may name its charset itself.
+
+    As characters: expat itself knows only few charsets. Some programs write control characters
+    that XML has none of, and the words around them count.
+    """
+    found = _XML_DECLARATION.match(data[:_START])
+    return _CONTROL.sub(" ", decode(data, codec, codec_of(found[1].decode()) if found else ""))
 
 
 class Enclosed(NamedTuple):
@@ -63,22 +77,33 @@ def read_xml(data: bytes, codec: str) -> tuple[str, list[Enclosed]]:
     Nothing is fetched, and what declares entities is not read: an entity of an entity makes a
     few bytes into gigabytes.
     """
-    found = _XML_DECLARATION.match(data[:_START])
-    # As characters: expat itself knows only few charsets. Some programs write control characters
-    # that XML has none of, and the words around them count.
-    text = _CONTROL.sub(" ", decode(data, codec, codec_of(found[1].decode()) if found else ""))
     collector = _Collector()
+    parse_xml(xml_characters(data, codec), collector)
+    return "".join(collector.parts), collector.enclosed
+
+
+class XmlReader(Protocol):
+    """What is told of XML, element by element."""
+
+    def start(self, name: str, attributes: dict[str, str]) -> None: ...
+
+    def end(self, name: str) -> None: ...
+
+    def characters(self, text: str) -> None: ...
+
+
+def parse_xml(text: str, reader: XmlReader) -> None:
+    """Tell a reader of the elements of XML; entities are refused. Raises Unreadable."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler = collector.start
-    parser.EndElementHandler = collector.end
-    parser.CharacterDataHandler = collector.characters
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.characters
     parser.EntityDeclHandler = _refuse_entity
     try:
         parser.Parse(text, True)
     except expat.ExpatError:
         raise Unreadable("XML that is not well-formed") from None
-    return "".join(collector.parts), collector.enclosed
 
 
 def _refuse_entity(*_declaration: object) -> None:

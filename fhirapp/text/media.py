@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 from fhirapp.text.words import codec_of
 
 Reader = Literal["plain", "html", "xml", "json", "rtf", "pdf"]
+# What shows a document, instead of reading its words.
+Shower = Literal["show-html", "show-xml", "show-pdf"]
 
 
 class Unreadable(ValueError):
@@ -18,7 +20,7 @@ class Unreadable(ValueError):
 class Kind(NamedTuple):
     """The reader of a document, and the codec of the charset that its media type names, or ""."""
 
-    reader: Reader
+    reader: Reader | Shower
     codec: str
 
 

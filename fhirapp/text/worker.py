@@ -18,6 +18,7 @@ from typing import IO
 from fhirapp.text import protocol
 from fhirapp.text.media import Kind, Unreadable
 from fhirapp.text.reading import read
+from fhirapp.text.showing import show
 from fhirapp.text.words import load_codecs
 
 if sys.platform != "win32":
@@ -56,14 +57,15 @@ def _receive(stream: IO[bytes], requests: SimpleQueue[_Request]) -> None:
 def answer(stream: IO[bytes], kind: Kind, data: bytes) -> None:
     """Answer one request."""
     try:
-        text = read(kind, data)
+        shown = kind.reader.startswith("show-")
+        answered = show(kind, data) if shown else read(kind, data).encode()
     except Unreadable as error:
         protocol.write_frame(stream, protocol.UNREADABLE, str(error).encode())
     except MemoryError:
         # What is left of the memory is in pieces.
         os._exit(protocol.OUT_OF_MEMORY)
     else:
-        protocol.write_frame(stream, protocol.TEXT, text.encode())
+        protocol.write_frame(stream, protocol.TEXT, answered)
 
 
 def _confine(megabytes: int) -> None:

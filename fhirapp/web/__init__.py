@@ -1,19 +1,58 @@
-"""The pages that people use: sign in, allow an app, take it back, manage users and clients.
+"""The pages that people use: explorer, charts, notes, lessons, sign-in, consent, administration.
 
-pages.py is how each is rendered, and who may see it; the other modules are a blueprint each.
+pages.py is how each is rendered, and who may see it, ask.py how it reads records; the other modules
+and folders are a blueprint each.
 """
 
 from __future__ import annotations
 
 from flask import Blueprint, Flask
 
-from fhirapp.web import account, apps, authorize, launch, pages, sample, sign_in
-from fhirapp.web.admin import clients, refusals, users
+from fhirapp.web import (
+    account,
+    api_docs,
+    apps,
+    authorize,
+    launch,
+    pages,
+    sample,
+    sign_in,
+    start,
+    texts,
+)
+from fhirapp.web.admin import (
+    audit,
+    backups,
+    clients,
+    exports,
+    grants,
+    imports,
+    keys,
+    overview,
+    refusals,
+    settings,
+    uploads,
+    users,
+)
+from fhirapp.web.chart import routes as chart
+from fhirapp.web.explore import history, inspector, why
+from fhirapp.web.explore import routes as explore
+from fhirapp.web.learn import routes as learn
+from fhirapp.web.notes import routes as notes
+
+_OF_RECORDS = (start, explore, chart, notes, learn, api_docs, sample)
+_OF_EXPLORER = (history, inspector, why)
+_OF_PEOPLE = (sign_in, authorize, account, apps, launch)
+_OF_ADMINISTRATORS = (
+    *(overview, users, clients, grants, imports, uploads, exports, backups, audit),
+    *(refusals, keys, settings),
+)
 
 
 def init_app(app: Flask) -> None:
     """Serve the pages."""
     pages.init_app(app)
+    texts.init_app(app)
     app.register_blueprint(Blueprint("static_files", __name__, static_folder="static"))
-    for part in (sign_in, authorize, account, apps, launch, sample, users, clients, refusals):
+    for part in (*_OF_RECORDS, *_OF_EXPLORER, *_OF_PEOPLE, *_OF_ADMINISTRATORS):
         app.register_blueprint(part.blueprint)

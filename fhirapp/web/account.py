@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.auth import second_factor, sessions, users
-from fhirapp.auth.consents import active_grants, take_back
+from fhirapp.address import base_url
+from fhirapp.auth.attempts import TooOften
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.keys import opened, sealed
 from fhirapp.auth.models import Client, Grant
 from fhirapp.auth.models.user import PATIENT
-from fhirapp.auth.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
-from fhirapp.auth.sign_in import TooOften, prove, show_second_factor
+from fhirapp.auth.people import second_factor, sessions, users
+from fhirapp.auth.people.consents import active_grants, take_back
+from fhirapp.auth.people.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
+from fhirapp.auth.people.sign_in import prove, show_second_factor
 from fhirapp.db import db, writing
 from fhirapp.web.cookies import set_session
 from fhirapp.web.dates import day, moment
@@ -31,6 +33,7 @@ from fhirapp.web.pages import (
     too_often,
 )
 from fhirapp.web.people import Person, people, person
+from fhirapp.web.texts import _
 from fhirapp.web.words import Words, in_words, returns_to
 
 blueprint = blueprint_of("account", __name__)
@@ -39,15 +42,20 @@ _SECRET_SECONDS = 10 * 60
 _PURPOSE = "second-factor"
 # From here on, what ends is told with its time of day.
 _SOON_SECONDS = 2 * 86_400
-_NOT_IT = "That is not your password."
+_NOT_IT = _("That is not your password.")
+_DONE = {"taken-back": _("It is taken back: the app sees nothing of it any more.")}
 
 
 class Connected(NamedTuple):
-    """A consent as the page tells it; person is None where the record is not shown."""
+    """What an app may do with a record; person is None where the record is not shown.
+
+    id is that of the newest consent, times how many there are, until when the last one ends.
+    """
 
     id: str
     client: Client
     returns_to: str
+    times: int
     since: str
     until: str
     # Whether there is a patient in context, and who it is.
@@ -80,21 +88,28 @@ def apps() -> Response:
     """List what the user allowed, and with whom."""
     user = somebody().user
     theirs = users.linked_patients(user.id) if user.role == PATIENT else None
-    connected = [_connected(grant, client, theirs) for grant, client in active_grants(user.id)]
-    return page("apps.html", connected=connected)
+    of_record: dict[tuple[str, str | None], list[tuple[Grant, Client]]] = {}
+    for grant, client in active_grants(user.id):
+        of_record.setdefault((client.client_id, grant.patient_id), []).append((grant, client))
+    connected = [
+        _connected([grant for grant, _ in allowed], allowed[0][1], theirs)
+        for allowed in of_record.values()
+    ]
+    done = _(_DONE.get(request.args.get("done", ""), ""))
+    return page("apps.html", connected=connected, done=done)
 
 
 @blueprint.post("/account/apps/<grant_id>/revoke")
 @for_signed_in
 def revoke(grant_id: str) -> Response:
-    """End what the user allowed an app. 404 for another's, as for what there is not."""
+    """End what the user allowed an app about a record. 404 for another's, as for what is not."""
     user_id = somebody().user.id
     db.session.rollback()
     with writing() as connection:
         # PostgreSQL refuses a text with NUL in it, instead of not finding it.
         if not grant_id.isprintable() or not take_back(connection, grant_id, user_id):
-            raise PageError(404, "There is no such app among those that you allowed something.")
-    return see_other("/account/apps")
+            raise PageError(404, _("There is no such app among those that you allowed something."))
+    return see_other("/account/apps?done=taken-back")
 
 
 @blueprint.get("/account/password")
@@ -112,10 +127,10 @@ def password() -> Response:
     user_id, session_id = found.user.id, found.session_id
     old, new = password_field("old"), password_field("password")
     if new != password_field("again"):
-        return _password("The two new passwords are not the same.", 400)
+        return _password(_("The two new passwords are not the same."), 400)
     try:
         if not prove(user_id, old, request.remote_addr or ""):
-            return _password(_NOT_IT, 403)
+            return _password(_(_NOT_IT), 403)
         with writing() as connection:
             users.set_password(connection, user_id, new, keep=session_id)
             set_session(sessions.renewed(connection, session_id))
@@ -144,11 +159,16 @@ def turn_second_factor() -> Response:
     stated = field("secret", 1000)
     secret = _opened(stated, user_id)
     if secret is None:
-        return _second_factor("That took too long. Begin again with the new picture.", 400)
+        return _second_factor(_("That took too long. Begin again with the new picture."), 400)
     interval = second_factor.interval_of(secret, field("code", 50))
     if interval is None:
-        message = "That is not the code that your phone shows now. Try the next one."
+        message = _("That is not the code that your phone shows now. Try the next one.")
         return _second_factor(message, 403, stated)
+    try:
+        if not prove(user_id, password_field("password"), request.remote_addr or ""):
+            return _second_factor(_(_NOT_IT), 403, stated)
+    except TooOften as error:
+        return too_often(_second_factor, error)
     db.session.rollback()
     try:
         with writing() as connection:
@@ -167,12 +187,12 @@ def _turn_off() -> Response:
         return see_other("/account/second-factor")
     try:
         if not prove(user_id, password_field("password"), address):
-            return _second_factor(_NOT_IT, 403)
+            return _second_factor(_(_NOT_IT), 403)
         secret = show_second_factor(found, field("code", 50), address)
     except TooOften as error:
         return too_often(_second_factor, error)
     if secret is None:
-        return _second_factor("That code is not right, or was used before.", 403)
+        return _second_factor(_("That code is not right, or was used before."), 403)
     set_session(secret)
     with writing() as connection:
         second_factor.disable(connection, user_id)
@@ -230,18 +250,27 @@ def _password(message: str = "", status: int = 200) -> Response:
     return page("password.html", status, user=somebody().user, message=message)
 
 
-def _connected(grant: Grant, client: Client, theirs: Collection[str] | None) -> Connected:
-    """Return a consent in words; theirs are the records that a patient user may see now."""
-    patient_id, soon = grant.patient_id, grant.expires_at - time.time() < _SOON_SECONDS
-    until = moment(grant.expires_at) if soon else day(grant.expires_at)
+def _connected(
+    grants: Sequence[Grant], client: Client, theirs: Collection[str] | None
+) -> Connected:
+    """Return consents about one record in words, the newest first of them.
+
+    theirs are the records that a patient user may see now.
+    """
+    newest = grants[0]
+    last = max(grants, key=lambda one: (one.expires_at, one.session_id is None))
+    patient_id, soon = newest.patient_id, last.expires_at - time.time() < _SOON_SECONDS
+    until = moment(last.expires_at) if soon else day(last.expires_at)
     is_shown = patient_id is not None and (theirs is None or patient_id in theirs)
+    allowed = dict.fromkeys(text for grant in grants for text in grant.scope.split())
     return Connected(
-        grant.id,
+        newest.id,
         client,
-        returns_to(client.redirect_uris or ()),
-        moment(grant.created_at),
-        f"you sign out, at the latest {until}" if grant.session_id else until,
+        returns_to(client.redirect_uris or (), base_url()),
+        len(grants),
+        moment(newest.created_at),
+        f"you sign out, at the latest {until}" if last.session_id else until,
         patient_id is not None,
         person(patient_id) if is_shown and patient_id is not None else None,
-        [in_words(text) for text in grant.scope.split()],
+        [in_words(text) for text in allowed],
     )

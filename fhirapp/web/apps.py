@@ -8,27 +8,32 @@ from __future__ import annotations
 from flask import Response, request
 from werkzeug.exceptions import NotFound
 
-from fhirapp.auth import clients
-from fhirapp.auth.applications import apply
-from fhirapp.auth.diagnosis import Finding, diagnose
+from fhirapp.auth.access.refusals import refusals_of
+from fhirapp.auth.attempts import TooOften
+from fhirapp.auth.clients import registered
+from fhirapp.auth.clients.applications import apply
+from fhirapp.auth.clients.diagnosis import Finding, diagnose
+from fhirapp.auth.clients.registration import METHODS, register
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import Client
+from fhirapp.auth.models.client import SIGNED
 from fhirapp.auth.models.user import ADMINISTRATOR
-from fhirapp.auth.refusals import refusals_of
-from fhirapp.auth.registration import METHODS, SIGNED, register
-from fhirapp.auth.sign_in import TooOften
 from fhirapp.db import db, writing
 from fhirapp.web import clients as shown
+from fhirapp.web.errors import wait
 from fhirapp.web.first_steps import MAKE_KEYS, discovery_url, first_steps
 from fhirapp.web.pages import PageError, blueprint_of, page, see_other, signed
 from fhirapp.web.registering import (
     COMMON_SCOPES,
+    KEPT,
     Draft,
     PrivateKey,
+    draft_of,
     empty_draft,
     registration_of,
-    sent_draft,
 )
+from fhirapp.web.texts import _
+from fhirapp.web.typed import keeps, typed
 from fhirapp.web.words import in_words
 
 blueprint = blueprint_of("apps", __name__)
@@ -37,18 +42,20 @@ blueprint = blueprint_of("apps", __name__)
 @blueprint.get("/apps/register")
 def form() -> Response:
     """Ask what kind of client it is, then for the rest."""
-    kind = request.args.get("kind", "")
+    kept = typed()
+    kind = kept.get("kind", request.args.get("kind", ""))
     if kind not in shown.KINDS:
-        return page("apps/kind.html", kinds=shown.KINDS)
-    return _form(empty_draft(kind))
+        return page("apps/kind.html", kinds={one: shown.kind_named(one) for one in shown.KINDS})
+    return _form(draft_of(kept) if kept else empty_draft(kind))
 
 
 @blueprint.post("/apps/register")
+@keeps(*KEPT)
 def send() -> Response:
     """Register a client: an administrator's is approved at once."""
     if request.form.get("kind") not in shown.KINDS:
-        raise PageError(400, "Choose first what kind of app it is.")
-    draft = sent_draft()
+        raise PageError(400, _("Choose first what kind of app it is."))
+    draft = draft_of(request.form)
     try:
         registration = registration_of(draft)
         if _is_administrator():
@@ -62,7 +69,7 @@ def send() -> Response:
     except RefusedCommand as error:
         return _form(draft, str(error), 400)
     except TooOften as error:
-        return _form(draft, f"There were too many from your address. {_wait(error)}", 429)
+        return _form(draft, f"{_('There were too many from your address.')} {wait(error)}", 429)
 
 
 @blueprint.get("/apps/<code>")
@@ -78,7 +85,7 @@ def test(code: str) -> Response:
     try:
         findings = diagnose(client)
     except TooOften as error:
-        raise PageError(429, f"It was tested too often. {_wait(error)}") from None
+        raise PageError(429, f"{_('It was tested too often.')} {wait(error)}") from None
     return _owned(code, client, findings)
 
 
@@ -87,16 +94,16 @@ def new_secret(code: str) -> Response:
     """Make a new secret, and show it this once."""
     client = _client(code)
     if client.approved_at is None or client.disabled or not shown.has_secret(client):
-        raise PageError(409, "There is no secret to be made for this app now.")
+        raise PageError(409, _("There is no secret to be made for this app now."))
     client_id, name = client.client_id, client.name
     db.session.rollback()
     with writing() as connection:
-        secret = clients.new_secret(connection, client_id)
+        secret = registered.new_secret(connection, client_id)
     return page("once.html", kind="secret", secret=secret, name=name, back=f"/apps/{code}")
 
 
 def _client(code: str) -> Client:
-    found = clients.find_owned(code)
+    found = registered.find_owned(code)
     if found is None:
         # The same as for an address that never was.
         raise NotFound
@@ -123,8 +130,8 @@ def _form(draft: Draft, message: str = "", status: int = 200) -> Response:
         "apps/register.html",
         status,
         draft=draft,
-        kind=shown.KINDS[draft.kind],
-        proofs=[(method, shown.PROOFS[method]) for method in METHODS[draft.kind]],
+        kind=shown.kind_named(draft.kind),
+        proofs=[(method, shown.proof_named(method)) for method in METHODS[draft.kind]],
         can_sign=SIGNED in METHODS[draft.kind],
         scopes=[in_words(text) for text in COMMON_SCOPES[draft.kind]],
         make_keys=MAKE_KEYS,
@@ -136,8 +143,3 @@ def _form(draft: Draft, message: str = "", status: int = 200) -> Response:
 def _is_administrator() -> bool:
     found = signed()
     return found is not None and found.complete and found.user.role == ADMINISTRATOR
-
-
-def _wait(error: TooOften) -> str:
-    minutes = -(-error.seconds // 60)
-    return f"Wait {minutes} minute{'s' if minutes > 1 else ''}."

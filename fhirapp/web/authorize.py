@@ -9,11 +9,13 @@ from __future__ import annotations
 from flask import Response, request
 from werkzeug.datastructures import MultiDict
 
-from fhirapp.auth import authorize
-from fhirapp.auth.authorize import DURATIONS, Offer, SendBack, Unanswerable
+from fhirapp.address import base_url
+from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models import ParkedRequest
+from fhirapp.auth.oauth import authorize
+from fhirapp.auth.oauth.authorize import DURATIONS, Offer, SendBack, Unanswerable
+from fhirapp.auth.people.sessions import Signed
 from fhirapp.auth.scopes import OFFLINE, ONLINE
-from fhirapp.auth.sessions import Signed
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.negotiation import parse_form
 from fhirapp.web.pages import (
@@ -27,8 +29,9 @@ from fhirapp.web.pages import (
     sign_in_address,
     signed,
 )
-from fhirapp.web.people import find_people, people, person
-from fhirapp.web.words import host_of, in_words
+from fhirapp.web.people import NoDate, find_people, people, person
+from fhirapp.web.texts import _
+from fhirapp.web.words import in_words, returns_to
 
 blueprint = blueprint_of("authorize", __name__)
 blueprint.register_error_handler(SendBack, lambda error: see_other(error.location))
@@ -46,7 +49,7 @@ def begin() -> Response:
 def begin_by_post() -> Response:
     """Take a client's request, from a form (SMART: authorize-post)."""
     if request.mimetype != "application/x-www-form-urlencoded":
-        raise PageError(400, "An app's request comes as a form.")
+        raise PageError(400, _("An app's request comes as a form."))
     return _park(request.get_data())
 
 
@@ -62,7 +65,7 @@ def ask(handle: str) -> Response:
     if is_silent:
         raise authorize.send_back(parked, "consent_required", "The user is asked each time.")
     if offer.needs_patient or request.args.get("patient") == "other":
-        return _picker(handle, parked, offer)
+        return _picker(handle, parked, offer, found)
     return _consent(handle, parked, offer, found)
 
 
@@ -84,7 +87,7 @@ def answer(handle: str) -> Response:
     days = field("days", 5)
     length = int(days) if days.isascii() and days.isdecimal() else DURATIONS[0]
     if length not in DURATIONS:
-        raise PageError(400, "Choose one of the durations.")
+        raise PageError(400, _("Choose one of the durations."))
     ticked = request.form.getlist("scope")
     return see_other(authorize.decide(parked, offer, found, ticked, length))
 
@@ -93,7 +96,7 @@ def _park(form: bytes) -> Response:
     try:
         values = MultiDict(parse_form(form))
     except FhirError:
-        raise PageError(400, "The app's request could not be read.") from None
+        raise PageError(400, _("The app's request could not be read.")) from None
     return see_other(f"/oauth/authorize/{authorize.park(values)}")
 
 
@@ -102,8 +105,10 @@ def _parked(handle: str) -> ParkedRequest:
     if found is None:
         raise PageError(
             404,
-            "This request was answered already, or has expired. Go back to the app, and start "
-            "again.",
+            _(
+                "This request was answered already, or has expired. Go back to the app, and start "
+                "again."
+            ),
         )
     return found
 
@@ -111,23 +116,25 @@ def _parked(handle: str) -> ParkedRequest:
 def _choose(handle: str, parked: ParkedRequest, offer: Offer, patient_id: str) -> Response:
     is_theirs = offer.patients is None or patient_id in offer.patients
     if parked.user_id is not None or not is_theirs or person(patient_id) is None:
-        raise PageError(403, "That record cannot be chosen here.")
+        raise PageError(403, _("That record cannot be chosen here."))
     authorize.choose_patient(parked, patient_id)
     return see_other(f"/oauth/authorize/{handle}")
 
 
-def _picker(handle: str, parked: ParkedRequest, offer: Offer) -> Response:
+def _picker(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) -> Response:
     if parked.user_id is not None:
-        raise PageError(403, "The app was started for one patient; start it again for another.")
+        raise PageError(403, _("The app was started for one patient; start it again for another."))
     name, born = request.args.get("name", "")[:200], request.args.get("born", "")[:10]
     message, more = "", False
+    own: dict[str, bool] = {}
     if offer.patients is not None:
         shown = list(people(offer.patients))
+        own = {link.patient_id: link.is_self for link in links_of(found.user.id)}
     else:
         try:
-            shown, more = find_people(name, born)
-        except FhirError:
-            shown, message = [], "That is no date: write 1958-04-12, 1958-04 or 1958."
+            shown, more = find_people(name, born, via="picker")
+        except NoDate:
+            shown, message = [], _("That is no date: write 1958-04-12, 1958-04 or 1958.")
     return page(
         "picker.html",
         # Refusing sends the browser to the app.
@@ -135,6 +142,7 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer) -> Response:
         handle=handle,
         client=offer.client,
         people=shown,
+        own=own,
         more=more,
         searches=offer.patients is None,
         name=name,
@@ -146,17 +154,18 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer) -> Response:
 def _consent(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) -> Response:
     patient = None if offer.patient_id is None else person(offer.patient_id)
     if offer.patient_id is not None and patient is None:
-        raise PageError(404, "There is no record of this patient any more.")
+        raise PageError(404, _("There is no record of this patient any more."))
     can_change = parked.user_id is None and (offer.patients is None or len(offer.patients) > 1)
     return page(
         "consent.html",
         leaves=True,
         handle=handle,
         client=offer.client,
-        host=host_of(parked.parameters["redirect_uri"]),
+        host=returns_to([parked.parameters["redirect_uri"]], base_url()),
         patient=patient,
         can_change=can_change,
-        scopes=[in_words(text) for text in offer.scopes],
+        scopes=[in_words(text) for text in offer.scopes if text not in offer.follows],
+        follows=offer.follows,
         keeps=OFFLINE in offer.scopes,
         online=ONLINE in offer.scopes,
         offline=OFFLINE,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from fhirapp.auth.diagnosis import can_be_granted, describe_keys, roles_that_can_allow
+from joserfc.errors import JoseError
+from joserfc.jwk import import_key
+
+from fhirapp.auth.clients.diagnosis import can_be_granted, describe_keys, roles_that_can_allow
+from fhirapp.auth.clients.registration import METHODS
 from fhirapp.auth.models import Client
-from fhirapp.auth.models.client import ANY_LOOPBACK
-from fhirapp.auth.models.user import ROLES
-from fhirapp.auth.registration import BASIC, METHODS, NONE, SIGNED
+from fhirapp.auth.models.client import ANY_LOOPBACK, BASIC, NONE, OF_PAGES, OF_SHELL, SIGNED
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES
 from fhirapp.config import LOOPBACK
+from fhirapp.web.texts import _
 from fhirapp.web.words import Words, in_words
 
 
@@ -24,24 +28,39 @@ class Kind(NamedTuple):
 
 KINDS: Mapping[str, Kind] = {
     "public": Kind(
-        "An app on a phone or in a browser",
-        "It has no server of its own, so it can keep no secret. People sign in here and allow it.",
+        _("An app on a phone or in a browser"),
+        _(
+            "It has no server of its own, so it can keep no secret. People sign in here and allow"
+            " it."
+        ),
     ),
     "confidential": Kind(
-        "An app with a server of its own",
-        "Its server keeps a secret, or signs with a key. People sign in here and allow it.",
+        _("An app with a server of its own"),
+        _("Its server keeps a secret, or signs with a key. People sign in here and allow it."),
     ),
     "backend": Kind(
-        "A backend system",
-        "A program that nobody sits in front of. It signs with its own key, and reaches the records"
-        " of every patient.",
+        _("A backend system"),
+        _(
+            "A program that nobody sits in front of. It signs with its own key, and reaches the"
+            " records of every patient."
+        ),
     ),
 }
-_OTHER_KINDS = {"operator": Kind("The shell", "Tokens that were issued on the server itself.")}
+_OTHER_KINDS = {
+    OF_SHELL: Kind(_("The shell"), _("Tokens that were issued on the server itself.")),
+    OF_PAGES: Kind(_("Our own pages"), _("Tokens with which these pages read the records.")),
+}
 PROOFS: Mapping[str, str] = {
-    NONE: "Nothing: it can keep no secret. PKCE protects its codes.",
-    BASIC: "A secret that it sends, made here once it is approved",
-    SIGNED: "A key that it signs with; only the public part is given here",
+    NONE: _("Nothing: it can keep no secret. PKCE protects its codes."),
+    BASIC: _("A secret that it sends, made here once it is approved"),
+    SIGNED: _("A key that it signs with; only the public part is given here"),
+}
+
+_NOBODY = _("nobody: never granted")
+_ROLES = {
+    CLINICIAN: _("clinicians"),
+    ADMINISTRATOR: _("administrators"),
+    PATIENT: _("patients"),
 }
 
 
@@ -62,19 +81,30 @@ class ScopeLine(NamedTuple):
 
 def kind_of(client: Client) -> Kind:
     """Return a client's kind in words."""
-    return KINDS.get(client.kind) or _OTHER_KINDS[client.kind]
+    return kind_named(client.kind)
+
+
+def kind_named(kind: str) -> Kind:
+    """Return a kind in words."""
+    found = KINDS.get(kind) or _OTHER_KINDS[kind]
+    return Kind(_(found.name), _(found.sentence))
+
+
+def proof_named(method: str) -> str:
+    """Return how one proves who one is, in words."""
+    return _(PROOFS[method])
 
 
 def state_of(client: Client) -> str:
     """Return a client's state in words."""
     if client.disabled:
-        return "switched off"
-    return "approved" if client.approved_at is not None else "waits for approval"
+        return _("switched off")
+    return _("approved") if client.approved_at is not None else _("waits for approval")
 
 
 def proofs_of(client: Client) -> Sequence[str]:
     """Return how a client proves who it is."""
-    return [PROOFS[method] for method in client.auth_method.split()]
+    return [proof_named(method) for method in client.auth_method.split()]
 
 
 def has_secret(client: Client) -> bool:
@@ -83,14 +113,30 @@ def has_secret(client: Client) -> bool:
 
 
 def is_editable(client: Client) -> bool:
-    """Say whether a client is as one can be registered; the demo's and the shell's are not."""
+    """Say whether a client is as one can be registered; the server's own are not."""
     is_usual = client.auth_method in METHODS.get(client.kind, ())
-    return is_usual and ANY_LOOPBACK not in (client.redirect_uris or ())
+    return is_usual and not any(map(_is_own, client.redirect_uris or ()))
 
 
 def keys_of(client: Client) -> Sequence[str]:
     """Return a client's registered keys in words."""
-    return describe_keys(client.jwks) if client.jwks else []
+    if not client.jwks:
+        return []
+    told = zip(describe_keys(client.jwks), client.jwks["keys"], strict=True)
+    return ["; ".join(filter(None, [words, _thumbprint(key)])) for words, key in told]
+
+
+def _thumbprint(key: dict[str, Any]) -> str:
+    """Return what two people compare to know that they mean one key (RFC 7638); kids say little.
+
+    Empty for what is no key to sign with.
+    """
+    if key.get("kty") not in ("RSA", "EC"):
+        return ""
+    try:
+        return _("thumbprint %(hash)s", hash=import_key(key).thumbprint())
+    except (JoseError, ValueError):
+        return ""
 
 
 def places_of(client: Client) -> Sequence[Place]:
@@ -101,15 +147,22 @@ def places_of(client: Client) -> Sequence[Place]:
 def place_of(uri: str) -> Place:
     """Return an address, its host apart, so that one that only looks like another is noticed."""
     if uri == ANY_LOOPBACK:
-        return Place("http://localhost, any port", "this machine", "Of the demo only.")
+        return Place(_("http://localhost, any port"), _("this machine"), _("Of the demo only."))
+    if _is_own(uri):
+        return Place(uri, _("this server"), _("A page of this server's own."))
     parts = urlsplit(uri)
     host = parts.hostname
     if host is None:
-        note = "Opens an app on the same device; another app there may claim this address too."
+        note = _("Opens an app on the same device; another app there may claim this address too.")
         return Place(uri, f"{parts.scheme}:", note)
     if host in LOOPBACK:
-        return Place(uri, parts.netloc, "The machine of whoever uses the app: for development.")
+        return Place(uri, parts.netloc, _("The machine of whoever uses the app: for development."))
     return Place(uri, parts.netloc, _look_alike(host))
+
+
+def _is_own(uri: str) -> bool:
+    """Say whether an address is one that only the server's own clients have."""
+    return uri == ANY_LOOPBACK or uri.startswith("/")
 
 
 def scope_lines(client: Client) -> Sequence[ScopeLine]:
@@ -124,16 +177,16 @@ def _look_alike(host: str) -> str:
     try:
         shown = host.encode("ascii").decode("idna")
     except UnicodeError:
-        shown = "another name"
-    return f"Has letters that may look like others: browsers may show it as {shown}"
+        shown = _("another name")
+    return _("Has letters that may look like others: browsers may show it as %(name)s", name=shown)
 
 
 def _who(client: Client, text: str) -> str:
     if client.kind not in KINDS:
-        return "the shell"
+        return _("this server itself")
     if client.kind == "backend":
-        return "the system itself" if can_be_granted(client, text) else "nobody: never granted"
+        return _("the system itself") if can_be_granted(client, text) else _(_NOBODY)
     roles = roles_that_can_allow(client, text)
     if set(roles) == set(ROLES):
-        return "everybody"
-    return " and ".join(f"{role}s" for role in roles) or "nobody: never granted"
+        return _("everybody")
+    return _(" and ").join(_(_ROLES[role]) for role in roles) or _(_NOBODY)

@@ -15,11 +15,10 @@ from urllib.parse import urlencode
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from fhirapp.address import base_url, fhir_url, token_url
-from fhirapp.auth.diagnosis import can_be_granted
+from fhirapp.auth.clients.diagnosis import can_be_granted
 from fhirapp.auth.keys import keyed_digest
 from fhirapp.auth.models import Client
-from fhirapp.auth.models.client import ANY_LOOPBACK
-from fhirapp.auth.registration import BASIC, SIGNED
+from fhirapp.auth.models.client import ANY_LOOPBACK, BASIC, SIGNED
 from fhirapp.auth.scopes import (
     LAUNCH,
     LAUNCH_ENCOUNTER,
@@ -29,6 +28,7 @@ from fhirapp.auth.scopes import (
     clinical_scopes,
 )
 from fhirapp.store.definition import types
+from fhirapp.web.texts import _
 
 _DEMO_REDIRECT = "http://localhost:3000/"
 _JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -60,7 +60,7 @@ class Step(NamedTuple):
 def first_steps(client: Client) -> list[Step]:
     """Return the steps from nothing to the first answer, for an approved client."""
     return [
-        Step("Ask where everything is", f"curl -s {quote(discovery_url())}"),
+        Step(_("Ask where everything is"), f"curl -s {quote(discovery_url())}"),
         *(_as_backend(client) if client.kind == "backend" else _as_app(client)),
         *_read(client),
     ]
@@ -75,7 +75,7 @@ def _as_backend(client: Client) -> Iterator[Step]:
     yield from _prove(client)
     fields = {"grant_type": "client_credentials", "scope": _scope(client)}
     command = f"{_post(client, fields)} | {_TAKE_TOKEN}"
-    yield Step("Get a token, for five minutes", f"TOKEN=$({command})")
+    yield Step(_("Get a token, for five minutes"), f"TOKEN=$({command})")
 
 
 def _as_app(client: Client) -> Iterator[Step]:
@@ -92,9 +92,15 @@ def _as_app(client: Client) -> Iterator[Step]:
         "code_challenge_method": "S256",
     }
     address = f"{base_url()}/oauth/authorize?{urlencode(asked)}"
-    yield Step("Open this in a browser, sign in, and allow it", address, is_address=True)
+    if OFFLINE in asked["scope"].split():
+        title = _(
+            "Open this in a browser, sign in and tick “Keep access when you are away”, and allow it"
+        )
+    else:
+        title = _("Open this in a browser, sign in, and allow it")
+    yield Step(title, address, is_address=True)
     yield Step(
-        f"The browser goes to {redirect_uri}, with a code; copy it within a minute",
+        _("The browser goes to %(uri)s, with a code; copy it within a minute", uri=redirect_uri),
         "CODE='the code from the address'",
     )
     yield from _prove(client)
@@ -104,24 +110,44 @@ def _as_app(client: Client) -> Iterator[Step]:
         "code_verifier": verifier,
     }
     command = _post(client, fields, '-d code="$CODE"')
-    yield Step("Exchange the code, which serves once", f"ANSWER=$({command})")
-    yield Step("Take the token out of the answer", f'TOKEN=$(printf %s "$ANSWER" | {_TAKE_TOKEN})')
+    yield Step(_("Exchange the code, which serves once"), f"ANSWER=$({command})")
+    command = f'TOKEN=$(printf %s "$ANSWER" | {_TAKE_TOKEN})'
+    yield Step(_("Take the token out of the answer"), command)
 
 
 def _read(client: Client) -> Iterator[Step]:
     readable = _searchable(client)
     if readable is not None:
         url = quote(f"{fhir_url()}/{readable}?_count=5")
-        yield Step("Read", f'curl -s -H "Authorization: Bearer $TOKEN" {url}')
+        yield Step(_("Read"), f'curl -s -H "Authorization: Bearer $TOKEN" {url}')
     if client.kind != "backend" and {OFFLINE, ONLINE}.intersection(client.scope.split()):
         command = _post(
             client, {"grant_type": "refresh_token"}, '-d refresh_token="$REFRESH_TOKEN"'
         )
-        signed = ", with a new assertion" if _signs(client) else ""
+        later = (
+            _(
+                "Later, take refresh_token out of the answer, and get new tokens for it, with a new"
+                " assertion."
+            )
+            if _signs(client)
+            else _("Later, take refresh_token out of the answer, and get new tokens for it.")
+        )
         yield Step(
-            f"Later, take refresh_token out of the answer, and get new tokens for it{signed}",
+            f"{later} {_when_refreshed(client)}",
             f"REFRESH_TOKEN='refresh_token from the answer'\n{command}",
         )
+
+
+def _when_refreshed(client: Client) -> str:
+    """Say when the answer has a refresh_token."""
+    if OFFLINE in client.scope.split():
+        return _(
+            "It is there only where the person ticked “Keep access when you are away”"
+            " (offline_access), and serves as long as they chose beside it"
+        )
+    return _(
+        "It is there only where the person left “Keep access as long as you stay signed in” ticked"
+    )
 
 
 def _post(client: Client, fields: dict[str, str], *more: str) -> str:
@@ -145,14 +171,14 @@ def _prove(client: Client) -> Iterator[Step]:
     if _signs(client):
         yield _sign(client)
     elif BASIC in client.auth_method.split():
-        yield Step("Its secret, as this page showed it", "SECRET='the secret'")
+        yield Step(_("Its secret, as this page showed it"), "SECRET='the secret'")
 
 
 def _sign(client: Client) -> Step:
     algorithm, kid = _key_of(client)
     header = json.dumps({"alg": algorithm, "typ": "JWT", **({"kid": kid} if kid else {})})
     return Step(
-        "Sign who you are, for each request anew; private-key.json is a JSON Web Key",
+        _("Sign who you are, for each request anew; private-key.json is a JSON Web Key"),
         f"""# once: python3 -m venv keys && keys/bin/pip install joserfc
 ASSERTION=$(keys/bin/python <<'END'
 import json, time, uuid

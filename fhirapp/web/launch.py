@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from flask import Response, jsonify, request
 from sqlalchemy import select
 
-from fhirapp.auth import launches
+from fhirapp.address import base_url
 from fhirapp.auth.models import Client
+from fhirapp.auth.oauth import launches
 from fhirapp.db import db, writing
-from fhirapp.fhir.outcome import FhirError
+from fhirapp.web.latest import VIA, documents_of, encounters_of
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -20,7 +21,8 @@ from fhirapp.web.pages import (
     see_other,
     somebody,
 )
-from fhirapp.web.people import Person, documents_of, encounters_of, find_people, person
+from fhirapp.web.people import NoDate, Person, find_people, person
+from fhirapp.web.texts import _
 from fhirapp.web.words import returns_to
 
 blueprint = blueprint_of("launch", __name__)
@@ -51,10 +53,10 @@ def choose() -> Response:
     name, born = request.args.get("name", "")[:200], request.args.get("born", "")[:10]
     message = ""
     try:
-        found, more = find_people(name, born)
-    except FhirError:
+        found, more = find_people(name, born, via=VIA)
+    except NoDate:
         found, more = [], False
-        message = "That is no date: write 1958-04-12, 1958-04 or 1958."
+        message = _("That is no date: write 1958-04-12, 1958-04 or 1958.")
     return page(
         "launch.html",
         people=found,
@@ -74,13 +76,13 @@ def start() -> Response:
     encounter_id, client_id = field("encounter", 64) or None, field("client", 64)
     theirs = {visit.id for visit in encounters_of(patient.id)}
     if encounter_id is not None and encounter_id not in theirs:
-        raise PageError(404, "There is no such visit among this patient's latest ones.")
+        raise PageError(404, _("There is no such visit among this patient's latest ones."))
     document_id = field("document", 64) or None
     if document_id is not None and document_id not in {one.id for one in documents_of(patient.id)}:
-        raise PageError(404, "There is no such note among this patient's latest ones.")
+        raise PageError(404, _("There is no such note among this patient's latest ones."))
     client = next((one for one in _startable() if one.client_id == client_id), None)
     if client is None:
-        raise PageError(404, "There is no such app to start. Choose one of those on the page.")
+        raise PageError(404, _("There is no such app to start. Choose one of those on the page."))
     user_id, launch_uri = somebody().user.id, str(client.launch_uri)
     db.session.rollback()
     with writing() as connection:
@@ -109,7 +111,7 @@ def _patient(patient_id: str) -> Person:
     # PostgreSQL refuses a text with NUL in it, instead of not finding it.
     found = person(patient_id) if patient_id.isprintable() else None
     if found is None:
-        raise PageError(404, "There is no record of this patient. Choose another.")
+        raise PageError(404, _("There is no record of this patient. Choose another."))
     return found
 
 
@@ -127,7 +129,8 @@ def _startable() -> Sequence[Client]:
 
 
 def _apps(patient: Person) -> Response:
-    apps = [(client, returns_to([str(client.launch_uri)])) for client in _startable()]
+    here = base_url()
+    apps = [(client, returns_to([str(client.launch_uri)], here)) for client in _startable()]
     visits, notes = encounters_of(patient.id), documents_of(patient.id)
     # A form's answer leads to the app.
     return page(

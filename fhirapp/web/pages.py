@@ -1,7 +1,8 @@
 """How a page is made: its headers, its form's token, who signed in, what went wrong.
 
-No script is needed anywhere, none is allowed; nothing may frame a page. Each form carries a token
-(cookies.py), so no other site can send it.
+Pages that sign in, allow and change things have no scripts; those that only show things may have
+ours, from our own files. Nothing may frame a page. Each form carries a token (cookies.py), so no
+other site can send it.
 """
 
 from __future__ import annotations
@@ -19,17 +20,23 @@ from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
 from fhirapp.address import base_url
-from fhirapp.auth import sessions
+from fhirapp.auth.access.refusals import HEADER, request_id
+from fhirapp.auth.attempts import TooOften
 from fhirapp.auth.models.user import ADMINISTRATOR, STAFF
-from fhirapp.auth.refusals import HEADER, request_id
-from fhirapp.auth.sessions import Signed
-from fhirapp.auth.sign_in import TooOften
+from fhirapp.auth.people import sessions
+from fhirapp.auth.people.sessions import Signed
 from fhirapp.config import settings
 from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.errors import ERROR_PAGE
-from fhirapp.web import cookies
+from fhirapp.web import cookies, typed
 from fhirapp.web.dates import day, moment, partial
+from fhirapp.web.errors import PageError as PageError
+from fhirapp.web.errors import is_disk_full, told_of, wait
+from fhirapp.web.fields import field as field
+from fhirapp.web.fields import password_field as password_field
+from fhirapp.web.fields import plain as plain
+from fhirapp.web.texts import _
 
 _log = logging.getLogger(__name__)
 
@@ -37,20 +44,14 @@ _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none';"
     " base-uri 'none'"
 )
-# What went wrong, by the answer's status, and what to do where nothing else is said of it.
-_TITLES = {
-    400: ("That could not be read", "Go back, and try again."),
-    403: ("That is not for you", "Sign in as somebody who may do that."),
-    404: ("There is no such page", "Look at the address again, or begin at your account."),
-    405: ("That is not how this page works", "Go back, and use what the page offers."),
-    409: ("That was done already", "Go back, and look at what is there now."),
-    413: ("That is too long", "Go back, and write less."),
-    414: ("That address is too long", "Go back, and write less."),
-    429: ("Too many tries", "Wait a while, and try again."),
-    503: ("Not just now", "The server is busy. Wait a moment, and try again."),
-}
-_OTHER = ("Something went wrong", "Go back, and try again.")
-_OPEN = "from_elsewhere"
+# Of pages with scripts: ours alone, from files, and what they ask is asked of us alone.
+_POLICY_OF_SCRIPTS = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; frame-ancestors 'none';"
+    " base-uri 'none'"
+)
+_OPEN, _ASKS = "from_elsewhere", "asks_to_sign_in"
+# Of the page that somebody comes back to: the explorer's has an address in its own.
+_LONGEST_PATH = 16_000
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 
 
@@ -75,18 +76,16 @@ def blueprint_of(name: str, module: str) -> Blueprint:
     return blueprint
 
 
-class PageError(Exception):
-    """A page cannot be shown; str() tells the person why and what to do."""
+def page(
+    template: str, status: int = 200, *, leaves: bool = False, scripts: bool = False, **values: Any
+) -> Response:
+    """Return a page. With leaves its form's answer sends the browser to another site.
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-def page(template: str, status: int = 200, *, leaves: bool = False, **values: Any) -> Response:
-    """Return a page. With leaves its form's answer sends the browser to another site."""
-    response = Response(render_template(template, **values), status)
-    policy = _POLICY if leaves else f"{_POLICY}; form-action 'self'"
+    With scripts it has those that its template names, beside htmx.
+    """
+    response = Response(render_template(template, scripts=scripts, **values), status)
+    policy = _POLICY_OF_SCRIPTS if scripts else _POLICY
+    policy = policy if leaves else f"{policy}; form-action 'self'"
     response.headers["Content-Security-Policy"] = policy
     response.headers["X-Frame-Options"] = "DENY"
     response.headers["X-Content-Type-Options"] = "nosniff"
@@ -119,7 +118,7 @@ def somebody() -> Signed:
     """Return who signed in, on a page that asks for it."""
     found = signed()
     if found is None or not found.complete:
-        raise PageError(403, "Sign in first.")
+        raise PageError(403, _("Sign in first."))
     return found
 
 
@@ -149,21 +148,31 @@ def _for(view: Answer, roles: Collection[str] | None) -> Answer:
     def checked(*args: Any, **values: Any) -> Any:
         found = signed()
         if found is None or not found.complete:
-            asks = request.method in ("GET", "HEAD")
-            here = request.full_path.rstrip("?") if asks else "/account"
-            return see_other(sign_in_address(here))
+            if request.method not in ("GET", "HEAD"):
+                return _too_late()
+            return see_other(sign_in_address(request.full_path.rstrip("?")))
         if roles is not None and found.user.role not in roles:
-            raise PageError(403, f"This page is for the role {' or '.join(roles)}.")
+            may = _(" or ").join(roles)
+            raise PageError(403, _("This page is for the role %(roles)s.", roles=may))
         return view(*args, **values)
 
+    setattr(checked, _ASKS, True)
     return cast(Answer, checked)
 
 
-def sign_in_address(back: str) -> str:
-    """Return the address to sign in at, or to show the second factor; then back to our page."""
+def _too_late() -> Response:
+    """Send whoever is not signed in any more to sign in, and then to their form once more."""
+    if not typed.is_ours():
+        return see_other(sign_in_address("/account"))
+    return see_other(sign_in_address(typed.page_of_form(), "kept" if typed.keep() else "late"))
+
+
+def sign_in_address(back: str, done: str = "") -> str:
+    """Return the address to sign in at, or for the second factor; then back. done is told there."""
     found = signed()
     step = "" if found is None or found.complete else "/code"
-    return f"/sign-in{step}?{urlencode({'next': back})}"
+    told = {"done": done} if done else {}
+    return f"/sign-in{step}?{urlencode({'next': back, **told})}"
 
 
 def local_path(text: str | None) -> str:
@@ -172,8 +181,8 @@ def local_path(text: str | None) -> str:
     A browser takes //host and /\\host for other sites.
     """
     is_ours = text is not None and text.startswith("/") and text[1:2] not in ("/", "\\")
-    if is_ours and text is not None and text.isprintable() and text.isascii() and len(text) < 2000:
-        return text
+    if is_ours and text is not None and text.isprintable() and text.isascii():
+        return text if len(text) < _LONGEST_PATH else "/account"
     return "/account"
 
 
@@ -181,32 +190,9 @@ def _token_field() -> Markup:
     return Markup('<input type="hidden" name="form_token" value="{}">').format(cookies.form_token())
 
 
-def field(name: str, longest: int = 2000) -> str:
-    """Return a form's field, stripped. Raises PageError where it is too long, or no text."""
-    text = request.form.get(name, "")
-    if len(text) > longest:
-        raise PageError(413, f"The field {name} takes {longest} characters at most.")
-    return plain(text).strip()
-
-
-def plain(text: str) -> str:
-    """Return a text that can be stored. Raises PageError."""
-    # PostgreSQL takes no NUL in a text.
-    if "\0" in text:
-        raise PageError(400, "A field takes text only.")
-    return text
-
-
-def password_field(name: str) -> str:
-    """Return a password as it was typed; of one that is too long, enough to find it wrong."""
-    return request.form.get(name, "")[:1000]
-
-
 def too_often(form: Callable[[str, int], Response], error: TooOften) -> Response:
     """Return a form with the message that there were too many tries."""
-    minutes = -(-error.seconds // 60)
-    wait = f"Wait {minutes} minute{'s' if minutes > 1 else ''}."
-    response = form(f"There were too many tries. {wait}", 429)
+    response = form(f"{_('There were too many tries.')} {wait(error)}", 429)
     response.headers["Retry-After"] = str(error.seconds)
     return response
 
@@ -223,26 +209,40 @@ def _shared() -> dict[str, Any]:
     }
 
 
-def _check_form() -> None:
-    """Refuse a form that does not come from a page of ours. Raises PageError."""
+def _check_form() -> Response | None:
+    """Refuse a form that does not come from a page of ours, or too late. Raises PageError."""
     view = current_app.view_functions.get(request.endpoint or "")
     if request.method in ("GET", "HEAD", "OPTIONS") or getattr(view, _OPEN, False):
-        return
-    token = request.form.get("form_token", "")
-    if not hmac.compare_digest(token.encode(), cookies.form_token().encode()):
+        return None
+    # A header where the body is no form: no other site's script may send that one.
+    token = request.form.get("form_token") or request.headers.get("X-Form-Token", "")
+    if hmac.compare_digest(token.encode(), cookies.form_token().encode()):
+        return None
+    if not typed.is_ours():
         raise PageError(
-            400, "This form is too old, or did not come from this site. Go back, and try again."
+            400, _("This form is too old, or did not come from this site. Go back, and try again.")
         )
+    found = signed()
+    if found is None and request.endpoint == "sign_in.leave":
+        return see_other("/sign-in?done=signed-out")
+    if getattr(view, _ASKS, False) and (found is None or not found.complete):
+        return _too_late()
+    said = _(
+        "The page was opened too long ago, or you signed in or out since. So nothing was done."
+    )
+    if typed.keep():
+        said = f"{said} {_('What you typed stands in the form again.')}"
+    raise PageError(400, said, _("This form is too old"), typed.page_of_form())
 
 
-def error_page(status: int, message: str = "") -> Response:
-    """Return the page that tells what went wrong, and what to do."""
-    title, advice = _TITLES.get(status, _OTHER)
-    return page("error.html", status, title=title, message=message or advice)
+def error_page(status: int, message: str = "", title: str = "", form: str = "") -> Response:
+    """Return the page that tells what went wrong, and what to do; form is where to try again."""
+    usual, advice = told_of(status)
+    return page("error.html", status, title=title or usual, message=message or advice, form=form)
 
 
 def _render_error(error: PageError) -> Response:
-    return error_page(error.status, str(error))
+    return error_page(error.status, str(error), error.title, error.form)
 
 
 def _render_http(error: HTTPException) -> Response:
@@ -256,16 +256,28 @@ def _render_refused(error: FhirError) -> Response:
     return response
 
 
+def _form_again() -> str:
+    """Return where to try again what was sent and not done; it is kept."""
+    if request.method != "POST" or not typed.is_ours():
+        return ""
+    typed.keep()
+    return typed.page_of_form()
+
+
 def _render_unexpected(error: Exception) -> Response:
     """Return the page for a busy database; for a bug one with a request id and nothing else."""
     # The database may not be there to ask who signed in.
     g.signed = None
     if is_busy(error):
         _log.warning("database busy: %s", type(error).__name__)
-        response = error_page(503)
+        response = error_page(503, form=_form_again())
         response.headers["Retry-After"] = "2"
         return response
+    if is_disk_full(error):
+        _log.error("request %s found the disk full", request_id())
+        return error_page(507, form=_form_again())
     _log.error("request %s failed", request_id(), exc_info=error)
-    response = error_page(500, f"It was a mistake of this server's; its request id {request_id()}.")
+    told = _("It was a mistake of this server's; its request id %(id)s.", id=request_id())
+    response = error_page(500, told)
     response.headers[HEADER] = request_id()
     return response

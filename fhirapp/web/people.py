@@ -1,19 +1,19 @@
-"""Patients and their visits as pages show them: found by name, told by name and date of birth."""
+"""Patients as pages show them: found by name, told by name and date of birth."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
-from fhirapp.address import base_url
 from fhirapp.db import reader
 from fhirapp.fhir import json as fhir_json
-from fhirapp.search.order import NEWEST_FIRST, parse_sort
-from fhirapp.search.page import find_page
-from fhirapp.search.parameter import Context
-from fhirapp.search.query import parse_query, select
+from fhirapp.search.string import fold
+from fhirapp.search.values import escape
 from fhirapp.store.definition import types
-from fhirapp.web.dates import partial
+from fhirapp.web.ask import ask, token_of
+from fhirapp.web.pages import PageError
+from fhirapp.web.texts import _
 
 SHOWN = 25
 # Of what is typed as a name: more tell nobody apart.
@@ -33,21 +33,46 @@ class Person(NamedTuple):
     identifier: str
 
 
-def find_people(name: str, born: str = "") -> tuple[list[Person], bool]:
-    """Return the first patients with this name, and whether there are more; newest first.
+class NoDate(Exception):
+    """What was typed as a date of birth is none."""
 
-    Each word is the beginning of a part of a name. Raises InvalidParameter where born is no date.
+
+def find_people(name: str, born: str = "", *, via: str) -> tuple[list[Person], bool]:
+    """Return the first patients whom this name and date fit, and whether there are more.
+
+    Each word is the beginning of a part of a name; a comma parts them too: Muster, Anna. Where no
+    name has it, one with a digit is a record number. via is which page asks. Raises NoDate,
+    PageError.
     """
-    patients = types()["Patient"]
-    words = name.replace("\0", "").split()[:_MOST_WORDS]
-    asked = [("name", _escaped(word)) for word in words]
+    words = name.replace("\0", "").replace(",", " ").split()[:_MOST_WORDS]
+    found, more = _find([("name", escape(word)) for word in words], born, via)
+    if not found and len(words) == 1 and any(one.isdigit() for one in words[0]):
+        return _find([("identifier", escape(words[0]))], born, via)
+    return found, more
+
+
+def _find(asked: list[tuple[str, str]], born: str, via: str) -> tuple[list[Person], bool]:
     if born:
-        asked.append(("birthdate", born))
-    query = parse_query(patients.params, asked, Context(patients.tables, base_url()), strict=True)
-    snapshot = reader()
-    selection = select(patients.sql_table, query.conditions, snapshot.all)
-    rows = find_page(snapshot.all, selection, NEWEST_FIRST, None, SHOWN + 1)
-    return [_person(row[0], row[4]) for row in rows[:SHOWN]], len(rows) > SHOWN
+        asked = [*asked, ("birthdate", born)]
+    query = urlencode([*asked, ("_sort", "family"), ("_count", str(SHOWN))])
+    answer = ask(f"/fhir/Patient?{query}", token_of().secret, via=via)
+    if answer.status == 400:
+        if born:
+            raise NoDate
+        # No name is that long.
+        return [], False
+    if answer.status != 200:
+        raise PageError(answer.status, _("Patients cannot be searched now. Try again."))
+    bundle = answer.json()
+    found = [one["resource"] for one in bundle.get("entry", ()) if _is_match(one)]
+    # Of one family by their given names.
+    found.sort(key=_sorted_by)
+    more = any(one["relation"] == "next" for one in bundle["link"])
+    return [person_of(one["id"], one) for one in found], more
+
+
+def _is_match(entry: dict[str, Any]) -> bool:
+    return bool(entry.get("search", {}).get("mode") == "match")
 
 
 def people(ids: Iterable[str]) -> Sequence[Person]:
@@ -59,7 +84,7 @@ def people(ids: Iterable[str]) -> Sequence[Person]:
             f"SELECT id, body FROM {table} WHERE id = ? AND is_current", (patient_id,)
         )
         if row is not None:
-            found.append(_person(*row))
+            found.append(person_of(row[0], fhir_json.loads(row[1])))
     return found
 
 
@@ -68,62 +93,11 @@ def person(patient_id: str) -> Person | None:
     return next(iter(people([patient_id])), None)
 
 
-class Dated(NamedTuple):
-    """An encounter or a document, and what tells it from others: its kind and its day."""
-
-    id: str
-    words: str
-
-
-def encounters_of(patient_id: str) -> Sequence[Dated]:
-    """Return a patient's latest visits, the latest first."""
-    return [Dated(one["id"], _visit(one)) for one in _latest("Encounter", patient_id)]
-
-
-def documents_of(patient_id: str) -> Sequence[Dated]:
-    """Return a patient's latest documents, the latest first."""
-    return [Dated(one["id"], _document(one)) for one in _latest("DocumentReference", patient_id)]
-
-
-def _latest(type_name: str, patient_id: str) -> Sequence[dict[str, Any]]:
-    definition = types()[type_name]
-    context = Context(definition.tables, base_url())
-    asked = [("patient", f"Patient/{patient_id}")]
-    query = parse_query(definition.params, asked, context, strict=True)
-    snapshot = reader()
-    selection = select(definition.sql_table, query.conditions, snapshot.all)
-    latest = parse_sort("-date", definition.params, context)
-    rows = find_page(snapshot.all, selection, latest, None, SHOWN)
-    return [fhir_json.loads(row[4]) for row in rows]
-
-
-def _visit(encounter: dict[str, Any]) -> str:
-    day = encounter.get("period", {}).get("start", "")[:10]
-    said = (_concept(one) for one in encounter.get("type", ()))
-    kind = next(filter(None, said), "") or encounter.get("class", {}).get("display") or "Visit"
-    return f"{kind}, {partial(day) if day else 'day not known'}"
-
-
-def _document(document: dict[str, Any]) -> str:
-    day = document.get("date", "")[:10]
-    kind = _concept(document.get("type", {})) or "Document"
-    return f"{kind}, {partial(day) if day else 'day not known'}"
-
-
-def _concept(concept: dict[str, Any]) -> str:
-    """Return how a CodeableConcept is written for people, empty where nobody wrote it so."""
-    shown = (one.get("display", "") for one in concept.get("coding", ()))
-    text: str = concept.get("text") or next(filter(None, shown), "")
-    return text
-
-
-def _person(patient_id: str, body: bytes) -> Person:
-    patient = fhir_json.loads(body)
-    names = sorted(patient.get("name", ()), key=lambda one: _rank(_USES, one.get("use")))
-    said = (_called(one) for one in names)
+def person_of(patient_id: str, patient: dict[str, Any]) -> Person:
+    """Return whom a Patient tells of."""
     return Person(
         patient_id,
-        next(filter(None, said), "") or "Name not known",
+        _called(_name(patient)) or _("Name not known"),
         patient.get("birthDate", ""),
         _record_number(patient.get("identifier", ())),
     )
@@ -139,6 +113,19 @@ def _record_number(identifiers: Iterable[dict[str, Any]]) -> str:
     return numbers.get(True) or numbers.get(False) or ""
 
 
+def _name(patient: dict[str, Any]) -> dict[str, Any]:
+    """Return the name that a patient is called by now, empty where nobody wrote one."""
+    names = sorted(patient.get("name", ()), key=lambda one: _rank(_USES, one.get("use")))
+    return next(filter(_called, names), {})
+
+
+def _sorted_by(patient: dict[str, Any]) -> tuple[bool, str, str]:
+    """Return what patients are sorted by: family name, given names; last who has none."""
+    name = _name(patient)
+    family, given = name.get("family", ""), " ".join(filter(None, name.get("given", ())))
+    return not family, fold(family), fold(given or name.get("text", ""))
+
+
 def _called(name: dict[str, Any]) -> str:
     parts = [*name.get("given", ()), name.get("family", "")]
     # Primitives without a value, only an extension, are null in their list.
@@ -147,7 +134,3 @@ def _called(name: dict[str, Any]) -> str:
 
 def _rank(order: Sequence[str | None], one: str | None) -> int:
     return order.index(one) if one in order else len(order)
-
-
-def _escaped(word: str) -> str:
-    return word.replace("\\", "\\\\").replace(",", "\\,").replace("$", "\\$").replace("|", "\\|")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flask import request
+from werkzeug.datastructures import MultiDict
 
+from fhirapp.auth.clients.registration import METHODS, Registration
 from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.registration import METHODS, Registration
 from fhirapp.auth.scopes import (
     FHIR_USER,
     LAUNCH,
@@ -21,6 +21,7 @@ from fhirapp.auth.scopes import (
 )
 from fhirapp.fhir import json as fhir_json
 from fhirapp.web.pages import field, plain
+from fhirapp.web.texts import _
 
 # Those that most clients ask for; others are typed.
 _OF_APPS = (
@@ -49,7 +50,7 @@ LONGEST = 2000
 _LONG = {"redirect_uris": 12_000, "jwks": 50_000}
 # The parts of a JSON Web Key that are secret: RFC 7518 §6.2.2, §6.3.2, §6.4.
 _SECRET_PARTS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
-_GIVEN_AWAY = (
+_GIVEN_AWAY = _(
     "This holds a private key, which nobody else may know: it was not kept. Make a new one, and"
     " give its public part only."
 )
@@ -75,16 +76,20 @@ class Draft(NamedTuple):
     jwks_uri: str = ""
 
 
+_FIELDS = tuple(name for name in Draft._fields if name != "scopes")
+# What is kept of a form that came too late: no keys, which may be private by mistake.
+KEPT = (*(name for name in _FIELDS if name != "jwks"), "scope")
+
+
 def empty_draft(kind: str) -> Draft:
     """Return the draft of a kind of client before anything is typed."""
     return Draft(kind, METHODS[kind][0])
 
 
-def sent_draft() -> Draft:
-    """Return the draft that the request brings. Raises PageError where a field is too long."""
-    typed = [name for name in Draft._fields if name != "scopes"]
-    texts = {name: field(name, _LONG.get(name, LONGEST)) for name in typed}
-    return Draft(**texts, scopes=tuple(map(plain, request.form.getlist("scope"))))
+def draft_of(form: MultiDict[str, str]) -> Draft:
+    """Return the draft that a form holds. Raises PageError where a field is too long."""
+    texts = {name: field(name, _LONG.get(name, LONGEST), form) for name in _FIELDS}
+    return Draft(**texts, scopes=tuple(map(plain, form.getlist("scope"))))
 
 
 def registration_of(draft: Draft) -> Registration:
@@ -107,14 +112,14 @@ def _keys(text: str) -> Any:
     if not text:
         return None
     if "PRIVATE KEY-" in text:
-        raise PrivateKey(_GIVEN_AWAY)
+        raise PrivateKey(_(_GIVEN_AWAY))
     try:
         content = fhir_json.loads(text)
     except ValueError:
-        raise RefusedCommand("The keys are not JSON.") from None
+        raise RefusedCommand(_("The keys are not JSON.")) from None
     keys = content.get("keys", [content]) if isinstance(content, dict) else ()
     if isinstance(keys, list) and any(
         isinstance(key, dict) and not _SECRET_PARTS.isdisjoint(key) for key in keys
     ):
-        raise PrivateKey(_GIVEN_AWAY)
+        raise PrivateKey(_(_GIVEN_AWAY))
     return content

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from urllib.parse import urlencode
 
 from flask import Response, request
 
-from fhirapp.auth import sessions, users
+from fhirapp.auth.attempts import TooOften
 from fhirapp.auth.demo import PEOPLE, SECRET
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import User
 from fhirapp.auth.models.user import ADMINISTRATOR
-from fhirapp.auth.sign_in import TooOften, show_second_factor
-from fhirapp.auth.sign_in import sign_in as try_to_sign_in
+from fhirapp.auth.people import sessions, users
+from fhirapp.auth.people.sign_in import show_second_factor
+from fhirapp.auth.people.sign_in import sign_in as try_to_sign_in
 from fhirapp.config import settings
 from fhirapp.db import db, writing
 from fhirapp.web.cookies import end_session, session_secret, set_session
@@ -29,19 +31,38 @@ from fhirapp.web.pages import (
     signed,
     too_often,
 )
+from fhirapp.web.texts import _
+from fhirapp.web.typed import keeps, typed
 
 blueprint = blueprint_of("sign_in", __name__)
 # The same for a name that is not known and a password that is wrong.
-_WRONG = "That name and password do not go together."
+_WRONG = _("That name and password do not go together.")
+# What was just done, told on the page to sign in at.
+_DONE: Mapping[str, str] = {
+    "administrator": _("The administrator is made. Sign in now."),
+    "password": _("Your password is saved. Sign in with it now."),
+    "signed-out": _("You are signed out."),
+    "late": _(
+        "You were signed out meanwhile, so what you sent was not done. Sign in, and send it again."
+    ),
+    "kept": _(
+        "You were signed out meanwhile, so what you sent was not done. Sign in: what you typed"
+        " stands in the form again. Files and passwords must be given once more."
+    ),
+}
 
 
 @blueprint.get("/sign-in")
 def form() -> Response:
-    """Ask for name and password; next is where to go on."""
-    return _form(local_path(request.args.get("next")))
+    """Ask for name and password; next is where to go on, done a key of what was done before."""
+    done = _(_DONE.get(request.args.get("done", ""), ""))
+    kept = typed()
+    back = local_path(kept.get("next", request.args.get("next")))
+    return _form(back, done=done, username=kept.get("username", ""))
 
 
 @blueprint.post("/sign-in")
+@keeps("username", "next")
 def enter() -> Response:
     """Begin a session."""
     back, before = local_path(request.form.get("next")), signed()
@@ -50,9 +71,9 @@ def enter() -> Response:
     try:
         entered = try_to_sign_in(name, password, address, instead_of)
     except TooOften as error:
-        return too_often(partial(_form, back), error)
+        return too_often(partial(_form, back, username=name), error)
     if entered is None:
-        return _form(back, _WRONG, 403, username=name)
+        return _form(back, _(_WRONG), 403, username=name)
     if before is None:
         # Where the browser's session was not used for long, what hangs on it ends now.
         _end_of_browser()
@@ -82,7 +103,7 @@ def code() -> Response:
     except TooOften as error:
         return too_often(partial(_code, back), error)
     if secret is None:
-        message = "That code is not right, or was used before. Wait for the next one."
+        message = _("That code is not right, or was used before. Wait for the next one.")
         return _code(back, message, 403)
     set_session(secret)
     return see_other(back)
@@ -93,7 +114,7 @@ def leave() -> Response:
     """End the session, and what apps were allowed only as long as it lasts."""
     _end_of_browser()
     end_session()
-    return see_other("/sign-in")
+    return see_other("/sign-in?done=signed-out")
 
 
 @blueprint.get("/setup")
@@ -107,7 +128,7 @@ def setup() -> Response:
     """Make the first administrator, or the new password; the address serves once."""
     code, password = request.form.get("code", "")[:200], password_field("password")
     if password != password_field("again"):
-        return _setup(code, "The two passwords are not the same.")
+        return _setup(code, _("The two passwords are not the same."))
     found = users.setup_code(code)
     if found is None:
         raise _spent()
@@ -129,7 +150,7 @@ def setup() -> Response:
                 users.set_password(connection, user_id, password)
     except RefusedCommand as error:
         return _setup(code, str(error))
-    return see_other("/sign-in?next=/account")
+    return see_other(f"/sign-in?done={'administrator' if user_id is None else 'password'}")
 
 
 def _end_of_browser() -> None:
@@ -140,17 +161,24 @@ def _end_of_browser() -> None:
             sessions.end_of_browser(connection, secret)
 
 
-def _form(back: str, message: str = "", status: int = 200, username: str = "") -> Response:
+def _form(
+    back: str, message: str = "", status: int = 200, username: str = "", done: str = ""
+) -> Response:
     people = PEOPLE if settings().demo else ()
+    leaves = _may_leave(back)
     return page(
         "sign_in.html",
         status,
-        leaves=_may_leave(back),
+        leaves=leaves,
         next=back,
+        # An app may want the password again: going on would lead back here.
+        can_go_on=not leaves,
+        done=done,
         message=message,
         username=username,
         people=people,
         demo_password=SECRET,
+        is_new=not users.has_administrator(db.session.connection()),
     )
 
 
@@ -182,6 +210,9 @@ def _setup(code: str, message: str = "") -> Response:
 def _spent() -> PageError:
     return PageError(
         404,
-        "This address was used, or is too old. Ask an administrator for another; before there is "
-        "one, restart the server, which prints a new one.",
+        _(
+            "This address was used, or is too old. Ask an administrator for another; before there"
+            " is one, restart the server, which prints a new one."
+        ),
+        _("This address was used") if request.values.get("code") else "",
     )

@@ -21,29 +21,32 @@ from fhirapp.auth.scopes import (
     Scope,
     parse_scope,
 )
+from fhirapp.config import LOOPBACK
+from fhirapp.web.texts import _
 
 _WHAT = {
-    "*": "everything in the record: notes, allergies, visits, reports, personal details",
-    "AllergyIntolerance": "allergies and intolerances",
-    "Binary": "files attached to notes",
-    "DiagnosticReport": "reports",
-    "DocumentReference": "clinical notes and documents",
-    "Encounter": "visits",
-    "Organization": "clinics and hospitals",
-    "Patient": "name, date of birth, address and other personal details",
-    "Practitioner": "names of clinicians",
-    "Provenance": "who recorded what, and when",
+    "*": _("everything in the record: notes, allergies, visits, reports, personal details"),
+    "AllergyIntolerance": _("allergies and intolerances"),
+    "Binary": _("files attached to notes"),
+    "DiagnosticReport": _("reports"),
+    "DocumentReference": _("clinical notes and documents"),
+    "Encounter": _("visits"),
+    "Group": _("lists of patients"),
+    "Organization": _("clinics and hospitals"),
+    "Patient": _("name, date of birth, address and other personal details"),
+    "Practitioner": _("names of clinicians"),
+    "Provenance": _("who recorded what, and when"),
 }
 _SENSITIVE = frozenset({"*", "DocumentReference", "DiagnosticReport", "Binary"})
 _SESSION = {
-    OPENID: "Recognise you when you come back",
-    FHIR_USER: "Know who you are in the records",
-    PROFILE: "Know your name and user name",
-    LAUNCH: "Know which patient you were looking at when you started it",
-    LAUNCH_PATIENT: "Know which patient this is about",
-    LAUNCH_ENCOUNTER: "Know which visit this is about",
-    OFFLINE: "Keep access when you are away",
-    ONLINE: "Keep access as long as you stay signed in",
+    OPENID: _("Recognise you when you come back"),
+    FHIR_USER: _("Know who you are in the records"),
+    PROFILE: _("Know your name and user name"),
+    LAUNCH: _("Know for which patient, visit and note you started it from here"),
+    LAUNCH_PATIENT: _("Know which patient this is about"),
+    LAUNCH_ENCOUNTER: _("Know which visit this is about"),
+    OFFLINE: _("Keep access when you are away"),
+    ONLINE: _("Keep access as long as you stay signed in"),
 }
 
 
@@ -59,37 +62,43 @@ def in_words(text: str) -> Words:
     """Return a scope in words."""
     scope = parse_scope(text)
     if scope is None:
-        return Words(text, _SESSION.get(text, text), sensitive=False)
+        return Words(text, _(_SESSION.get(text, text)), sensitive=False)
     return Words(text, _sentence(scope), scope.resource_type in _SENSITIVE)
 
 
-def host_of(uri: str) -> str:
-    """Return what tells a person where an address leads: its host, or an app's scheme."""
-    parts = urlsplit(uri)
-    return parts.netloc or f"the app that opens {parts.scheme}:"
+def returns_to(redirect_uris: Iterable[str], server: str) -> str:
+    """Return where an app's addresses lead, each place once: a.example, this server.
+
+    Each is told by its host, or an app's scheme; server is our own address, as base_url() has it.
+    """
+    return ", ".join(dict.fromkeys(_place(uri, server) for uri in redirect_uris))
 
 
-def returns_to(redirect_uris: Iterable[str]) -> str:
-    """Return where an app's registered addresses lead, each place once: a.example, b.example."""
-    return ", ".join(dict.fromkeys(map(_place, redirect_uris)))
-
-
-def _place(uri: str) -> str:
+def _place(uri: str, server: str) -> str:
     if uri == ANY_LOOPBACK:
-        return "this device"
-    return "this server" if uri.startswith("/") else host_of(uri)
+        return _("this device")
+    if uri.startswith(("/", f"{server}/")):
+        return _("this server")
+    parts = urlsplit(uri)
+    if parts.hostname in LOOPBACK:
+        return _("this device (%(place)s)", place=parts.netloc)
+    return parts.netloc or _("the app that opens %(scheme)s:", scheme=parts.scheme)
 
 
 def _sentence(scope: Scope) -> str:
-    what = _WHAT.get(scope.resource_type, scope.resource_type)
+    what = _(_WHAT.get(scope.resource_type, scope.resource_type))
     if scope.permissions == READ:
-        verb = "Open, where it knows the address,"
+        seen = _("Open, where it knows the address, %(what)s", what=what)
     elif scope.permissions == SEARCH:
-        verb = "Search"
+        seen = _("Search %(what)s", what=what)
     else:
-        verb = "See"
-    whose = {"patient": "", "user": " of every patient you may see", "system": " of every patient"}
-    only = " and ".join(
-        f"{name.replace('-', ' ')} is {value.rpartition('|')[2]}" for name, value in scope.filters
+        seen = _("See %(what)s", what=what)
+    if scope.context == "user":
+        seen = _("%(seen)s of every patient you may see", seen=seen)
+    elif scope.context == "system":
+        seen = _("%(seen)s of every patient", seen=seen)
+    only = _(" and ").join(
+        _("%(name)s is %(value)s", name=name.replace("-", " "), value=value.rpartition("|")[2])
+        for name, value in scope.filters
     )
-    return f"{verb} {what}{whose[scope.context]}{f', only where {only}' if only else ''}"
+    return _("%(seen)s, only where %(only)s", seen=seen, only=only) if only else seen

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from tests.bench import database, measure
 from tests.bench.database import Database
+from tests.bench.paint import first_paint
 from tests.bench.records import Size
 from tests.bench.rows import Section, table
 from tests.bench.sections import Bench, Effort
 
-_SLICES = 5
-_QUICK = Effort(rounds=1, cpu_seconds=0.01, rate_rounds=1, rate_seconds=0.2, starts=1)
+_QUICK = Effort(rounds=1, cpu_seconds=0.01, rate_rounds=1, rate_seconds=0.2, starts=1, burden=100)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,18 +28,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     effort = _QUICK if options.quick else Effort(rounds=options.rounds)
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
-        run(options.keep.absolute(), size, effort, slices=_SLICES)
+        run(options.keep.absolute(), size, effort)
     else:
         with tempfile.TemporaryDirectory(prefix="fhirapp-bench-") as folder:
-            run(Path(folder), size, effort, slices=1 if options.quick else _SLICES)
+            run(Path(folder), size, effort)
 
 
-def run(folder: Path, size: Size, effort: Effort, slices: int) -> None:
+def run(folder: Path, size: Size, effort: Effort) -> None:
     """Load what is not loaded yet, measure, print."""
     began = time.monotonic()
     _say(f"loading {size}")
-    full = database.load(folder / "full", size, slices)
-    small = database.load(folder / "small", size.hundredth(), 0)
+    full = database.load(folder / "full", size, timed=True)
+    small = database.load(folder / "small", size.hundredth(), timed=False)
     bench = Bench(folder, full, small, effort)
     _say("measuring CPU time per request")
     costs, memory_alone = bench.costs()
@@ -49,7 +49,11 @@ def run(folder: Path, size: Size, effort: Effort, slices: int) -> None:
     _say("measuring starts")
     starts = bench.starts()
     private = Section("RssAnon, MB a process", "ours", "bare", [memory_alone, memory])
-    print(table([*costs, rates, bench.imports(), private, starts]))
+    _say("measuring data in and out")
+    in_and_out = bench.exchange()
+    _say("measuring pages in a browser")
+    painted = first_paint(folder, effort.starts)
+    print(table([*costs, rates, *in_and_out, private, starts, *painted]))
     print()
     print(_notes(effort, full, small, time.monotonic() - began))
 
@@ -81,8 +85,8 @@ def _notes(effort: Effort, full: Database, small: Database, seconds: float) -> s
         f"{measure.CONNECTIONS} connections; ratios are medians of the rounds' ratios.\n"
         f"Requests per second: {effort.rate_rounds} rounds of {effort.rate_seconds} s; one process "
         "for each core on either side.\n"
-        "Imports: one process for each slice, the start of the command taken off. RssAnon: of the "
-        "largest process; the bare one's holds the answers that it repeats.\n"
+        "Imports: one process for all of a type, the start of the command taken off. RssAnon: of "
+        "the largest process; the bare one's holds the answers that it repeats.\n"
         f"The whole took {seconds:.0f} s."
     )
 

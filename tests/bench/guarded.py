@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from flask import Flask, Response
 
-from fhirapp.auth.protector import authenticate
+from fhirapp.auth.access.protector import authenticate
 from fhirapp.cli.common import ready_app, say
 from fhirapp.config import settings_of
 from fhirapp.ops.serve import listen
@@ -30,7 +30,7 @@ def add_routes(app: Flask) -> None:
 
 
 if __name__ == "__main__":
-    app = ready_app(port=0)
+    app = ready_app(serving=True, port=0)
     add_routes(app)
     listener = listen(settings_of(app))
     say(f"serves at http://127.0.0.1:{listener.getsockname()[1]}/")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from hashlib import blake2b
@@ -101,31 +101,18 @@ def ward(patient: int) -> str:
     return f"ward{patient}"
 
 
-def write(folder: Path, size: Size, slices: int) -> dict[str, list[Path]]:
-    """Write NDJSON files, by what is in them; allergies and documents in so many slices."""
-    allergies = range(size.allergies)
-    documents = range(size.documents)
+def write(folder: Path, size: Size) -> dict[str, Path]:
+    """Write NDJSON files, by what is in them."""
     staff = [*map(_practitioner, range(STAFF)), *map(_organization, range(STAFF))]
     people = map(_patient, range(size.patients))
     origins = map(_provenance, range(size.allergies // 10))
-    return {
-        "others": [_file(folder / "others.ndjson", (*staff, *people, *origins))],
-        "one": [_file(folder / "one.ndjson", [_patient(0)])],
-        "documents": [
-            _file(folder / f"documents-{place}.ndjson", (_document(n, size) for n in part))
-            for place, part in enumerate(_parts(documents, slices))
-        ],
-        "allergies": [
-            _file(folder / f"allergies-{place}.ndjson", (_allergy(n, size) for n in part))
-            for place, part in enumerate(_parts(allergies, slices))
-        ],
+    written: dict[str, Iterable[Any]] = {
+        "others": (*staff, *people, *origins),
+        "one": [_patient(0)],
+        "documents": (_document(number, size) for number in range(size.documents)),
+        "allergies": (_allergy(number, size) for number in range(size.allergies)),
     }
-
-
-def _parts(numbers: range, count: int) -> Iterator[range]:
-    step = -(-len(numbers) // count)
-    for start in range(0, len(numbers), step):
-        yield numbers[start : start + step]
+    return {name: _file(folder / f"{name}.ndjson", some) for name, some in written.items()}
 
 
 def _file(path: Path, resources: Iterable[Any]) -> Path:

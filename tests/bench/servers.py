@@ -96,12 +96,11 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Return the processor time of all threads of the processes that serve."""
-        # The clock that clock_getcpuclockid(3) names, in nanoseconds; stat counts in 10 ms.
-        return sum(time.clock_gettime_ns((~pid << 3) | 2) for pid in self.workers()) / 1e9
+        return sum(map(cpu_seconds, self.workers()))
 
     def private_megabytes(self) -> list[float]:
         """Return RssAnon of each process that serves."""
-        return [_status_kilobytes(pid, "RssAnon") / 1024 for pid in self.workers()]
+        return [anonymous_megabytes(pid) for pid in self.workers()]
 
 
 def ours(instance: Path, log: Path, **settings: str) -> Server:
@@ -163,8 +162,13 @@ def issue_token(instance: Path) -> str:
     return done.stdout.strip()
 
 
-def _status_kilobytes(pid: int, name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
-    if found is None:
-        raise SystemExit(f"/proc/{pid}/status has no {name}")
-    return int(found[1])
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of all threads of a process."""
+    # The clock that clock_getcpuclockid(3) names, in nanoseconds; stat counts in 10 ms.
+    return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+
+
+def anonymous_megabytes(pid: int) -> float:
+    """Return RssAnon of a process, 0 where it has ended."""
+    found = re.search(r"^RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return int(found[1]) / 1024 if found else 0.0

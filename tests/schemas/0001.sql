@@ -9,6 +9,7 @@ CREATE TABLE allergy_intolerance (
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
 	replaced_pk INTEGER,
 	patient_id VARCHAR,
+	source_id INTEGER,
 	meta JSON,
 	text JSON,
 	identifier JSON,
@@ -44,6 +45,8 @@ CREATE INDEX ix_allergy_intolerance_newest ON allergy_intolerance (last_updated,
 CREATE INDEX ix_allergy_intolerance_patient ON allergy_intolerance (patient_id, last_updated, id, is_current);
 
 CREATE INDEX ix_allergy_intolerance_replaced ON allergy_intolerance (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE INDEX ix_allergy_intolerance_source ON allergy_intolerance (source_id) WHERE is_current AND source_id IS NOT NULL;
 
 CREATE TABLE allergy_intolerance_date (
 	pk INTEGER NOT NULL,
@@ -187,6 +190,7 @@ CREATE TABLE binary (
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
 	replaced_pk INTEGER,
 	patient_id VARCHAR,
+	source_id INTEGER,
 	meta JSON,
 	content_type VARCHAR,
 	security_context JSON,
@@ -210,6 +214,8 @@ CREATE INDEX ix_binary_newest ON binary (last_updated, id) WHERE is_current;
 CREATE INDEX ix_binary_patient ON binary (patient_id, last_updated, id, is_current);
 
 CREATE INDEX ix_binary_replaced ON binary (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE INDEX ix_binary_source ON binary (source_id) WHERE is_current AND source_id IS NOT NULL;
 
 CREATE TABLE binary_date (
 	pk INTEGER NOT NULL,
@@ -257,6 +263,24 @@ CREATE TABLE binary_token (
 
 CREATE INDEX ix_binary_token ON binary_token (param, code, pk, system);
 
+CREATE TABLE bulk_export (
+	id VARCHAR NOT NULL,
+	client_id VARCHAR NOT NULL,
+	state VARCHAR NOT NULL,
+	created_at INTEGER NOT NULL,
+	expires_at INTEGER NOT NULL,
+	attempts INTEGER NOT NULL,
+	lease_until INTEGER,
+	percent INTEGER NOT NULL,
+	error VARCHAR,
+	PRIMARY KEY (id),
+	FOREIGN KEY(client_id) REFERENCES oauth_client (client_id)
+);
+
+CREATE INDEX ix_bulk_export_client_id ON bulk_export (client_id);
+
+CREATE INDEX ix_bulk_export_expires_at ON bulk_export (expires_at);
+
 CREATE TABLE diagnostic_report (
 	pk INTEGER NOT NULL,
 	id VARCHAR NOT NULL,
@@ -266,6 +290,7 @@ CREATE TABLE diagnostic_report (
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
 	replaced_pk INTEGER,
 	patient_id VARCHAR,
+	source_id INTEGER,
 	meta JSON,
 	text JSON,
 	identifier JSON,
@@ -295,6 +320,8 @@ CREATE INDEX ix_diagnostic_report_newest ON diagnostic_report (last_updated, id)
 CREATE INDEX ix_diagnostic_report_patient ON diagnostic_report (patient_id, last_updated, id, is_current);
 
 CREATE INDEX ix_diagnostic_report_replaced ON diagnostic_report (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE INDEX ix_diagnostic_report_source ON diagnostic_report (source_id) WHERE is_current AND source_id IS NOT NULL;
 
 CREATE TABLE diagnostic_report_date (
 	pk INTEGER NOT NULL,
@@ -351,6 +378,7 @@ CREATE TABLE document_reference (
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
 	replaced_pk INTEGER,
 	patient_id VARCHAR,
+	source_id INTEGER,
 	meta JSON,
 	text JSON,
 	master_identifier JSON,
@@ -386,6 +414,8 @@ CREATE INDEX ix_document_reference_newest ON document_reference (last_updated, i
 CREATE INDEX ix_document_reference_patient ON document_reference (patient_id, last_updated, id, is_current);
 
 CREATE INDEX ix_document_reference_replaced ON document_reference (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE INDEX ix_document_reference_source ON document_reference (source_id) WHERE is_current AND source_id IS NOT NULL;
 
 CREATE TABLE document_reference_date (
 	pk INTEGER NOT NULL,
@@ -445,6 +475,7 @@ CREATE TABLE encounter (
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
 	replaced_pk INTEGER,
 	patient_id VARCHAR,
+	source_id INTEGER,
 	meta JSON,
 	text JSON,
 	identifier JSON,
@@ -483,6 +514,8 @@ CREATE INDEX ix_encounter_newest ON encounter (last_updated, id) WHERE is_curren
 CREATE INDEX ix_encounter_patient ON encounter (patient_id, last_updated, id, is_current);
 
 CREATE INDEX ix_encounter_replaced ON encounter (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE INDEX ix_encounter_source ON encounter (source_id) WHERE is_current AND source_id IS NOT NULL;
 
 CREATE TABLE encounter_date (
 	pk INTEGER NOT NULL,
@@ -529,6 +562,130 @@ CREATE TABLE encounter_token (
  WITHOUT ROWID;
 
 CREATE INDEX ix_encounter_token ON encounter_token (param, code, pk, system);
+
+CREATE TABLE fhir_group (
+	pk INTEGER NOT NULL,
+	id VARCHAR NOT NULL,
+	version_id INTEGER NOT NULL,
+	last_updated VARCHAR NOT NULL,
+	is_current BOOLEAN DEFAULT FALSE NOT NULL,
+	deleted BOOLEAN DEFAULT FALSE NOT NULL,
+	replaced_pk INTEGER,
+	patient_id VARCHAR,
+	source_id INTEGER,
+	meta JSON,
+	text JSON,
+	identifier JSON,
+	active BOOLEAN,
+	type VARCHAR,
+	actual BOOLEAN,
+	code JSON,
+	name VARCHAR,
+	quantity INTEGER,
+	managing_entity JSON,
+	characteristic JSON,
+	member JSON,
+	extra JSON,
+	digest BLOB,
+	body BLOB,
+	PRIMARY KEY (pk),
+	CONSTRAINT uq_fhir_group_version UNIQUE (id, version_id)
+);
+
+CREATE UNIQUE INDEX ix_fhir_group_current ON fhir_group (id) WHERE is_current;
+
+CREATE INDEX ix_fhir_group_history ON fhir_group (last_updated, pk);
+
+CREATE INDEX ix_fhir_group_newest ON fhir_group (last_updated, id) WHERE is_current;
+
+CREATE INDEX ix_fhir_group_patient ON fhir_group (patient_id, last_updated, id, is_current);
+
+CREATE INDEX ix_fhir_group_replaced ON fhir_group (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE INDEX ix_fhir_group_source ON fhir_group (source_id) WHERE is_current AND source_id IS NOT NULL;
+
+CREATE TABLE fhir_group_date (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	low BIGINT NOT NULL,
+	high BIGINT NOT NULL,
+	PRIMARY KEY (pk, param, low, high)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_fhir_group_date ON fhir_group_date (param, low, pk, high);
+
+CREATE INDEX ix_fhir_group_date_long ON fhir_group_date (param, high, pk, low) WHERE high - low > 86400000;
+
+CREATE TABLE fhir_group_reference (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	target_id VARCHAR NOT NULL,
+	target_type VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, target_id, target_type)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_fhir_group_reference ON fhir_group_reference (param, target_id, pk, target_type);
+
+CREATE TABLE fhir_group_string (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	folded VARCHAR NOT NULL,
+	exact VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, folded, exact)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_fhir_group_string ON fhir_group_string (param, folded, pk, exact);
+
+CREATE TABLE fhir_group_token (
+	pk INTEGER NOT NULL,
+	param VARCHAR NOT NULL,
+	code VARCHAR NOT NULL,
+	system VARCHAR NOT NULL,
+	PRIMARY KEY (pk, param, code, system)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_fhir_group_token ON fhir_group_token (param, code, pk, system);
+
+CREATE TABLE import_run (
+	id INTEGER NOT NULL,
+	inputs JSON NOT NULL,
+	who VARCHAR NOT NULL,
+	source_id INTEGER,
+	began_at VARCHAR NOT NULL,
+	ended_at VARCHAR,
+	last_rows JSON NOT NULL,
+	outcome JSON,
+	PRIMARY KEY (id)
+);
+
+CREATE TABLE import_shared (
+	source_id INTEGER NOT NULL,
+	type VARCHAR NOT NULL,
+	id VARCHAR NOT NULL,
+	PRIMARY KEY (source_id, type, id)
+);
+
+CREATE TABLE import_source (
+	id INTEGER NOT NULL,
+	name VARCHAR NOT NULL,
+	PRIMARY KEY (id),
+	UNIQUE (name)
+);
+
+CREATE TABLE lesson_progress (
+	user_id VARCHAR NOT NULL,
+	lesson VARCHAR NOT NULL,
+	began_at VARCHAR NOT NULL,
+	done_at VARCHAR,
+	hints INTEGER NOT NULL,
+	met JSON NOT NULL,
+	PRIMARY KEY (user_id, lesson),
+	FOREIGN KEY(user_id) REFERENCES auth_user (id) ON DELETE CASCADE
+);
 
 CREATE TABLE oauth_access_token (
 	digest BLOB NOT NULL,
@@ -679,6 +836,7 @@ CREATE TABLE organization (
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
 	replaced_pk INTEGER,
 	patient_id VARCHAR,
+	source_id INTEGER,
 	meta JSON,
 	text JSON,
 	identifier JSON,
@@ -707,6 +865,8 @@ CREATE INDEX ix_organization_newest ON organization (last_updated, id) WHERE is_
 CREATE INDEX ix_organization_patient ON organization (patient_id, last_updated, id, is_current);
 
 CREATE INDEX ix_organization_replaced ON organization (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE INDEX ix_organization_source ON organization (source_id) WHERE is_current AND source_id IS NOT NULL;
 
 CREATE TABLE organization_date (
 	pk INTEGER NOT NULL,
@@ -763,6 +923,7 @@ CREATE TABLE patient (
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
 	replaced_pk INTEGER,
 	patient_id VARCHAR,
+	source_id INTEGER,
 	meta JSON,
 	text JSON,
 	identifier JSON,
@@ -799,6 +960,8 @@ CREATE INDEX ix_patient_newest ON patient (last_updated, id) WHERE is_current;
 CREATE INDEX ix_patient_patient ON patient (patient_id, last_updated, id, is_current);
 
 CREATE INDEX ix_patient_replaced ON patient (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE INDEX ix_patient_source ON patient (source_id) WHERE is_current AND source_id IS NOT NULL;
 
 CREATE TABLE patient_date (
 	pk INTEGER NOT NULL,
@@ -855,6 +1018,7 @@ CREATE TABLE practitioner (
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
 	replaced_pk INTEGER,
 	patient_id VARCHAR,
+	source_id INTEGER,
 	meta JSON,
 	text JSON,
 	identifier JSON,
@@ -883,6 +1047,8 @@ CREATE INDEX ix_practitioner_newest ON practitioner (last_updated, id) WHERE is_
 CREATE INDEX ix_practitioner_patient ON practitioner (patient_id, last_updated, id, is_current);
 
 CREATE INDEX ix_practitioner_replaced ON practitioner (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE INDEX ix_practitioner_source ON practitioner (source_id) WHERE is_current AND source_id IS NOT NULL;
 
 CREATE TABLE practitioner_date (
 	pk INTEGER NOT NULL,
@@ -939,6 +1105,7 @@ CREATE TABLE provenance (
 	deleted BOOLEAN DEFAULT FALSE NOT NULL,
 	replaced_pk INTEGER,
 	patient_id VARCHAR,
+	source_id INTEGER,
 	meta JSON,
 	text JSON,
 	target JSON,
@@ -968,6 +1135,8 @@ CREATE INDEX ix_provenance_newest ON provenance (last_updated, id) WHERE is_curr
 CREATE INDEX ix_provenance_patient ON provenance (patient_id, last_updated, id, is_current);
 
 CREATE INDEX ix_provenance_replaced ON provenance (replaced_pk) WHERE replaced_pk IS NOT NULL;
+
+CREATE INDEX ix_provenance_source ON provenance (source_id) WHERE is_current AND source_id IS NOT NULL;
 
 CREATE TABLE provenance_date (
 	pk INTEGER NOT NULL,

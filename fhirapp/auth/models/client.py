@@ -16,6 +16,10 @@ from fhirapp.auth.scopes import CONTEXTS_OF_KIND, grantable
 from fhirapp.config import is_loopback
 from fhirapp.db import Base
 
+# How a client proves who it is at the token endpoint.
+BASIC, SIGNED, NONE = "client_secret_basic", "private_key_jwt", "none"
+# The kinds of clients that are this server's own, and ask for no tokens: they are not registered.
+OF_SHELL, OF_PAGES = "operator", "pages"
 # What the demo's apps have registered beside addresses: any one of this machine, on whatever port.
 # A path is one of this server's own; whoever registers an app can give neither.
 ANY_LOOPBACK = "loopback"
@@ -29,9 +33,9 @@ class Client(Base):
     client_id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     # public: an app that can keep no secret; confidential: one that can; backend: a system without
-    # a user; operator: the shell, which asks for no tokens here.
+    # a user; operator and pages: the shell and our own pages.
     kind: Mapped[str] = mapped_column(default="backend")
-    # none, client_secret_basic, private_key_jwt, or the last two with a space.
+    # NONE, BASIC, SIGNED, or the last two with a space.
     auth_method: Mapped[str]
     secret_digest: Mapped[bytes | None] = mapped_column(LargeBinary)
     # A JSON Web Key Set of public keys, or the https address of one.
@@ -83,12 +87,14 @@ class Client(Base):
 
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:  # noqa: ARG002
         """Say whether it may prove who it is in this way, at whichever endpoint."""
-        return method in self.auth_method.split() and (method != "none" or self.kind == "public")
+        return method in self.auth_method.split() and (method != NONE or self.kind == "public")
 
     def check_grant_type(self, grant_type: str) -> bool:
         if self.kind == "backend":
             return grant_type == "client_credentials"
-        return grant_type in ("authorization_code", "refresh_token") and self.kind != "operator"
+        if self.kind in (OF_SHELL, OF_PAGES):
+            return False
+        return grant_type in ("authorization_code", "refresh_token")
 
 
 def _is_loopback(uri: str) -> bool:

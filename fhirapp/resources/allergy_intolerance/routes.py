@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fhirapp.fhir import systems
 from fhirapp.resources.allergy_intolerance.model import AllergyIntolerance
+from fhirapp.resources.allergy_intolerance.operations import SUMMARY, summary
 from fhirapp.resources.allergy_intolerance.params import PARAMS
 from fhirapp.resources.allergy_intolerance.schema import AllergyIntoleranceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
@@ -22,6 +23,8 @@ blueprint = ResourceBlueprint(
         patient_or_id=True,
         interactions=("read", "vread", "history-instance", "history-type"),
         profiles=(systems.US_CORE_ALLERGY,),
+        operations=(SUMMARY,),
         doc="Allergies and intolerances of a patient.",
     ),
+    operations={SUMMARY.name: summary},
 )

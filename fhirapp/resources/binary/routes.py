@@ -7,6 +7,7 @@ from typing import Any
 
 from flask import Response
 
+from fhirapp.audit.trail import served
 from fhirapp.db import reader
 from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.resources.binary.content import StoredBytes, StoredJson, Version, newest_version
@@ -59,6 +60,7 @@ class BinaryBlueprint(ResourceBlueprint):
         if version.deleted:
             raise Gone(f"Binary/{resource_id} was deleted.")
         check_preconditions(version.version_id, version.last_updated)
+        served(self.definition.name, resource_id, version.version_id)
         # Asked last: that it is here must not show in how long a refusal takes.
         stored = StoredBytes.of(snapshot, version)
         if form is None:

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from flask import Response
 
 from fhirapp.address import base_url
+from fhirapp.audit.trail import served
 from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.fhir.bundle import MATCH, Entry, bundle
@@ -80,6 +81,8 @@ def docref(definition: Definition) -> Response:
     shown = [(one.id, one.version_id) for one in page.matches]
     key = repr((links, total, shown, config.inline_max, config.empty_content))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
+    for one in page.matches:
+        served(definition.name, one.id, one.version_id)
     entries = (
         Entry(
             fhir_address(f"{definition.name}/{one.id}"),

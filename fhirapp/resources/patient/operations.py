@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from flask import Response
 
-from fhirapp.auth.compartment import Access
+from fhirapp.audit.trail import served
+from fhirapp.auth.access.compartment import Access
 from fhirapp.config import settings
 from fhirapp.db import Reader, reader
 from fhirapp.fhir import json as fhir_json
@@ -218,9 +219,11 @@ def _beside(
 
 def _entries(page: Sequence[tuple[Definition, Match]], beside: Inclusion) -> Iterator[Entry]:
     for definition, one in page:
+        served(definition.name, one.id, one.version_id)
         body = with_addresses(one.body, definition.attachments)
         yield Entry(fhir_address(f"{definition.name}/{one.id}"), body, MATCH)
     for found in beside.found:
+        served(found.type, found.id, found.version_id)
         body = with_addresses(found.body, types()[found.type].attachments)
         yield Entry(fhir_address(f"{found.type}/{found.id}"), body, INCLUDE)
     if beside.is_cut:

@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 from werkzeug.exceptions import NotFound
 
 from fhirapp.address import base_url
-from fhirapp.auth import administration, clients, overview
+from fhirapp.auth.access.refusals import refusals_of
+from fhirapp.auth.clients import administration, overview, registered
+from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import Client
-from fhirapp.auth.refusals import refusals_of
-from fhirapp.auth.registration import owner_code
 from fhirapp.db import db, writing
 from fhirapp.web import clients as shown
 from fhirapp.web.pages import (
@@ -26,6 +26,8 @@ from fhirapp.web.pages import (
     page,
     see_other,
 )
+from fhirapp.web.texts import _
+from fhirapp.web.typed import keeps, typed
 
 blueprint = blueprint_of("admin_clients", __name__)
 # Somebody else was faster, or the page was old.
@@ -41,30 +43,32 @@ class _Action(NamedTuple):
 
 
 _ACTIONS: Mapping[str, _Action] = {
-    "approve": _Action(clients.approve, "It is approved, and may ask for tokens."),
+    "approve": _Action(registered.approve, _("It is approved, and may ask for tokens.")),
     "disable": _Action(
-        partial(clients.set_disabled, disabled=True),
-        "It is switched off; its tokens do not serve any more.",
+        partial(registered.set_disabled, disabled=True),
+        _("It is switched off; its tokens do not serve any more."),
     ),
-    "enable": _Action(partial(clients.set_disabled, disabled=False), "It is switched on again."),
+    "enable": _Action(
+        partial(registered.set_disabled, disabled=False), _("It is switched on again.")
+    ),
     "revoke": _Action(
         administration.revoke_everything,
-        "Every consent to it and every token of it is revoked.",
+        _("Every consent to it and every token of it is revoked."),
     ),
 }
 _DONE: Mapping[str, str] = {
-    "registered": "It is registered and approved.",
-    "changed": "What it may ask for, and where it sends people back to, is changed.",
+    "registered": _("It is registered and approved."),
+    "changed": _("What it may ask for, and where it sends people back to, is changed."),
     **{name: action.done for name, action in _ACTIONS.items()},
 }
-_DONE_TO_LIST = {"rejected": "It is rejected, and deleted."}
+_DONE_TO_LIST = {"rejected": _("It is rejected, and deleted.")}
 
 
 @blueprint.get("/admin/clients")
 @for_administrators
 def every() -> Response:
     """List the clients, first those that wait for approval."""
-    done = _DONE_TO_LIST.get(request.args.get("done", ""), "")
+    done = _(_DONE_TO_LIST.get(request.args.get("done", ""), ""))
     listed = overview.list_with_tokens()
     return page("admin/clients.html", listed=listed, shown=shown, done=done)
 
@@ -73,8 +77,11 @@ def every() -> Response:
 @for_administrators
 def one(client_id: str) -> Response:
     """Show everything about a client."""
-    done = _DONE.get(request.args.get("done", ""), "")
-    return _client_page(_client(client_id), done=done)
+    done = _(_DONE.get(request.args.get("done", ""), ""))
+    kept = typed()
+    return _client_page(
+        _client(client_id), done=done, scope=kept.get("scope"), uris=kept.get("redirect_uris")
+    )
 
 
 @blueprint.post("/admin/clients/<client_id>/<action>")
@@ -102,6 +109,7 @@ def reject(client_id: str) -> Response:
 
 
 @blueprint.post("/admin/clients/<client_id>/change")
+@keeps("scope", "redirect_uris")
 @for_administrators
 def change(client_id: str) -> Response:
     """Change its scope and redirect URIs."""
@@ -124,7 +132,7 @@ def new_secret(client_id: str) -> Response:
     name = _client(client_id).name
     db.session.rollback()
     with writing() as connection:
-        secret = clients.new_secret(connection, client_id)
+        secret = registered.new_secret(connection, client_id)
     back = f"/admin/clients/{client_id}"
     return page("once.html", kind="secret", secret=secret, name=name, back=back)
 

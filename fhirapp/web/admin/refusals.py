@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Response, request
 
-from fhirapp.auth.refusals import KEPT_SECONDS, find_refusal, newest_refusals
+from fhirapp.auth.access.refusals import KEPT_SECONDS, find_refusal, newest_refusals
 from fhirapp.web.pages import blueprint_of, for_administrators, page
 
 blueprint = blueprint_of("admin_refusals", __name__)

@@ -12,15 +12,18 @@ from sqlalchemy import Connection
 from werkzeug.exceptions import NotFound
 
 from fhirapp.address import base_url
-from fhirapp.auth import overview, sessions, users
+from fhirapp.auth.clients import overview
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import User
 from fhirapp.auth.models.user import PATIENT, ROLES
+from fhirapp.auth.people import sessions, users
 from fhirapp.db import db, writing
-from fhirapp.fhir.outcome import FhirError
+from fhirapp.web.admin.names import VIA
 from fhirapp.web.admin.records import practitioner_name
 from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other
-from fhirapp.web.people import find_people, person
+from fhirapp.web.people import NoDate, find_people, person
+from fhirapp.web.texts import _
+from fhirapp.web.typed import keeps, typed
 
 blueprint = blueprint_of("admin_users", __name__)
 _LONGEST_NAME = 200
@@ -45,7 +48,7 @@ def _link(connection: Connection, user_id: str) -> None:
     patient_id = field("patient", 64)
     # Not a record that may come some day: it was chosen from those that are here.
     if person(patient_id) is None:
-        raise RefusedCommand("There is no such record.")
+        raise RefusedCommand(_("There is no such record."))
     users.link(connection, user_id, patient_id, is_self=field("whose") == "own")
 
 
@@ -54,21 +57,21 @@ def _unlink(connection: Connection, user_id: str) -> None:
 
 
 _ACTIONS: Mapping[str, _Action] = {
-    "role": _Action(_set_role, "The role is changed, and holds from now on."),
+    "role": _Action(_set_role, _("The role is changed, and holds from now on.")),
     "disable": _Action(
         partial(users.set_user_disabled, disabled=True),
-        "The account is switched off; nobody is signed in with it any more.",
+        _("The account is switched off; nobody is signed in with it any more."),
     ),
     "enable": _Action(
-        partial(users.set_user_disabled, disabled=False), "The account is switched on again."
+        partial(users.set_user_disabled, disabled=False), _("The account is switched on again.")
     ),
-    "practitioner": _Action(_set_fhir_user, "Who this is in the records is changed."),
-    "link": _Action(_link, "The record is linked."),
-    "unlink": _Action(_unlink, "The record is not linked any more."),
+    "practitioner": _Action(_set_fhir_user, _("Who this is in the records is changed.")),
+    "link": _Action(_link, _("The record is linked.")),
+    "unlink": _Action(_unlink, _("The record is not linked any more.")),
     "second-factor": _Action(
-        users.end_second_factor, "The second factor is taken away; the password alone serves."
+        users.end_second_factor, _("The second factor is taken away; the password alone serves.")
     ),
-    "sessions": _Action(sessions.end_all, "Nobody is signed in with this account any more."),
+    "sessions": _Action(sessions.end_all, _("Nobody is signed in with this account any more.")),
 }
 
 
@@ -89,6 +92,7 @@ def form() -> Response:
 
 
 @blueprint.post("/admin/users/new")
+@keeps("name", "username", "role")
 @for_administrators
 def add() -> Response:
     """Add a user, and show this once the address at which the password is chosen."""
@@ -108,7 +112,7 @@ def add() -> Response:
 def one(key: UUID) -> Response:
     """Show a user; find is the name of a patient to look for, born the day of birth."""
     done = request.args.get("done", "")
-    return _user_page(_user(key), done=_ACTIONS[done].done if done in _ACTIONS else "")
+    return _user_page(_user(key), done=_(_ACTIONS[done].done) if done in _ACTIONS else "")
 
 
 @blueprint.post("/admin/users/<uuid:key>/<action>")
@@ -147,9 +151,8 @@ def _user(key: UUID) -> User:
 
 
 def _form(message: str = "") -> Response:
-    typed = {name: request.form.get(name, "") for name in ("name", "username", "role")}
     status = 400 if message else 200
-    return page("admin/new_user.html", status, typed=typed, roles=ROLES, message=message)
+    return page("admin/new_user.html", status, typed=typed(), roles=ROLES, message=message)
 
 
 def _setup_address(user_id: str, name: str, code: str) -> Response:
@@ -182,7 +185,7 @@ def _found_patients() -> dict[str, Any]:
     if not name and not born:
         return {}
     try:
-        people, more = find_people(name, born)
-    except FhirError:
-        return {"fault": "That is no date: write 1958-04-12, 1958-04 or 1958."}
+        people, more = find_people(name, born, via=VIA)
+    except NoDate:
+        return {"fault": _("That is no date: write 1958-04-12, 1958-04 or 1958.")}
     return {"people": people, "more": more}

@@ -1,109 +1,58 @@
-// A SMART App Launch 2.2 app without a library: standalone, or launched with iss and launch.
-//
-//   1. discover   GET <iss>/.well-known/smart-configuration
-//   2. authorize  send the browser to authorization_endpoint, with PKCE (S256)
-//   3. redeem     POST the code that comes back to token_endpoint
-//   4. read       GET <iss>/Patient/<id>, and search with the token
+// A SMART App Launch 2.2 app with SMART's own client, fhirclient: it connects by itself, or is
+// launched by the clinic's pages for a patient, and shows that patient's allergies and notes.
 "use strict";
 
-const CLIENT_ID = "demo-app";
+const SERVER = `${location.origin}/fhir`;
 const SCOPE = "openid fhirUser launch/patient patient/*.rs";
-const here = location.origin + location.pathname;
+// Some entries are no allergies: somebody asked, and there was none. They are coded in SNOMED CT.
+const NONE_KNOWN = { 716186003: "No known allergies", 409137002: "No known drug allergies",
+  429625007: "No known food allergies", 428607008: "No known environmental allergies" };
+const WRONG = "entered-in-error";
 const element = (id) => document.getElementById(id);
+const tell = (error) => { element("message").textContent = error.message; };
+const text = (concept) => concept?.text || concept?.coding?.[0]?.display || concept?.coding?.[0]?.code || "not named";
+// A status may be coded in other words beside FHIR's.
+const code = ({ coding = [] } = {}) =>
+  (coding.find((one) => one.system?.startsWith("http://terminology.hl7.org/CodeSystem/")) ?? coding[0])?.code;
 
-async function connect(iss, launch) {
-  const known = await json(`${iss}/.well-known/smart-configuration`);
-  const verifier = random();
-  const state = random();
-  const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier));
-  sessionStorage.setItem(state, JSON.stringify({ iss, verifier, token_endpoint: known.token_endpoint }));
-  const asked = new URLSearchParams({
-    response_type: "code",
-    client_id: CLIENT_ID,
-    redirect_uri: here,
-    scope: launch ? `launch ${SCOPE}` : SCOPE,
-    state,
-    aud: iss,
-    code_challenge: base64url(hash),
-    code_challenge_method: "S256",
-  });
-  if (launch) asked.set("launch", launch);
-  location.assign(`${known.authorization_endpoint}?${asked}`);
-}
+// Send the browser to the server: there the user signs in, chooses a patient, and allows or not.
+const connect = (scope, more) =>
+  FHIR.oauth2.authorize({ clientId: "demo-app", redirectUri: location.pathname, scope, ...more }).catch(tell);
 
-async function redeem(code, state) {
-  const begun = JSON.parse(sessionStorage.getItem(state) || "null");
-  sessionStorage.removeItem(state);
-  // Somebody else's answer would show somebody else's record.
-  if (!begun) throw new Error("This answer belongs to no request of this browser. Connect again.");
-  const token = await json(begun.token_endpoint, {
-    method: "POST",
-    body: new URLSearchParams({
-      grant_type: "authorization_code",
-      code,
-      redirect_uri: here,
-      client_id: CLIENT_ID,
-      code_verifier: begun.verifier,
-    }),
-  });
-  await show(begun.iss, token);
-}
-
-async function show(iss, token) {
-  const read = (path) => json(`${iss}/${path}`, { headers: { Authorization: `Bearer ${token.access_token}` } });
-  if (!token.patient) throw new Error("No patient was chosen, so there is nothing to show.");
-  const patient = await read(`Patient/${token.patient}`);
-  const name = patient.name[0];
-  element("name").textContent = [...(name.given || []), name.family].join(" ");
-  element("born").textContent = `born ${patient.birthDate || "on a day that is not known"}`;
-  list("allergies", await read(`AllergyIntolerance?patient=${token.patient}`), (one) => text(one.code));
-  list("notes", await read(`DocumentReference?patient=${token.patient}&_sort=-date`), (one) =>
-    `${(one.date || "").slice(0, 10)} ${text(one.type)}`);
-  element("token").textContent = JSON.stringify(
-    { scope: token.scope, patient: token.patient, expires_in: token.expires_in }, null, 2);
+// Back again, with a code: fhirclient has redeemed it for a token, and the client reads with that.
+async function show(client) {
+  if (!client.patient.id) throw new Error("No patient was chosen, so there is nothing to show.");
+  const { name: [name = {}] = [], birthDate } = await client.patient.read();
+  element("name").textContent = name.text ?? [...(name.given ?? []), name.family].join(" ");
+  element("born").textContent = `born ${birthDate ?? "on a day that is not known"}`;
+  await list(client, "allergies", "AllergyIntolerance", "", (one) => [
+    one.code?.coding?.map((coding) => NONE_KNOWN[coding.code]).find(Boolean) ?? text(one.code),
+    one.criticality === "high" && "high criticality", code(one.verificationStatus), code(one.clinicalStatus)]);
+  await list(client, "notes", "DocumentReference", "&_sort=-date", (one) => [
+    `${one.date?.slice(0, 10) ?? ""} ${text(one.type)}`, one.status, one.docStatus]);
+  const { scope, patient, expires_in } = client.state.tokenResponse;
+  element("token").textContent = JSON.stringify({ scope, patient, expires_in }, null, 2);
   element("record").hidden = false;
   element("connect").textContent = "Connect again";
 }
 
-function list(id, bundle, tell) {
-  const found = (bundle.entry || []).map((entry) => entry.resource)
-    .filter((one) => one.resourceType !== "OperationOutcome");
-  element(id).replaceChildren(...(found.length ? found.map(tell) : ["None is recorded."]).map((line) => {
-    const item = document.createElement("li");
-    item.textContent = line;
-    return item;
-  }));
-}
-
-function text(concept) {
-  const coding = (concept && concept.coding && concept.coding[0]) || {};
-  return (concept && concept.text) || coding.display || coding.code || "not named";
-}
-
-async function json(url, options) {
-  const response = await fetch(url, options);
-  const content = await response.json();
-  if (!response.ok) throw new Error(content.error_description || (content.issue && content.issue[0].diagnostics) || response.statusText);
-  return content;
-}
-
-function random() {
-  return base64url(crypto.getRandomValues(new Uint8Array(32)));
-}
-
-function base64url(bytes) {
-  const text = String.fromCharCode(...new Uint8Array(bytes));
-  return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-}
-
-function tell(error) {
-  element("message").textContent = error.message;
+// Every match, from page to page: the first page alone would read as the whole. What was entered in
+// error was never so: it is counted. Whoever reads must know what is refuted, inactive, superseded.
+async function list(client, id, type, also, told) {
+  const found = await client.request(`${type}?patient=${client.patient.id}${also}`, { pageLimit: 0, flat: true });
+  const all = found.filter((one) => one.resourceType === type).map(told);
+  const lines = all.filter(([, ...states]) => !states.includes(WRONG)).map(([name, ...states]) => {
+    const unusual = states.filter((state) => state && !["confirmed", "active", "current", "final"].includes(state));
+    return unusual.length ? `${name} (${unusual.join(", ")})` : name;
+  });
+  const wrong = all.length - lines.length;
+  if (!lines.length) lines.push("Nothing is recorded.");
+  if (wrong) lines.push(wrong === 1 ? "1 entry was entered in error." : `${wrong} entries were entered in error.`);
+  element(id).replaceChildren(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
 }
 
 const given = new URLSearchParams(location.search);
-// What came in the address serves once: a reload starts anew.
-history.replaceState(null, "", here);
-element("connect").addEventListener("click", () => connect(`${location.origin}/fhir`).catch(tell));
-if (given.has("code")) redeem(given.get("code"), given.get("state")).catch(tell);
-else if (given.has("error")) tell(new Error(given.get("error_description") || given.get("error")));
-else if (given.has("launch") && given.get("iss") === `${location.origin}/fhir`) connect(given.get("iss"), given.get("launch")).catch(tell);
+element("connect").addEventListener("click", () => connect(SCOPE, { iss: SERVER }));
+if (given.has("code") || given.has("error")) FHIR.oauth2.ready().then(show).catch(tell);
+// A launch by anybody else's server is not answered.
+else if (given.has("launch") && given.get("iss") === SERVER) connect(`launch ${SCOPE}`, {});

@@ -1,0 +1,1 @@
+"""What a token lets through, worked out at each request; and why it did not."""

@@ -1,0 +1,114 @@
+"""What pages list of clients, users and refusals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import func, or_, select, union_all
+
+from fhirapp.auth.models import (
+    AccessToken,
+    Client,
+    Grant,
+    RefreshToken,
+    Session,
+    User,
+    UserPatient,
+)
+from fhirapp.auth.models.client import OF_PAGES
+from fhirapp.auth.people.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
+from fhirapp.db import db
+
+MOST_USERS = 50
+# Of what is typed as a name: more tell nobody apart.
+_MOST_WORDS = 8
+
+
+class Listed(NamedTuple):
+    """A client, and when the newest of its tokens was issued that has not been swept out."""
+
+    client: Client
+    token_at: int | None
+
+
+def list_with_tokens() -> Sequence[Listed]:
+    """Return every client: first those that wait for approval, then by name."""
+    issued = union_all(
+        *(
+            select(kind.client_id, func.max(kind.issued_at).label("at")).group_by(kind.client_id)
+            for kind in (AccessToken, RefreshToken)
+        )
+    ).subquery()
+    newest = (
+        select(issued.c.client_id, func.max(issued.c.at).label("at"))
+        .group_by(issued.c.client_id)
+        .subquery()
+    )
+    rows = db.session.execute(
+        select(Client, newest.c.at)
+        .outerjoin(newest, newest.c.client_id == Client.client_id)
+        .where(Client.kind != OF_PAGES)
+        .order_by(Client.approved_at.is_not(None), func.lower(Client.name), Client.client_id)
+    )
+    return [Listed(client, at) for client, at in rows]
+
+
+def find_client(client_id: str) -> Client | None:
+    """Return a client, whatever its state."""
+    # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+    return db.session.get(Client, client_id) if client_id.isprintable() else None
+
+
+def consents_to(client_id: str) -> int:
+    """Return how many consents to a client are in force."""
+    count = select(func.count()).where(
+        Grant.client_id == client_id,
+        Grant.revoked_at.is_(None),
+        Grant.expires_at > int(time.time()),
+    )
+    return db.session.execute(count).scalar_one()
+
+
+def find_users(text: str, role: str = "") -> tuple[Sequence[User], bool]:
+    """Return the users in whose name or user name each word stands, and whether there are more.
+
+    A comma parts words too: Muster, Anna. With a role only those who have it. By user name.
+    """
+    if not text.isprintable():
+        return [], False
+    query = select(User).where(
+        *(
+            or_(
+                func.lower(User.name).contains(word, autoescape=True),
+                User.username.contains(word, autoescape=True),
+            )
+            for word in text.lower().replace(",", " ").split()[:_MOST_WORDS]
+        )
+    )
+    if role:
+        query = query.where(User.role == role)
+    found = db.session.scalars(query.order_by(User.username).limit(MOST_USERS + 1)).all()
+    return found[:MOST_USERS], len(found) > MOST_USERS
+
+
+def browsers_of(user_id: str) -> int:
+    """Return in how many browsers a user is signed in."""
+    now = int(time.time())
+    count = select(func.count()).where(
+        Session.user_id == user_id,
+        Session.ended_at.is_(None),
+        Session.used_at >= now - IDLE_SECONDS,
+        Session.signed_in_at >= now - ABSOLUTE_SECONDS,
+    )
+    return db.session.execute(count).scalar_one()
+
+
+def links_of(user_id: str) -> Sequence[UserPatient]:
+    """Return the links of a user to records, the own one first."""
+    return db.session.scalars(
+        select(UserPatient)
+        .where(UserPatient.user_id == user_id)
+        .order_by(UserPatient.is_self.desc(), UserPatient.patient_id)
+    ).all()

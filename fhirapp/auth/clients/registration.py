@@ -1,0 +1,284 @@
+"""Register clients: what they may say of themselves, checked as the shell and the page need it.
+
+Source: RFC 7591 §2 for the words, RFC 8252 §7 for the addresses of native apps; decisions §6.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from flask import has_app_context
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from sqlalchemy import Connection, insert, select, update
+
+from fhirapp.auth.enforce import enforceable
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.models import Client, digest
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
+from fhirapp.auth.scopes import CONTEXTS_OF_KIND, SESSION_SCOPES, parse_scope
+from fhirapp.auth.tokens import new_token
+from fhirapp.config import is_loopback, settings
+
+KINDS = tuple(CONTEXTS_OF_KIND)
+METHODS: Mapping[str, tuple[str, ...]] = {
+    "public": (NONE,),
+    "confidential": (BASIC, SIGNED),
+    "backend": (SIGNED,),
+}
+# The client of the shell, which is not registered.
+OPERATOR = "operator"
+# Of our own pages, and of the page that documents the API.
+PAGES, API_DOCS = "pages", "api-docs"
+_CLIENT_ID = re.compile(r"[A-Za-z0-9._~-]{1,64}")
+_MOST_URIS, _LONGEST_URI, _LONGEST_SCOPE = 10, 1000, 2000
+_URI = re.compile(r"[!#-;=?-\[\]_a-z~]+")
+# A name or an IPv6 address, and a port. urlsplit takes the host of http://evil[::1]/ for ::1.
+_AUTHORITY = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
+# RFC 8252 §7.1: a domain name backwards, which has a dot; so javascript: and data: are none.
+_OF_APP = re.compile(r"[A-Za-z][A-Za-z0-9-]*(\.[A-Za-z0-9-]+)+:/(?!/).*")
+_MOST_KEYS, _LONGEST_KID = 50, 255
+# RFC 7518 §3.3 asks for 2048; beyond the other a signature takes long to check.
+_RSA_BITS = range(2048, 8192 + 1)
+# The parts of a public key; key_ops are left out, for those of a private one forbid to verify.
+_PUBLIC = ("kty", "kid", "use", "alg", "n", "e", "crv", "x", "y")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """What a client says of itself. auth_method is one of METHODS of its kind."""
+
+    name: str
+    kind: str
+    auth_method: str
+    scope: str
+    redirect_uris: tuple[str, ...] = ()
+    launch_uri: str | None = None
+    jwks: Any = None
+    jwks_uri: str | None = None
+    developer: str | None = None
+    contact: str | None = None
+
+
+def register(
+    connection: Connection,
+    registration: Registration,
+    *,
+    client_id: str | None = None,
+    approved: bool = True,
+) -> str:
+    """Register a client; return its id. Raises RefusedCommand with the first fault found.
+
+    One that is not approved yet gets no tokens.
+    """
+    if client_id is None:
+        client_id = f"app-{secrets.token_hex(8)}"
+    check_client_id(client_id)
+    if client_id in (OPERATOR, PAGES, API_DOCS):
+        raise RefusedCommand(f"The client {client_id} is this server's own; choose another id.")
+    known = select(Client.client_id).where(Client.client_id == client_id)
+    if connection.execute(known).first():
+        raise RefusedCommand(f"The client {client_id} is registered already.")
+    row = columns(registration)
+    now = int(time.time())
+    row |= {
+        "client_id": client_id,
+        "secret_digest": None,
+        "registered_at": now,
+        "approved_at": now if approved else None,
+        "owner_digest": None,
+        "disabled": False,
+    }
+    connection.execute(insert(Client), [row])
+    return client_id
+
+
+def columns(registration: Registration) -> dict[str, Any]:
+    """Return what a registration stores. Raises RefusedCommand."""
+    one = registration
+    _check_together(one)
+    for uri in one.redirect_uris:
+        check_redirect_uri(uri)
+    if one.launch_uri:
+        _check_web(one.launch_uri, "launch URI")
+    if one.jwks_uri:
+        # fetch.py asks the clinic's own network where the operator allows it.
+        own = has_app_context() and settings().fetch_private
+        _check_web(one.jwks_uri, "address of the keys", or_http=own)
+    return {
+        "name": _text(one.name, "name", 100),
+        "kind": one.kind,
+        "auth_method": one.auth_method,
+        "scope": _scope(one.scope, one.kind),
+        "redirect_uris": list(dict.fromkeys(one.redirect_uris)) or None,
+        "launch_uri": one.launch_uri or None,
+        "jwks": public_keys(one.jwks) if one.jwks else None,
+        "jwks_uri": one.jwks_uri or None,
+        "developer": _text(one.developer, "developer", 100) if one.developer else None,
+        "contact": _text(one.contact, "contact", 200) if one.contact else None,
+    }
+
+
+def _check_together(one: Registration) -> None:
+    """Raise RefusedCommand for parts that do not go together."""
+    if one.kind not in KINDS:
+        raise RefusedCommand(f"A client is one of {', '.join(KINDS)}.")
+    if one.auth_method not in METHODS[one.kind]:
+        raise RefusedCommand(
+            f"A {one.kind} client proves who it is by {' or '.join(METHODS[one.kind])}."
+        )
+    is_backend, is_signed = one.kind == "backend", one.auth_method == SIGNED
+    if not is_backend and not one.redirect_uris:
+        raise RefusedCommand("An app needs at least one redirect URI.")
+    if is_backend and (one.redirect_uris or one.launch_uri):
+        raise RefusedCommand("A backend client has no users: leave out the redirect URIs.")
+    if is_signed and bool(one.jwks) == bool(one.jwks_uri):
+        raise RefusedCommand("Give its public keys: a JSON Web Key Set, or the address of one.")
+    if not is_signed and (one.jwks or one.jwks_uri):
+        raise RefusedCommand(f"Keys go with {SIGNED}.")
+    if len(one.redirect_uris) > _MOST_URIS:
+        raise RefusedCommand(f"At most {_MOST_URIS} redirect URIs.")
+
+
+def check_client_id(client_id: str) -> None:
+    """Raise RefusedCommand for what is the id of no client."""
+    if not _CLIENT_ID.fullmatch(client_id):
+        raise RefusedCommand("A client id has 1 to 64 letters, digits and . _ ~ -")
+
+
+def check_redirect_uri(uri: str) -> None:
+    """Raise RefusedCommand for an address that no browser may be sent to with a code."""
+    problem = f"The redirect URI {uri[:200]!r}"
+    parts = _parts(uri, problem)
+    if _is_web(parts) or _OF_APP.fullmatch(uri):
+        return
+    raise RefusedCommand(
+        f"{problem} must begin with https://, with http:// and a loopback host, or with an app's "
+        "own scheme such as com.example.app:/"
+    )
+
+
+def public_keys(jwks: Any) -> dict[str, Any]:
+    """Return a key set's public part; a single key counts as a set. Raises RefusedCommand.
+
+    Keys that no assertion can be signed with are left out: sets serve other purposes too.
+    """
+    keys = jwks.get("keys", [jwks]) if isinstance(jwks, dict) else None
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, dict) for key in keys):
+        raise RefusedCommand("Not a JSON Web Key Set: an object with a list of keys.")
+    if len(keys) > _MOST_KEYS:
+        raise RefusedCommand(f"At most {_MOST_KEYS} keys.")
+    public = [_public_key(key) for key in keys if _signs(key)]
+    if not public:
+        raise RefusedCommand(
+            "The key set must hold RSA keys for RS384, or EC keys of the curve P-384 for ES384."
+        )
+    try:
+        return dict(KeySet.import_key_set({"keys": public}).as_dict(private=False))
+    except (JoseError, ValueError, KeyError, TypeError) as error:
+        raise RefusedCommand(f"Not a JSON Web Key Set: {error}") from None
+
+
+def owner_code(connection: Connection, client_id: str) -> str:
+    """Return a new secret for the address on which its owner manages a client."""
+    code = new_token()
+    connection.execute(
+        update(Client).where(Client.client_id == client_id).values(owner_digest=digest(code))
+    )
+    return code
+
+
+def _signs(key: Mapping[str, object]) -> bool:
+    """Say whether a key is for the algorithms of assertions."""
+    match key:
+        case {"kty": "RSA"}:
+            algorithm = "RS384"
+        case {"kty": "EC", "crv": "P-384"}:
+            algorithm = "ES384"
+        case _:
+            return False
+    return key.get("use", "sig") == "sig" and key.get("alg", algorithm) == algorithm
+
+
+def _public_key(key: Mapping[str, object]) -> dict[str, Any]:
+    """Return the public part of a key. Raises RefusedCommand."""
+    if key["kty"] == "RSA" and _bits(key.get("n")) not in _RSA_BITS:
+        raise RefusedCommand(
+            f"An RSA key must have {_RSA_BITS.start} to {_RSA_BITS.stop - 1} bits."
+        )
+    kid = key.get("kid", "")
+    if not isinstance(kid, str) or len(kid) > _LONGEST_KID or not kid.isprintable():
+        raise RefusedCommand(f"A kid has at most {_LONGEST_KID} printable characters.")
+    return {name: key[name] for name in _PUBLIC if name in key}
+
+
+def _bits(modulus: object) -> int:
+    """Return the length of an RSA key, 0 where its modulus cannot be read."""
+    try:
+        return int.from_bytes(base64.urlsafe_b64decode(f"{modulus}==")).bit_length()
+    except ValueError:
+        return 0
+
+
+def _scope(text: str, kind: str) -> str:
+    if len(text) > _LONGEST_SCOPE:
+        raise RefusedCommand(f"The scope has at most {_LONGEST_SCOPE} characters.")
+    contexts = CONTEXTS_OF_KIND[kind]
+    unusable = []
+    for one in text.split():
+        scope = parse_scope(one)
+        fits = scope is not None and scope.context in contexts and enforceable(scope)
+        if not fits and (one not in SESSION_SCOPES or kind == "backend"):
+            unusable.append(one)
+    if unusable or not text.split():
+        example = "system/*.rs" if kind == "backend" else "launch/patient patient/*.rs"
+        raise RefusedCommand(
+            f"Not a scope that a {kind} client can have: {' '.join(unusable) or '(none)'}; "
+            f"use for example {example}"
+        )
+    return " ".join(dict.fromkeys(text.split()))
+
+
+def _text(text: str | None, what: str, longest: int) -> str:
+    stripped = (text or "").strip()
+    if not 1 <= len(stripped) <= longest or not stripped.isprintable():
+        raise RefusedCommand(f"The {what} has 1 to {longest} printable characters.")
+    return stripped
+
+
+def _check_web(uri: str, what: str, *, or_http: bool = False) -> None:
+    problem = f"The {what} {uri[:200]!r}"
+    parts = _parts(uri, problem)
+    if not _is_web(parts) and not (or_http and parts.scheme == "http" and parts.hostname):
+        raise RefusedCommand(
+            f"{problem} must begin with https://, or with http:// and a loopback host."
+        )
+
+
+def _parts(uri: str, problem: str) -> SplitResult:
+    """Return an address's parts. Raises RefusedCommand, a sentence that begins with problem."""
+    if len(uri) > _LONGEST_URI or not _URI.fullmatch(uri):
+        raise RefusedCommand(f"{problem} is too long or no address.")
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        raise RefusedCommand(f"{problem} is no address.") from None
+    if "#" in uri or "@" in parts.netloc:
+        raise RefusedCommand(f"{problem} must have no fragment and no user.")
+    if parts.netloc and not _AUTHORITY.fullmatch(parts.netloc):
+        raise RefusedCommand(f"{problem} is no address.")
+    return parts
+
+
+def _is_web(parts: SplitResult) -> bool:
+    """Say whether an address is https, or http on this machine, where nobody can listen in."""
+    secure = parts.scheme == "https" and bool(parts.hostname)
+    return secure or (parts.scheme == "http" and is_loopback(parts.netloc))

@@ -1,0 +1,116 @@
+"""What the authorization server says of itself. It claims only what works.
+
+Source: SMART App Launch 2.2 conformance §smart-configuration; RFC 8414; OpenID Connect Discovery.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fhirapp.address import base_url, token_url
+from fhirapp.auth.oauth.assertion import ALGORITHMS
+from fhirapp.auth.oauth.pkce import METHOD
+from fhirapp.auth.oauth.signing import ALGORITHM
+from fhirapp.auth.scopes import SESSION_SCOPES
+
+_CLINICAL = (
+    "patient/DocumentReference.rs",
+    "patient/AllergyIntolerance.rs",
+    "patient/*.rs",
+    "patient/*.read",
+    "user/DocumentReference.rs",
+    "user/AllergyIntolerance.rs",
+    "user/*.rs",
+    "user/*.read",
+    "system/DocumentReference.rs",
+    "system/AllergyIntolerance.rs",
+    "system/*.read",
+    "system/*.rs",
+)
+SCOPES = (*sorted(SESSION_SCOPES), *_CLINICAL)
+CLAIMS = (
+    "iss",
+    "sub",
+    "aud",
+    "exp",
+    "iat",
+    "auth_time",
+    "nonce",
+    "at_hash",
+    "fhirUser",
+    "name",
+    "preferred_username",
+)
+_METHODS = ("client_secret_basic", "private_key_jwt")
+_CAPABILITIES = (
+    "launch-ehr",
+    "launch-standalone",
+    "authorize-post",
+    "client-public",
+    "client-confidential-symmetric",
+    "client-confidential-asymmetric",
+    "sso-openid-connect",
+    "context-banner",
+    "context-style",
+    "context-ehr-patient",
+    "context-ehr-encounter",
+    "context-standalone-patient",
+    "permission-offline",
+    "permission-online",
+    "permission-patient",
+    "permission-user",
+    "permission-v1",
+    "permission-v2",
+)
+
+
+def endpoints() -> dict[str, str]:
+    """Return the addresses, by their names in every kind of metadata."""
+    base = base_url()
+    return {
+        "authorization_endpoint": f"{base}/oauth/authorize",
+        "token_endpoint": token_url(),
+        "introspection_endpoint": f"{base}/oauth/introspect",
+        "revocation_endpoint": f"{base}/oauth/revoke",
+        "jwks_uri": f"{base}/oauth/jwks.json",
+    }
+
+
+def smart_configuration() -> dict[str, Any]:
+    """Return /.well-known/smart-configuration."""
+    base = base_url()
+    return {
+        **_metadata(),
+        "management_endpoint": f"{base}/account/apps",
+        "capabilities": list(_CAPABILITIES),
+    }
+
+
+def openid_configuration() -> dict[str, Any]:
+    """Return /.well-known/openid-configuration, which is RFC 8414's metadata too."""
+    return {
+        **_metadata(),
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": [ALGORITHM],
+        "claims_supported": list(CLAIMS),
+        "request_parameter_supported": False,
+        "request_uri_parameter_supported": False,
+    }
+
+
+def _metadata() -> dict[str, Any]:
+    return {
+        "issuer": base_url(),
+        **endpoints(),
+        "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "scopes_supported": list(SCOPES),
+        "code_challenge_methods_supported": [METHOD],
+        "token_endpoint_auth_methods_supported": [*_METHODS, "none"],
+        "token_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
+        "introspection_endpoint_auth_methods_supported": [*_METHODS, "Bearer"],
+        "introspection_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
+        "revocation_endpoint_auth_methods_supported": [*_METHODS, "none"],
+        "revocation_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),
+    }

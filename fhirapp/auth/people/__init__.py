@@ -1,0 +1,1 @@
+"""Users: their roles and records, how they prove who they are, where they are signed in."""

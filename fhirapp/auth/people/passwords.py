@@ -1,0 +1,75 @@
+"""Passwords: argon2id. Of a process's threads, few hash at once: each takes 19 MiB meanwhile.
+
+Source: OWASP Password Storage Cheat Sheet; NIST SP 800-63B §5.1.1.2.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cache
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+SHORTEST, LONGEST = 10, 200
+# A shorter name than this stands in too many words by chance.
+_NAME_TELLS = 4
+_AT_ONCE = BoundedSemaphore(2)
+
+
+class WeakPassword(ValueError):
+    """A password that is not taken; str() says why, to whoever chose it."""
+
+
+def check(password: str, username: str) -> None:
+    """Raise WeakPassword for one that is too short, or easily guessed."""
+    if len(password) < SHORTEST:
+        raise WeakPassword(f"Choose a password of at least {SHORTEST} characters.")
+    if len(password) > LONGEST:
+        raise WeakPassword(f"Choose a password of at most {LONGEST} characters.")
+    if len(username) >= _NAME_TELLS and username in password.lower():
+        raise WeakPassword("It holds your user name; choose another.")
+    if len(set(password)) < 5:
+        raise WeakPassword("Choose a password that is harder to guess: a few words, say.")
+
+
+def hashed(password: str) -> str:
+    """Return the argon2id hash to store."""
+    with _AT_ONCE:
+        return _hasher().hash(_composed(password))
+
+
+def verify(stored: str | None, password: str) -> bool:
+    """Say whether a password is the stored one; without one it takes as long, and is not."""
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    with _AT_ONCE:
+        try:
+            return _hasher().verify(stored or _nobodys(), _composed(password)) and bool(stored)
+        except (VerificationError, InvalidHashError):
+            return False
+
+
+def _composed(password: str) -> str:
+    """Return the same bytes whichever keyboard composed the letters (NIST SP 800-63B §5.1.1.2)."""
+    return unicodedata.normalize("NFKC", password)
+
+
+def is_outdated(stored: str) -> bool:
+    """Say whether a hash was made with other parameters than these."""
+    return _hasher().check_needs_rehash(stored)
+
+
+@cache
+def _hasher() -> PasswordHasher:
+    # Imported at the first sign-in: a server that only answers programs never needs it.
+    from argon2 import PasswordHasher
+
+    return PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
+
+
+@cache
+def _nobodys() -> str:
+    return _hasher().hash("nobody's password")

@@ -1,0 +1,142 @@
+"""Sign in: a name and a password, and the second factor; throttled, for known and unknown alike."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from sqlalchemy import Connection, select, update
+
+from fhirapp.auth import attempts
+from fhirapp.auth.attempts import TooOften
+from fhirapp.auth.models import User
+from fhirapp.auth.people import passwords, second_factor, sessions
+from fhirapp.auth.people.sessions import Signed
+from fhirapp.auth.throttle import network_of
+from fhirapp.db import db, writing
+
+WINDOW_SECONDS = 15 * 60
+# Failures in a window: of one name from one address, of one name, from one address.
+PER_NAME_AND_ADDRESS, PER_NAME, PER_ADDRESS = 5, 50, 50
+_PASSWORD, _CODE = "password", "code"
+# So long a network from which somebody signed in is one of theirs.
+_KNOWN_SECONDS = 90 * 86_400
+
+
+class Entered(NamedTuple):
+    """A session that began: the secret for its cookie, and whether a code is still to come."""
+
+    secret: str
+    complete: bool
+
+
+def sign_in(
+    username: str, password: str, address: str, instead_of: str | None = None
+) -> Entered | None:
+    """Begin a session; None where name or password is wrong. Raises TooOften.
+
+    address is where the request comes from, instead_of the id of the session that this browser had.
+    Whether the name is known makes no difference in the answer nor in the time that it takes.
+    """
+    name = username.strip().lower()
+    tries = _Tries(_PASSWORD, name, address)
+    tries.check(db.session.connection())
+    user = db.session.scalars(select(User).where(User.username == name)).one_or_none()
+    stored = user.password_hash if user is not None and not user.disabled else None
+    user_id = user.id if user is not None else ""
+    # The hash takes longer than anything else here: it keeps no snapshot open.
+    db.session.rollback()
+    proved = passwords.verify(stored, password)
+    with writing() as connection:
+        tries.check(connection)
+        if not proved or not _remember(connection, user_id, stored or "", password):
+            tries.failed(connection)
+            return None
+        tries.succeeded(connection)
+        without_code = select(User.totp_secret.is_(None)).where(User.id == user_id)
+        complete = bool(connection.execute(without_code).scalar_one())
+        secret = sessions.begin(connection, user_id, complete=complete, instead_of=instead_of)
+        return Entered(secret, complete)
+
+
+def prove(user_id: str, password: str, address: str) -> bool:
+    """Say whether a user who signed in knows the password still. Raises TooOften.
+
+    Counted with the attempts to sign in, which guess the same.
+    """
+    user = db.session.get_one(User, user_id)
+    stored, tries = user.password_hash, _Tries(_PASSWORD, user.username, address)
+    tries.check(db.session.connection())
+    db.session.rollback()
+    proved = passwords.verify(stored, password)
+    with writing() as connection:
+        tries.check(connection)
+        if proved:
+            tries.succeeded(connection)
+        else:
+            tries.failed(connection)
+    return proved
+
+
+def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
+    """Complete a session by a code; return its new secret, None where the code is wrong.
+
+    Raises TooOften.
+    """
+    user, session_id = signed.user, signed.session_id
+    tries = _Tries(_CODE, user.username, address)
+    db.session.expunge_all()
+    db.session.rollback()
+    with writing() as connection:
+        tries.check(connection)
+        if not second_factor.accept(connection, user, code):
+            tries.failed(connection)
+            return None
+        tries.succeeded(connection)
+        return sessions.renewed(connection, session_id)
+
+
+def _remember(connection: Connection, user_id: str, stored: str, password: str) -> bool:
+    """Write that a user signed in; False where the password changed meanwhile, or the user went."""
+    values: dict[str, object] = {"signed_in_at": int(time.time())}
+    if passwords.is_outdated(stored):
+        values["password_hash"] = passwords.hashed(password)
+    changed = connection.execute(
+        update(User)
+        .where(User.id == user_id, User.password_hash == stored, User.disabled.is_(False))
+        .values(values)
+    )
+    return changed.rowcount == 1
+
+
+class _Tries:
+    """The tries at what one user name is proved by (what: _PASSWORD, _CODE), from one address."""
+
+    def __init__(self, what: str, name: str, address: str) -> None:
+        network = network_of(address)
+        # The name comes last: whatever is typed for one makes no other key.
+        self.here = f"{what} {network} {name}"
+        self.of_name = f"{what} of {name}"
+        self.of_network = f"sign-in from {network}"
+        self.known = f"signed in from {network} {name}"
+
+    def check(self, connection: Connection) -> None:
+        """Raise TooOften. Also after the hash: meanwhile other requests tried the same.
+
+        Where strangers guess at a name, its owner still comes in from where they did before.
+        """
+        limits = {self.here: PER_NAME_AND_ADDRESS, self.of_network: PER_ADDRESS}
+        if not attempts.wait_seconds(connection, self.known, 1):
+            limits[self.of_name] = PER_NAME
+        wait = max(attempts.wait_seconds(connection, key, limit) for key, limit in limits.items())
+        if wait:
+            raise TooOften(wait)
+
+    def failed(self, connection: Connection) -> None:
+        for key in (self.here, self.of_name, self.of_network):
+            attempts.count(connection, key, WINDOW_SECONDS)
+
+    def succeeded(self, connection: Connection) -> None:
+        attempts.forget(connection, self.here)
+        attempts.forget(connection, self.known)
+        attempts.count(connection, self.known, _KNOWN_SECONDS)

@@ -1,0 +1,164 @@
+"""`fhirapp backup` and `fhirapp restore`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from fhirapp.cli.common import demo_option, say
+from fhirapp.config import Settings, load_settings
+from fhirapp.disk.files import database_path, megabytes
+from fhirapp.ops.backups.archive import InvalidBackup
+from fhirapp.ops.backups.backup import MissingPassphrase, back_up
+from fhirapp.ops.backups.drill import drill
+from fhirapp.ops.backups.restore import restore
+from fhirapp.ops.backups.rotation import Naming, prune
+
+VARIABLE = "FHIRAPP_BACKUP_PASSPHRASE"
+_T = TypeVar("_T")
+
+_passphrase_option = click.option(
+    "--passphrase-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help=f"File whose first line is the passphrase; else {VARIABLE}, else it is asked for.",
+)
+
+
+@click.command("backup")
+@click.argument("given_path", metavar="FILE", type=click.Path())
+@click.option("--keep", type=click.IntRange(1), help="Keep so many of this naming.")
+@click.option("--encrypt", is_flag=True, help="Encrypt; ask for a passphrase if none is given.")
+@_passphrase_option
+@click.option("--verify", is_flag=True, help="Take none: open a copy of FILE and read all of it.")
+@demo_option
+def backup(
+    given_path: str,
+    keep: int | None,
+    encrypt: bool,
+    passphrase_file: Path | None,
+    verify: bool,
+    demo: bool | None,
+) -> int:
+    """Back up database and keys while the server runs; with --verify, try a backup out.
+
+    FILE may be a folder, or hold the time as strftime() writes it (clinic-%Y-%m-%d.backup), in UTC.
+    """
+    path = Path(given_path)
+    if given_path.endswith(os.sep) and not path.is_dir():
+        raise InvalidBackup(f"There is no folder {path}.")
+    given = _given(passphrase_file)
+    settings = load_settings(demo=demo)
+    if verify:
+        if keep or encrypt:
+            raise click.UsageError("--verify takes no backup; leave --keep and --encrypt out")
+        return _verify(settings, path, given)
+    naming = _naming(settings, path)
+    if keep and not naming.has_time:
+        raise click.UsageError(
+            "--keep needs a folder, or a name with a time: clinic-%F.backup"
+            + ("" if path.exists() else f"; there is no folder {path}")
+        )
+    moment = datetime.now(UTC)
+    target = naming.path(moment)
+    if encrypt and given is None:
+        given = _asked(confirm=True)
+    taken = back_up(settings, target, moment, given)
+    click.echo(taken.path)
+    how = "encrypted" if given is not None else "not encrypted: whoever reads it reads the records"
+    say(f"Backed up, and read back: {megabytes(taken.size)}, {how}.")
+    return _rotate(naming, keep, taken.path) if keep else 0
+
+
+@click.command("restore")
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace a database that holds something; it is kept.")
+@_passphrase_option
+@demo_option
+def restore_(path: Path, force: bool, passphrase_file: Path | None, demo: bool | None) -> None:
+    """Put a backup in the place of the database and its keys; the server must be stopped."""
+    given = _given(passphrase_file)
+    settings = load_settings(demo=demo)
+    now = datetime.now(UTC)
+    done = _with_passphrase(given, lambda one: restore(settings, path, now, one, force=force))
+    say(f"Restored as of {done.manifest.taken}: {done.versions} versions of resources.")
+    say(done.said)
+    for kept in done.kept:
+        say(f"What was there is kept in {kept}")
+
+
+def _naming(settings: Settings, path: Path) -> Naming:
+    database = database_path(settings)
+    return Naming.of(path, database.stem if database else "fhirapp")
+
+
+def _verify(settings: Settings, path: Path, given: str | None) -> int:
+    """Try out a backup: the newest of a folder or a naming."""
+    if path.is_dir() or not path.exists():
+        found = _naming(settings, path).found()
+        if not found:
+            raise InvalidBackup(f"There is no backup {path}.")
+        path = found[-1]
+    drilled = _with_passphrase(given, lambda one: drill(settings, path, one))
+    for fault in drilled.faults:
+        click.echo(fault)
+    taken = drilled.manifest.taken
+    if drilled.faults:
+        say(f"{path}, taken {taken}, is not whole.")
+        return 2
+    click.echo(
+        f"{path}, taken {taken}, is whole: all of its {drilled.versions} versions were read."
+    )
+    return 0
+
+
+def _rotate(naming: Naming, keep: int, newest: Path) -> int:
+    removed, stuck = prune(naming, keep, newest)
+    for path in removed:
+        say(f"Removed {path}")
+    for path in stuck:
+        say(f"{path} is to be removed, and cannot be.")
+    return 1 if stuck else 0
+
+
+def _given(file: Path | None) -> str | None:
+    """Return the passphrase that a file or the environment gives, None where neither does.
+
+    It is taken out of the environment, which other processes of this user can read.
+    """
+    from_environment = os.environ.pop(VARIABLE, None)
+    if file is None:
+        return from_environment or None
+    try:
+        first = file.read_text("utf-8").partition("\n")[0].removesuffix("\r")
+    except (OSError, UnicodeDecodeError):
+        raise click.UsageError(f"The passphrase file {file} cannot be read") from None
+    if not first:
+        raise click.UsageError(f"The first line of {file} is empty, where the passphrase should be")
+    return first
+
+
+def _asked(*, confirm: bool) -> str:
+    """Ask at the terminal for the passphrase."""
+    if not sys.stdin.isatty():
+        raise MissingPassphrase(
+            f"There is no passphrase: name --passphrase-file, or set {VARIABLE}."
+        )
+    found: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True)
+    return found
+
+
+def _with_passphrase(given: str | None, work: Callable[[str | None], _T]) -> _T:
+    """Do something with a backup; where it turns out to be encrypted, ask for the passphrase."""
+    try:
+        return work(given)
+    except MissingPassphrase:
+        return work(_asked(confirm=False))
+
+
+commands = [backup, restore_]

@@ -1,0 +1,109 @@
+"""Clinical documents of C-CDA and CDA R2 as FHIR: what an import takes from them.
+
+    resources_of   the resources of a document: who it is of and from, itself, its allergies
+    identities     by which identifiers those of them may be known already that stand for people
+                   and organizations
+    contradiction  what tells that a patient with one of these numbers is somebody else
+
+tree.py reads the XML, header.py and allergies.py say what is made of it.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from hashlib import sha256
+from typing import Any
+
+from fhirapp.exchange.ccda.allergies import allergies_in, is_allergies
+from fhirapp.exchange.ccda.encounter import add_encounter
+from fhirapp.exchange.ccda.header import authors, custodian, document_reference
+from fhirapp.exchange.ccda.oids import SSN
+from fhirapp.exchange.ccda.patient import add_patient, role_of
+from fhirapp.exchange.ccda.people import complete
+from fhirapp.exchange.ccda.provenance import provenance
+from fhirapp.exchange.ccda.record import Record, ranked
+from fhirapp.exchange.ccda.same import contradiction
+from fhirapp.exchange.ccda.texts import Texts
+from fhirapp.exchange.ccda.tree import Element, UnreadableDocument, read
+from fhirapp.exchange.ccda.values import identifier, key
+
+__all__ = ["UnreadableDocument", "contradiction", "identities", "resources_of"]
+
+# What others point to comes first.
+_ORDER = (
+    "Organization",
+    "Practitioner",
+    "Patient",
+    "Encounter",
+    "DocumentReference",
+    "AllergyIntolerance",
+    "Provenance",
+)
+# No Encounter: the same number may be another patient's visit. The id of one follows from its
+# patient and number (Record.own_identity), so that a visit is the same within its patient alone.
+_MAY_BE_KNOWN = frozenset({"Organization", "Practitioner", "Patient"})
+
+
+def resources_of(document: bytes, place: str) -> list[dict[str, Any]]:
+    """Return what a document says, as FHIR JSON; what others point to comes first.
+
+    place is where the document was found, for UnreadableDocument, which has it. Raises
+    UnreadableDocument.
+    """
+    try:
+        return _resources(document)
+    except UnreadableDocument as error:
+        error.place = place
+        raise
+
+
+def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:
+    """Return the identifiers, system and value, by which a resource, Type/id, may be known already.
+
+    The one that tells best comes first. An SSN may be stored with its hyphens or without.
+    """
+    found = {}
+    for resource in resources:
+        if resource["resourceType"] in _MAY_BE_KNOWN:
+            keys = [
+                one for given in ranked(resource.get("identifier", ())) for one in _forms(given)
+            ]
+            if keys:
+                found[f"{resource['resourceType']}/{resource['id']}"] = list(dict.fromkeys(keys))
+    return found
+
+
+def _forms(known: tuple[str, str]) -> list[tuple[str, str]]:
+    system, value = known
+    digits = value.replace("-", "")
+    if system != SSN or len(digits) != 9:
+        return [known]
+    return [known, (system, digits), (system, f"{digits[:3]}-{digits[3:5]}-{digits[5:]}")]
+
+
+def _resources(document: bytes) -> list[dict[str, Any]]:
+    root = read(document, is_allergies)
+    sections = [one for one in root.descendants() if one.name == "section" and is_allergies(one)]
+    own_key, set_key = (_key(root.first(name)) for name in ("id", "setId"))
+    parts = own_key or (sha256(document).hexdigest(),)
+    record = Record("|".join(set_key or parts), Texts(sections))
+    add_patient(role_of(root), record)
+    document_id = record.own_identity("DocumentReference", *parts)
+    reference = document_reference(root, document, document_id, record)
+    add_encounter(root, reference, record)
+    name = record.add(reference)
+    made, writers = root.first("effectiveTime"), authors(root, record)
+    keeper = custodian(root, record)
+    record.add(provenance(name, name, writers, made, made, keeper))
+    for allergy, recorders, recorded in allergies_in(sections, record, writers):
+        record.add(provenance(record.add(allergy), name, recorders, made, recorded))
+    found = sorted(record.resources.values(), key=lambda one: _ORDER.index(one["resourceType"]))
+    for resource in found:
+        complete(resource)
+    # Each by itself: whoever changes one of them changes no other.
+    return [deepcopy(one) for one in found]
+
+
+def _key(element: Element | None) -> tuple[str, str] | None:
+    identified = identifier(element) if element is not None else None
+    return key(identified) if identified else None

@@ -1,0 +1,73 @@
+"""What is made of one document, while it is read: its resources, each once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fhirapp.exchange.ccda.ids import identity
+from fhirapp.exchange.ccda.oids import NPI, SSN
+from fhirapp.exchange.ccda.texts import Texts
+from fhirapp.exchange.ccda.values import key
+
+# Whom a number identifies best: NPIs everybody uses; of patients the SSN is left out most often.
+_FIRST, _LAST = NPI, SSN
+# What the SSA never gave to anybody, and what stands in advertisements.
+_NO_SSN = re.compile(
+    r"(?:000|666|9[0-9]{2})[0-9]{6}|[0-9]{3}00[0-9]{4}|[0-9]{5}0000|([0-9])\1{8}"
+    r"|123456789|987654321|078051120|219099999|(?![0-9]{9}).*"
+)
+
+
+@dataclass
+class Record:
+    """The resources of a document; key is what identifies it, also in its next version.
+
+    patient is Patient/id, patient_keys what the patient's own identifiers are.
+    """
+
+    key: str
+    texts: Texts
+    patient: str = ""
+    patient_keys: set[tuple[str, str]] = field(default_factory=set)
+    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, resource: dict[str, Any]) -> str:
+        """Keep a resource and return its Type/id; of one that is there, what was not yet known."""
+        name = f"{resource['resourceType']}/{resource['id']}"
+        known = self.resources.setdefault(name, resource)
+        for element, value in resource.items():
+            known.setdefault(element, value)
+        for one in resource.get("identifier", ()):
+            if one not in known["identifier"]:
+                known["identifier"].append(one)
+        return name
+
+    def identity(self, type_name: str, identified: list[dict[str, Any]], *otherwise: str) -> str:
+        """Return the id of what has these identifiers; of what has none, by the document."""
+        keys = ranked(identified)
+        return identity(type_name, *keys[0]) if keys else identity(type_name, self.key, *otherwise)
+
+    def own_identity(self, type_name: str, *parts: str) -> str:
+        """Return the id of what is the patient's: another's cannot have it, whatever was sent."""
+        return identity(type_name, self.patient, *parts)
+
+
+def ranked(identified: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return the system and value of each Identifier that has both, what tells best first."""
+    found = (one for one in map(key, identified) if one and not _is_nobodys(one))
+    return sorted(found, key=_rank)
+
+
+def _is_nobodys(known: tuple[str, str]) -> bool:
+    """Say whether a number stands for one that is not known: many have it, so it tells nobody."""
+    system, value = known
+    digits = value.replace("-", "").replace(" ", "")
+    return system == SSN and _NO_SSN.fullmatch(digits) is not None
+
+
+def _rank(system_and_value: tuple[str, str]) -> int:
+    """Return the order of identifiers; among equals, that of the document."""
+    return {_FIRST: 0, _LAST: 2}.get(system_and_value[0], 1)

@@ -1,0 +1,1 @@
+"""Records out: NDJSON as the source said it, with its history where that is wanted."""

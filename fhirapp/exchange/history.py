@@ -1,0 +1,211 @@
+"""All versions of a resource as one Bundle: a line of `fhirapp export --history`, and its reading.
+
+    {"resourceType": "Bundle", "type": "history", "entry": [
+      {"fullUrl": "DocumentReference/d1",
+       "request": {"method": "DELETE", "url": "DocumentReference/d1"},
+       "response": {"status": "204 No Content", "etag": "W/\"2\"", "lastModified": "2026-…"}},
+      {"link": [{"relation": "enclosure", "url": "Binary/b1/_history/3"}],
+       "fullUrl": "DocumentReference/d1",
+       "resource": {…, "meta": {"versionId": "1", "lastUpdated": "2026-…", …}, …},
+       "request": {"method": "PUT", "url": "DocumentReference/d1"},
+       "response": {"status": "201 Created", "etag": "W/\"1\"", "lastModified": "2026-…"}}]}
+
+Newest first, request and response as history-instance answers them (FHIR R4 http §3.1.0.12;
+decisions §5); the resource as an export writes it. fullUrl is relative, as is all in an export: it
+does not change with the address of a server. enclosure links name the versions of Binaries that a
+version was made with, one for each that there was: what is sent of an attachment follows from it,
+and cannot be told by the times. Members stand in this order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.resource import InvalidResource
+from fhirapp.fhir.temporal import instant_of, interval, normalise_date_time
+
+_ENCLOSURE = "enclosure"
+_ADDRESS = re.compile(rf"(?:.*/)?([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/({ID_PATTERN}))?")
+# As far as its column holds.
+_COUNTED = "[1-9][0-9]{0,8}"
+_ETAG = re.compile(rf'(?:W/)?"?({_COUNTED})"?')
+_NUMBER = re.compile(_COUNTED)
+
+BEFORE = b'{"resourceType":"Bundle","type":"history","entry":['
+AFTER = b"]}"
+
+
+class Version(NamedTuple):
+    """A version of a resource: its JSON, None for a deletion; its number and time.
+
+    made_with has the number of the version of each Binary that it was made with, by Binary id.
+    """
+
+    resource: dict[str, Any] | None
+    version_id: int
+    last_updated: str
+    made_with: Mapping[str, int]
+
+    @property
+    def deleted(self) -> bool:
+        return self.resource is None
+
+
+class History(NamedTuple):
+    """The versions of a resource, oldest first."""
+
+    type_name: str
+    id: str
+    versions: list[Version]
+
+
+def entry(
+    address: str,
+    version_id: int,
+    last_updated: str,
+    resource: Iterable[bytes] | None,
+    made_with: Mapping[str, int],
+) -> Iterator[bytes]:
+    """Yield the JSON of a version's entry; resource are the pieces of its JSON."""
+    before: dict[str, Any] = {}
+    if made_with:
+        before["link"] = [
+            {"relation": _ENCLOSURE, "url": f"Binary/{binary_id}/_history/{number}"}
+            for binary_id, number in sorted(made_with.items())
+        ]
+    before["fullUrl"] = address
+    yield fhir_json.dumps(before)[:-1]
+    if resource is not None:
+        yield b',"resource":'
+        yield from resource
+    beside = _interaction(address, version_id, last_updated, resource is None)
+    yield b"," + fhir_json.dumps(beside)[1:]
+
+
+def _interaction(
+    address: str, version_id: int, last_updated: str, deleted: bool
+) -> Mapping[str, Any]:
+    """Return the request that made a version, and its response.
+
+    The first is an update as create (FHIR R4 http §3.1.0.4.1): the id is the source's own.
+    """
+    status = "204 No Content" if deleted else "201 Created" if version_id == 1 else "200 OK"
+    return {
+        "request": {"method": "DELETE" if deleted else "PUT", "url": address},
+        "response": {
+            "status": status,
+            "etag": f'W/"{version_id}"',
+            "lastModified": last_updated,
+        },
+    }
+
+
+def history_of(bundle: Any) -> History:
+    """Return what a history Bundle says, whichever server wrote it, if it is of one resource.
+
+    Raises InvalidResource. The resources are as they stand there, unchecked.
+    """
+    if type(bundle) is not dict or bundle.get("resourceType") != "Bundle":
+        raise InvalidResource([("resourceType", "must be Bundle")])
+    if bundle.get("type") != "history":
+        raise InvalidResource([("Bundle.type", "must be history")])
+    entries = bundle.get("entry")
+    if type(entries) is not list or not entries:
+        raise InvalidResource([("Bundle.entry", "must be a list of at least one version")])
+    found = [_read_entry(f"Bundle.entry[{place}]", one) for place, one in enumerate(entries)]
+    (type_name, resource_id), _ = found[0]
+    for place, (name, _) in enumerate(found):
+        if name != (type_name, resource_id):
+            where = f"Bundle.entry[{place}]"
+            told = f"must be a version of {type_name}/{resource_id}, as the first entry is"
+            raise InvalidResource([(where, told)])
+    versions = sorted((version for _, version in found), key=lambda one: one.version_id)
+    for before, after in pairwise(versions):
+        if before.version_id == after.version_id:
+            told = f"must hold each version once; {after.version_id} stands twice"
+            raise InvalidResource([("Bundle.entry", told)])
+        if before.last_updated > after.last_updated:
+            told = f"version {after.version_id} must not be older than the one before it"
+            raise InvalidResource([("Bundle.entry", told)])
+    return History(type_name, resource_id, versions)
+
+
+def _read_entry(path: str, content: Any) -> tuple[tuple[str, str], Version]:
+    """Return (type, id) and the version that an entry tells of. Raises InvalidResource."""
+    if type(content) is not dict:
+        raise InvalidResource([(path, "must be a JSON object")])
+    resource, request, response = (
+        _object(path, content, name) for name in ("resource", "request", "response")
+    )
+    deleted = request.get("method") == "DELETE"
+    if deleted == bool(resource):
+        told = "must not stand with DELETE" if deleted else "is required but with DELETE"
+        raise InvalidResource([(f"{path}.resource", told)])
+    meta = _object(f"{path}.resource", resource, "meta")
+    if deleted:
+        name = _address(f"{path}.request.url", request.get("url"), content.get("fullUrl"))
+    else:
+        name = (str(resource.get("resourceType")), str(resource.get("id")))
+    number = _number(path, meta.get("versionId"), response.get("etag"))
+    moment = _moment(path, meta.get("lastUpdated"), response.get("lastModified"))
+    made_with = dict(_enclosures(f"{path}.link", content.get("link")))
+    return name, Version(None if deleted else resource, number, moment, made_with)
+
+
+def _object(path: str, content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a member that is an object, an empty one where it is not there."""
+    found = content.get(name, {})
+    if type(found) is not dict:
+        raise InvalidResource([(f"{path}.{name}", "must be a JSON object")])
+    return found
+
+
+def _address(path: str, *addresses: Any) -> tuple[str, str]:
+    """Return (type, id) out of the first of these that names a resource."""
+    for address in addresses:
+        found = _ADDRESS.fullmatch(address) if type(address) is str else None
+        if found:
+            return found[1], found[2]
+    raise InvalidResource([(path, "must be Type/id")])
+
+
+def _number(path: str, version_id: Any, etag: Any) -> int:
+    """Return the number of a version: meta.versionId, of a deletion that of the etag."""
+    if version_id is not None:
+        if type(version_id) is str and _NUMBER.fullmatch(version_id):
+            return int(version_id)
+        told = "must be a whole number from 1 on: versions are counted here"
+        raise InvalidResource([(f"{path}.resource.meta.versionId", told)])
+    found = _ETAG.fullmatch(etag) if type(etag) is str else None
+    if found is None:
+        raise InvalidResource([(f"{path}.response.etag", 'must be the version: W/"1"')])
+    return int(found[1])
+
+
+def _moment(path: str, last_updated: Any, last_modified: Any) -> str:
+    """Return when a version was published, as this server writes it."""
+    given, where = last_updated, f"{path}.resource.meta.lastUpdated"
+    if given is None:
+        given, where = last_modified, f"{path}.response.lastModified"
+    try:
+        if type(given) is not str or len(given) <= 10:
+            raise ValueError("must be an instant: YYYY-MM-DDThh:mm:ss with a zone")
+        return instant_of(interval(normalise_date_time(given)).low)
+    except ValueError as error:
+        raise InvalidResource([(where, str(error))]) from None
+
+
+def _enclosures(path: str, links: Any) -> Iterator[tuple[str, int]]:
+    """Yield the Binaries that a version was made with, each with the number of its version."""
+    for link in links if type(links) is list else ():
+        if type(link) is not dict or link.get("relation") != _ENCLOSURE:
+            continue
+        found = _ADDRESS.fullmatch(link["url"]) if type(link.get("url")) is str else None
+        if found is None or found[1] != "Binary" or not _NUMBER.fullmatch(found[3] or ""):
+            raise InvalidResource([(path, "must be Binary/id/_history/number")])
+        yield found[2], int(found[3])

@@ -1,0 +1,160 @@
+"""What an import came to, for a person and for a program."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# So many of a kind are listed each; all are counted.
+LISTED = 10_000
+# The outcomes in their order. The first is what was read.
+OUTCOMES = ("read", "new", "changed", "same", "deleted", "rejected")
+UNKNOWN_TYPE = "?"
+
+
+class Fault(NamedTuple):
+    """What is wrong with one element: the place, the element's path, what was expected."""
+
+    place: str
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in self if part)
+
+
+class Mended(NamedTuple):
+    """An element that was repaired by rule."""
+
+    place: str
+    path: str
+    rule: str
+    before: str
+    after: str
+
+
+@dataclass
+class Report:
+    """Counts by type, and what was rejected or left as it was, each with its place."""
+
+    changes: dict[str, Counter[str]] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+    faults: list[Fault] = field(default_factory=list)
+    # Resources, rows and inputs that were refused; each may have several faults. Also by type.
+    rejected_lines: int = 0
+    rejected_types: Counter[str] = field(default_factory=Counter)
+    fault_count: int = 0
+    # References that were kept as they are, with the reason; how many for each reason.
+    kept: dict[str, str] = field(default_factory=dict)
+    kept_count: Counter[str] = field(default_factory=Counter)
+    # Attached documents whose words could not be read, by the reason; they are stored all the same.
+    unreadable: Counter[str] = field(default_factory=Counter)
+    mended: list[Mended] = field(default_factory=list)
+    mended_count: Counter[str] = field(default_factory=Counter)
+    # Resources that the input held twice, with different content: the last one counts.
+    twice: list[str] = field(default_factory=list)
+    twice_count: int = 0
+    # What is said of single records, how often.
+    remarks: Counter[str] = field(default_factory=Counter)
+    # What else a person should know.
+    notes: list[str] = field(default_factory=list)
+    rejected_file: str = ""
+    run: int = 0
+
+    def count(self, type_name: str, outcome: str, times: int = 1) -> None:
+        self.changes.setdefault(type_name, Counter())[outcome] += times
+
+    def reject(self, place: str, faults: list[tuple[str, str]], type_name: str = "") -> None:
+        """Note what was refused, with each of its faults: (element path, what was expected)."""
+        self.rejected_lines += 1
+        self.rejected_types[type_name or UNKNOWN_TYPE] += 1
+        self.fault_count += len(faults)
+        room = LISTED - len(self.faults)
+        self.faults += [Fault(place, path, message) for path, message in faults[:room]]
+
+    def keep(self, reference: str, reason: str, times: int = 1) -> None:
+        """Note a reference that could not be resolved."""
+        if len(self.kept) < LISTED:
+            self.kept[reference] = reason
+        self.kept_count[reason] += times
+
+    def mend(self, mended: Mended) -> None:
+        """Note a value that was repaired."""
+        if len(self.mended) < LISTED:
+            self.mended.append(mended)
+        self.mended_count[mended.rule] += 1
+
+    def remark(self, where: str, what: str) -> None:
+        """Note what is said of a record; of many different remarks the first are told apart."""
+        said = f"{where}: {what}" if where else what
+        self.remarks[said if len(self.remarks) < LISTED else "and others"] += 1
+
+    def came_twice(self, names: list[str]) -> None:
+        """Note resources, as Type/id, of which the input held more than one content."""
+        self.twice_count += len(names)
+        self.twice += names[: LISTED - len(self.twice)]
+
+    @property
+    def rejected(self) -> list[str]:
+        """Each fault as a line: place, path, message."""
+        return [str(fault) for fault in self.faults]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was done."""
+        return self.rejected_lines == 0 and not self.notes
+
+    def rows(self) -> list[tuple[str, dict[str, int]]]:
+        """Return the counts of each type, with what was read of it."""
+        rows = []
+        for name in sorted({*self.changes, *self.rejected_types}):
+            counts = {**self.changes.get(name, {}), "rejected": self.rejected_types[name]}
+            read = sum(counts.values()) - counts.get("deleted", 0)
+            rows.append((name, {"read": read, **counts}))
+        return rows
+
+    def also(self) -> list[tuple[str, int, str]]:
+        """Return what else is counted: (what, how many, which)."""
+        return [
+            *(("not stored", count, name) for name, count in sorted(self.skipped.items())),
+            *(("references kept", count, why) for why, count in sorted(self.kept_count.items())),
+            *(
+                ("documents without words", count, why)
+                for why, count in sorted(self.unreadable.items())
+            ),
+            *(("repaired", count, rule) for rule, count in sorted(self.mended_count.items())),
+            *(("remarks", count, what) for what, count in sorted(self.remarks.items())),
+            *((("twice in the input", self.twice_count, "the last counts"),) if self.twice else ()),
+        ]
+
+    def table(self) -> str:
+        """Return the counts as a table for the terminal."""
+        lines = [f"{'type':<24}" + "".join(f"{name:>10}" for name in OUTCOMES)]
+        for type_name, counts in self.rows():
+            cells = "".join(f"{counts.get(name, 0):>10}" for name in OUTCOMES)
+            lines.append(f"{type_name:<24}{cells}")
+        lines += [f"{what:<24}{count:>10} {which}" for what, count, which in self.also()]
+        # As somebody here would type it.
+        kept = self.rejected_file.replace(f"{Path.cwd()}/", "")
+        lines.append(f"{'rejected':<24}{self.rejected_lines:>10} {kept}".rstrip())
+        return "\n".join(lines)
+
+    def content(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+        return {
+            "run": self.run,
+            "changes": dict(self.rows()),
+            "skipped": dict(self.skipped),
+            "rejected": [fault._asdict() for fault in self.faults],
+            "rejectedCount": self.rejected_lines,
+            "rejectedFile": self.rejected_file or None,
+            "kept": self.kept,
+            "keptCount": dict(self.kept_count),
+            "unreadable": dict(self.unreadable),
+            "repaired": [one._asdict() for one in self.mended],
+            "twice": self.twice,
+            "remarks": dict(self.remarks),
+            "notes": self.notes,
+        }

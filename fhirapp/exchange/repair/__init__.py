@@ -1,0 +1,74 @@
+"""Repairs of what a source wrote otherwise than FHIR R4 has it, by rule, each of them listed.
+
+log.py                   what was repaired, and what cannot be
+empties.py               what says nothing: empty strings, lists and objects, null
+values.py                values that are right but in another form, by the schema
+allergy_intolerance.py   DSTU2's and STU3's fields of AllergyIntolerance
+document_reference.py    DSTU2's and STU3's fields of DocumentReference
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fhirapp.exchange.repair import allergy_intolerance, document_reference
+from fhirapp.exchange.repair.empties import drop_empty
+from fhirapp.exchange.repair.log import Log, Repair
+from fhirapp.exchange.repair.values import repair_values
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.resource import InvalidResource, ResourceSchema
+
+__all__ = ["Repair", "repair"]
+
+_OLDER_FIELDS: Mapping[str, Callable[[Log, dict[str, Any]], None]] = {
+    "AllergyIntolerance": allergy_intolerance.bring_to_r4,
+    "DocumentReference": document_reference.bring_to_r4,
+}
+
+
+def repair(resource: dict[str, Any], place: str, schema: ResourceSchema) -> list[Repair]:
+    """Repair a resource in place; return what was done, nothing where it was valid R4.
+
+    place is where the resource stands, as file:line, and schema that of its type. What no rule
+    knows stays, for the schema to refuse. Raises InvalidResource where a rule would lose something;
+    the resource is then repaired in part.
+    """
+    log = Log(place, schema.resource_type)
+    try:
+        drop_empty(log, resource)
+        derived = "" if "id" in resource else _derived_id(resource)
+        older_fields = _OLDER_FIELDS.get(schema.resource_type)
+        if older_fields:
+            older_fields(log, resource)
+        repair_values(log, resource, schema)
+    except RecursionError:
+        raise InvalidResource([(schema.resource_type, "is nested too deeply")]) from None
+    if derived:
+        resource["id"] = derived
+        log.did("id", "id", None, derived)
+    if log.faults:
+        raise InvalidResource(log.faults)
+    return log.repairs
+
+
+def _derived_id(resource: Mapping[str, Any]) -> str:
+    """Return the id that follows from the first whole identifier, else from all but meta."""
+    type_name = resource.get("resourceType")
+    listed = resource.get("identifier")
+    for identifier in listed if type(listed) is list else [listed]:
+        if type(identifier) is not dict:
+            continue
+        system, value = identifier.get("system"), identifier.get("value")
+        if type(system) is str and type(value) is str and system and value:
+            return _digest([type_name, system, value])
+    left_out = ("id", "meta")
+    return _digest({name: value for name, value in resource.items() if name not in left_out})
+
+
+def _digest(content: Any) -> str:
+    try:
+        return hashlib.sha256(fhir_json.canonical(content)).hexdigest()[:40]
+    except TypeError:
+        raise InvalidResource([("id", "cannot follow from what is nested too deeply")]) from None

@@ -1,0 +1,99 @@
+"""What was repaired in a resource, and what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fhirapp.fhir import json as fhir_json
+
+RULES: Mapping[str, str] = {
+    "empty": "Empty strings, lists and objects, and null, say nothing and are left out.",
+    "list": "A single value where R4 has a list becomes a list of one.",
+    "number": "A number or a boolean written as a string becomes one.",
+    "string": "A number where R4 has a string becomes its digits.",
+    "trim": "Spaces around a code, an id, an address or a date are taken off.",
+    "time": "A time without a zone is in UTC, without seconds at second 0; 24:00 is 00:00 of the "
+    "next day.",
+    "instant": "A date where R4 has an instant is its first moment, in UTC.",
+    "id": "A missing id follows from the first identifier that has a system and a value, else from "
+    "the content without meta.",
+    "renamed": "A field of DSTU2 or STU3 gets R4's name.",
+    "code": "A code of DSTU2 or STU3 becomes R4's, by HL7's maps between the versions.",
+    "extension": "What R4 has no place for becomes HL7's extension for that field of that version.",
+}
+# What FHIR takes for white space; a no-break space is a character like any other.
+SPACES = " \t\n\r\f\v"
+# What is shown of a value.
+_SHOWN = 60
+
+
+class Repair(NamedTuple):
+    """A repair: the element's path, the name of the rule, and what stood and stands there.
+
+    before is None for what was added, after for what was left out; of what was renamed they are
+    the names. place is the resource's.
+    """
+
+    path: str
+    rule: str
+    before: Any
+    after: Any
+    place: str = ""
+
+    def __str__(self) -> str:
+        """Return a line for a report."""
+        place = f"{self.place}: " if self.place else ""
+        before, after = _shown(self.before), _shown(self.after)
+        return f"{place}{self.path}: {self.rule}: {before} became {after}"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = fhir_json.text(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+class Log:
+    """Gathers repairs and faults; paths are below the resource."""
+
+    def __init__(self, place: str, type_name: str) -> None:
+        self.repairs: list[Repair] = []
+        self.faults: list[tuple[str, str]] = []
+        self._place = place
+        self._type_name = type_name
+
+    def did(self, path: str, rule: str, before: Any, after: Any) -> None:
+        """Note a repair."""
+        whole = f"{self._type_name}.{path}"
+        self.repairs.append(Repair(whole, rule, before, after, self._place))
+
+    def cannot(self, path: str, message: str) -> None:
+        """Note what cannot be repaired without losing something."""
+        self.faults.append((f"{self._type_name}.{path}", message))
+
+    def rename(self, holder: dict[str, Any], old: str, new: str, path: str = "") -> None:
+        """Give an element its name in R4, and what stands beside it too."""
+        for before, after in ((old, new), (f"_{old}", f"_{new}")):
+            if before not in holder:
+                continue
+            value = holder[before]
+            if after in holder and holder[after] != value:
+                self.cannot(path + before, f"contradicts {after}, which it is in FHIR R4")
+                continue
+            del holder[before]
+            holder[after] = value
+            self.did(path + before, "renamed", before, after)
+
+    def extend(
+        self, holder: dict[str, Any], path: str, url: str, name: str, before: Any, value: Any
+    ) -> None:
+        """Keep in an extension of holder what R4 has no place for; name is that of value[x]."""
+        extension = {"url": url, name: value}
+        extensions = holder.setdefault("extension", [])
+        if type(extensions) is not list:
+            self.cannot(path, "cannot become an extension: there is one that is no list")
+            return
+        extensions.append(extension)
+        self.did(path, "extension", before, extension)

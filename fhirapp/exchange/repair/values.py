@@ -1,0 +1,158 @@
+"""Values that are right but in another form than R4's, found and mended by the type's schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any
+
+from fhirapp.exchange.repair.log import SPACES, Log
+from fhirapp.fhir import datatypes
+from fhirapp.fhir.elements import Check, Complex, Repeating, boolean, decimal
+from fhirapp.fhir.resource import ResourceSchema
+
+_WHOLE = (datatypes.unsigned, datatypes.positive, datatypes.integer)
+# Their spaces may mean something, or are allowed.
+_AS_IT_IS = (
+    datatypes.string,
+    datatypes.markdown,
+    datatypes.base64_binary,
+    datatypes.bytes_of,
+)
+# What refers to a datatype that is declared later stands for it.
+_STANDS_FOR: Mapping[Check, Check] = {
+    datatypes.Identifier.elements["assigner"]: datatypes.Reference,
+    datatypes.Period.elements["extension"]: datatypes.EXTENSIONS,
+}
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,9})", re.ASCII)
+_DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?", re.ASCII)
+_BOOLEANS = {"true": True, "false": False}
+_PARTIAL = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(\.\d+)?)?\s?(?:([Zz])|([+-]\d\d):?(\d\d))?",
+    re.ASCII,
+)
+
+
+def repair_values(log: Log, resource: dict[str, Any], schema: ResourceSchema) -> None:
+    """Bring the values of all elements that the schema knows into R4's form."""
+    elements = {name: element.check for name, element in schema.elements.items()}
+    _elements(log, resource, elements, "")
+
+
+def _elements(log: Log, holder: dict[str, Any], elements: Mapping[str, Check], path: str) -> None:
+    for name in list(holder):
+        check = elements.get(name.removeprefix("_"))
+        if check is None:
+            continue
+        check = _STANDS_FOR.get(check, check)
+        where = f"{path}{name}"
+        if isinstance(check, Repeating) and type(holder[name]) is not list:
+            listed = [holder[name]]
+            log.did(where, "list", holder[name], listed)
+            holder[name] = listed
+        if name.startswith("_"):
+            _beside(log, holder[name], where)
+        else:
+            holder[name] = _mended(log, holder[name], check, where)
+
+
+def _beside(log: Log, value: Any, path: str) -> None:
+    """Mend the extensions of a primitive, or of a list of them."""
+    for item in value if type(value) is list else [value]:
+        if type(item) is dict:
+            _elements(log, item, datatypes.Period.elements, f"{path}.")
+
+
+def _mended(log: Log, value: Any, check: Check, path: str) -> Any:
+    if isinstance(check, Repeating):
+        item = _STANDS_FOR.get(check.item, check.item)
+        return [
+            _mended(log, content, item, f"{path}[{place}]") for place, content in enumerate(value)
+        ]
+    if type(value) is dict:
+        inside = _complex(check, value)
+        if inside is not None:
+            _elements(log, value, inside.elements, f"{path}.")
+        return value
+    if check not in datatypes.PRIMITIVES:
+        return value
+    return _primitive(log, value, check, path)
+
+
+def _complex(check: Check, value: dict[str, Any]) -> Complex | None:
+    if isinstance(check, Complex):
+        return check
+    # A CodeableConcept with a required binding hides in its check.
+    if value.keys() <= datatypes.CodeableConcept.elements.keys():
+        return datatypes.CodeableConcept
+    return None
+
+
+def _primitive(log: Log, value: Any, check: Check, path: str) -> Any:
+    if check is boolean or check is decimal or check in _WHOLE:
+        read = _number(value, check)
+        if read is not value:
+            log.did(path, "number", value, read)
+        return read
+    if type(value) is int or type(value) is Decimal:
+        log.did(path, "string", value, str(value))
+        value = str(value)
+    if type(value) is not str:
+        return value
+    if check not in _AS_IT_IS and value != value.strip(SPACES):
+        log.did(path, "trim", value, value.strip(SPACES))
+        value = value.strip(SPACES)
+    if check is datatypes.date_time or check is datatypes.instant:
+        return _moment(log, value, path, whole=check is datatypes.instant)
+    return value
+
+
+def _number(value: Any, check: Check) -> Any:
+    """Return what a string says as a number or a boolean; any other value itself."""
+    if type(value) is not str:
+        return value
+    text = value.strip()
+    if check is boolean:
+        return _BOOLEANS.get(text, value)
+    if check is decimal:
+        return Decimal(text) if _DECIMAL.fullmatch(text) else value
+    return int(text) if _INTEGER.fullmatch(text) else value
+
+
+def _moment(log: Log, value: str, path: str, *, whole: bool) -> str:
+    """Mend a dateTime; whole says that it must be an instant."""
+    found = time_in_full(value)
+    if found != value:
+        log.did(path, "time", value, found)
+    return first_moment(log, found, path) if whole else found
+
+
+def first_moment(log: Log, value: str, path: str) -> str:
+    """Return the first moment of a date, in UTC; an instant stays as it is."""
+    parts = _PARTIAL.fullmatch(value)
+    if parts is None:
+        return value
+    moment = f"{parts[1]}-{parts[2] or '01'}-{parts[3] or '01'}T00:00:00+00:00"
+    log.did(path, "instant", value, moment)
+    return moment
+
+
+def time_in_full(value: str) -> str:
+    """Return a time with its seconds and its zone; what is none, or in full already, itself."""
+    parts = _TIME.fullmatch(value)
+    if parts is None:
+        return value
+    day, hour, minute, second, fraction, utc, offset, minutes = parts.groups()
+    second, fraction = second or "00", fraction or ""
+    zone = "Z" if utc else f"{offset}:{minutes}" if offset else "+00:00"
+    if hour == "24":
+        if minute != "00" or second != "00" or fraction.strip(".0"):
+            return value
+        try:
+            day, hour = (date.fromisoformat(day) + timedelta(days=1)).isoformat(), "00"
+        except (ValueError, OverflowError):
+            return value
+    return f"{day}T{hour}:{minute}:{second}{fraction}{zone}"

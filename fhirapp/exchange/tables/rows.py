@@ -1,0 +1,76 @@
+"""The rows of a table, one after the other, each as the resources it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from fhirapp.exchange.tables.allergies import allergy
+from fhirapp.exchange.tables.cells import Cells
+from fhirapp.exchange.tables.columns import ALLERGIES
+from fhirapp.exchange.tables.documents import document
+from fhirapp.exchange.tables.header import read_header, start_of
+from fhirapp.exchange.tables.lines import Line, lines_of
+from fhirapp.exchange.tables.records import Record, records_of
+
+# The header stands in one of these.
+_FIRST_LINES = 50
+
+
+class Row(NamedTuple):
+    """A row, which begins at line number; resources is None where it has faults.
+
+    text is the row as it stood, its line end included; of a line that is too long its beginning.
+    resources are in the order in which they point to each other. faults and notes are (column,
+    message); the column is empty where they are about the whole row.
+    """
+
+    number: int
+    text: bytes
+    resources: list[dict[str, Any]] | None
+    faults: list[tuple[str, str]]
+    notes: list[tuple[str, str]]
+
+
+def rows_of(file: BinaryIO, kind: str, folder: Path | None) -> Iterator[Row]:
+    """Yield the rows of a table of a kind, first its header, with no resources.
+
+    Rows without any content are left out. A header with faults has no resources but None, and no
+    rows come after it. folder is where the table's files are, None where there is none.
+    """
+    lines = lines_of(file)
+    first: list[Line] = []
+    for line in lines:
+        first.append(line)
+        if len(first) == _FIRST_LINES or start_of(first):
+            break
+    start = start_of(first)
+    if start is None:
+        yield Row(1, b"", None, [("", "has no header")], [])
+        return
+    separator, skipped = start
+    records = records_of(chain(first[skipped:], lines), separator, skipped + 1)
+    before = b"".join(line.raw for line in first[:skipped])
+    record = next(records)
+    header = read_header(record, kind)
+    notes = [("", record.note), *header.notes] if record.note else header.notes
+    nothing = None if header.faults else list[dict[str, Any]]()
+    yield Row(record.number, before + record.text, nothing, header.faults, notes)
+    if header.faults:
+        return
+    for record in records:
+        if record.fault:
+            yield Row(record.number, record.text, None, [("", record.fault)], [])
+        elif any(cell.strip() for cell in record.cells):
+            yield _row(record, Cells(header.columns, record.cells), kind, folder)
+
+
+def _row(record: Record, cells: Cells, kind: str, folder: Path | None) -> Row:
+    if record.note:
+        cells.note("", record.note)
+    resources = allergy(cells) if kind == ALLERGIES else document(cells, folder)
+    if cells.faults:
+        return Row(record.number, record.text, None, cells.faults, cells.notes)
+    return Row(record.number, record.text, resources, [], cells.notes)

@@ -1,0 +1,114 @@
+"""Parts of resources in words, most of them of an allergy. What is very long ends in …"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, NamedTuple
+
+from fhirapp.fhir import narrative
+
+LONGEST = 300
+# They turn around what is written after them, in a sentence as in a line of a table.
+_DIRECTING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_NOT_TOLD = 2
+
+
+class ReactionWords(NamedTuple):
+    """A reaction: what happened, how severe (a code, empty where it is not told), since when."""
+
+    text: str
+    severity: str
+    onset: str
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Return a text of one line, and of a length that a person reads."""
+    line = " ".join(_DIRECTING.sub("", text[: 4 * longest]).split())
+    if len(line) > longest or len(text) > 4 * longest:
+        return f"{line[:longest]}…"
+    return line
+
+
+def concept(value: Mapping[str, Any]) -> str:
+    """Return a CodeableConcept in words, empty where nothing is told."""
+    return shortened(narrative.concept(value))
+
+
+def when(value: str | None) -> str:
+    """Return a date or dateTime by its day, in UTC: 2 June 1974, June 1974, 1974; or nothing."""
+    if not value:
+        return ""
+    parts = [int(part) for part in value[:10].split("-")]
+    if len(parts) == 1:
+        return f"{parts[0]:04}"
+    month = f"{date(parts[0], parts[1], 1):%B} {parts[0]:04}"
+    return f"{parts[2]} {month}" if len(parts) == 3 else month
+
+
+def onset(resource: Mapping[str, Any]) -> str:
+    """Return when an allergy began, in whichever way it is told."""
+    if value := resource.get("onsetDateTime"):
+        return when(value)
+    if value := resource.get("onsetPeriod"):
+        return _between(when(value.get("start")), when(value.get("end")))
+    if value := resource.get("onsetAge"):
+        age = _quantity(value)
+        return f"at the age of {age}" if age else ""
+    if value := resource.get("onsetRange"):
+        ages = _between(_quantity(value.get("low") or {}), _quantity(value.get("high") or {}))
+        return f"at the age {ages}" if ages else ""
+    return shortened(resource.get("onsetString") or "")
+
+
+def reactions(resource: Mapping[str, Any]) -> Sequence[ReactionWords]:
+    """Return the reactions, the most severe first."""
+    found = [_reaction(one) for one in resource.get("reaction", ())]
+    return sorted(found, key=lambda one: severity_rank(one.severity))
+
+
+def severity_rank(severity: str) -> int:
+    """Return what severities are sorted by; one that is not told comes before a mild one."""
+    return {"severe": 0, "moderate": 1, "mild": 3}.get(severity, _NOT_TOLD)
+
+
+def listed(texts: Sequence[str], most: int = 5) -> str:
+    """Return texts as a sentence lists them: a, b and c; of many the first."""
+    if len(texts) > most:
+        return f"{', '.join(texts[:most])} and {len(texts) - most} more"
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _reaction(reaction: Mapping[str, Any]) -> ReactionWords:
+    said = [concept(one) for one in reaction.get("manifestation", ())]
+    text = ", ".join(filter(None, said)) or shortened(reaction.get("description") or "")
+    return ReactionWords(
+        shortened(text), reaction.get("severity") or "", when(reaction.get("onset"))
+    )
+
+
+def _between(low: str, high: str) -> str:
+    if low and high:
+        return f"from {low} to {high}"
+    return f"from {low}" if low else f"until {high}" if high else ""
+
+
+# UCUM's codes, which stand as units too. FHIR R4 valueset-age-units.
+_AGES = {
+    "a": "years",
+    "mo": "months",
+    "wk": "weeks",
+    "d": "days",
+    "h": "hours",
+    "min": "minutes",
+}
+
+
+def _quantity(value: Mapping[str, Any]) -> str:
+    number, unit = value.get("value"), value.get("unit") or value.get("code") or ""
+    if number is None:
+        return ""
+    unit = _AGES.get(unit, unit)
+    return shortened(f"{value.get('comparator') or ''}{number} {unit}")

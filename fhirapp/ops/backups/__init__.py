@@ -1,0 +1,1 @@
+"""Backups: taken while the server runs, tried out, and brought back."""

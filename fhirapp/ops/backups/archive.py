@@ -1,0 +1,204 @@
+"""The backup's file: a tar in gzip, its manifest first, then the database and the keys.
+
+`tar xzf` opens it where there is no fhirapp any more. Read here, a member's name only says which of
+the known files it is, and nothing is believed that the manifest's checksums do not bear out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fhirapp.auth.oauth import signing
+from fhirapp.config import ConfigurationError
+from fhirapp.disk.files import PIECE, need_space
+from fhirapp.store.migrate import is_newer
+
+# The first bytes of gzip with deflate.
+GZIP = b"\x1f\x8b\x08"
+FORMAT = "fhirapp-backup-1"
+DATABASE = "database.sqlite"
+# Of the instance folder: what the database is half useless without.
+KEYS = ("secret.key", signing.NAME)
+_MANIFEST = "manifest.json"
+_MANIFEST_MOST = 1024 * 1024
+# Bodies are repetitive: a higher level takes three times as long for a tenth less.
+_LEVEL = 3
+_BLOCK = tarfile.BLOCKSIZE
+
+
+class InvalidBackup(ConfigurationError):
+    """A file that is no backup, or one that is damaged."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in the backup: its name there, its bytes and their SHA-256 in hexadecimal."""
+
+    name: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, name: str, path: Path) -> Member:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return cls(name, file.tell(), digest)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a backup says of itself; taken is an instant."""
+
+    taken: str
+    schema: str
+    files: Sequence[Member]
+    fhirapp: str
+
+    @classmethod
+    def new(cls, taken: str, schema: str, files: Sequence[Member]) -> Manifest:
+        return cls(taken, schema, files, version("fhirapp"))
+
+    @property
+    def size(self) -> int:
+        return sum(member.size for member in self.files)
+
+    def written(self) -> bytes:
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2).encode() + b"\n"
+
+
+def pack(out: BinaryIO, manifest: Manifest, paths: Mapping[str, Path]) -> None:
+    """Write a backup; paths are of the manifest's files, by name."""
+    with (
+        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_LEVEL, filename="", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        content = manifest.written()
+        _add(tar, _MANIFEST, len(content), io.BytesIO(content), manifest.taken)
+        for member in manifest.files:
+            with paths[member.name].open("rb") as file:
+                _add(tar, member.name, member.size, file, manifest.taken)
+
+
+def _add(tar: tarfile.TarFile, name: str, size: int, content: Any, taken: str) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o600
+    member.mtime = datetime.fromisoformat(taken).timestamp()
+    tar.addfile(member, content)
+
+
+def unpack(source: BinaryIO, name: str, folder: Path | None) -> Manifest:
+    """Read a whole backup, and write its files into an empty folder where one is given.
+
+    name is the backup's, for what is said of it. Raises InvalidBackup, ConfigurationError.
+    """
+    try:
+        with gzip.GzipFile(fileobj=source, mode="rb") as packed:
+            manifest = _manifest(packed)
+            if folder is not None:
+                need_space(folder, manifest.size, "the backup's content")
+            for member in manifest.files:
+                _read_member(packed, member, folder)
+            _expect_end(packed)
+    except (gzip.BadGzipFile, zlib.error, EOFError, tarfile.TarError, ValueError) as error:
+        raise InvalidBackup(f"{name} is no backup, or it is damaged ({error}).") from None
+    return manifest
+
+
+def _manifest(packed: gzip.GzipFile) -> Manifest:
+    """Read the manifest. Raises ValueError, TarError, InvalidBackup."""
+    size = _header(packed, _MANIFEST)
+    if size > _MANIFEST_MOST:
+        raise ValueError("its manifest is too long")
+    content = packed.read(size)
+    _skip_padding(packed, size)
+    stated = json.loads(content)
+    form = stated.get("format") if isinstance(stated, dict) else None
+    if not isinstance(form, str) or not form.startswith("fhirapp-backup-"):
+        raise ValueError("it has no manifest of fhirapp's")
+    if form != FORMAT or is_newer(str(stated.get("schema"))):
+        raise InvalidBackup(
+            f"The backup was made by a newer fhirapp ({stated.get('fhirapp')}, schema "
+            f"{stated.get('schema')}); restore it with that version."
+        )
+    try:
+        files = [Member(**one) for one in stated["files"]]
+        manifest = Manifest(stated["taken"], stated["schema"], files, stated["fhirapp"])
+        datetime.fromisoformat(manifest.taken)
+    except (KeyError, TypeError):
+        raise ValueError("its manifest is not complete") from None
+    names = [member.name for member in files]
+    if names[:1] != [DATABASE] or any(name not in KEYS for name in names[1:]):
+        raise ValueError("it holds other files than a backup does")
+    if len({*names}) < len(names) or not all(_is_plausible(member) for member in files):
+        raise ValueError("its manifest contradicts itself")
+    return manifest
+
+
+def _is_plausible(member: Member) -> bool:
+    return type(member.size) is int and member.size >= 0 and isinstance(member.sha256, str)
+
+
+def _header(packed: gzip.GzipFile, name: str) -> int:
+    """Read the header of a member that must come now; return its size. Raises TarError."""
+    found = tarfile.TarInfo.frombuf(_exactly(packed, _BLOCK), "utf-8", "strict")
+    if found.name != name or found.type != tarfile.REGTYPE or found.size < 0:
+        raise ValueError(f"it has {found.name!r} where {name} is expected")
+    return found.size
+
+
+def _read_member(packed: gzip.GzipFile, member: Member, folder: Path | None) -> None:
+    if _header(packed, member.name) != member.size:
+        raise ValueError(f"{member.name} has another size than the manifest says")
+    digest = hashlib.sha256()
+    if folder is None:
+        for piece in _pieces(packed, member.size):
+            digest.update(piece)
+    else:
+        descriptor = os.open(folder / member.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            for piece in _pieces(packed, member.size):
+                digest.update(piece)
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+    _skip_padding(packed, member.size)
+    if digest.hexdigest() != member.sha256:
+        raise ValueError(f"{member.name} has another checksum than the manifest says")
+
+
+def _pieces(packed: gzip.GzipFile, size: int) -> Iterable[bytes]:
+    while size:
+        piece = _exactly(packed, min(size, PIECE))
+        size -= len(piece)
+        yield piece
+
+
+def _exactly(packed: gzip.GzipFile, size: int) -> bytes:
+    """Read so many bytes. Raises EOFError where there are fewer."""
+    found = packed.read(size)
+    if len(found) < size:
+        raise EOFError("it ends too early")
+    return found
+
+
+def _skip_padding(packed: gzip.GzipFile, size: int) -> None:
+    _exactly(packed, -size % _BLOCK)
+
+
+def _expect_end(packed: gzip.GzipFile) -> None:
+    """Read the zeros that end a tar, and with them gzip's own checksum."""
+    rest = packed.read(tarfile.RECORDSIZE + 2 * _BLOCK)
+    if rest.strip(b"\0") or packed.read(1):
+        raise ValueError("something follows its last file")

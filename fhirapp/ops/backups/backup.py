@@ -1,0 +1,208 @@
+"""Take a backup while the server runs, and believe it only when it was read back."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from sqlalchemy import URL, make_url
+
+from fhirapp.config import ConfigurationError, Settings
+from fhirapp.disk.files import because, database_path, need_space, written_whole
+from fhirapp.disk.scratch import scratch
+from fhirapp.fhir.temporal import instant
+from fhirapp.ops.backups.archive import (
+    DATABASE,
+    KEYS,
+    InvalidBackup,
+    Manifest,
+    Member,
+    pack,
+    unpack,
+)
+from fhirapp.ops.backups.rotation import is_backup
+from fhirapp.ops.backups.sealing import BEGIN, seal, unseal
+from fhirapp.ops.backups.snapshot import copy_database, faults_of, schema_of
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A backup that was taken: where it lies, what it holds, its bytes."""
+
+    path: Path
+    manifest: Manifest
+    size: int
+
+
+class MissingPassphrase(ConfigurationError):
+    """A backup is encrypted, and no passphrase was given."""
+
+
+def local_database(settings: Settings, command: str) -> Path:
+    """Return the SQLite file of the settings. Raises ConfigurationError.
+
+    command is PostgreSQL's own, to be told instead; it is given the database's address.
+    """
+    path = database_path(settings)
+    if path is None:
+        given = make_url(settings.database_uri)
+        url = URL.create("postgresql", given.username, None, given.host, given.port, given.database)
+        raise ConfigurationError(
+            f"PostgreSQL has its own tools for this: {command} --dbname={url}; the keys "
+            f"{' and '.join(KEYS)} in {settings.instance} belong to each backup."
+        )
+    return path
+
+
+def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | None) -> Taken:
+    """Take a backup of the settings' database into a file, in place of an older backup there.
+
+    Encrypted where there is a passphrase. Raises ConfigurationError, and leaves the file then as it
+    was.
+    """
+    database = local_database(settings, "pg_dump --format=custom --file=FILE")
+    _check_place(path, database, settings.instance)
+    keys = {} if settings.demo else _keys(settings.instance)
+    with scratch(database.parent) as folder:
+        copy = folder / DATABASE
+        copy_database(database, copy)
+        paths = {DATABASE: copy, **_copied(keys, folder)}
+        schema = _checked(copy, database)
+        files = [Member.of(name, one) for name, one in paths.items()]
+        manifest = Manifest.new(instant(taken), schema, files)
+        try:
+            _write(path, manifest, paths, passphrase, folder)
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigurationError(
+                f"The backup {path} cannot be written ({because(error)}); nothing of it was left "
+                "there."
+            ) from None
+    return Taken(path, manifest, path.stat().st_size)
+
+
+def _check_place(path: Path, database: Path, instance: Path) -> None:
+    if not database.is_file() or database.stat().st_size == 0:
+        raise ConfigurationError(f"There is no database {database} to back up.")
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"There is no folder {path.parent}.")
+    own = [database, *(instance / name for name in KEYS)]
+    if path.exists() and any(one.exists() and path.samefile(one) for one in own):
+        raise ConfigurationError(f"{path} is the server's own file; name another for the backup.")
+    if path.exists() and not (stat.S_ISREG(path.stat().st_mode) and is_backup(path)):
+        raise ConfigurationError(f"{path} is there and is no backup; name another file.")
+
+
+def _keys(instance: Path) -> dict[str, Path]:
+    """Return the keys by name. Raises ConfigurationError where the server's own is not there."""
+    found = {name: instance / name for name in KEYS if (instance / name).exists()}
+    if KEYS[0] not in found:
+        raise ConfigurationError(
+            f"The key {instance / KEYS[0]} is not there, without which what the database has "
+            "sealed cannot be opened; name the server's folder in FHIRAPP_INSTANCE_PATH."
+        )
+    return found
+
+
+def _copied(keys: dict[str, Path], folder: Path) -> dict[str, Path]:
+    """Copy the keys, lest one changes between its checksum and its content."""
+    copies = {}
+    for name, path in keys.items():
+        copies[name] = folder / name
+        try:
+            copies[name].write_bytes(path.read_bytes())
+        except OSError as error:
+            raise ConfigurationError(
+                f"The key {path} cannot be copied ({because(error)}); run this as the server's "
+                "own user."
+            ) from None
+    return copies
+
+
+def _checked(copy: Path, database: Path) -> str:
+    """Return the schema's number of a copy that is whole. Raises ConfigurationError."""
+    if faults := faults_of(copy):
+        raise ConfigurationError(
+            f"The database {database} is damaged, no backup was taken ({faults[0]}); "
+            "see `fhirapp db check`."
+        )
+    schema = schema_of(copy)
+    if schema is None:
+        raise ConfigurationError(f"The database {database} is none of fhirapp's.")
+    return schema
+
+
+def _write(
+    path: Path,
+    manifest: Manifest,
+    paths: dict[str, Path],
+    passphrase: str | None,
+    folder: Path,
+) -> None:
+    """Write the backup's file and read it back before it takes its place."""
+    with ExitStack() as stack:
+        file = stack.enter_context(written_whole(path))
+        if passphrase is None:
+            pack(file, manifest, paths)
+        else:
+            with (folder / "plain").open("w+b") as plain:
+                pack(plain, manifest, paths)
+                plain.seek(0)
+                seal(plain, file, passphrase)
+            (folder / "plain").unlink()
+        file.flush()
+        os.fsync(file.fileno())
+        _forget_cached(file)
+        file.seek(0)
+        if passphrase is None:
+            again = file
+        else:
+            again = stack.enter_context((folder / "again").open("w+b"))
+            unseal(file, str(path), again, passphrase)
+            again.seek(0)
+        if unpack(again, str(path), None) != manifest:
+            raise InvalidBackup(f"{path} could not be read back as it was written.")
+
+
+def _forget_cached(file: BinaryIO) -> None:
+    """Have what follows read the disk, not the memory that was written."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@contextmanager
+def opened_backup(path: Path, passphrase: str | None, folder: Path) -> Iterator[BinaryIO]:
+    """Open a backup's archive, decrypted into a folder if need be. Raises ConfigurationError."""
+    if not path.is_file():
+        raise ConfigurationError(f"There is no file {path}.")
+    with ExitStack() as stack:
+        try:
+            file: BinaryIO = stack.enter_context(path.open("rb"))
+            is_sealed = file.read(len(BEGIN)) == BEGIN
+            file.seek(0)
+            if is_sealed and passphrase is None:
+                raise MissingPassphrase(f"{path} is encrypted; name a file in --passphrase-file.")
+            if is_sealed and passphrase is not None:
+                need_space(folder, path.stat().st_size, "the decrypted backup")
+                plain = stack.enter_context((folder / "plain").open("w+b"))
+                unseal(file, str(path), plain, passphrase)
+                plain.seek(0)
+                file = plain
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be read ({because(error)}).") from None
+        yield file
+
+
+def unpacked(path: Path, passphrase: str | None, folder: Path) -> Manifest:
+    """Read a backup's files into a folder. Raises InvalidBackup, ConfigurationError."""
+    with opened_backup(path, passphrase, folder) as archive:
+        try:
+            return unpack(archive, str(path), folder)
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be unpacked ({because(error)}).") from None

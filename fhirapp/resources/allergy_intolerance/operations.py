@@ -1,0 +1,183 @@
+"""`$summary`: a patient's allergies as a clinician wants them, for apps. An operation of our own.
+
+FHIR R4 has none for this. IPS writes a document, and says with codes that none is known; a List
+has an emptyReason, but no place for groups, nor for what contradicts. So the answer is a Parameters
+resource: `conclusion`, each `finding` that does not fit, then each `group` with its entries. What
+is said stands as a code and as a sentence, and each statement names the resources that it came
+from, as `source`. It is made of what the token may find by a search, whole: there are no pages.
+
+Where there is no entry and no such patient either, the answer is 404: "nobody has asked" would read
+as if the patient were known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from flask import Response
+
+from fhirapp.address import base_url
+from fhirapp.audit.trail import served
+from fhirapp.auth.access.compartment import Access
+from fhirapp.db import Reader, reader
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
+from fhirapp.fhir.words import ReactionWords
+from fhirapp.resources.allergy_intolerance.findings import Finding, findings_of, other_records
+from fhirapp.resources.allergy_intolerance.returned import RETURNED
+from fhirapp.resources.allergy_intolerance.summary import Entry, Group, conclusion_of, entries_of
+from fhirapp.rest.access import access_to, check_patients
+from fhirapp.rest.negotiation import wanted_form
+from fhirapp.rest.operation import read_asked
+from fhirapp.rest.read import find_version
+from fhirapp.rest.response import respond
+from fhirapp.rest.visibility import visible
+from fhirapp.search.parameter import Context
+from fhirapp.search.query import select
+from fhirapp.store.definition import Definition, Operation, OperationParameter, types
+
+SUMMARY = Operation(
+    "summary",
+    "",
+    "A patient's allergies in the order in which they matter, what contradicts among them, and"
+    " whether none is known, nothing is known, or nobody has asked. No decision support.",
+    (OperationParameter("patient", "id", "The patient's id", required=True),),
+    answer="Parameters",
+    is_paged=False,
+    returns=RETURNED,
+    needs_record=True,
+)
+_CAVEAT = (
+    "This is no decision support. It is made of the AllergyIntolerance entries that this token may"
+    " see, as they were recorded, and nothing else; read the entries before you rely on it."
+)
+_PATIENT = re.compile(f"(?:Patient/)?({ID_PATTERN})")
+
+Part = dict[str, Any]
+Resource = Mapping[str, Any]
+
+
+def summary(definition: Definition) -> Response:
+    """Return the summary as a Parameters resource. Raises FhirError."""
+    access = access_to(definition, "s")
+    asked = read_asked(SUMMARY)
+    form = wanted_form(asked.given)
+    patient_id = _patient(asked.values["patient"][0])
+    context = Context(definition.tables, base_url())
+    check_patients(definition, access, [("patient", patient_id)], context)
+    conditions = definition.params.by_name["patient"].conditions("", [patient_id], context)
+    if limit := visible(definition, access, "s"):
+        conditions.append(limit)
+    snapshot = reader()
+    selection = select(definition.sql_table, conditions, snapshot.all).of_all()
+    rows = snapshot.all(
+        f"SELECT r.id, r.version_id, r.body FROM {selection.table} r WHERE {selection.current}",
+        selection.values,
+    )
+    patient = _record(snapshot, access, patient_id, is_needed=not rows)
+    for row_id, version_id, _ in rows:
+        served(definition.name, row_id, version_id)
+    entries = entries_of(fhir_json.loads(body) for _, _, body in rows)
+    findings = [*findings_of(entries), *other_records(patient)]
+    is_limited = all(grant.filters for grant in access.grants(definition.name, "s"))
+    content = {
+        "resourceType": "Parameters",
+        "parameter": list(_parameters(patient_id, entries, findings, is_limited=is_limited)),
+    }
+    body = fhir_json.dumps_indented(content)
+    return respond(body, form, etag=f'W/"{blake2b(body, digest_size=16).hexdigest()}"')
+
+
+def _patient(value: str) -> str:
+    """Return the one patient's id. Raises InvalidParameter."""
+    found = _PATIENT.fullmatch(value)
+    if found is None:
+        raise InvalidParameter("patient", "is not the id of one patient")
+    return found[1]
+
+
+def _record(snapshot: Reader, access: Access, patient_id: str, *, is_needed: bool) -> Resource:
+    """Return the Patient, as far as the token may read it.
+
+    is_needed where nothing else says that there is one: a patient who is not here is not one of
+    whom nothing is recorded. Raises NotFound, Gone.
+    """
+    patients = types()["Patient"]
+    if not access.grants(patients.name, "r"):
+        return {}
+    version = find_version(snapshot, patients, access, patient_id)
+    if version is not None and version.body is not None:
+        served(patients.name, version.id, version.version_id)
+        found: Resource = fhir_json.loads(version.body)
+        return found
+    if is_needed and version is None:
+        raise NotFound(f"Patient/{patient_id} is not known here.")
+    if is_needed:
+        raise Gone(f"Patient/{patient_id} was deleted.")
+    return {}
+
+
+def _parameters(
+    patient_id: str, entries: Sequence[Entry], findings: Iterable[Finding], *, is_limited: bool
+) -> Iterator[Part]:
+    yield {"name": "patient", "valueReference": {"reference": f"Patient/{patient_id}"}}
+    yield _string("caveat", _CAVEAT)
+    yield {"name": "limited", "valueBoolean": is_limited}
+    yield _statement("conclusion", *conclusion_of(entries, is_limited=is_limited))
+    for finding in findings:
+        yield _statement("finding", *finding)
+    for group in Group:
+        members = [_entry(one) for one in entries if one.group is group]
+        if members:
+            about = [_code("code", group.code), _string("text", group.title)]
+            yield {"name": "group", "part": [*about, *members]}
+
+
+def _statement(name: str, code: str, text: str, sources: Iterable[str]) -> Part:
+    named = [{"name": "source", "valueReference": {"reference": one}} for one in sources]
+    return {"name": name, "part": [_code("code", code), _string("text", text), *named]}
+
+
+def _entry(entry: Entry) -> Part:
+    """Return an entry; what is not told has no part."""
+    parts = [
+        {"name": "source", "valueReference": {"reference": entry.reference}},
+        _code("kind", entry.said.kind.value),
+        *([] if entry.is_allergy else [_code("about", entry.said.about.value)]),
+        _string("substance", entry.substance),
+        *(_string("codedAs", one) for one in entry.coded_as),
+        _code("type", entry.type),
+        {"name": "severe", "valueBoolean": entry.is_severe},
+        _code("clinicalStatus", entry.clinical_status),
+        _code("verificationStatus", entry.verification_status),
+        _code("criticality", entry.criticality),
+        *(_code("category", one) for one in entry.categories),
+        *(_reaction(one) for one in entry.reactions),
+        _string("onset", entry.onset),
+        _string("lastOccurrence", entry.last_occurrence),
+        _string("recorded", entry.recorded),
+        *(_string("comment", one) for one in entry.comments),
+        *(_string("note", one) for one in (*entry.faults, *entry.unsaid)),
+    ]
+    return {"name": "entry", "part": [one for one in parts if len(one) > 1]}
+
+
+def _reaction(reaction: ReactionWords) -> Part:
+    parts = [
+        _string("text", reaction.text or "not told"),
+        _code("severity", reaction.severity),
+        _string("onset", reaction.onset),
+    ]
+    return {"name": "reaction", "part": [one for one in parts if len(one) > 1]}
+
+
+def _string(name: str, text: str) -> Part:
+    return {"name": name, "valueString": text} if text else {"name": name}
+
+
+def _code(name: str, code: str) -> Part:
+    return {"name": name, "valueCode": code} if code else {"name": name}

@@ -1,0 +1,297 @@
+"""A patient's allergies as a clinician wants them: what may hurt first, and what does not fit.
+
+Each entry is in exactly one group, and nothing is left out: what is not understood is told. Nothing
+is concluded that an entry does not say; findings.py names what contradicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from fhirapp.fhir import systems, words
+from fhirapp.fhir.words import ReactionWords
+from fhirapp.resources.allergy_intolerance import severe
+from fhirapp.resources.allergy_intolerance.said import (
+    About,
+    Kind,
+    Said,
+    coded_as,
+    is_denial,
+    substance,
+    what_is_said,
+)
+from fhirapp.search.string import fold
+
+Resource = Mapping[str, Any]
+
+
+class Group(Enum):
+    """What an entry is told under, in this order: its code, and its title."""
+
+    ACTIVE_SEVERE = "active-severe", "Active; severe, anaphylaxis or high criticality"
+    # It may be the one that kills; who knows that it is over says so.
+    STATUS_NOT_KNOWN_SEVERE = (
+        "status-not-known-severe",
+        "Severe, anaphylaxis or high criticality; not said whether it still holds",
+    )
+    ACTIVE = "active", "Active"
+    STATUS_NOT_KNOWN = "status-not-known", "Not said whether it still holds"
+    UNCONFIRMED = "unconfirmed", "Active, not confirmed"
+    NONE_KNOWN = "none-known", "Said that none is known"
+    NO_INFORMATION = "no-information", "Said that nothing is known"
+    PAST = "past", "Resolved or inactive"
+    REFUTED = "refuted", "Refuted"
+    IN_ERROR = "entered-in-error", "Entered in error"
+
+    @property
+    def code(self) -> str:
+        return self.value[0]
+
+    @property
+    def title(self) -> str:
+        return self.value[1]
+
+
+# Of a name in a sentence.
+_NAME = 60
+# Of allergies: those that may hold.
+HOLDING = (
+    Group.ACTIVE_SEVERE,
+    Group.STATUS_NOT_KNOWN_SEVERE,
+    Group.ACTIVE,
+    Group.STATUS_NOT_KNOWN,
+    Group.UNCONFIRMED,
+)
+# The most cautious first: it counts where an entry says several.
+_CLINICAL = ("active", "inactive", "resolved")
+_VERIFICATION = ("confirmed", "unconfirmed", "refuted", "entered-in-error")
+
+
+class Entry(NamedTuple):
+    """An AllergyIntolerance as it is told; codes and words are empty where nothing is said.
+
+    coded_as are the names of its codes where they differ from its words. comments are what
+    somebody wrote beside it, faults are what contradicts itself or is not understood, unsaid is
+    what nobody has said. keys are what tells that two are about the same: their codes, and their
+    words.
+    """
+
+    reference: str
+    said: Said
+    group: Group
+    substance: str
+    coded_as: Sequence[str]
+    is_severe: bool
+    is_severity_told: bool
+    type: str
+    clinical_status: str
+    verification_status: str
+    criticality: str
+    categories: Sequence[str]
+    reactions: Sequence[ReactionWords]
+    onset: str
+    last_occurrence: str
+    recorded: str
+    comments: Sequence[str]
+    faults: Sequence[str]
+    unsaid: Sequence[str]
+    keys: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """How it is called in a sentence."""
+        return words.shortened(self.substance, _NAME) or "an allergy to something that is not told"
+
+    @property
+    def is_allergy(self) -> bool:
+        return self.said.kind is Kind.ALLERGY
+
+
+class Conclusion(NamedTuple):
+    """What all entries together say, as a code and in a sentence, and which ones say it."""
+
+    code: str
+    text: str
+    sources: Sequence[str] = ()
+
+
+def entries_of(resources: Iterable[Resource]) -> Sequence[Entry]:
+    """Return the entries in the order in which they are told."""
+    return sorted(map(_entry, resources), key=_order)
+
+
+def conclusion_of(entries: Sequence[Entry], *, is_limited: bool = False) -> Conclusion:
+    """Return what the entries say together; is_limited where there may be others that are not here.
+
+    That nobody has asked, that nothing is known and that none is known are three things.
+    """
+    found = _conclusion(entries)
+    if not is_limited:
+        return found
+    part = "This token sees a part of the entries only, so there may be others."
+    if not entries:
+        return Conclusion("not-visible", f"{part} None of this part is here.")
+    return found._replace(text=f"{found.text} {part}")
+
+
+def _conclusion(entries: Sequence[Entry]) -> Conclusion:
+    holding = [one for one in entries if one.is_allergy and one.group in HOLDING]
+    none_known = [one for one in entries if one.group is Group.NONE_KNOWN]
+    nothing = [one for one in entries if one.group is Group.NO_INFORMATION]
+    if holding:
+        text = f"{_counted(len(holding))} may still hold; " + severe.sentence(
+            len(holding),
+            severe=sum(one.is_severe for one in holding),
+            unsaid=sum(not one.is_severity_told for one in holding),
+        )
+        return Conclusion("allergies", text, _sources(holding))
+    if any(one.said.about is About.ANY for one in none_known):
+        sure = [one for one in none_known if one.said.about is About.ANY]
+        text = f"It is recorded that no allergy is known{_unconfirmed(sure)}."
+        return Conclusion("none-known", text + _also(nothing), _sources(none_known))
+    if none_known:
+        names = words.listed(list(dict.fromkeys(map(_denied, none_known))))
+        text = f"It is recorded {names}{_unconfirmed(none_known)}."
+        text += " Of other allergies nothing is recorded."
+        return Conclusion("none-known-in-part", text + _also(nothing), _sources(none_known))
+    if nothing:
+        text = "It is recorded that nothing is known of allergies. That does not mean that there"
+        return Conclusion("no-information", f"{text} are none.", _sources(nothing))
+    if entries:
+        text = "No entry tells of an allergy that still holds. That does not mean that there are"
+        return Conclusion("none-holding", f"{text} none.", _sources(entries))
+    text = "Nobody has asked, or nobody wrote down the answer: there is no entry."
+    return Conclusion("not-asked", f"{text} That does not mean that there are no allergies.")
+
+
+_DENIED = {
+    About.DRUG: "that no drug allergy is known",
+    About.FOOD: "that no food allergy is known",
+    About.ENVIRONMENT: "that no environmental allergy is known",
+}
+
+
+def _denied(entry: Entry) -> str:
+    return _DENIED.get(entry.said.about, f"“{entry.name}”")
+
+
+def _counted(number: int) -> str:
+    return "1 allergy or intolerance" if number == 1 else f"{number} allergies or intolerances"
+
+
+def _unconfirmed(entries: Sequence[Entry]) -> str:
+    is_sure = any(one.verification_status == "confirmed" for one in entries)
+    return "" if is_sure else ", though nobody has confirmed it"
+
+
+def _also(nothing: Sequence[Entry]) -> str:
+    return " Another entry says that nothing is known." if nothing else ""
+
+
+def _sources(entries: Sequence[Entry]) -> list[str]:
+    return [one.reference for one in entries]
+
+
+def _entry(resource: Resource) -> Entry:
+    said = what_is_said(resource)
+    clinical = _codes(resource, "clinicalStatus", systems.ALLERGY_CLINICAL, _CLINICAL)
+    verified = _codes(resource, "verificationStatus", systems.ALLERGY_VERIFICATION, _VERIFICATION)
+    reactions = words.reactions(resource)
+    is_severe = severe.is_severe(resource)
+    status, verification = next(iter(clinical), ""), next(iter(verified), "")
+    about = substance(resource)
+    return Entry(
+        reference=f"AllergyIntolerance/{resource['id']}",
+        said=said,
+        group=_group(said, status, verification, is_severe=is_severe),
+        substance=words.concept(about),
+        coded_as=coded_as(about),
+        is_severe=is_severe,
+        is_severity_told=severe.is_severity_told(resource),
+        type=resource.get("type") or "",
+        clinical_status=status,
+        verification_status=verification,
+        criticality=resource.get("criticality") or "",
+        categories=[one for one in resource.get("category", ()) if one],
+        reactions=reactions,
+        onset=words.onset(resource),
+        last_occurrence=words.when(resource.get("lastOccurrence")),
+        recorded=words.when(resource.get("recordedDate")),
+        comments=[
+            words.shortened(one["text"]) for one in resource.get("note", ()) if one.get("text")
+        ],
+        faults=list(_faults(resource, said, clinical, verified)),
+        unsaid=list(_unsaid(clinical, verified)),
+        keys=_keys(about) if said.kind is not Kind.NO_INFORMATION else frozenset(),
+    )
+
+
+def _codes(resource: Resource, name: str, system: str, known: Sequence[str]) -> Sequence[str]:
+    """Return the codes of a status, the most cautious first."""
+    codings = (resource.get(name) or {}).get("coding", ())
+    codes = {one.get("code") for one in codings if one.get("system") == system}
+    return [one for one in known if one in codes]
+
+
+def _group(said: Said, status: str, verification: str, *, is_severe: bool) -> Group:
+    if verification == "entered-in-error":
+        return Group.IN_ERROR
+    if verification == "refuted":
+        return Group.REFUTED
+    if status in ("inactive", "resolved"):
+        return Group.PAST
+    if said.kind is Kind.NONE_KNOWN:
+        return Group.NONE_KNOWN
+    if said.kind is Kind.NO_INFORMATION:
+        return Group.NO_INFORMATION
+    if not status:
+        return Group.STATUS_NOT_KNOWN_SEVERE if is_severe else Group.STATUS_NOT_KNOWN
+    if is_severe:
+        return Group.ACTIVE_SEVERE
+    return Group.UNCONFIRMED if verification == "unconfirmed" else Group.ACTIVE
+
+
+def _faults(
+    resource: Resource, said: Said, clinical: Sequence[str], verified: Sequence[str]
+) -> Iterable[str]:
+    if said.is_mixed:
+        yield "says that none is known, and something else too"
+    elif said.kind is Kind.ALLERGY and is_denial(substance(resource)):
+        yield "may say that there is none, but is told as an allergy: read the entry itself"
+    # FHIR R4 extensibility §2.4.1.1: who does not know one must not take the rest as it stands.
+    if resource.get("modifierExtension"):
+        yield "carries an extension that may change its meaning: read the entry itself"
+    if len(clinical) > 1:
+        yield f"has several clinical statuses: {', '.join(clinical)}"
+    if len(verified) > 1:
+        yield f"has several verification statuses: {', '.join(verified)}"
+
+
+def _unsaid(clinical: Sequence[str], verified: Sequence[str]) -> Iterable[str]:
+    # FHIR R4 AllergyIntolerance, ait-2: one that was entered in error has no clinical status.
+    if not clinical and "entered-in-error" not in verified:
+        yield "nobody has said whether it still holds"
+    if not verified:
+        yield "nobody has said whether it is confirmed"
+
+
+def _keys(about: Mapping[str, Any]) -> frozenset[str]:
+    codings = about.get("coding", ())
+    coded = {f"{one.get('system', '')}|{one['code']}" for one in codings if one.get("code")}
+    texts = [about.get("text"), *(one.get("display") for one in codings)]
+    folded = {fold(words.shortened(text)) for text in texts if text}
+    return frozenset(coded | {one for one in folded if one})
+
+
+def _order(entry: Entry) -> tuple[int, bool, int, str, str]:
+    ranks = [words.severity_rank(one.severity) for one in entry.reactions]
+    worst = min(ranks, default=words.severity_rank(""))
+    return (
+        list(Group).index(entry.group),
+        not entry.is_severe,
+        worst,
+        fold(entry.substance),
+        entry.reference,
+    )

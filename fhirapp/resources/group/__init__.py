@@ -1,0 +1,1 @@
+"""Group: patients who are taken together, as for an export. FHIR R4 group."""

@@ -1,0 +1,188 @@
+"""Backups: taken, tried out, fetched and deleted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote as quote_word
+from urllib.parse import quote
+
+from flask import Response, request
+from werkzeug.exceptions import NotFound
+
+from fhirapp.config import settings
+from fhirapp.ops.backups.sealing import BEGIN
+from fhirapp.ops.tasks import folder as tasks
+from fhirapp.ops.tasks import start
+from fhirapp.ops.tasks.backups import backups, backups_folder, cannot
+from fhirapp.ops.tasks.folder import BACKUP, DONE, DRILL, Task
+from fhirapp.web.admin import running
+from fhirapp.web.admin.running import watched
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    error_page,
+    for_administrators,
+    page,
+    password_field,
+    see_other,
+)
+from fhirapp.web.texts import _
+
+blueprint = blueprint_of("admin_backups", __name__)
+# What was removed while it was looked at.
+blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
+# In characters; and so many tasks of the past are shown.
+_LONGEST, _SHOWN = 999, 5
+
+
+@blueprint.get("/admin/backups")
+@watched
+@for_administrators
+def every() -> Response:
+    """List the backups, and offer to take one."""
+    start.sweep(settings(), time.time())
+    return _list()
+
+
+@blueprint.post("/admin/backups")
+@for_administrators
+def take() -> Response:
+    """Take a backup, encrypted where a passphrase is typed."""
+    passphrase = password_field("passphrase")
+    if passphrase != password_field("again"):
+        return _list(_("The passphrases differ. Type the same one twice, or none."))
+    if len(passphrase) > _LONGEST:
+        return _list(_("A passphrase takes 999 characters at most."))
+    if why := cannot(settings()):
+        raise PageError(409, why)
+    running.begin(BACKUP, {"encrypted": bool(passphrase)}, passphrase=passphrase)
+    return see_other("/admin/backups")
+
+
+@blueprint.get("/admin/backups/<name>")
+@watched
+@for_administrators
+def one(name: str) -> Response:
+    """Show a backup: what is known of it, and what can be done with it."""
+    return _one(_found(name))
+
+
+@blueprint.post("/admin/backups/<name>/drill")
+@for_administrators
+def drill(name: str) -> Response:
+    """Try a backup out: open a copy, and read all of it."""
+    path, passphrase = _found(name), password_field("passphrase")
+    if _is_sealed(path) and not passphrase:
+        return _one(path, _("Type the passphrase: without it nobody can open this backup."))
+    running.begin(DRILL, {"name": path.name}, passphrase=passphrase)
+    return see_other(_path(path))
+
+
+@blueprint.get("/admin/backups/<name>/file")
+@for_administrators
+def file(name: str) -> Response:
+    """Send a backup."""
+    path = _found(name)
+    response = running.sent(path, path.name)
+    running.note("fetched backup %s", path.name)
+    return response
+
+
+@blueprint.post("/admin/backups/<name>/delete")
+@for_administrators
+def delete(name: str) -> Response:
+    """Delete a backup, once the person said so twice."""
+    path = _found(name)
+    if request.form.get("sure") != "yes":
+        return _one(path, asks=True)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise PageError(409, _("It cannot be deleted: %(why)s.", why=error.strerror)) from None
+    running.note("deleted backup %s", path.name)
+    return see_other("/admin/backups?done=deleted")
+
+
+def _list(message: str = "") -> Response:
+    found = backups(settings())
+    taken = tasks.every(settings().instance, BACKUP)
+    return page(
+        "admin/backups.html",
+        400 if message else 200,
+        scripts=True,
+        task_id=tasks.new_id(),
+        backups=[(path, path.stat(), _is_sealed(path), _drilled(path)) for path in found],
+        path_of=_path,
+        # What went well stands in the list of backups.
+        tasks=[task for task in taken[:_SHOWN] if task.is_under_way or task.state.phase != DONE],
+        last=next((task for task in taken if task.state.phase == DONE), None),
+        is_under_way=any(task.is_under_way for task in taken),
+        message=message,
+        done=_("The backup is deleted.") if request.args.get("done") == "deleted" else "",
+        cannot=cannot(settings()),
+        restore=_restore(found[0] if found else backups_folder(settings()) / _("NAME.backup")),
+        running=running,
+    )
+
+
+def _one(path: Path, message: str = "", *, asks: bool = False) -> Response:
+    drills = _drills(path)
+    return page(
+        "admin/backup.html",
+        400 if message else 200,
+        scripts=True,
+        task_id=tasks.new_id(),
+        name=path.name,
+        file=path,
+        path=_path(path),
+        stat=path.stat(),
+        restore=_restore(path),
+        is_sealed=_is_sealed(path),
+        drills=drills[:_SHOWN],
+        is_under_way=any(task.is_under_way for task in drills),
+        message=message,
+        asks=asks,
+        running=running,
+    )
+
+
+def _found(name: str) -> Path:
+    """Return the backup of a name. Raises NotFound for whatever is none of those listed."""
+    for path in backups(settings()):
+        if path.name == name:
+            return path
+    raise NotFound
+
+
+def _path(path: Path) -> str:
+    """Return the path of a backup's page."""
+    return f"/admin/backups/{quote(path.name)}"
+
+
+def _restore(path: Path) -> str:
+    """Return the command that comes back to a backup, for this server's database and no other."""
+    # One of PostgreSQL, which has a password in it, has no backups here.
+    names = ("FHIRAPP_INSTANCE_PATH", "FHIRAPP_DATABASE_URL")
+    given = {name: os.environ[name] for name in names if name in os.environ}
+    told = [f"{name}={quote_word(text)} " for name, text in given.items() if "@" not in text]
+    sealed = " --passphrase-file PASSPHRASE.txt" if path.exists() and _is_sealed(path) else ""
+    demo = " --demo" if settings().demo else ""
+    return f"{''.join(told)}fhirapp restore {quote_word(str(path))} --force{sealed}{demo}"
+
+
+def _is_sealed(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(BEGIN)) == BEGIN
+
+
+def _drills(path: Path) -> Sequence[Task]:
+    """Return when a backup was tried out, newest first."""
+    tried = tasks.every(settings().instance, DRILL)
+    return [task for task in tried if task.asked.get("name") == path.name]
+
+
+def _drilled(path: Path) -> Task | None:
+    return next(iter(_drills(path)), None)

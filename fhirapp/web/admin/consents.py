@@ -1,0 +1,122 @@
+"""Consents of all people to all apps: found by person and app, and taken back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, func, or_, select
+
+from fhirapp.auth.models import AccessToken, Client, Grant, RefreshToken, User
+from fhirapp.auth.models.client import OF_PAGES
+from fhirapp.auth.tokens import revoke_grants
+from fhirapp.db import db
+
+SHOWN = 50
+# Of what is typed as a name: more tell nobody apart.
+_MOST_WORDS = 8
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which consents: of people, to apps, in whose names or ids each word stands."""
+
+    person: str = ""
+    app: str = ""
+    # Whether those are among them that do not hold any more.
+    ended: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.person.strip() or self.app.strip())
+
+    def conditions(self) -> list[Any]:
+        """Return what a Grant must meet."""
+        now = int(time.time())
+        people = select(User.id).where(*_words(self.person, User.name, User.username, User.id))
+        apps = select(Client.client_id).where(
+            Client.kind != OF_PAGES, *_words(self.app, Client.name, Client.client_id)
+        )
+        holds = () if self.ended else (Grant.revoked_at.is_(None), Grant.expires_at > now)
+        of_whom = (Grant.user_id.in_(people),) if self.person.strip() else ()
+        return [Grant.client_id.in_(apps), *of_whom, *holds]
+
+
+class Place(NamedTuple):
+    """A place in the list, which is sorted by these, the newest first."""
+
+    created_at: int
+    grant_id: str
+
+
+class Consent(NamedTuple):
+    """A consent, who gave it to which app, and when the app fetched its newest token by it.
+
+    None where none is kept. A token lives an hour, so what is used is fetched again.
+    """
+
+    grant: Grant
+    client: Client
+    user: User
+    token_at: int | None
+
+
+def found(which: Filter, after: Place | None = None) -> tuple[Sequence[Consent], bool]:
+    """Return the newest consents, and whether there are more."""
+    asked = (
+        select(Grant, Client, User)
+        .join(Client, Client.client_id == Grant.client_id)
+        .join(User, User.id == Grant.user_id)
+        .where(*which.conditions())
+        .order_by(Grant.created_at.desc(), Grant.id.desc())
+        .limit(SHOWN + 1)
+    )
+    if after is not None:
+        same = (Grant.created_at == after.created_at) & (Grant.id < after.grant_id)
+        asked = asked.where(or_(Grant.created_at < after.created_at, same))
+    rows = db.session.execute(asked).all()
+    tokens = _newest_tokens([grant.id for grant, _, _ in rows[:SHOWN]])
+    consents = [
+        Consent(grant, client, user, tokens.get(grant.id)) for grant, client, user in rows[:SHOWN]
+    ]
+    return consents, len(rows) > SHOWN
+
+
+def count(which: Filter) -> int:
+    """Return how many consents there are."""
+    asked = select(func.count()).select_from(Grant).where(*which.conditions())
+    return db.session.execute(asked).scalar_one()
+
+
+def take_back(connection: Connection, which: Filter, given_until: int) -> int:
+    """Take back the consents that hold and were given until then; return how many."""
+    return revoke_grants(connection, *which.conditions(), Grant.created_at <= given_until)
+
+
+def take_one_back(connection: Connection, grant_id: str) -> int:
+    """Take back one consent; return 0 where there is none, or it holds no more."""
+    return revoke_grants(connection, Grant.id == grant_id, *Filter().conditions())
+
+
+def _words(text: str, *columns: Any) -> list[Any]:
+    """Return that each word of a text stands in one of the columns."""
+    return [
+        or_(*(func.lower(column).contains(word, autoescape=True) for column in columns))
+        for word in text.lower().replace(",", " ").split()[:_MOST_WORDS]
+    ]
+
+
+def _newest_tokens(grant_ids: Sequence[str]) -> dict[str | None, int]:
+    """Return when the newest token of each grant was issued that has not been swept out."""
+    newest: dict[str | None, int] = {}
+    for kind in (AccessToken, RefreshToken):
+        rows = db.session.execute(
+            select(kind.grant_id, func.max(kind.issued_at))
+            .where(kind.grant_id.in_(grant_ids))
+            .group_by(kind.grant_id)
+        )
+        for grant_id, at in rows:
+            newest[grant_id] = max(at, newest.get(grant_id, 0))
+    return newest

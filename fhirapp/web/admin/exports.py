@@ -1,0 +1,205 @@
+"""Exports: begun here and fetched here; and those that clients began with $export."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from flask import Response, request
+from sqlalchemy import select
+from werkzeug.exceptions import NotFound
+
+from fhirapp.auth.models import Client
+from fhirapp.config import settings
+from fhirapp.db import db, reader
+from fhirapp.exchange.bulk import folder as bulk_folder
+from fhirapp.exchange.bulk import jobs
+from fhirapp.exchange.bulk.model import DONE, FAILED, QUEUED, RUNNING, BulkExport
+from fhirapp.fhir.temporal import instant_of, interval
+from fhirapp.ops.tasks import folder as tasks
+from fhirapp.ops.tasks import start
+from fhirapp.ops.tasks.exporting import ARCHIVE
+from fhirapp.ops.tasks.folder import EXPORT, Task
+from fhirapp.store.definition import types
+from fhirapp.web.admin import running
+from fhirapp.web.admin.running import task_of, watched
+from fhirapp.web.pages import blueprint_of, error_page, field, for_administrators, page, see_other
+from fhirapp.web.texts import _
+from fhirapp.web.typed import keeps, typed
+
+blueprint = blueprint_of("admin_exports", __name__)
+# What was removed while it was looked at.
+blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
+# So many of clients' are listed.
+_LISTED = 100
+
+
+class _Begun(NamedTuple):
+    """An export that a client began."""
+
+    id: str
+    client_id: str
+    name: str
+    state: str
+    percent: int
+    created_at: int
+    expires_at: int
+    error: str
+    is_under_way: bool
+
+
+@blueprint.get("/admin/exports")
+@watched
+@for_administrators
+def every() -> Response:
+    """List the exports, and ask for what to export."""
+    start.sweep(settings(), time.time())
+    return _form()
+
+
+@blueprint.post("/admin/exports")
+@keeps("type", "since", "history")
+@for_administrators
+def begin() -> Response:
+    """Begin an export."""
+    names = [name for name in request.form.getlist("type") if name in _types()]
+    since = field("since", 100)
+    try:
+        start_at = instant_of(interval(since).low) if since else ""
+    except ValueError:
+        return _form(
+            _("That is no moment: write 2026-05-03, or 2026-05-03T14:05:00Z, or leave it empty.")
+        )
+    history = bool(request.form.get("history"))
+    asked = {"types": names, "since": start_at, "history": history}
+    return see_other(f"/admin/exports/{running.begin(EXPORT, asked)}")
+
+
+@blueprint.get("/admin/exports/<task_id>")
+@watched
+@for_administrators
+def one(task_id: str) -> Response:
+    """Show how far an export is, or its files."""
+    task = task_of(task_id, EXPORT)
+    return page(
+        "admin/export.html",
+        scripts=True,
+        task=task,
+        running=running,
+        archive=ARCHIVE,
+        kept_until=_kept_until(task),
+    )
+
+
+@blueprint.post("/admin/exports/<task_id>/stop")
+@for_administrators
+def stop(task_id: str) -> Response:
+    """Stop an export: nothing of it stays."""
+    running.end(task_of(task_id, EXPORT))
+    return see_other(f"/admin/exports/{task_id}")
+
+
+@blueprint.post("/admin/exports/<task_id>/remove")
+@for_administrators
+def remove(task_id: str) -> Response:
+    """Remove the files of an export before their time."""
+    task = task_of(task_id, EXPORT)
+    if not task.is_under_way:
+        tasks.remove(task)
+        running.note("removed export %s", task_id)
+    return see_other("/admin/exports?done=removed")
+
+
+@blueprint.get("/admin/exports/<task_id>/files/<name>")
+@for_administrators
+def file(task_id: str, name: str) -> Response:
+    """Send a file of an export."""
+    task = task_of(task_id, EXPORT)
+    if task.is_under_way or time.time() > _kept_until(task):
+        raise NotFound
+    response = running.made_file(task, name)
+    running.note("fetched a file of export %s", task_id)
+    return response
+
+
+@blueprint.post("/admin/exports/clients/<export_id>/cancel")
+@for_administrators
+def cancel(export_id: str) -> Response:
+    """Cancel an export that a client began, and remove its files."""
+    # Its id is a folder's name: only one that is known.
+    if jobs.find(reader(), export_id) is None:
+        raise NotFound
+    db.session.rollback()
+    jobs.forget(export_id)
+    bulk_folder.remove(export_id)
+    # Not its id, with which its files could be asked for.
+    running.note("cancelled an export that a client began")
+    return see_other("/admin/exports?done=cancelled")
+
+
+def _form(message: str = "") -> Response:
+    done = {
+        "cancelled": _("The export is cancelled, and its files are removed."),
+        "removed": _("The files of the export are removed."),
+    }
+    listed, begun, filled = tasks.every(settings().instance, EXPORT), _begun(), typed()
+    return page(
+        "admin/exports.html",
+        400 if message else 200,
+        scripts=True,
+        task_id=tasks.new_id(),
+        types=_types(),
+        chosen=filled.getlist("type"),
+        since=filled.get("since", "")[:100],
+        history=filled.get("history"),
+        message=message,
+        done=done.get(request.args.get("done", ""), ""),
+        tasks=listed,
+        begun=begun,
+        is_under_way=any(task.is_under_way for task in listed)
+        or any(one.is_under_way for one in begun),
+        running=running,
+        kept_until=_kept_until,
+        hours=settings().export_hours,
+    )
+
+
+def _types() -> Sequence[str]:
+    """Return the names of the types that are stored, and not made of others."""
+    return sorted(name for name, one in types().items() if not one.view)
+
+
+def _kept_until(task: Task) -> int:
+    return (task.state.ended_at or task.asked_at) + settings().export_hours * 3_600
+
+
+def _begun() -> list[_Begun]:
+    """Return the exports that clients began, newest first."""
+    table: Any = BulkExport
+    found = db.session.execute(
+        select(table, Client.name)
+        .outerjoin(Client, Client.client_id == table.client_id)
+        .order_by(table.created_at.desc())
+        .limit(_LISTED)
+    )
+    words = {
+        QUEUED: _("waits"),
+        RUNNING: _("at work"),
+        DONE: _("done"),
+        FAILED: _("failed"),
+    }
+    return [
+        _Begun(
+            job.id,
+            job.client_id,
+            name or job.client_id,
+            words.get(job.state, job.state),
+            job.percent,
+            job.created_at,
+            job.expires_at,
+            job.error or "",
+            job.state in (QUEUED, RUNNING) and job.expires_at > time.time(),
+        )
+        for job, name in found
+    ]

@@ -1,0 +1,226 @@
+"""Imports: upload, watch, and read what came of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from flask import Response, request
+from sqlalchemy import select
+
+from fhirapp.config import ConfigurationError, settings
+from fhirapp.db import db
+from fhirapp.exchange.importing.options import PREFIX
+from fhirapp.exchange.importing.report import LISTED, OUTCOMES
+from fhirapp.exchange.models import ImportSource
+from fhirapp.fhir.outcome import BodyTooLong
+from fhirapp.ops.tasks import folder as tasks
+from fhirapp.ops.tasks import start, uploads
+from fhirapp.ops.tasks.folder import GIVEN, IMPORT, MADE, Task
+from fhirapp.ops.tasks.uploads import OutOfStep, Piece, Upload
+from fhirapp.web.admin import running
+from fhirapp.web.admin.running import task_of, watched
+from fhirapp.web.admin.runs import files_of, runs, total_of
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    error_page,
+    field,
+    for_administrators,
+    page,
+    see_other,
+    somebody,
+)
+from fhirapp.web.texts import _
+from fhirapp.web.typed import keeps, typed
+
+blueprint = blueprint_of("admin_imports", __name__)
+# What was removed while it was looked at.
+blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
+# More than a form brings without scripts, which send it in pieces.
+blueprint.register_error_handler(BodyTooLong, lambda _error: _too_long())
+# So much of each list of a report is shown.
+_SHOWN = 100
+# What was rejected lies in files whose names begin so.
+REJECTED = "rejected."
+# Files that are named where it is told what was imported.
+_NAMED = 3
+_LONGEST_SOURCE = 200
+_CHOICES = ("delete_missing", "force", "repair", "provenance", "dry_run")
+_TYPED = {"source": "", "prefix": "", "provenance": "yes"}
+
+
+@blueprint.get("/admin/imports")
+@watched
+@for_administrators
+def every() -> Response:
+    """List the imports, and ask for what to import; upload is one to go on with."""
+    start.sweep(settings(), time.time())
+    kept = typed()
+    return _form(request.args.get("upload") or kept.get("task", ""), kept=kept)
+
+
+@blueprint.post("/admin/imports")
+@keeps("task", "source", "prefix", *_CHOICES)
+@for_administrators
+def begin() -> Response:
+    """Begin an import of what was uploaded in pieces before, or comes with this form."""
+    task_id = running.task_field()
+    if tasks.find(settings().instance, task_id) is not None:
+        return see_other(f"/admin/imports/{task_id}")
+    asked: dict[str, Any] = {name: bool(request.form.get(name)) for name in _CHOICES}
+    source, prefix = field("source", _LONGEST_SOURCE), field("prefix", 100)
+    try:
+        _take_files(task_id)
+    except ConfigurationError as error:
+        return _form(task_id, str(error))
+    found = uploads.find(settings(), task_id, somebody().user.id)
+    message = _fault(found, source, prefix, delete_missing=asked["delete_missing"])
+    if message or found is None:
+        return _form(task_id, message)
+    given = uploads.folder_of(settings(), task_id)
+    what = {"names": [one.name for one in found.files[:_NAMED]], "size": found.size}
+    asked |= {"source": source, "prefix": prefix, "count": len(found.files), **what}
+    running.begin(IMPORT, asked, given)
+    return see_other(f"/admin/imports/{task_id}")
+
+
+@blueprint.get("/admin/imports/<task_id>")
+@watched
+@for_administrators
+def one(task_id: str) -> Response:
+    """Show how far an import is, or its report."""
+    task = task_of(task_id, IMPORT)
+    report = _report(task)
+    return page(
+        "admin/import.html",
+        scripts=True,
+        task=task,
+        report=report,
+        spoilt=_spoilt(report),
+        outcomes=OUTCOMES,
+        shown=_SHOWN,
+        has_rejected=any(one.name.startswith(REJECTED) for one in task.files),
+        listed=LISTED,
+        running=running,
+        files_of=files_of,
+        total=total_of(task),
+        again=tasks.new_id(),
+    )
+
+
+@blueprint.post("/admin/imports/<task_id>/stop")
+@for_administrators
+def stop(task_id: str) -> Response:
+    """Stop an import; what is committed stays."""
+    running.end(task_of(task_id, IMPORT))
+    return see_other(f"/admin/imports/{task_id}")
+
+
+@blueprint.post("/admin/imports/<task_id>/again")
+@for_administrators
+def again(task_id: str) -> Response:
+    """Import the same once more: after a dry run in earnest, or what did not come to its end."""
+    task, new = task_of(task_id, IMPORT), running.task_field()
+    if tasks.find(settings().instance, new) is None:
+        if task.is_under_way or not task.has_given:
+            raise PageError(409, _("Its files are not kept any more; upload them once more."))
+        running.begin(IMPORT, {**task.asked, "dry_run": False}, task.folder / GIVEN)
+    return see_other(f"/admin/imports/{new}")
+
+
+@blueprint.get("/admin/imports/<task_id>/files/<name>")
+@for_administrators
+def file(task_id: str, name: str) -> Response:
+    """Send the report, or what was refused."""
+    response = running.made_file(task_of(task_id, IMPORT), name)
+    running.note("fetched a file of import %s", task_id)
+    return response
+
+
+def _too_long() -> Response:
+    """Tell what to do with files that are too long for one form. Nothing is read of it."""
+    said = _(
+        "Together these files have more than 1 MB, and without JavaScript a form brings no more."
+        " Allow JavaScript for this site; or copy the files to the server, and import them there:"
+        " fhirapp import FILES."
+    )
+    return error_page(413, said, _("These files are too large to be sent so"), "/admin/imports")
+
+
+def _form(
+    upload_id: str,
+    message: str = "",
+    status: int = 400,
+    kept: Mapping[str, str] = MappingProxyType({}),
+) -> Response:
+    upload = uploads.find(settings(), upload_id, somebody().user.id)
+    filled = request.form if request.method == "POST" else kept or _TYPED
+    mine = uploads.of_user(settings(), somebody().user.id)
+    known = request.method == "POST" and tasks.is_id(upload_id)
+    found = runs()
+    return page(
+        "admin/imports.html",
+        status if message else 200,
+        scripts=True,
+        task_id=upload_id if upload or known else tasks.new_id(),
+        upload=upload,
+        unfinished=[one for one in mine if one.id != upload_id],
+        typed=filled,
+        message=message,
+        done=_("What was uploaded is removed.") if request.args.get("done") else "",
+        runs=found,
+        is_under_way=any(one.is_under_way for one in found),
+        sources=db.session.scalars(select(ImportSource.name).order_by(ImportSource.name)).all(),
+        running=running,
+        most=uploads.MOST_FILES,
+    )
+
+
+def _take_files(upload_id: str) -> None:
+    """Keep the files that came with the form: a browser without scripts sends them so.
+
+    Raises ConfigurationError.
+    """
+    chosen = [one for one in request.files.getlist("files") if one.filename]
+    for number, sent in enumerate(chosen):
+        content = sent.read()
+        one = Piece(number, sent.filename or "", len(content), 0, len(content), content)
+        try:
+            uploads.add(settings(), upload_id, somebody().user.id, one)
+        except OutOfStep:
+            # The form was sent twice.
+            continue
+
+
+def _fault(upload: Upload | None, source: str, prefix: str, *, delete_missing: bool) -> str:
+    """Return what is wrong with what was asked for, empty where nothing is."""
+    if upload is None or not upload.files:
+        return _("Choose what to import: files, or a folder.")
+    if not upload.is_whole:
+        return _("Not everything arrived. Choose the same files, and go on with the upload.")
+    if delete_missing and not source:
+        return _("To delete what is missing, name the source: of what else would it be missing?")
+    if not PREFIX.fullmatch(prefix):
+        return _("What is put before ids takes up to 20 letters, digits, dashes and dots.")
+    return ""
+
+
+def _spoilt(report: Mapping[str, Any] | None) -> list[str]:
+    """Return the files that were refused as a whole, or broke off: no line of theirs is named."""
+    faults = report["rejected"] if report else []
+    return [one["place"] for one in faults if not one["path"] and ":" not in one["place"]]
+
+
+def _report(task: Task) -> dict[str, Any] | None:
+    """Return the report of an import that has ended, None where there is none."""
+    if task.is_under_way:
+        return None
+    try:
+        content: dict[str, Any] = json.loads((task.folder / MADE / "report.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content

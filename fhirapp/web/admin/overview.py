@@ -1,0 +1,199 @@
+"""The server's state: health, and what it holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from flask import Response
+from sqlalchemy import func, select
+
+from fhirapp.address import base_url
+from fhirapp.auth.models import Client, Refusal
+from fhirapp.config import Settings, settings
+from fhirapp.db import db
+from fhirapp.disk.files import database_path
+from fhirapp.exchange.models import ImportRun
+from fhirapp.ops.tasks.backups import backups
+from fhirapp.rest.capability import software_version
+from fhirapp.store.migrate import HEAD, schema_version
+from fhirapp.web.admin import growth, plots, process, storage
+from fhirapp.web.admin.figures import kept
+from fhirapp.web.admin.settings import shown_url
+from fhirapp.web.pages import blueprint_of, for_administrators, page
+from fhirapp.web.texts import _
+
+blueprint = blueprint_of("admin_overview", __name__)
+blueprint.record(process.note_start)
+blueprint.register_blueprint(plots.blueprint)
+BACKUPS = "backups"
+_DAY_SECONDS = 86_400
+# A backup that is older is told.
+OLD_BACKUP_DAYS = 8
+# The disk is nearly full where a copy of the database does not fit, of a large one where so little
+# is free; beside it the server's logs need some room.
+LITTLE_FREE = 5_000_000_000
+SPARE = 500_000_000
+
+
+class Backup(NamedTuple):
+    """A backup in the instance folder."""
+
+    path: Path
+    at: int
+    size: int
+
+
+class Trouble(NamedTuple):
+    """What is not well, in a sentence, and where to see to it."""
+
+    sentence: str
+    path: str = ""
+
+
+class State(NamedTuple):
+    """What decides whether all is well."""
+
+    schema: str | None
+    waiting: int
+    # Imports that began and did not end.
+    unfinished: int
+    # None where there is none, or the database is backed up with its own tools.
+    backup: Backup | None
+    has_backups: bool
+    size: int
+    free: int | None
+    now: int
+    is_empty: bool = False
+
+
+@blueprint.get("/admin")
+@for_administrators
+def overview() -> Response:
+    """Tell whether all is well, what runs, and what is in it."""
+    now = int(time.time())
+    measured = kept("storage", storage.storage)
+    storage.note_day(measured.total)
+    database = database_path(settings())
+    last = _last_import()
+    numbers = kept("numbers", growth.numbers)
+    state = State(
+        schema=schema_version(db.engine),
+        waiting=_waiting(),
+        unfinished=int(last is not None and last.ended_at is None),
+        backup=_last_backup(settings()),
+        has_backups=database is not None and not settings().demo,
+        size=measured.total,
+        free=measured.free,
+        now=now,
+        # Not counted is not none.
+        is_empty=all(one.records == 0 for one in numbers),
+    )
+    return page(
+        "admin/overview.html",
+        state=state,
+        troubles=list(troubles(state)),
+        version=software_version(),
+        started=process.started_at(),
+        processes=process.processes(),
+        threads=settings().threads,
+        address=base_url(),
+        database=_("SQLite") if database else _("PostgreSQL"),
+        place=str(database or shown_url(db.engine.url)),
+        head=HEAD,
+        numbers=numbers,
+        last=last,
+        ended=_seconds(last.ended_at or last.began_at) if last else None,
+        came=_came(last),
+        refusals=_refusals(now - _DAY_SECONDS),
+        storage=measured,
+        growth=kept("growth", growth.growth),
+        days=storage.days(),
+        sized=storage.sized,
+        most=storage.MOST_BYTES // 1_000_000_000,
+    )
+
+
+def troubles(state: State) -> Iterator[Trouble]:
+    """Yield what an administrator should see to, the gravest first."""
+    if state.schema != HEAD:
+        yield Trouble(
+            _(
+                "The database has schema %(there)s, and this server knows %(known)s: restart it.",
+                there=state.schema or _("none"),
+                known=HEAD,
+            )
+        )
+    if state.free is not None and state.free < min(state.size, LITTLE_FREE) + SPARE:
+        yield Trouble(
+            _(
+                "The disk is nearly full: %(free)s are free, and the database takes %(size)s.",
+                free=storage.sized(state.free),
+                size=storage.sized(state.size),
+            )
+        )
+    if state.is_empty:
+        yield Trouble(_("There are no records here yet: import some."), "/admin/imports")
+    if state.has_backups:
+        yield from _backup_troubles(state)
+    if state.unfinished:
+        yield Trouble(
+            _("The last import has not ended: it runs, or was stopped."), "/admin/imports"
+        )
+    if state.waiting == 1:
+        yield Trouble(_("One app waits for approval."), "/admin/clients")
+    elif state.waiting:
+        yield Trouble(_("%(count)s apps wait for approval.", count=state.waiting), "/admin/clients")
+
+
+def _backup_troubles(state: State) -> Iterator[Trouble]:
+    if state.backup is None:
+        yield Trouble(
+            _("No backup is in the server's folder; those that lie elsewhere are not seen here."),
+            "/admin/backups",
+        )
+    elif state.now - state.backup.at > OLD_BACKUP_DAYS * _DAY_SECONDS:
+        days = (state.now - state.backup.at) // _DAY_SECONDS
+        yield Trouble(_("The last backup is %(days)s days old.", days=days), "/admin/backups")
+
+
+def _waiting() -> int:
+    asked = select(func.count()).where(Client.approved_at.is_(None))
+    return db.session.execute(asked).scalar_one()
+
+
+def _refusals(since: int) -> int:
+    asked = select(func.count()).where(Refusal.at >= since)
+    return db.session.execute(asked).scalar_one()
+
+
+def _last_import() -> ImportRun | None:
+    return db.session.scalars(select(ImportRun).order_by(ImportRun.id.desc()).limit(1)).first()
+
+
+def _came(run: ImportRun | None) -> Sequence[tuple[str, int]]:
+    """Return how many resources an import read, took up, refused: each outcome with its count."""
+    outcome = run.outcome if run is not None else None
+    counts: dict[str, int] = {}
+    for one in outcome.values() if isinstance(outcome, dict) else ():
+        for name, count in one.items() if isinstance(one, dict) else ():
+            counts[name] = counts.get(name, 0) + count
+    return list(counts.items())
+
+
+def _last_backup(now: Settings) -> Backup | None:
+    """Return the newest backup in the instance folder."""
+    try:
+        path = next(iter(backups(now)), None)
+        stat = path.stat() if path else None
+    except OSError:
+        # It was removed meanwhile.
+        return None
+    return Backup(path, int(stat.st_mtime), stat.st_size) if path and stat else None
+
+
+def _seconds(instant: str) -> int:
+    return int(datetime.fromisoformat(instant).astimezone(UTC).timestamp())

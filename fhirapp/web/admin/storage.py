@@ -1,0 +1,180 @@
+"""How much room the database takes, by what its tables are for; and day by day."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from fhirapp.audit.trail import FOLDER
+from fhirapp.config import settings
+from fhirapp.db import db, reader
+from fhirapp.disk.files import because, beside, database_path
+from fhirapp.ops.check import one_snapshot
+from fhirapp.search.fulltext import words_table
+from fhirapp.store.definition import types
+
+RECORDS, INDEXES, FULL_TEXT, AUDIT, OTHER = "records", "indexes", "full text", "audit", "other"
+GROUPS = (RECORDS, INDEXES, FULL_TEXT, AUDIT, OTHER)
+# To say what a page of the file belongs to, SQLite reads them all: a second for this.
+MOST_BYTES = 2_000_000_000
+_log = logging.getLogger(__name__)
+# Of days, so many are shown; a line of the file takes some forty bytes.
+_DAYS = 400
+_LINE = 64
+
+
+class Storage(NamedTuple):
+    """Bytes by group, all together, free on the disk (None where nobody knows), and when that was.
+
+    Of a SQLite file that is too large to be looked through groups have audit alone.
+    """
+
+    groups: Mapping[str, int]
+    total: int
+    free: int | None
+    at: int
+
+
+class Day(NamedTuple):
+    """What it took all together on a day."""
+
+    day: date
+    total: int
+
+
+def sized(count: float) -> str:
+    """Return a number of bytes as people read it."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            digits = 0 if unit == "bytes" or count >= 100 else 1
+            return f"{count:.{digits}f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} GB"
+
+
+def storage() -> Storage:
+    """Measure now."""
+    database = database_path(settings())
+    audit = _folder(settings().instance / FOLDER)
+    if database is None:
+        tables, size = _postgresql()
+        free = None
+    else:
+        log = beside(database, "-wal")
+        size = database.stat().st_size + (log.stat().st_size if log.exists() else 0)
+        tables = _sqlite() if size <= MOST_BYTES else {}
+        free = shutil.disk_usage(database.parent).free
+    groups = Counter({AUDIT: audit})
+    if tables:
+        groups.update(_grouped(tables))
+        groups[OTHER] += max(0, size - sum(tables.values()))
+    ordered = {name: groups[name] for name in GROUPS if name in groups}
+    return Storage(ordered, size + audit, free, int(time.time()))
+
+
+def _sqlite() -> Mapping[str, int]:
+    """Return the bytes of each table and index."""
+    # Not by reader(), whose way to read would make the whole file this process's memory.
+    with one_snapshot(db.engine) as connection:
+        rows = connection.exec_driver_sql("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE")
+        return {name: int(size) for name, size in rows}
+
+
+def _postgresql() -> tuple[Mapping[str, int], int]:
+    """Return the bytes of each table and index, long values with their table; and of all."""
+    rows = reader().all(
+        "SELECT c.relname, CASE c.relkind WHEN 'r' THEN pg_table_size(c.oid)"
+        " ELSE pg_relation_size(c.oid) END FROM pg_class c JOIN pg_namespace n"
+        " ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'i')"
+    )
+    ((size,),) = reader().all("SELECT pg_database_size(current_database())")
+    return {name: int(bytes_) for name, bytes_ in rows}, int(size)
+
+
+def _grouped(tables: Mapping[str, int]) -> Counter[str]:
+    """Return the bytes of the groups of tables and indexes."""
+    words = [words_table(one.tables).strip('"') for one in types().values() if one.has_words]
+    records = {one.table.name for one in types().values()}
+    values = {table.name for one in types().values() for table in one.tables}
+    groups: Counter[str] = Counter()
+    for name, size in tables.items():
+        # FTS5 keeps its words in tables of its own; PostgreSQL has indexes on ours.
+        bare = name.removeprefix("ix_")
+        if any(bare == table or bare.startswith(f"{table}_") for table in words):
+            groups[FULL_TEXT] += size
+        elif name in records:
+            groups[RECORDS] += size
+        elif name in values or _is_index_of(name, records):
+            groups[INDEXES] += size
+        else:
+            groups[OTHER] += size
+    return groups
+
+
+def _is_index_of(name: str, records: set[str]) -> bool:
+    """Say whether an index, by its name, is one of records: ix_patient_newest, patient_pkey."""
+    marks = ("ix_", "uq_", "sqlite_autoindex_")
+    bare = next((name.removeprefix(one) for one in marks if name.startswith(one)), "")
+    if not bare:
+        bare = name if name.endswith("_pkey") else ""
+    return any(bare.startswith(f"{record}_") for record in records)
+
+
+def _folder(folder: Path) -> int:
+    try:
+        return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    except OSError:
+        # Nothing has been asked yet; or a file was removed meanwhile.
+        return 0
+
+
+def note_day(total: int, today: date | None = None) -> None:
+    """Note what it takes all together, once a day; where that cannot be written the log says so."""
+    day = today or datetime.now(UTC).date()
+    path = _days_path()
+    noted = days()
+    if noted and noted[-1].day >= day:
+        return
+    line = json.dumps({"day": day.isoformat(), "bytes": total}) + "\n"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(line.encode())
+    except OSError as error:
+        _log.warning("the size of the day cannot be noted in %s: %s", path, because(error))
+
+
+def days() -> Sequence[Day]:
+    """Return the days that were noted, the last ones, each once."""
+    try:
+        with _days_path().open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _DAYS * _LINE))
+            lines = file.read().splitlines()
+    except OSError:
+        return ()
+    found: dict[date, int] = {}
+    for line in lines:
+        try:
+            noted = json.loads(line)
+            found.setdefault(date.fromisoformat(noted["day"]), int(noted["bytes"]))
+        except (ValueError, KeyError, TypeError):
+            # Cut off, by the beginning of what is read or by a full disk.
+            continue
+    return [Day(day, total) for day, total in sorted(found.items())][-_DAYS:]
+
+
+def _days_path() -> Path:
+    """Return the file of the days: it lies beside a SQLite file, and is its own."""
+    database = database_path(settings())
+    if database is not None:
+        return beside(database, ".sizes")
+    return settings().instance / f"{db.engine.url.database}.sizes"

@@ -1,0 +1,1 @@
+"""A patient's chart: allergies and notes as a clinician wants them."""

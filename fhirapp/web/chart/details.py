@@ -1,0 +1,161 @@
+"""One allergy as its own page tells it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.words import (
+    concept,
+    onset,
+    severity_rank,
+    shortened,
+    when,
+)
+from fhirapp.web.ask import read
+from fhirapp.web.chart.allergies import VIA
+from fhirapp.web.chart.finding import unknown
+from fhirapp.web.chart.words import LONG, category, codings, notes, reference, word
+from fhirapp.web.notes import naming
+from fhirapp.web.texts import _
+
+Json = Mapping[str, Any]
+_ID = re.compile(ID_PATTERN)
+
+
+class Fact(NamedTuple):
+    """An element in words: what it is called, FHIR's name of it, what it says, its codes."""
+
+    label: str
+    element: str
+    text: str
+    codes: Sequence[str] = ()
+
+
+class Details(NamedTuple):
+    """An allergy; title is what it is about.
+
+    severe is why it is told as severe, standing that it holds no more or never did, look_twice what
+    contradicts itself or is not understood: sentences, empty where there is nothing to say.
+    """
+
+    title: str
+    severe: str
+    standing: str
+    look_twice: Sequence[str]
+    facts: Sequence[Fact]
+    reactions: Sequence[Sequence[Fact]]
+    notes: Sequence[str]
+
+
+def read_allergy(
+    patient_id: str, allergy_id: str, token: OwnToken
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return an allergy of a patient, and its Provenances. Raises PageError."""
+    if not _ID.fullmatch(allergy_id):
+        raise unknown()
+    asked = {"patient": patient_id, "_id": allergy_id, "_revinclude": "Provenance:target"}
+    bundle = read(f"/fhir/AllergyIntolerance?{urlencode(asked)}", token, via=VIA)
+    resources = [one["resource"] for one in bundle.get("entry", ())]
+    naming.name(resources, token, VIA)
+    allergies = [one for one in resources if one["resourceType"] == "AllergyIntolerance"]
+    if not allergies:
+        raise unknown()
+    return allergies[0], [one for one in resources if one["resourceType"] == "Provenance"]
+
+
+def details_of(allergy: Json, visit: str = "") -> Details:
+    """Return an allergy in words, element by element; what is not told, too."""
+    # There is one to show only where its type is served.
+    from fhirapp.resources.allergy_intolerance.said import substance
+    from fhirapp.resources.allergy_intolerance.summary import entries_of
+
+    code = substance(allergy)
+    reactions = allergy.get("reaction", ())
+    (entry,) = entries_of([allergy])
+    return Details(
+        title=concept(code) or _("Substance not told"),
+        severe=_severe(allergy, is_severe=entry.is_severe),
+        standing=_(_STANDINGS[entry.group.code]) if entry.group.code in _STANDINGS else "",
+        look_twice=[_("This entry %(fault)s.", fault=one) for one in entry.faults],
+        facts=[
+            Fact(_("Substance"), "code", concept(code) or _(_NOT_TOLD), codings(code)),
+            Fact(_("Does it hold"), "clinicalStatus", _status(allergy, "clinicalStatus")),
+            Fact(
+                _("Is it confirmed"), "verificationStatus", _status(allergy, "verificationStatus")
+            ),
+            Fact(_("How dangerous"), "criticality", _word(allergy, "criticality")),
+            Fact(_("Kind"), "type", _word(allergy, "type")),
+            Fact(_("Category"), "category", category(allergy.get("category")) or _(_NOT_TOLD)),
+            Fact(_("Began"), "onset", onset(allergy) or _(_NOT_TOLD)),
+            Fact(_("Last occurred"), "lastOccurrence", _day(allergy, "lastOccurrence")),
+            Fact(_("Recorded on"), "recordedDate", _day(allergy, "recordedDate")),
+            Fact(_("Recorded by"), "recorder", _who(allergy, "recorder")),
+            Fact(_("Told by"), "asserter", _who(allergy, "asserter")),
+            Fact(_("At which visit"), "encounter", visit or _(_NOT_TOLD)),
+        ],
+        reactions=[
+            _reaction(one)
+            for one in sorted(reactions, key=lambda one: severity_rank(one.get("severity") or ""))
+        ],
+        notes=notes(allergy.get("note")),
+    )
+
+
+_NOT_TOLD = _("not told")
+_STANDINGS = {
+    "entered-in-error": _(
+        "Entered in error. Whoever recorded it says that it should not be here. Do not rely on it."
+    ),
+    # Of an allergy as of "none known".
+    "refuted": _("Refuted. It is recorded that this is not so."),
+    "past": _("Resolved or inactive. It is recorded that it no longer holds."),
+}
+
+
+def _severe(allergy: Json, *, is_severe: bool) -> str:
+    if not is_severe:
+        return ""
+    if allergy.get("criticality") == "high":
+        return _("high criticality")
+    severities = {one.get("severity") for one in allergy.get("reaction", ())}
+    return _("severe reaction") if "severe" in severities else _("anaphylaxis")
+
+
+def _reaction(reaction: Json) -> list[Fact]:
+    """Return a reaction; only what it tells, beside what happened and how severe it was."""
+    said = [concept(one) for one in reaction.get("manifestation", ())]
+    all_codes = [code for one in reaction.get("manifestation", ()) for code in codings(one)]
+    text = ", ".join(filter(None, said)) or _(_NOT_TOLD)
+    facts = [
+        Fact(_("What happened"), "manifestation", shortened(text), all_codes),
+        Fact(_("How severe"), "severity", _word(reaction, "severity")),
+        Fact(_("To what"), "substance", concept(reaction.get("substance") or {})),
+        Fact(_("When"), "onset", when(reaction.get("onset"))),
+        Fact(_("How it got in"), "exposureRoute", concept(reaction.get("exposureRoute") or {})),
+        Fact(_("In words"), "description", shortened(reaction.get("description") or "", LONG)),
+        Fact(_("Notes"), "note", "; ".join(notes(reaction.get("note")))),
+    ]
+    return [one for one in facts if one.text]
+
+
+def _status(allergy: Json, name: str) -> str:
+    found = allergy.get(name) or {}
+    codes = [one["code"] for one in found.get("coding", ()) if one.get("code")]
+    return ", ".join(map(word, codes)) or concept(found) or _(_NOT_TOLD)
+
+
+def _word(held: Json, name: str) -> str:
+    return word(str(held[name])) if held.get(name) else _(_NOT_TOLD)
+
+
+def _day(held: Json, name: str) -> str:
+    return when(held.get(name)) or _(_NOT_TOLD)
+
+
+def _who(held: Json, name: str) -> str:
+    return reference(held.get(name), held) or _(_NOT_TOLD)

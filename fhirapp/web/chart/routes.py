@@ -1,0 +1,115 @@
+"""The addresses of these pages.
+
+Who somebody is and what is recorded of them is read over FHIR, as whoever looks; who looked is read
+from the audit trail, once that person has read the record itself.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from flask import Response, request
+
+from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.auth.models.user import PATIENT
+from fhirapp.web.chart.allergies import VIA, allergies_of
+from fhirapp.web.chart.details import details_of, read_allergy
+from fhirapp.web.chart.finding import linked, record
+from fhirapp.web.chart.origin import origins
+from fhirapp.web.chart.versions import versions_of
+from fhirapp.web.chart.viewers import looks_at
+from fhirapp.web.chart.words import born, died, sex
+from fhirapp.web.notes.of_patient import of_patient
+from fhirapp.web.notes.opened import visit
+from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, somebody
+from fhirapp.web.people import NoDate, Person, find_people, person_of
+from fhirapp.web.texts import _
+
+blueprint = blueprint_of("chart", __name__)
+# An entry's number has as many digits at most.
+_LONGEST = 15
+
+
+@blueprint.get("/patients")
+@for_signed_in
+def patients() -> Response:
+    """Find a patient; a patient user sees the records that are linked to them."""
+    if somebody().user.role == PATIENT:
+        own = linked()
+        if len(own) == 1:
+            return see_other(f"/patients/{own[0].id}")
+        return page("chart/linked.html", people=own)
+    name, date = request.args.get("name", "")[:200].strip(), request.args.get("born", "")[:10]
+    people: list[Person] = []
+    more, message = False, ""
+    try:
+        people, more = find_people(name, date.strip(), via=VIA)
+    except NoDate:
+        message = _("That is no date: write 1958-04-12, 1958-04 or 1958.")
+    return page(
+        "chart/patients.html", people=people, more=more, name=name, born=date, message=message
+    )
+
+
+@blueprint.get("/patients/<patient_id>")
+@for_signed_in
+def chart(patient_id: str) -> Response:
+    """Show a patient's allergies and notes. Aborts with 404."""
+    patient, token = record(patient_id)
+    allergies = allergies_of(patient_id, token)
+    now = datetime.now(UTC)
+    return page(
+        "chart/chart.html",
+        scripts=True,
+        who=person_of(patient_id, patient),
+        born=born(patient, now.date()),
+        died=died(patient),
+        sex=sex(patient),
+        is_unused=patient.get("active") is False,
+        allergies=allergies,
+        notes=_notes(patient_id, token),
+        printed=f"{now.day} {now:%B %Y, %H:%M} UTC",
+    )
+
+
+def _notes(patient_id: str, token: OwnToken) -> object | None:
+    """Return the section of notes; None where it cannot be read: allergies are shown anyway."""
+    try:
+        return of_patient(patient_id, token)
+    except PageError:
+        return None
+
+
+@blueprint.get("/patients/<patient_id>/allergies/<allergy_id>")
+@for_signed_in
+def allergy(patient_id: str, allergy_id: str) -> Response:
+    """Show an allergy: what it tells, where it comes from, its versions. Aborts with 404."""
+    patient, token = record(patient_id)
+    found, provenances = read_allergy(patient_id, allergy_id, token)
+    versions, more = versions_of(allergy_id, token)
+    return page(
+        "chart/allergy.html",
+        who=person_of(patient_id, patient),
+        details=details_of(found, visit(found.get("encounter"), token, via=VIA)),
+        origins=origins(provenances),
+        versions=versions,
+        more=more,
+    )
+
+
+@blueprint.get("/patients/<patient_id>/viewers")
+@for_signed_in
+def viewers(patient_id: str) -> Response:
+    """Tell who has looked at a record. Aborts with 404."""
+    patient, _token = record(patient_id)
+    looks, older = looks_at(patient_id, _before())
+    return page("chart/viewers.html", who=person_of(patient_id, patient), looks=looks, older=older)
+
+
+def _before() -> int | None:
+    text = request.args.get("before", "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()) or len(text) > _LONGEST:
+        raise PageError(400, _("This is no page of the list. Begin at its first one."))
+    return int(text)

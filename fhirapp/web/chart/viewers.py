@@ -1,0 +1,155 @@
+"""Who has looked at a patient's record: the audit trail, of this record alone.
+
+One request may be answered with resources of many patients; what is counted here are this one's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import select
+
+from fhirapp.audit.index import Entry, entries, patients_of
+from fhirapp.auth.models import Client, User
+from fhirapp.auth.models.client import OF_PAGES
+from fhirapp.db import db
+from fhirapp.web.texts import _
+
+# Requests on a page; those of one person in one minute are one line.
+SHOWN = 100
+_EXPLORER = _("the explorer")
+_PAGES = {
+    "chart": _("the chart"),
+    "notes": _("the notes"),
+    "explore": _EXPLORER,
+    # What it asks by itself, to explain a search, to offer values and to ask again.
+    "explain": _EXPLORER,
+    "suggestions": _EXPLORER,
+    "history": _EXPLORER,
+    "home": _("the first page"),
+    "launch": _("the page to start apps"),
+    "learn": _("the lessons"),
+    "picker": _("the choice of a record"),
+    "audit": _("the pages of administration"),
+}
+_OTHER_PAGES = _("its pages")
+_THINGS = {
+    "AllergyIntolerance": (_("allergy"), _("allergies")),
+    "Binary": (_("file of a note"), _("files of notes")),
+    "DiagnosticReport": (_("report"), _("reports")),
+    "DocumentReference": (_("note"), _("notes")),
+    "Encounter": (_("visit"), _("visits")),
+    "Patient": (_("personal details"), _("personal details")),
+    "Provenance": (_("statement of who recorded it"), _("statements of who recorded it")),
+}
+
+
+class Look(NamedTuple):
+    """Who looked, through what, when and at what; is_refused where nothing was shown."""
+
+    who: str
+    app: str
+    at: str
+    what: str
+    is_refused: bool
+
+
+def looks_at(patient_id: str, before: int | None) -> tuple[list[Look], int | None]:
+    """Return who looked, the newest first; and what the next page begins before, if any."""
+    found = entries(patient_id=patient_id, before=before, limit=SHOWN + 1)
+    shown = found[:SHOWN]
+    people = _names(User.id, User.name, {one.user_id for one in shown})
+    apps = _names(Client.client_id, Client.name, {one.client_id for one in shown})
+    own_pages = _own_pages()
+    whose = patients_of({name for one in shown for name in one.served})
+    looks = []
+    for together in _together(shown):
+        last = together[0]
+        seen = [
+            name
+            for one in together
+            if one.status < 400
+            for name in one.served
+            if whose.get(name) == patient_id
+        ]
+        refused = all(one.status >= 400 for one in together)
+        is_ours = last.client_id in own_pages
+        looks.append(
+            Look(
+                _who(last, people),
+                _pages(together) if is_ours else _app(last, apps),
+                _moment(last.at),
+                _("nothing: it was refused") if refused else _what(seen),
+                refused,
+            )
+        )
+    more = shown[-1].number if len(found) > SHOWN else None
+    return looks, more
+
+
+def _together(found: Sequence[Entry]) -> list[list[Entry]]:
+    """Return requests that follow one another, of one person through one app in one minute."""
+    together: list[list[Entry]] = []
+    for one in found:
+        last = together[-1][-1] if together else None
+        if last is not None and _key(last) == _key(one):
+            together[-1].append(one)
+        else:
+            together.append([one])
+    return together
+
+
+def _key(entry: Entry) -> tuple[str | None, str | None, str, bool]:
+    return (entry.user_id, entry.client_id, entry.at[:16], entry.status < 400)
+
+
+def _names(key: object, name: object, wanted: Iterable[str | None]) -> Mapping[str, str]:
+    ids = [one for one in wanted if one]
+    if not ids:
+        return {}
+    rows = db.session.execute(select(key, name).where(key.in_(ids)))  # type: ignore[call-overload,attr-defined]
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def _own_pages() -> set[str]:
+    return set(db.session.scalars(select(Client.client_id).where(Client.kind == OF_PAGES)))
+
+
+def _who(entry: Entry, people: Mapping[str, str]) -> str:
+    if entry.user_id is None:
+        return _("a program, for nobody in particular")
+    return people.get(entry.user_id) or _("somebody whose account is gone")
+
+
+def _pages(together: Sequence[Entry]) -> str:
+    """Return which of our pages asked, in the order in which they did."""
+    names = [_(_PAGES.get(one.via, _OTHER_PAGES)) for one in reversed(together)]
+    return _("this site: %(pages)s", pages=", ".join(dict.fromkeys(names)))
+
+
+def _app(entry: Entry, apps: Mapping[str, str]) -> str:
+    if entry.client_id is None:
+        return _("an app that is not known")
+    return apps.get(entry.client_id) or _("an app that is gone")
+
+
+def _moment(at: str) -> str:
+    then = datetime.fromisoformat(at)
+    return f"{then.day} {then:%B %Y, %H:%M} UTC"
+
+
+def _what(seen: Sequence[str]) -> str:
+    """Return how many of each type were shown, each resource once."""
+    once = {name.rpartition("/")[0] for name in seen}
+    counts = Counter(name.partition("/")[0] for name in once)
+    said = []
+    for type_name, number in sorted(counts.items()):
+        one, many = _THINGS.get(type_name, (type_name, type_name))
+        if type_name == "Patient":
+            said.append(_(many))
+        else:
+            said.append(f"{number} {_(one if number == 1 else many)}")
+    return ", ".join(said) or _("asked, and nothing was found or sent")

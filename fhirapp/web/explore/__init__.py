@@ -1,0 +1,1 @@
+"""The explorer: build a search, send it, look at request and answer."""

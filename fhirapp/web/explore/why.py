@@ -1,0 +1,220 @@
+"""Why a resource is not among what a search finds: asked of each parameter alone.
+
+    /explore/why?address=/fhir/AllergyIntolerance?patient=p1&reference=AllergyIntolerance/al-p1-latex
+
+All of it is asked of our own addresses with the token, so nothing is told that the token may not
+know: what it may not see is told apart from what is not there as little as the API does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from flask import Response, request
+
+from fhirapp.address import base_url
+from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.search.values import values_at
+from fhirapp.store.definition import Definition
+from fhirapp.web.ask import ask
+from fhirapp.web.explore.address import NoAddressError, read_address
+from fhirapp.web.explore.explained import VIA, Count, Search, count, search_of
+from fhirapp.web.explore.somebody_else import others, token_for
+from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, plain
+from fhirapp.web.texts import _
+
+blueprint = blueprint_of("explore_why", __name__)
+# So many parameters are asked alone.
+_MOST_PARAMETERS = 20
+_LONGEST_ADDRESS, _LONGEST_REFERENCE = 8_000, 500
+_REFERENCE = re.compile(
+    rf"(?:(?P<type>[A-Z][A-Za-z]+)/)?(?P<id>{ID_PATTERN})(?:/_history(?:/{ID_PATTERN})?)?"
+)
+# Of a value that a record has, in characters; and of values.
+_LONGEST_SHOWN, _MOST_SHOWN = 80, 4
+
+
+@blueprint.get("/explore/why")
+@for_signed_in
+def why() -> Response:
+    """Show why a resource is not found. 400 for what is no search, 404 for an unknown person."""
+    address = _address(plain(request.args.get("address", "")))
+    reference = plain(request.args.get("reference", "")).strip()
+    username = request.args.get("as", "")
+    if len(reference) > _LONGEST_REFERENCE:
+        raise PageError(414, _("That is longer than any reference."))
+    return page(
+        "explore/why.html",
+        scripts=True,
+        address=address,
+        reference=reference,
+        as_username=username if others() else "",
+        reasons=why_missing(address, reference, token_for(username)) if reference else (),
+        back=f"/explore?{urlencode({'address': address} | ({'as': username} if username else {}))}",
+    )
+
+
+def _address(typed: str) -> str:
+    """Return the address of a search as it was typed. Raises PageError."""
+    if len(typed) > _LONGEST_ADDRESS:
+        raise PageError(414, _("That is longer than this page takes."))
+    try:
+        address = str(read_address(typed))
+    except NoAddressError as error:
+        raise PageError(400, str(error)) from None
+    if search_of(address) is None:
+        raise PageError(400, _("Name a search, as in /fhir/AllergyIntolerance?patient=p1."))
+    return address
+
+
+def why_missing(address: str, reference: str, token: OwnToken) -> Sequence[str]:
+    """Return in sentences why a search does not find a resource, AllergyIntolerance/al-p1-latex.
+
+    Empty where the address is no search.
+    """
+    search = search_of(address)
+    return () if search is None else [*_reasons(search, reference, token)]
+
+
+def _reasons(search: Search, reference: str, token: OwnToken) -> Iterator[str]:
+    name = search.definition.name
+    found = _REFERENCE.fullmatch(_without_base(reference))
+    if found is None:
+        yield _("That is no reference; write it as %(name)s/ and the id.", name=name)
+        return
+    if found["type"] and found["type"] != name:
+        yield _(
+            "This search finds %(name)s alone; %(type)s stands in an answer only where it is"
+            " included, with _include.",
+            name=name,
+            type=found["type"],
+        )
+        return
+    resource_id = found["id"]
+    alone = count(search.definition, [("_id", resource_id)], token)
+    if alone.total is None:
+        yield _refused(alone, _("Your token may not search %(name)s.", name=name))
+        return
+    if alone.total == 0:
+        yield _unseen(name, resource_id, token)
+        return
+    yield from _of_parameters(search, resource_id, token)
+
+
+def _without_base(reference: str) -> str:
+    for base in (base_url(), ""):
+        for root in ("/fhir/", "/api/"):
+            if reference.startswith(f"{base}{root}"):
+                return reference.removeprefix(f"{base}{root}")
+    return reference
+
+
+def _unseen(name: str, resource_id: str, token: OwnToken) -> str:
+    """Say why a resource cannot be searched at all, as far as a read tells."""
+    answer = ask(f"/fhir/{name}/{resource_id}", token.secret, via=VIA)
+    if answer.status == 200:
+        return _("The token may open it, where it knows the address, but not search for it.")
+    if answer.status == 410:
+        return _("It was deleted; a search finds only what is current.")
+    return _("There is no such %(name)s, or the token may not see it.", name=name)
+
+
+def _of_parameters(search: Search, resource_id: str, token: OwnToken) -> Iterator[str]:
+    """Yield which of the parameters leave out a resource that is there and may be seen."""
+    resource: Mapping[str, Any] = {}
+    leaves_out, keeps = False, []
+    given = [*search.selecting.items()]
+    for name, values in given[:_MOST_PARAMETERS]:
+        asked = [("_id", resource_id), *((name, value) for value in values)]
+        one = count(search.definition, asked, token)
+        if one.total:
+            keeps.append(name)
+            continue
+        leaves_out = True
+        if one.total is None:
+            yield _refused(one, _("The server refuses %(name)s.", name=name))
+            continue
+        resource = resource or _read(search.definition.name, resource_id, token)
+        yield _sentence(name, one, _told_of(search.definition, name, resource))
+    if leaves_out:
+        if keeps:
+            yield _("Found it would be by: %(names)s.", names=", ".join(keeps))
+        return
+    if len(given) > _MOST_PARAMETERS:
+        yield _("None of the first %(number)s parameters leaves it out.", number=_MOST_PARAMETERS)
+        return
+    yield _("No parameter leaves it out: this search finds it.")
+    shaping = {name: value for name, value in search.parameters if name.startswith("_")}
+    if shaping.get("_summary") == "count" or shaping.get("_count") == "0":
+        yield _("But it asks for the number alone, so no resource stands in the answer.")
+    else:
+        yield _("Where it is not on this page of the answer, it is on another: follow “next”.")
+
+
+def _sentence(name: str, one: Count, here: str) -> str:
+    if name == "_id":
+        return _("_id leaves it out: it lists other ids.")
+    sought = next((part.sought for part in one.explained.applied if part.name == name), "")
+    if not sought:
+        return _("%(name)s leaves it out.", name=name)
+    if here:
+        return _(
+            "%(name)s leaves it out: it finds what %(sought)s; here it is %(here)s.",
+            name=name,
+            sought=sought,
+            here=here,
+        )
+    return _("%(name)s leaves it out: it finds what %(sought)s.", name=name, sought=sought)
+
+
+def _refused(one: Count, otherwise: str) -> str:
+    told = " ".join(
+        f"{part.name}: {part.sentence}" if part.name else part.sentence
+        for part in one.explained.refused
+    )
+    return told or otherwise
+
+
+def _read(name: str, resource_id: str, token: OwnToken) -> Mapping[str, Any]:
+    """Return a resource, nothing where it may only be searched."""
+    answer = ask(f"/fhir/{name}/{resource_id}", token.secret, via=VIA)
+    found: Mapping[str, Any] = answer.json() if answer.status == 200 else {}
+    return found
+
+
+def _told_of(definition: Definition, name: str, resource: Mapping[str, Any]) -> str:
+    """Return what a resource has where a parameter looks; empty where that is not simply told."""
+    if not resource:
+        return ""
+    parameter = definition.params.by_name[name.partition(":")[0]]
+    if not parameter.paths or any("(" in path for path in parameter.paths):
+        return ""
+    at = [found for path in parameter.paths if (found := values_at(resource, path))]
+    values = [value for found in (at[:1] if parameter.first_of else at) for value in found]
+    told = [*dict.fromkeys(filter(None, map(_shown, values)))]
+    if not values:
+        return _("not told")
+    return ", ".join(told[:_MOST_SHOWN]) + (" …" if len(told) > _MOST_SHOWN else "")
+
+
+def _shown(value: Any) -> str:
+    """Return a value in short: a date, a code with its words, a reference; empty of others."""
+    if isinstance(value, dict):
+        return _of_structure(value)
+    return _cut("true" if value is True else "false" if value is False else str(value))
+
+
+def _of_structure(value: Mapping[str, Any]) -> str:
+    coding: Mapping[str, Any] = next(iter(value.get("coding", ())), {})
+    words = value.get("text") or coding.get("display") or value.get("display") or ""
+    simple = (value.get(key) for key in ("reference", "code", "value", "start"))
+    short = coding.get("code") or next((one for one in simple if one), "")
+    return _cut(f"{short} ({words})" if short and words else short or words)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -1,0 +1,108 @@
+"""Markdown as a page shows it: no HTML in it, and cleaned after.
+
+A link to /fhir/… leads into the explorer, and so does a block of code that is marked `fhir`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from html import escape
+from typing import Any
+from urllib.parse import urlencode
+
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
+from markupsafe import Markup
+
+from fhirapp.address import base_url
+
+# What the address of this server stands for in the text.
+SERVER = "{server}"
+_TAGS = {
+    *("a", "blockquote", "br", "code", "em", "h2", "h3", "hr", "li", "ol", "p", "pre", "strong"),
+    *("table", "tbody", "td", "th", "thead", "tr", "ul", "wbr"),
+}
+_ATTRIBUTES = {"a": {"href", "class"}, "code": {"class"}, "ol": {"start"}}
+
+
+def explorer(address: str, lesson: str = "") -> str:
+    """Return the address of the explorer that asks for an address below /fhir.
+
+    With the name of a lesson the explorer leads back there.
+    """
+    return f"/explore?{urlencode({'address': address} | ({'lesson': lesson} if lesson else {}))}"
+
+
+def rendered(text: str, lesson: str = "") -> Markup:
+    """Return the Markdown of a lesson as HTML, with this server's address filled in."""
+    return as_html(text.replace(SERVER, base_url()), lesson)
+
+
+@lru_cache(maxsize=200)
+def as_html(text: str, lesson: str = "") -> Markup:
+    """Return Markdown as HTML that is safe whoever wrote it."""
+    return Markup(
+        nh3.clean(
+            _MARKDOWN.render(text, {"lesson": lesson}),
+            tags=_TAGS,
+            attributes=_ATTRIBUTES,
+            url_schemes={"http", "https"},
+            link_rel="noreferrer",
+        )
+    )
+
+
+def _link_open(
+    renderer: RendererHTML,
+    tokens: Sequence[Token],
+    at: int,
+    options: OptionsDict,
+    env: EnvType,
+) -> str:
+    href = str(tokens[at].attrGet("href") or "")
+    if href.startswith("/fhir/"):
+        tokens[at].attrSet("href", explorer(href, env["lesson"]))
+    return renderer.renderToken(tokens, at, options, env)
+
+
+def _fence(
+    _renderer: RendererHTML,
+    tokens: Sequence[Token],
+    at: int,
+    _options: OptionsDict,
+    env: EnvType,
+) -> str:
+    code = tokens[at].content.rstrip("\n")
+    shown = f"<pre><code>{escape(code)}</code></pre>"
+    if tokens[at].info.strip() != "fhir":
+        return shown
+    address = escape(explorer(code.removeprefix("GET ").strip(), env["lesson"]))
+    return f'{shown}<p><a class="target" href="{address}">Open it in the explorer</a></p>'
+
+
+def _code_inline(
+    _renderer: RendererHTML,
+    tokens: Sequence[Token],
+    at: int,
+    _options: OptionsDict,
+    _env: EnvType,
+) -> str:
+    """Let the lines of an address break where its parts begin, and not within a word."""
+    pieces = re.split(r"(?<=[/=|?&,])", tokens[at].content)
+    return f"<code>{'<wbr>'.join(map(escape, pieces))}</code>"
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    rules: Any = {"link_open": _link_open, "fence": _fence, "code_inline": _code_inline}
+    for name, rule in rules.items():
+        parser.add_render_rule(name, rule)
+    return parser
+
+
+_MARKDOWN = _parser()

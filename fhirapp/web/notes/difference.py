@@ -1,0 +1,179 @@
+"""What differs between two texts, line beside line, with the words that changed marked.
+
+difflib's time grows with the square of what differs, or worse; so what it is given is bounded: what
+is longer is compared by paragraphs, and what is longer still not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Literal, NamedTuple
+
+# Lines, or paragraphs, of either text that are compared after what is alike at both ends; words of
+# a line.
+_MOST_LINES, _MOST_WORDS = 800, 200
+# Characters of a line that is shown beside another.
+_MOST_CHARACTERS = 20_000
+_KEPT_AROUND = 3
+_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+
+State = Literal["same", "changed", "removed", "added", "gap"]
+
+
+class Piece(NamedTuple):
+    """A stretch of a line, and whether the other side has it too."""
+
+    text: str
+    is_changed: bool
+
+
+class Row(NamedTuple):
+    """A line of both texts; a number is 0 where a side has none. Of a gap, how many are alike."""
+
+    state: State
+    left: tuple[Piece, ...] = ()
+    right: tuple[Piece, ...] = ()
+    left_number: int = 0
+    right_number: int = 0
+    alike: int = 0
+
+
+class Difference(NamedTuple):
+    """How two texts differ; unit is what was compared, "" where that would take too long."""
+
+    rows: tuple[Row, ...]
+    unit: Literal["lines", "paragraphs", ""]
+    added: int
+    removed: int
+
+    @property
+    def is_none(self) -> bool:
+        return bool(self.unit) and not self.added and not self.removed
+
+
+def difference(before: str, after: str) -> Difference:
+    """Return how two texts differ."""
+    old, new = before.splitlines(), after.splitlines()
+    rows = _compared(old, new)
+    if rows is not None:
+        return _counted(rows, "lines")
+    rows = _compared(_paragraphs(old), _paragraphs(new))
+    return Difference((), "", 0, 0) if rows is None else _counted(rows, "paragraphs")
+
+
+def _counted(rows: list[Row], unit: Literal["lines", "paragraphs"]) -> Difference:
+    added = sum(row.state in ("added", "changed") for row in rows)
+    removed = sum(row.state in ("removed", "changed") for row in rows)
+    return Difference(tuple(_folded(rows)), unit, added, removed)
+
+
+def _paragraphs(lines: Sequence[str]) -> list[str]:
+    """Return lines joined up to an empty one, or where there is none up to a good many."""
+    found: list[list[str]] = [[]]
+    for line in lines:
+        if not line.strip() or len(found[-1]) >= 40:
+            found.append([])
+        if line.strip():
+            found[-1].append(line)
+    return ["\n".join(one) for one in found if one]
+
+
+def _compared(old: Sequence[str], new: Sequence[str]) -> list[Row] | None:
+    """Return every line beside its like; None where there are too many that differ."""
+    most = min(len(old), len(new))
+    head = next((at for at in range(most) if old[at] != new[at]), most)
+    most -= head
+    tail = next((at for at in range(most) if old[-1 - at] != new[-1 - at]), most)
+    middle_old, middle_new = old[head : len(old) - tail], new[head : len(new) - tail]
+    if max(len(middle_old), len(middle_new)) > _MOST_LINES:
+        return None
+    rows = [_same(line, at, at) for at, line in enumerate(old[:head], 1)]
+    matcher = SequenceMatcher(None, middle_old, middle_new, autojunk=False)
+    for tag, low, high, from_, to in matcher.get_opcodes():
+        left = [(line, head + low + at) for at, line in enumerate(middle_old[low:high], 1)]
+        right = [(line, head + from_ + at) for at, line in enumerate(middle_new[from_:to], 1)]
+        if tag == "equal":
+            rows += [_same(one, n, m) for (one, n), (_, m) in zip(left, right, strict=True)]
+        else:
+            rows += [_pair(one, other) for one, other in zip_longest(left, right)]
+    shift = len(new) - len(old)
+    start = len(old) - tail
+    rows += [_same(line, start + at, start + at + shift) for at, line in enumerate(old[start:], 1)]
+    return rows
+
+
+_Numbered = tuple[str, int]
+
+
+def _same(line: str, left: int, right: int) -> Row:
+    pieces = (Piece(_cut(line), is_changed=False),)
+    return Row("same", pieces, pieces, left, right)
+
+
+def _pair(left: _Numbered | None, right: _Numbered | None) -> Row:
+    if left is None and right is not None:
+        return Row("added", right=_whole(right[0]), right_number=right[1])
+    if right is None and left is not None:
+        return Row("removed", left=_whole(left[0]), left_number=left[1])
+    assert left is not None
+    assert right is not None
+    one, other = _words(left[0], right[0])
+    return Row("changed", one, other, left[1], right[1])
+
+
+def _whole(line: str) -> tuple[Piece, ...]:
+    return (Piece(_cut(line), is_changed=True),)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…"
+
+
+def _words(left: str, right: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Return two lines, the words that differ marked; all of it where there are too many."""
+    old, new = (_WORDS.findall(line) for line in (_cut(left), _cut(right)))
+    if max(len(old), len(new)) > _MOST_WORDS:
+        return _whole(left), _whole(right)
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    if matcher.ratio() < 0.3:
+        # Two lines that happen to stand beside one another.
+        return _whole(left), _whole(right)
+    one: list[Piece] = []
+    other: list[Piece] = []
+    for tag, low, high, from_, to in matcher.get_opcodes():
+        left_text, right_text = "".join(old[low:high]), "".join(new[from_:to])
+        # A space between two words that changed is no place to begin anew.
+        is_changed = tag != "equal" or not left_text.strip()
+        _add(one, left_text, is_changed=is_changed)
+        _add(other, right_text, is_changed=is_changed)
+    return tuple(one), tuple(other)
+
+
+def _add(pieces: list[Piece], text: str, *, is_changed: bool) -> None:
+    if pieces and pieces[-1].is_changed == is_changed:
+        text = pieces.pop().text + text
+    if text:
+        pieces.append(Piece(text, is_changed))
+
+
+def _folded(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield the rows, long stretches that are alike as one that tells how many."""
+    changed = [at for at, row in enumerate(rows) if row.state != "same"]
+    near = bytearray(len(rows))
+    for at in changed:
+        low, high = max(0, at - _KEPT_AROUND), min(len(rows), at + _KEPT_AROUND + 1)
+        near[low:high] = b"\1" * (high - low)
+    alike = 0
+    for at, row in enumerate(rows):
+        if near[at]:
+            if alike:
+                yield Row("gap", alike=alike)
+                alike = 0
+            yield row
+        else:
+            alike += 1
+    if alike:
+        yield Row("gap", alike=alike)

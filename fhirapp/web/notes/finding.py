@@ -1,0 +1,169 @@
+"""The search for words in all notes that a person may see: what was typed, what was found."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from werkzeug.datastructures import MultiDict
+
+from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.search.fulltext import Phrase
+from fhirapp.text import Unreadable
+from fhirapp.web.notes import hits
+from fhirapp.web.notes.attachments import attachment, words
+from fhirapp.web.notes.listing import PAGE, Listing, Refused, search
+from fhirapp.web.notes.said import Line
+from fhirapp.web.texts import _
+
+# Each has its documents read, for the words around the hits.
+BEST = 20
+_LONGEST = 500
+# Documents of a note, and seconds for all: the words around hits may be missing, not the answer.
+_DOCUMENTS, _SECONDS = 3, 5
+_DAY = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?")
+# LOINC's codes of the kinds that are offered. US Core 6.1.0, clinical notes.
+KINDS = (
+    ("11506-3", _("Progress note")),
+    ("11488-4", _("Consult note")),
+    ("18842-5", _("Discharge summary")),
+    ("34117-2", _("History and physical note")),
+    ("34111-5", _("Emergency department note")),
+    ("28570-0", _("Procedure note")),
+    ("11504-8", _("Surgical operation note")),
+    ("18748-4", _("Diagnostic imaging study")),
+    ("11502-2", _("Laboratory report")),
+    ("11526-1", _("Pathology study")),
+    ("42348-3", _("Advance healthcare directives")),
+    ("59284-0", _("Consent")),
+)
+
+
+class Asked(NamedTuple):
+    """What was typed: words, whose record, the kind as a code, days, the order, a cursor."""
+
+    q: str
+    patient: str
+    kind: str
+    since: str
+    until: str
+    newest: bool
+    cursor: str
+
+    @property
+    def is_empty(self) -> bool:
+        return not any((self.q, self.patient, self.kind, self.since, self.until))
+
+    @property
+    def is_ranked(self) -> bool:
+        return bool(self.q) and not self.newest
+
+    def address(self, **changed: Any) -> str:
+        """Return the address of this search, with something else in it."""
+        now = self._replace(**changed)
+        given = {
+            "q": now.q,
+            "patient": now.patient,
+            "kind": now.kind,
+            "from": now.since,
+            "to": now.until,
+            "order": "newest" if now.newest and now.q else "",
+            "cursor": now.cursor,
+        }
+        kept = {name: value for name, value in given.items() if value}
+        return f"/notes?{urlencode(kept, quote_via=quote)}"
+
+
+class Hit(NamedTuple):
+    """A note that was found; pieces are the words around hits, told what is instead of them."""
+
+    line: Line
+    pieces: list[list[hits.Piece]]
+    told: str
+
+
+class Found(NamedTuple):
+    """What a search came to; told are the sentences in which the server says what it did not do."""
+
+    listing: Listing
+    hits: tuple[Hit, ...]
+    told: tuple[str, ...]
+
+    @property
+    def is_ranked(self) -> bool:
+        # What very many notes have is not ranked, and the answer says so. fhirapp/rest/ranking.py
+        return not any("newest first" in one for one in self.told)
+
+
+def asked(arguments: MultiDict[str, str]) -> Asked:
+    """Read an address. Raises Refused."""
+    given = {name: arguments.get(name, "").strip() for name in _NAMES}
+    if len(given["q"]) > _LONGEST:
+        raise Refused(_("A search takes 500 characters at most."))
+    for name in ("from", "to"):
+        if given[name] and not _DAY.fullmatch(given[name]):
+            raise Refused(_("A day is written as 2024-03-05, or 2024-03, or 2024."))
+    is_newest = given["order"] == "newest" or bool(given["cursor"])
+    return Asked(
+        given["q"],
+        given["patient"],
+        given["kind"],
+        given["from"],
+        given["to"],
+        is_newest,
+        given["cursor"],
+    )
+
+
+_NAMES = ("q", "patient", "kind", "from", "to", "order", "cursor")
+
+
+def find(wanted: Asked, token: OwnToken) -> Found:
+    """Return the notes, the best or the newest first. Raises Refused, PageError."""
+    listing = search(_parameters(wanted), token)
+    phrases = hits.phrases(wanted.q)
+    until = time.monotonic() + _SECONDS
+    found = tuple(
+        _hit(line, note, phrases, token, until)
+        for line, note in zip(listing.lines, listing.resources, strict=True)
+    )
+    return Found(listing, found, listing.told)
+
+
+def _parameters(wanted: Asked) -> list[tuple[str, str]]:
+    given = [
+        ("_content", wanted.q),
+        ("patient", wanted.patient),
+        ("type", wanted.kind),
+        ("date", f"ge{wanted.since}" if wanted.since else ""),
+        ("date", f"le{wanted.until}" if wanted.until else ""),
+        ("_sort", "_score" if wanted.is_ranked else "-date"),
+        ("_count", str(BEST if wanted.q else PAGE)),
+        ("_cursor", wanted.cursor),
+        ("_include", "" if wanted.patient else "DocumentReference:patient"),
+    ]
+    return [(name, value) for name, value in given if value]
+
+
+def _hit(
+    line: Line, note: dict[str, Any], phrases: list[Phrase], token: OwnToken, until: float
+) -> Hit:
+    """Return a note with the words around what was looked for."""
+    if not phrases:
+        return Hit(line, [], "")
+    told = _("Found in what is said about the note, not in its own words.")
+    for number in range(1, min(len(note.get("content", ())), _DOCUMENTS) + 1):
+        if time.monotonic() > until:
+            return Hit(line, [], _("Open it to see the words: reading them took too long here."))
+        document = attachment(note, number, token)
+        if document is None or document.data is None:
+            continue
+        try:
+            text = words(document)
+        except Unreadable:
+            continue
+        if pieces := hits.snippets(text, phrases):
+            return Hit(line, pieces, "")
+    return Hit(line, [], told)

@@ -1,0 +1,119 @@
+"""Where a note came from, in sentences. FHIR R4 provenance §2.34."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.web.notes import naming
+from fhirapp.web.notes.attachments import VIA
+from fhirapp.web.notes.listing import every
+from fhirapp.web.notes.said import concept, day_of, moment_of, people, reference, shortened
+from fhirapp.web.pages import PageError
+from fhirapp.web.texts import _
+
+_MOST = 50
+# v3 DataOperation, and what people say.
+_DONE = {
+    "CREATE": _("Made"),
+    "UPDATE": _("Changed"),
+    "APPEND": _("Added to"),
+    "DELETE": _("Deleted"),
+}
+_ROLES = {
+    "author": _("written by"),
+    "transmitter": _("sent by"),
+    "assembler": _("put together by"),
+    "custodian": _("kept by"),
+    "enterer": _("entered by"),
+    "verifier": _("checked by"),
+    "legal": _("legally signed by"),
+    "attester": _("attested by"),
+    "informant": _("told by"),
+    "performer": _("done by"),
+}
+_FROM = {
+    "source": _("made from"),
+    "derivation": _("made from"),
+    "revision": _("a revision of"),
+    "quotation": _("quotes"),
+    "removal": _("removes"),
+}
+
+
+class Origin(NamedTuple):
+    """A Provenance: its heading and what else it tells."""
+
+    heading: str
+    sentences: tuple[str, ...]
+
+
+def origins(note_id: str, token: OwnToken) -> list[Origin] | None:
+    """Return where a note came from, None where the token may not see it."""
+    asked = [("target", f"DocumentReference/{note_id}"), ("_sort", "-recorded")]
+    try:
+        found = list(every("Provenance", asked, token, _MOST))
+    except PageError:
+        return None
+    naming.name(found, token, VIA)
+    return [_origin(one, f"DocumentReference/{note_id}") for one in found]
+
+
+def _origin(provenance: Mapping[str, Any], here: str) -> Origin:
+    codings = (provenance.get("activity") or {}).get("coding") or []
+    codes = [str(one.get("code", "")) for one in codings]
+    named = concept(provenance.get("activity"))
+    done = next((_(_DONE[code]) for code in codes if code in _DONE), named) or _("Recorded")
+    heading = f"{done}, {moment_of(provenance.get('recorded'))}"
+    agents = [_agent(one) for one in provenance.get("agent", ())[:20]]
+    entities = [_entity(one, here) for one in provenance.get("entity", ())[:20]]
+    signatures = [
+        _(
+            "Signed by %(who)s, %(when)s.",
+            who=reference(one.get("who")) or _("somebody"),
+            when=moment_of(one.get("when")),
+        )
+        for one in provenance.get("signature", ())[:5]
+    ]
+    reasons = ", ".join(filter(None, map(concept, provenance.get("reason", ()))))
+    others = [
+        _("Because: %(reasons)s.", reasons=reasons) if reasons else "",
+        _happened(provenance),
+    ]
+    told = (*dict.fromkeys(agents), *entities, *signatures, *filter(None, others))
+    return Origin(heading, tuple(_sentence(one) for one in told))
+
+
+def _happened(provenance: Mapping[str, Any]) -> str:
+    if when := provenance.get("occurredDateTime"):
+        return _("It happened on %(day)s.", day=day_of(when))
+    period = provenance.get("occurredPeriod") or {}
+    if period.get("start") and period.get("end"):
+        first, last = day_of(period["start"]), day_of(period["end"])
+        return _("It happened from %(first)s to %(last)s.", first=first, last=last)
+    return ""
+
+
+def _agent(agent: Mapping[str, Any]) -> str:
+    codings = (agent.get("type") or {}).get("coding") or []
+    codes = [str(one.get("code", "")) for one in codings]
+    role = next((_(_ROLES[code]) for code in codes if code in _ROLES), "") or concept(
+        agent.get("type")
+    )
+    who = people([agent.get("who") or {}]) or _("somebody who is not told")
+    behalf = reference(agent.get("onBehalfOf"))
+    said = f"{role or _('involved:')} {who}"
+    return _("%(said)s, for %(whom)s", said=said, whom=behalf) if behalf and behalf != who else said
+
+
+def _entity(entity: Mapping[str, Any], here: str) -> str:
+    source = entity.get("what") or {}
+    what = _("this document") if source.get("reference") == here else reference(source)
+    what = what or _("something that is not told")
+    return f"{_(_FROM.get(str(entity.get('role')), 'made from'))} {what}"
+
+
+def _sentence(text: str) -> str:
+    text = shortened(f"{text[:1].upper()}{text[1:]}", 600)
+    return text if text.endswith(".") else f"{text}."

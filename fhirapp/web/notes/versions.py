@@ -1,0 +1,176 @@
+"""The versions of a note, and what changed from one to the next, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.web.ask import read
+from fhirapp.web.notes.attachments import VIA
+from fhirapp.web.notes.said import (
+    concept,
+    day_of,
+    format_of,
+    moment_of,
+    people,
+    reference,
+    shortened,
+    size,
+    status,
+    version_of,
+)
+from fhirapp.web.texts import _
+
+Json = Mapping[str, Any]
+MOST = 200
+_OTHERS_LEFT_OUT = frozenset({"id", "meta", "text", "resourceType", "content"})
+
+
+class Version(NamedTuple):
+    """A version; earlier is the number of the one before it, changes what changed since then."""
+
+    number: str
+    when: str
+    status: str
+    is_deleted: bool
+    earlier: str
+    changes: tuple[str, ...]
+
+
+def versions(note_id: str, token: OwnToken) -> list[Version]:
+    """Return the versions of a note, the newest first, at most MOST. Raises PageError."""
+    path = f"/fhir/DocumentReference/{quote(note_id, safe='')}/_history?_count={MOST}"
+    entries = read(path, token, via=VIA).get("entry", ())
+    found = []
+    for place, entry in enumerate(entries):
+        before = entries[place + 1] if place + 1 < len(entries) else None
+        found.append(_version(entry, before))
+    return found
+
+
+def _version(entry: Json, before: Json | None) -> Version:
+    note, earlier = entry.get("resource"), (before or {}).get("resource")
+    number = _number(entry)
+    previous = _number(before) if before else ""
+    if note is None:
+        when = moment_of((entry.get("response") or {}).get("lastModified"))
+        return Version(number, when, _("deleted"), True, previous, (_("It was deleted."),))
+    if earlier is None:
+        told = _("It came back.") if before else _("The first version that is kept.")
+        changed: tuple[str, ...] = (told,)
+    else:
+        changed = tuple(changes(earlier, note)) or (_("Nothing but the version's number."),)
+    when = moment_of(note.get("meta", {}).get("lastUpdated"))
+    word = status(note).word or _("current")
+    return Version(number, when, word, False, previous if earlier else "", changed)
+
+
+def _number(entry: Json) -> str:
+    note = entry.get("resource")
+    if note is not None:
+        return version_of(note)
+    etag = str((entry.get("response") or {}).get("etag", ""))
+    return etag.removeprefix("W/").strip('"')
+
+
+def changes(before: Json, after: Json) -> Iterator[str]:
+    """Yield what differs between two versions, a sentence for each element."""
+    old, new = _facts(before), _facts(after)
+    for name in dict.fromkeys((*old, *new)):
+        was, now = old.get(name, ""), new.get(name, "")
+        if was == now:
+            continue
+        if not was:
+            yield _("%(name)s: now %(now)s.", name=name, now=now)
+        elif not now:
+            yield _("%(name)s: no longer told (was %(was)s).", name=name, was=was)
+        else:
+            yield _("%(name)s: was %(was)s, now %(now)s.", name=name, was=was, now=now)
+    yield from _documents(before.get("content", ()), after.get("content", ()))
+    others = [
+        name
+        for name in dict.fromkeys((*before, *after))
+        if name not in _TOLD | _OTHERS_LEFT_OUT and before.get(name) != after.get(name)
+    ]
+    if others:
+        yield _("Also changed: %(names)s.", names=", ".join(others))
+
+
+_TOLD = frozenset(
+    {
+        *("type", "status", "docStatus", "date", "author", "authenticator", "custodian"),
+        *("description", "subject", "category", "securityLabel", "relatesTo", "context"),
+    }
+)
+
+
+def _facts(note: Json) -> dict[str, str]:
+    """Return what a version tells of itself, by what people call it."""
+    context = note.get("context") or {}
+    period = context.get("period") or {}
+    related = (
+        f"{one.get('code')} {reference(one.get('target'))}" for one in note.get("relatesTo", ())
+    )
+    given = {
+        _("Kind"): concept(note.get("type")),
+        _("Status of the record"): str(note.get("status", "")),
+        _("Status of the text"): str(note.get("docStatus", "")),
+        _("Date"): moment_of(note["date"]) if note.get("date") else "",
+        _("Author"): people(note.get("author")),
+        _("Signed by"): reference(note.get("authenticator")),
+        _("Kept by"): reference(note.get("custodian")),
+        _("What it is about"): shortened(str(note.get("description", ""))),
+        _("Whose record"): reference(note.get("subject")),
+        _("Category"): ", ".join(filter(None, map(concept, note.get("category", ())))),
+        _("Marked as"): ", ".join(filter(None, map(concept, note.get("securityLabel", ())))),
+        _("Relates to"): ", ".join(related),
+        _("Visit"): people(context.get("encounter")),
+        _("Care from"): day_of(period["start"]) if period.get("start") else "",
+        _("Care until"): day_of(period["end"]) if period.get("end") else "",
+    }
+    return {name: said for name, said in given.items() if said}
+
+
+def _documents(before: Any, after: Any) -> Iterator[str]:
+    """Yield what happened to the attached documents, each by its place."""
+    for place in range(max(len(before), len(after))):
+        which = (
+            _("The document") if len(before) < 2 > len(after) else _("Document %(n)s", n=place + 1)
+        )
+        if place >= len(before):
+            yield _("%(which)s was added: %(what)s.", which=which, what=_document(after[place]))
+        elif place >= len(after):
+            yield _("%(which)s was removed: %(what)s.", which=which, what=_document(before[place]))
+        else:
+            yield from _document_changes(which, before[place], after[place])
+
+
+def _document_changes(which: str, before: Json, after: Json) -> Iterator[str]:
+    old, new = (one.get("attachment") or {} for one in (before, after))
+    key = ("hash", "size") if old.get("hash") and new.get("hash") else ("url", "data")
+    if any(old.get(name) != new.get(name) for name in key):
+        was, now = _document(before), _document(after)
+        yield _(
+            "%(which)s has other content: was %(was)s, now %(now)s.", which=which, was=was, now=now
+        )
+    elif old.get("contentType") != new.get("contentType"):
+        was, now = (str(one.get("contentType") or _("not told")) for one in (old, new))
+        yield _(
+            "%(which)s has another format: was %(was)s, now %(now)s.", which=which, was=was, now=now
+        )
+    if old.get("title") != new.get("title"):
+        was, now = (shortened(str(one.get("title") or _("none"))) for one in (old, new))
+        yield _(
+            "%(which)s has another title: was “%(was)s”, now “%(now)s”.",
+            which=which,
+            was=was,
+            now=now,
+        )
+
+
+def _document(content: Json) -> str:
+    given = content.get("attachment") or {}
+    length = f", {size(int(given['size']))}" if given.get("size") else ""
+    return f"{format_of(str(given.get('contentType', '')))}{length}"

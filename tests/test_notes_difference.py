@@ -1,0 +1,102 @@
+"""What differs between two texts."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from fhirapp.web.notes.difference import Row, difference
+
+
+def told(row: Row) -> tuple[str, str, str]:
+    left, right = (
+        "".join(f"[{one.text}]" if one.is_changed else one.text for one in side)
+        for side in (row.left, row.right)
+    )
+    return row.state, left, right
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rows"),
+    [
+        ("a\nb", "a\nb", [("gap", "", "")]),
+        ("", "a", [("added", "", "[a]")]),
+        ("a", "", [("removed", "[a]", "")]),
+        ("a\nc", "a\nb\nc", [("same", "a", "a"), ("added", "", "[b]"), ("same", "c", "c")]),
+        (
+            "Give 5 mg daily.",
+            "Give 50 mg daily.",
+            [("changed", "Give [5] mg daily.", "Give [50] mg daily.")],
+        ),
+        (
+            "no growth so far, pending",
+            "no growth after five days, pending",
+            [
+                (
+                    "changed",
+                    "no growth [so far], pending",
+                    "no growth [after five days], pending",
+                )
+            ],
+        ),
+        ("one thing", "quite another", [("changed", "[one thing]", "[quite another]")]),
+    ],
+)
+def test_lines_stand_beside_their_like_and_words_that_differ_are_marked(before, after, rows):
+    assert [told(row) for row in difference(before, after).rows] == rows
+
+
+def test_texts_that_are_alike_have_no_difference():
+    assert difference("a\nb", "a\nb").is_none
+    assert difference("", "").is_none
+    assert not difference("a", "b").is_none
+
+
+def test_long_stretches_that_are_alike_are_told_by_their_number():
+    before = [f"line {n}" for n in range(100)]
+    after = [*before[:50], "new", *before[50:]]
+    rows = difference("\n".join(before), "\n".join(after)).rows
+    assert [row.alike for row in rows if row.state == "gap"] == [47, 47]
+    assert [row.right_number for row in rows if row.state == "added"] == [51]
+    assert [(row.left_number, row.right_number) for row in rows if row.state == "same"][-1] == (
+        53,
+        54,
+    )
+
+
+def test_numbers_of_lines_hold_at_both_ends():
+    before, after = "a\nb\nc\nd", "a\nx\ny\nc\nd"
+    rows = [row for row in difference(before, after).rows if row.state == "same"]
+    assert [(row.left_number, row.right_number) for row in rows] == [(1, 1), (3, 4), (4, 5)]
+
+
+def noise(lines: int, kinds: int, seed: int, *, apart: bool) -> str:
+    chance = random.Random(seed)
+    gap = "\n\n" if apart else "\n"
+    return gap.join(f"word {chance.randrange(kinds)} of a line" for _ in range(lines))
+
+
+@pytest.mark.parametrize(
+    ("lines", "apart", "unit"),
+    [(700, False, "lines"), (5_000, False, "paragraphs"), (40_000, False, ""), (10_000, True, "")],
+)
+def test_what_would_take_too_long_is_compared_by_paragraphs_or_not_at_all(lines, apart, unit):
+    for kinds in (2, 50, 1_000_000):
+        one, other = (noise(lines, kinds, seed, apart=apart) for seed in (1, 2))
+        began = time.perf_counter()
+        found = difference(one, other)
+        assert time.perf_counter() - began < 30
+        assert found.unit == unit
+
+
+def test_a_change_in_a_very_long_text_is_found_by_lines():
+    lines = [f"line {n}" for n in range(50_000)]
+    found = difference("\n".join(lines), "\n".join([*lines[:25_000], "new", *lines[25_000:]]))
+    assert (found.unit, found.added, found.removed) == ("lines", 1, 0)
+
+
+def test_one_line_of_a_megabyte_is_cut():
+    found = difference("a " * 500_000, "b " * 500_000)
+    assert max(len(piece.text) for row in found.rows for piece in row.left) < 21_000
