@@ -139,6 +139,12 @@ OTHERS = (
 )
 
 
+@pytest.fixture(autouse=True)
+def tokens_stay_known(monkeypatch):
+    """A token is looked up again each second, whose steps are none of a search's."""
+    monkeypatch.setattr("fhirapp.auth.access.verified.LONGEST_SECONDS", 600.0)
+
+
 @pytest.fixture(scope="module")
 def app(make_app: Callable[..., Flask]) -> Flask:
     """An app with many records, more of them than are gathered."""
