@@ -15,6 +15,7 @@ from fhirapp.auth.clients.overview import MOST_USERS
 from fhirapp.auth.models import User, UserPatient
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.auth.people import second_factor
+from fhirapp.auth.people.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
 from tests.authorizing import Flow, add_program, alter, rows
 from tests.browsing import PASSWORD, Browser, Page, add_person
@@ -189,6 +190,27 @@ def test_a_new_address_voids_the_one_before_and_the_password_serves_until_then(a
     Browser(app).get(second).submit("Save", password=CHOSEN, again=CHOSEN)
     assert not is_signed_in(signed_in(app, username))
     assert is_signed_in(signed_in(app, username, CHOSEN))
+
+
+def test_whoever_failed_to_sign_in_is_told_of_and_comes_in_by_a_new_password(app, admin):
+    username = add_person(app, CLINICIAN)
+    assert "Failed to sign in" not in page_of(app, admin, username).words
+    browser = Browser(app, "203.0.113.8")
+    browser.sign_in(username, "wrong")
+    assert "1 wrong password After" in page_of(app, admin, username).words
+    for _ in range(PER_NAME_AND_ADDRESS - 1):
+        browser.sign_in(username, "wrong")
+    assert browser.sign_in(username).status == 429
+    page = page_of(app, admin, username)
+    assert f"{PER_NAME_AND_ADDRESS} wrong passwords" in page.words
+    browser.get(_address(page.submit("Make an address"))).submit(
+        "Save", password=CHOSEN, again=CHOSEN
+    )
+    assert is_signed_in(browser) is False
+    browser.sign_in(username, CHOSEN)
+    assert is_signed_in(browser)
+    # Elsewhere they are counted still.
+    assert f"{PER_NAME_AND_ADDRESS} wrong passwords" in page_of(app, admin, username).words
 
 
 def test_another_role_holds_at_once(app, admin):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -19,13 +20,16 @@ class TooOften(Exception):
 
 def wait_seconds(connection: Connection, key: str, limit: int) -> int:
     """Return how long to wait, 0 where fewer than limit attempts were counted."""
-    now = int(time.time())
+    times, until = counted(connection, key)
+    return max(1, math.ceil(until - time.time())) if times >= limit else 0
+
+
+def counted(connection: Connection, key: str) -> tuple[int, int]:
+    """Return how many attempts are counted, and when they are forgotten, a Unix time; 0 and 0."""
     row = connection.execute(
         select(Attempt.times, Attempt.expires_at).where(Attempt.digest == digest(key))
     ).first()
-    if row is None or row.expires_at <= now or row.times < limit:
-        return 0
-    return int(row.expires_at) - now
+    return (row.times, row.expires_at) if row and row.expires_at > time.time() else (0, 0)
 
 
 def count(connection: Connection, key: str, seconds: int) -> None:

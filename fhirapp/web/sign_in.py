@@ -14,7 +14,7 @@ from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import User
 from fhirapp.auth.models.user import ADMINISTRATOR
 from fhirapp.auth.people import sessions, users
-from fhirapp.auth.people.sign_in import show_second_factor
+from fhirapp.auth.people.sign_in import proved_otherwise, show_second_factor
 from fhirapp.auth.people.sign_in import sign_in as try_to_sign_in
 from fhirapp.config import settings
 from fhirapp.db import db, writing
@@ -148,6 +148,7 @@ def setup() -> Response:
                 )
             else:
                 users.set_password(connection, user_id, password)
+                proved_otherwise(connection, user_id, request.remote_addr or "")
     except RefusedCommand as error:
         return _setup(code, str(error))
     return see_other(f"/sign-in?done={'administrator' if user_id is None else 'password'}")

@@ -23,6 +23,17 @@ _PASSWORD, _CODE = "password", "code"
 _KNOWN_SECONDS = 90 * 86_400
 
 
+class Failed(NamedTuple):
+    """Tries that failed lately: how many passwords, how many codes, and when all are forgotten.
+
+    until is a Unix time, 0 where nothing failed.
+    """
+
+    passwords: int
+    codes: int
+    until: int
+
+
 class Entered(NamedTuple):
     """A session that began: the secret for its cookie, and whether a code is still to come."""
 
@@ -96,6 +107,24 @@ def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
         return sessions.renewed(connection, session_id)
 
 
+def proved_otherwise(connection: Connection, user_id: str, address: str) -> None:
+    """Forget the passwords that were wrong, where a new one was chosen. Within writing()."""
+    username = connection.execute(select(User.username).where(User.id == user_id)).scalar_one()
+    _Tries(_PASSWORD, username, address).succeeded(connection)
+
+
+def failed_lately(username: str) -> Failed:
+    """Return what was tried in vain for a name, from anywhere."""
+    connection = db.session.connection()
+    wrong_passwords, until = attempts.counted(connection, _of_name(_PASSWORD, username))
+    wrong_codes, later = attempts.counted(connection, _of_name(_CODE, username))
+    return Failed(wrong_passwords, wrong_codes, max(until, later))
+
+
+def _of_name(what: str, name: str) -> str:
+    return f"{what} of {name}"
+
+
 def _remember(connection: Connection, user_id: str, stored: str, password: str) -> bool:
     """Write that a user signed in; False where the password changed meanwhile, or the user went."""
     values: dict[str, object] = {"signed_in_at": int(time.time())}
@@ -116,7 +145,7 @@ class _Tries:
         network = network_of(address)
         # The name comes last: whatever is typed for one makes no other key.
         self.here = f"{what} {network} {name}"
-        self.of_name = f"{what} of {name}"
+        self.of_name = _of_name(what, name)
         self.of_network = f"sign-in from {network}"
         self.known = f"signed in from {network} {name}"
 

@@ -17,6 +17,7 @@ from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import User
 from fhirapp.auth.models.user import PATIENT, ROLES
 from fhirapp.auth.people import sessions, users
+from fhirapp.auth.people.sign_in import PER_NAME_AND_ADDRESS, failed_lately
 from fhirapp.db import db, writing
 from fhirapp.web.admin.names import VIA
 from fhirapp.web.admin.records import practitioner_name
@@ -171,6 +172,8 @@ def _user_page(user: User, *, done: str = "", message: str = "", status: int = 2
         links=links,
         practitioner=practitioner_name(user.fhir_user),
         browsers=overview.browsers_of(user.id),
+        failed=failed_lately(user.username),
+        most=PER_NAME_AND_ADDRESS,
         done=done,
         message=message or found.get("fault", ""),
         **{"people": None, "more": False, **found},
