@@ -110,7 +110,7 @@ NO_USERS = "A backend client has no users: leave out the redirect URIs."
         (replace(PUBLIC, auth_method=BASIC), "A public client proves who it is by none."),
         (
             replace(CONFIDENTIAL, auth_method=NONE),
-            "A confidential client proves who it is by client_secret_basic or private_key_jwt.",
+            "A confidential client proves who it is by client_secret_basic / private_key_jwt.",
         ),
         (replace(BACKEND, auth_method=BASIC), "A backend client proves who it is by private_key_"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
@@ -22,7 +23,7 @@ from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.web.dates import day, partial
 from fhirapp.web.errors import told_of, wait
 from tests.browsing import Browser, add_person
-from tests.texts import TEMPLATE, gathered, templates
+from tests.texts import AUTH, REFUSALS, TEMPLATE, gathered, templates
 
 # Attributes that people read or hear.
 TOLD = frozenset({"aria-label", "placeholder", "title", "alt", "data-label"})
@@ -42,12 +43,14 @@ FHIR_TYPES = re.compile(
 )
 
 
-# Texts of tables that are made at import, and forms of words.
+# Texts of tables that are made at import, forms of words, and why something is refused.
 TABLES: dict[str | tuple[str, str], str | tuple[str, str]] = {
     "The role is changed, and holds from now on.": "Die Rolle ist geändert.",
     "May": "Mai",
     "%(day)s %(month)s %(year)s": "%(day)s. %(month)s %(year)s",
     "There is no such page": "Die Seite gibt es nicht",
+    "%(what)s has 1 to %(longest)s printable characters.": "%(what)s: 1 bis %(longest)s Zeichen.",
+    "The name": "Der Name",
     ("Wait %(num)s minute.", "Wait %(num)s minutes."): (
         "Warten Sie %(num)s Minute.",
         "Warten Sie %(num)s Minuten.",
@@ -174,16 +177,22 @@ def test_a_translation_is_one_file(make_app: Callable[..., Flask], translated):
     assert page.heading == "Clinical notes and allergies, over FHIR"
 
 
-def test_what_stands_in_tables_is_translated_when_it_is_shown(
-    make_app: Callable[..., Flask], tmp_path: Path
-):
+@pytest.fixture
+def compiled(tmp_path: Path) -> Path:
+    """TABLES, compiled."""
     catalog = Catalog(locale="de")
     for text, other in TABLES.items():
         catalog.add(text, other)
     path = tmp_path / "de.mo"
     with path.open("wb") as file:
         write_mo(file, catalog)
-    app = make_app(translation=str(path))
+    return path
+
+
+def test_what_stands_in_tables_is_translated_when_it_is_shown(
+    make_app: Callable[..., Flask], compiled
+):
+    app = make_app(translation=str(compiled))
     admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
     done = admin.get("/admin/users").links["Robin Example"] + "?done=role"
     page = admin.get(done)
@@ -192,6 +201,22 @@ def test_what_stands_in_tables_is_translated_when_it_is_shown(
         assert (day(1_777_816_800), partial("1958-05")) == ("3. Mai 2026", "Mai 1958")
         assert told_of(404)[0] == "Die Seite gibt es nicht"
         assert wait(TooOften(61)) == "Warten Sie 2 Minuten."
+
+
+def test_why_something_is_refused_is_translated(make_app: Callable[..., Flask], compiled):
+    app = make_app(translation=str(compiled))
+    page = Browser(app).get("/apps/register?kind=public")
+    page = page.submit("Register", name="a\u202eb", redirect_uris="https://app.example/")
+    assert page.status == 400
+    assert "Der Name: 1 bis 100 Zeichen." in page.words
+
+
+@pytest.mark.parametrize("path", sorted(AUTH.rglob("*.py")), ids=lambda path: path.stem)
+def test_why_something_is_refused_is_gathered(path):
+    """It is written where it is raised, and names what fills it in: no f-string."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in REFUSALS or isinstance(node.args[0], ast.Constant)
 
 
 def test_nothing_is_needed_for_english(make_app: Callable[..., Flask]):

@@ -22,8 +22,19 @@ from babel.messages.pofile import write_po
 
 from tests.test_cli import ROOT
 
+REFUSALS = ("RefusedCommand", "WeakPassword", "PrivateKey", "Marked")
 TEMPLATE = ROOT / "fhirapp" / "web" / "texts" / "messages.pot"
-_WEB = ROOT / "fhirapp" / "web"
+_PACKAGE = ROOT / "fhirapp"
+_WEB = _PACKAGE / "web"
+# Why something is refused is said there.
+AUTH = _PACKAGE / "auth"
+_FOLDERS = (_WEB, AUTH)
+_KEYWORDS = {
+    "_": None,
+    "gettext": None,
+    "ngettext": (1, 2),
+    **dict.fromkeys(REFUSALS),
+}
 _METHODS = [("**.py", "python"), ("**.html", "jinja2.ext.babel_extract")]
 _OPTIONS = {"**.html": {"newstyle_gettext": "true", "silent": "false"}}
 # Of each run, not of the texts.
@@ -36,15 +47,12 @@ _HEADER = "# The texts of fhirapp's pages, gathered by `python -m tests.texts`."
 def gathered() -> bytes:
     """Return the catalogue of all texts that are marked, without translations."""
     catalog = Catalog(project="fhirapp", header_comment=_HEADER, fuzzy=False)
-    for path, _, message, comments, context in extract_from_dir(
-        _WEB,
-        method_map=_METHODS,
-        options_map=_OPTIONS,
-        keywords={"_": None, "gettext": None, "ngettext": (1, 2)},
-    ):
-        catalog.add(
-            message, None, [(Path(path).as_posix(), 0)], auto_comments=comments, context=context
-        )
+    for folder in _FOLDERS:
+        for path, _, message, comments, context in extract_from_dir(
+            folder, method_map=_METHODS, options_map=_OPTIONS, keywords=_KEYWORDS
+        ):
+            place = (folder / path).relative_to(_PACKAGE).as_posix()
+            catalog.add(message, None, [(place, 0)], auto_comments=comments, context=context)
     written = io.BytesIO()
     write_po(written, catalog, width=100, include_lineno=False, sort_output=True)
     return _PASSING.sub(b"", written.getvalue())

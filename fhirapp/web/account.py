@@ -33,7 +33,7 @@ from fhirapp.web.pages import (
     too_often,
 )
 from fhirapp.web.people import Person, people, person
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, said
 from fhirapp.web.words import Words, in_words, returns_to
 
 blueprint = blueprint_of("account", __name__)
@@ -137,7 +137,7 @@ def password() -> Response:
     except TooOften as error:
         return too_often(_password, error)
     except RefusedCommand as error:
-        return _password(str(error), 400)
+        return _password(said(error), 400)
     return page("password.html", user=somebody().user, is_done=True)
 
 

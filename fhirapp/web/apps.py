@@ -32,7 +32,7 @@ from fhirapp.web.registering import (
     empty_draft,
     registration_of,
 )
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, said
 from fhirapp.web.typed import keeps, typed
 from fhirapp.web.words import in_words
 
@@ -65,9 +65,9 @@ def send() -> Response:
             return see_other(f"/admin/clients/{client_id}?done=registered")
         return see_other(f"/apps/{apply(registration, request.remote_addr or '')}")
     except PrivateKey as error:
-        return _form(draft._replace(jwks=""), str(error), 400)
+        return _form(draft._replace(jwks=""), said(error), 400)
     except RefusedCommand as error:
-        return _form(draft, str(error), 400)
+        return _form(draft, said(error), 400)
     except TooOften as error:
         return _form(draft, f"{_('There were too many from your address.')} {wait(error)}", 429)
 

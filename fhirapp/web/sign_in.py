@@ -31,7 +31,7 @@ from fhirapp.web.pages import (
     signed,
     too_often,
 )
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, said
 from fhirapp.web.typed import keeps, typed
 
 blueprint = blueprint_of("sign_in", __name__)
@@ -150,7 +150,7 @@ def setup() -> Response:
                 users.set_password(connection, user_id, password)
                 proved_otherwise(connection, user_id, request.remote_addr or "")
     except RefusedCommand as error:
-        return _setup(code, str(error))
+        return _setup(code, said(error))
     return see_other(f"/sign-in?done={'administrator' if user_id is None else 'password'}")
 
 

@@ -60,5 +60,6 @@ def _make_room(connection: Connection) -> None:
     count = connection.execute(select(func.count()).select_from(Client).where(waits)).scalar()
     if count is not None and count >= MOST_WAITING:
         raise RefusedCommand(
-            f"{MOST_WAITING} apps wait for approval already; ask the clinic's administrator."
+            "%(count)s apps wait for approval already; ask the clinic's administrator.",
+            count=MOST_WAITING,
         )

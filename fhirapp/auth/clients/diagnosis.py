@@ -121,7 +121,9 @@ def _fetched(client: Client) -> Any:
         _log.warning("The keys of a client at %s: %s", urlsplit(uri).hostname, error)
         # Where private addresses are asked too, the reason would explore the clinic's network.
         reason = "the server's log says why" if private else str(error)
-        raise RefusedCommand(f"none came from {uri} ({reason}).") from None
+        raise RefusedCommand(
+            "none came from %(uri)s (%(reason)s).", uri=uri, reason=reason
+        ) from None
     finally:
         _FETCHING.release()
 

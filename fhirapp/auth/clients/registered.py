@@ -36,7 +36,7 @@ def find_known(connection: Connection, client_id: str) -> Mapping[str, Any]:
     check_client_id(client_id)
     row = find(connection, client_id)
     if row is None:
-        raise RefusedCommand(f"There is no client {client_id}.")
+        raise RefusedCommand("There is no client %(client_id)s.", client_id=client_id)
     return row
 
 
@@ -84,7 +84,9 @@ def new_secret(connection: Connection, client_id: str) -> str:
     """
     row = find_known(connection, client_id)
     if BASIC not in row["auth_method"].split():
-        raise RefusedCommand(f"The client {client_id} has no secret to replace.")
+        raise RefusedCommand(
+            "The client %(client_id)s has no secret to replace.", client_id=client_id
+        )
     secret = new_token()
     connection.execute(
         update(Client).where(Client.client_id == client_id).values(secret_digest=digest(secret))
@@ -110,16 +112,22 @@ def issue_token(
     lifetime is in seconds. Raises RefusedCommand.
     """
     if lifetime > LONGEST_SECONDS:
-        raise RefusedCommand(f"A token lives {LONGEST_SECONDS} seconds at most.")
+        raise RefusedCommand("A token lives %(seconds)s seconds at most.", seconds=LONGEST_SECONDS)
     if client_id is None:
         client_id = OPERATOR
         _ensure_operator(connection)
     client = find_known(connection, client_id)
     if client["disabled"] or client["approved_at"] is None:
-        raise RefusedCommand(f"The client {client_id} is disabled, or waits for approval.")
+        raise RefusedCommand(
+            "The client %(client_id)s is disabled, or waits for approval.", client_id=client_id
+        )
     granted = grantable(scope.split(), client["scope"], _CONTEXTS, enforceable)
     if not granted:
-        raise RefusedCommand(f"Nothing of {scope!r} can be granted to {client_id}.")
+        raise RefusedCommand(
+            "Nothing of %(scope)r can be granted to %(client_id)s.",
+            scope=scope,
+            client_id=client_id,
+        )
     if patient_id is not None and not any(text.startswith("patient/") for text in granted):
         raise RefusedCommand("--patient goes with a patient/ scope; others reach every patient.")
     if patient_id is None and any(text.startswith("patient/") for text in granted):

@@ -20,7 +20,7 @@ from joserfc.jwk import KeySet
 from sqlalchemy import Connection, insert, select, update
 
 from fhirapp.auth.enforce import enforceable
-from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.errors import Marked, RefusedCommand
 from fhirapp.auth.models import Client, digest
 from fhirapp.auth.models.client import BASIC, NONE, SIGNED
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, SESSION_SCOPES, parse_scope
@@ -39,6 +39,8 @@ OPERATOR = "operator"
 PAGES, API_DOCS = "pages", "api-docs"
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._~-]{1,64}")
 _MOST_URIS, _LONGEST_URI, _LONGEST_SCOPE = 10, 1000, 2000
+# So much of an address that is none is told.
+_SHOWN = 200
 _URI = re.compile(r"[!#-;=?-\[\]_a-z~]+")
 # A name or an IPv6 address, and a port. urlsplit takes the host of http://evil[::1]/ for ::1.
 _AUTHORITY = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
@@ -82,10 +84,12 @@ def register(
         client_id = f"app-{secrets.token_hex(8)}"
     check_client_id(client_id)
     if client_id in (OPERATOR, PAGES, API_DOCS):
-        raise RefusedCommand(f"The client {client_id} is this server's own; choose another id.")
+        raise RefusedCommand(
+            "The client %(client_id)s is this server's own; choose another id.", client_id=client_id
+        )
     known = select(Client.client_id).where(Client.client_id == client_id)
     if connection.execute(known).first():
-        raise RefusedCommand(f"The client {client_id} is registered already.")
+        raise RefusedCommand("The client %(client_id)s is registered already.", client_id=client_id)
     row = columns(registration)
     now = int(time.time())
     row |= {
@@ -107,13 +111,13 @@ def columns(registration: Registration) -> dict[str, Any]:
     for uri in one.redirect_uris:
         check_redirect_uri(uri)
     if one.launch_uri:
-        _check_web(one.launch_uri, "launch URI")
+        _check_web(one.launch_uri, Marked("The launch URI"))
     if one.jwks_uri:
         # fetch.py asks the clinic's own network where the operator allows it.
         own = has_app_context() and settings().fetch_private
-        _check_web(one.jwks_uri, "address of the keys", or_http=own)
+        _check_web(one.jwks_uri, Marked("The address of the keys"), or_http=own)
     return {
-        "name": _text(one.name, "name", 100),
+        "name": _text(one.name, Marked("The name"), 100),
         "kind": one.kind,
         "auth_method": one.auth_method,
         "scope": _scope(one.scope, one.kind),
@@ -121,18 +125,20 @@ def columns(registration: Registration) -> dict[str, Any]:
         "launch_uri": one.launch_uri or None,
         "jwks": public_keys(one.jwks) if one.jwks else None,
         "jwks_uri": one.jwks_uri or None,
-        "developer": _text(one.developer, "developer", 100) if one.developer else None,
-        "contact": _text(one.contact, "contact", 200) if one.contact else None,
+        "developer": _text(one.developer, Marked("The developer"), 100) if one.developer else None,
+        "contact": _text(one.contact, Marked("The contact"), 200) if one.contact else None,
     }
 
 
 def _check_together(one: Registration) -> None:
     """Raise RefusedCommand for parts that do not go together."""
     if one.kind not in KINDS:
-        raise RefusedCommand(f"A client is one of {', '.join(KINDS)}.")
+        raise RefusedCommand("A client is one of %(kinds)s.", kinds=", ".join(KINDS))
     if one.auth_method not in METHODS[one.kind]:
         raise RefusedCommand(
-            f"A {one.kind} client proves who it is by {' or '.join(METHODS[one.kind])}."
+            "A %(kind)s client proves who it is by %(methods)s.",
+            kind=one.kind,
+            methods=" / ".join(METHODS[one.kind]),
         )
     is_backend, is_signed = one.kind == "backend", one.auth_method == SIGNED
     if not is_backend and not one.redirect_uris:
@@ -142,9 +148,9 @@ def _check_together(one: Registration) -> None:
     if is_signed and bool(one.jwks) == bool(one.jwks_uri):
         raise RefusedCommand("Give its public keys: a JSON Web Key Set, or the address of one.")
     if not is_signed and (one.jwks or one.jwks_uri):
-        raise RefusedCommand(f"Keys go with {SIGNED}.")
+        raise RefusedCommand("Keys go with %(method)s.", method=SIGNED)
     if len(one.redirect_uris) > _MOST_URIS:
-        raise RefusedCommand(f"At most {_MOST_URIS} redirect URIs.")
+        raise RefusedCommand("At most %(most)s redirect URIs.", most=_MOST_URIS)
 
 
 def check_client_id(client_id: str) -> None:
@@ -155,13 +161,15 @@ def check_client_id(client_id: str) -> None:
 
 def check_redirect_uri(uri: str) -> None:
     """Raise RefusedCommand for an address that no browser may be sent to with a code."""
-    problem = f"The redirect URI {uri[:200]!r}"
-    parts = _parts(uri, problem)
+    what = Marked("The redirect URI")
+    parts = _parts(uri, what)
     if _is_web(parts) or _OF_APP.fullmatch(uri):
         return
     raise RefusedCommand(
-        f"{problem} must begin with https://, with http:// and a loopback host, or with an app's "
-        "own scheme such as com.example.app:/"
+        "%(what)s %(uri)r must begin with https://, with http:// and a loopback host, or with an "
+        "app's own scheme such as com.example.app:/",
+        what=what,
+        uri=uri[:_SHOWN],
     )
 
 
@@ -174,7 +182,7 @@ def public_keys(jwks: Any) -> dict[str, Any]:
     if not isinstance(keys, list) or not keys or not all(isinstance(key, dict) for key in keys):
         raise RefusedCommand("Not a JSON Web Key Set: an object with a list of keys.")
     if len(keys) > _MOST_KEYS:
-        raise RefusedCommand(f"At most {_MOST_KEYS} keys.")
+        raise RefusedCommand("At most %(most)s keys.", most=_MOST_KEYS)
     public = [_public_key(key) for key in keys if _signs(key)]
     if not public:
         raise RefusedCommand(
@@ -183,7 +191,7 @@ def public_keys(jwks: Any) -> dict[str, Any]:
     try:
         return dict(KeySet.import_key_set({"keys": public}).as_dict(private=False))
     except (JoseError, ValueError, KeyError, TypeError) as error:
-        raise RefusedCommand(f"Not a JSON Web Key Set: {error}") from None
+        raise RefusedCommand("Not a JSON Web Key Set: %(reason)s", reason=error) from None
 
 
 def owner_code(connection: Connection, client_id: str) -> str:
@@ -211,11 +219,15 @@ def _public_key(key: Mapping[str, object]) -> dict[str, Any]:
     """Return the public part of a key. Raises RefusedCommand."""
     if key["kty"] == "RSA" and _bits(key.get("n")) not in _RSA_BITS:
         raise RefusedCommand(
-            f"An RSA key must have {_RSA_BITS.start} to {_RSA_BITS.stop - 1} bits."
+            "An RSA key must have %(least)s to %(most)s bits.",
+            least=_RSA_BITS.start,
+            most=_RSA_BITS.stop - 1,
         )
     kid = key.get("kid", "")
     if not isinstance(kid, str) or len(kid) > _LONGEST_KID or not kid.isprintable():
-        raise RefusedCommand(f"A kid has at most {_LONGEST_KID} printable characters.")
+        raise RefusedCommand(
+            "A kid has at most %(longest)s printable characters.", longest=_LONGEST_KID
+        )
     return {name: key[name] for name in _PUBLIC if name in key}
 
 
@@ -229,7 +241,9 @@ def _bits(modulus: object) -> int:
 
 def _scope(text: str, kind: str) -> str:
     if len(text) > _LONGEST_SCOPE:
-        raise RefusedCommand(f"The scope has at most {_LONGEST_SCOPE} characters.")
+        raise RefusedCommand(
+            "The scope has at most %(longest)s characters.", longest=_LONGEST_SCOPE
+        )
     contexts = CONTEXTS_OF_KIND[kind]
     unusable = []
     for one in text.split():
@@ -240,41 +254,47 @@ def _scope(text: str, kind: str) -> str:
     if unusable or not text.split():
         example = "system/*.rs" if kind == "backend" else "launch/patient patient/*.rs"
         raise RefusedCommand(
-            f"Not a scope that a {kind} client can have: {' '.join(unusable) or '(none)'}; "
-            f"use for example {example}"
+            "Not a scope that a %(kind)s client can have: %(scopes)s; use for example %(example)s",
+            kind=kind,
+            scopes=" ".join(unusable) or "(none)",
+            example=example,
         )
     return " ".join(dict.fromkeys(text.split()))
 
 
-def _text(text: str | None, what: str, longest: int) -> str:
+def _text(text: str | None, what: Marked, longest: int) -> str:
     stripped = (text or "").strip()
     if not 1 <= len(stripped) <= longest or not stripped.isprintable():
-        raise RefusedCommand(f"The {what} has 1 to {longest} printable characters.")
+        raise RefusedCommand(
+            "%(what)s has 1 to %(longest)s printable characters.", what=what, longest=longest
+        )
     return stripped
 
 
-def _check_web(uri: str, what: str, *, or_http: bool = False) -> None:
-    problem = f"The {what} {uri[:200]!r}"
-    parts = _parts(uri, problem)
+def _check_web(uri: str, what: Marked, *, or_http: bool = False) -> None:
+    parts = _parts(uri, what)
     if not _is_web(parts) and not (or_http and parts.scheme == "http" and parts.hostname):
         raise RefusedCommand(
-            f"{problem} must begin with https://, or with http:// and a loopback host."
+            "%(what)s %(uri)r must begin with https://, or with http:// and a loopback host.",
+            what=what,
+            uri=uri[:_SHOWN],
         )
 
 
-def _parts(uri: str, problem: str) -> SplitResult:
-    """Return an address's parts. Raises RefusedCommand, a sentence that begins with problem."""
+def _parts(uri: str, what: Marked) -> SplitResult:
+    """Return the parts of an address, which is what. Raises RefusedCommand."""
+    told = {"what": what, "uri": uri[:_SHOWN]}
     if len(uri) > _LONGEST_URI or not _URI.fullmatch(uri):
-        raise RefusedCommand(f"{problem} is too long or no address.")
+        raise RefusedCommand("%(what)s %(uri)r is too long or no address.", **told)
     try:
         parts = urlsplit(uri)
         _ = parts.port
     except ValueError:
-        raise RefusedCommand(f"{problem} is no address.") from None
+        raise RefusedCommand("%(what)s %(uri)r is no address.", **told) from None
     if "#" in uri or "@" in parts.netloc:
-        raise RefusedCommand(f"{problem} must have no fragment and no user.")
+        raise RefusedCommand("%(what)s %(uri)r must have no fragment and no user.", **told)
     if parts.netloc and not _AUTHORITY.fullmatch(parts.netloc):
-        raise RefusedCommand(f"{problem} is no address.")
+        raise RefusedCommand("%(what)s %(uri)r is no address.", **told)
     return parts
 
 

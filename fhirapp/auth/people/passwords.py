@@ -10,6 +10,8 @@ from functools import cache
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
+from fhirapp.auth.errors import RefusedCommand
+
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
@@ -19,16 +21,16 @@ _NAME_TELLS = 4
 _AT_ONCE = BoundedSemaphore(2)
 
 
-class WeakPassword(ValueError):
+class WeakPassword(RefusedCommand):
     """A password that is not taken; str() says why, to whoever chose it."""
 
 
 def check(password: str, username: str) -> None:
     """Raise WeakPassword for one that is too short, or easily guessed."""
     if len(password) < SHORTEST:
-        raise WeakPassword(f"Choose a password of at least {SHORTEST} characters.")
+        raise WeakPassword("Choose a password of at least %(least)s characters.", least=SHORTEST)
     if len(password) > LONGEST:
-        raise WeakPassword(f"Choose a password of at most {LONGEST} characters.")
+        raise WeakPassword("Choose a password of at most %(most)s characters.", most=LONGEST)
     if len(username) >= _NAME_TELLS and username in password.lower():
         raise WeakPassword("It holds your user name; choose another.")
     if len(set(password)) < 5:

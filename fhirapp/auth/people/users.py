@@ -42,14 +42,14 @@ def add_user(
     """
     username = _username(username)
     if role not in ROLES:
-        raise RefusedCommand(f"A role is one of {', '.join(ROLES)}.")
+        raise RefusedCommand("A role is one of %(roles)s.", roles=", ".join(ROLES))
     name = name.strip()
     if not 1 <= len(name) <= 200 or not name.isprintable():
         raise RefusedCommand("A name has 1 to 200 printable characters.")
     if role == PATIENT and fhir_user:
         raise RefusedCommand("A user with the role patient is no Practitioner.")
     if connection.execute(select(User.id).where(User.username == username)).first():
-        raise RefusedCommand(f"There is a user {username} already.")
+        raise RefusedCommand("There is a user %(username)s already.", username=username)
     if password is not None:
         password_hash = _hashed(password, username)
     elif password_hash is None:
@@ -78,7 +78,7 @@ def find_user(connection: Connection, username: str) -> Mapping[str, Any]:
     found = connection.execute(select(User.__table__).where(User.username == name))
     row = found.mappings().one_or_none()
     if row is None:
-        raise RefusedCommand(f"There is no user {name}.")
+        raise RefusedCommand("There is no user %(username)s.", username=name)
     return dict(row)
 
 
@@ -124,7 +124,7 @@ def set_user_disabled(connection: Connection, user_id: str, *, disabled: bool) -
 def set_role(connection: Connection, user_id: str, role: str) -> None:
     """Change a user's role; it holds from the next request on. Raises RefusedCommand."""
     if role not in ROLES:
-        raise RefusedCommand(f"A role is one of {', '.join(ROLES)}.")
+        raise RefusedCommand("A role is one of %(roles)s.", roles=", ".join(ROLES))
     if role != ADMINISTRATOR:
         _keep_an_administrator(connection, user_id)
     connection.execute(update(User).where(User.id == user_id).values(role=role))
@@ -141,7 +141,7 @@ def set_fhir_user(connection: Connection, user_id: str, fhir_user: str | None) -
 def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool = True) -> None:
     """Let a patient user see a record. Raises RefusedCommand."""
     if not _PATIENT.fullmatch(patient_id):
-        raise RefusedCommand(f"{patient_id!r} is no id of a Patient.")
+        raise RefusedCommand("%(id)r is no id of a Patient.", id=patient_id)
     role = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
     if role != PATIENT:
         raise RefusedCommand("Only a user with the role patient is linked to a record.")
@@ -244,10 +244,7 @@ def _username(text: str) -> str:
 
 
 def _hashed(password: str, username: str) -> str:
-    try:
-        passwords.check(password, username)
-    except passwords.WeakPassword as error:
-        raise RefusedCommand(str(error)) from None
+    passwords.check(password, username)
     return passwords.hashed(password)
 
 
@@ -255,7 +252,7 @@ def _fhir_user(text: str | None) -> str | None:
     if not text:
         return None
     if not _FHIR_USER.fullmatch(text):
-        raise RefusedCommand(f"{text!r} is no Practitioner; use Practitioner/<id>.")
+        raise RefusedCommand("%(text)r is no Practitioner; use Practitioner/<id>.", text=text)
     return text
 
 

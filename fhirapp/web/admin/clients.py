@@ -26,12 +26,12 @@ from fhirapp.web.pages import (
     page,
     see_other,
 )
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, said
 from fhirapp.web.typed import keeps, typed
 
 blueprint = blueprint_of("admin_clients", __name__)
 # Somebody else was faster, or the page was old.
-blueprint.register_error_handler(RefusedCommand, lambda error: error_page(409, str(error)))
+blueprint.register_error_handler(RefusedCommand, lambda error: error_page(409, said(error)))
 _LONGEST_LIST = 12_000
 
 
@@ -121,7 +121,7 @@ def change(client_id: str) -> Response:
             administration.edit(connection, client_id, scope=scope, redirect_uris=uris.split())
     except RefusedCommand as error:
         found = _client(client_id)
-        return _client_page(found, message=str(error), status=400, scope=scope, uris=uris)
+        return _client_page(found, message=said(error), status=400, scope=scope, uris=uris)
     return see_other(f"/admin/clients/{client_id}?done=changed")
 
 

@@ -23,7 +23,7 @@ from fhirapp.web.admin.names import VIA
 from fhirapp.web.admin.records import practitioner_name
 from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other
 from fhirapp.web.people import NoDate, find_people, person
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, said
 from fhirapp.web.typed import keeps, typed
 
 blueprint = blueprint_of("admin_users", __name__)
@@ -49,7 +49,7 @@ def _link(connection: Connection, user_id: str) -> None:
     patient_id = field("patient", 64)
     # Not a record that may come some day: it was chosen from those that are here.
     if person(patient_id) is None:
-        raise RefusedCommand(_("There is no such record."))
+        raise RefusedCommand("There is no such record.")
     users.link(connection, user_id, patient_id, is_self=field("whose") == "own")
 
 
@@ -104,7 +104,7 @@ def add() -> Response:
             user_id = users.add_user(connection, username, name=name, role=field("role"))
             code = users.new_setup_code(connection, user_id)
     except RefusedCommand as error:
-        return _form(str(error))
+        return _form(said(error))
     return _setup_address(user_id, name, code)
 
 
@@ -128,7 +128,7 @@ def act(key: UUID, action: str) -> Response:
         with writing() as connection:
             _ACTIONS[action].run(connection, user_id)
     except RefusedCommand as error:
-        return _user_page(_user(key), message=str(error), status=409)
+        return _user_page(_user(key), message=said(error), status=409)
     return see_other(f"/admin/users/{user_id}?done={action}")
 
 

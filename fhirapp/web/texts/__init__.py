@@ -15,6 +15,7 @@ from typing import Any
 
 from flask import Flask, current_app
 
+from fhirapp.auth.errors import Marked, RefusedCommand
 from fhirapp.config import ConfigurationError, settings_of
 
 _EXTENSION = "fhirapp.texts"
@@ -46,6 +47,15 @@ def read_translation(path: Path) -> GNUTranslations:
 def _(text: str, **values: Any) -> str:
     """Return a text of the pages; values fill in what stands as %(name)s."""
     return _gettext(text) % values if values else _gettext(text)
+
+
+def said(error: RefusedCommand) -> str:
+    """Return why something cannot be done, for a page."""
+    values = {
+        name: _gettext(value) if isinstance(value, Marked) else value
+        for name, value in error.values.items()
+    }
+    return _(error.text, **values)
 
 
 def _gettext(text: str) -> str:
