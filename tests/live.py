@@ -30,7 +30,7 @@ from fhirapp.db import db, writing
 from tests.client_questions import MORE, Search
 from tests.contract import SERVED, Held, versions_held
 from tests.helpers import FHIR_JSON
-from tests.test_cli import MAIN, ROOT, environment, fhirapp
+from tests.shell import MAIN, ROOT, environment, fhirapp
 from tests.test_serve import WAIT_SECONDS, listening_port
 
 # Set where the tests that need Node must run; read here, before the tests' own settings are made.

@@ -28,7 +28,7 @@ from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
 from fhirapp.auth.people import sessions
 from fhirapp.config import settings_of
-from tests.test_cli import ROOT, environment
+from tests.shell import ROOT, environment
 
 
 def together(program: str, folder: Path) -> list[str]:

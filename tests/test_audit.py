@@ -19,7 +19,7 @@ from fhirapp.cli.common import ready_app
 from fhirapp.config import settings_of
 from tests.conftest import token_for
 from tests.helpers import Fhir
-from tests.test_cli import assert_not_done, fhirapp
+from tests.shell import assert_not_done, fhirapp
 
 ALLERGY = "AllergyIntolerance"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.shell import assert_not_done, fhirapp
 from tests.test_backup import copy_of, inside, make_clinic, taken
-from tests.test_cli import assert_not_done, fhirapp
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from fhirapp.ops.backups.reading import read_everything
 from fhirapp.ops.faults import Faults
 from fhirapp.store.definition import types
 from fhirapp.store.render import Rendering
+from tests.shell import fhirapp
 from tests.test_backup import make_clinic, settings_in, taken
-from tests.test_cli import fhirapp
 
 
 @pytest.fixture(scope="module")

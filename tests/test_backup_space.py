@@ -17,8 +17,8 @@ from fhirapp.config import ConfigurationError
 from fhirapp.disk.files import written_whole
 from fhirapp.disk.scratch import scratch
 from fhirapp.ops.backups.archive import DATABASE
+from tests.shell import MAIN, assert_not_done, environment, unmeasured
 from tests.test_backup import copy_of, make_clinic, taken
-from tests.test_cli import MAIN, assert_not_done, environment, unmeasured
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from fhirapp.db import db, writing
 from fhirapp.ops.check import Checked, check_database
 from fhirapp.ops.faults import Faults
 from fhirapp.store.definition import types
+from tests.shell import fhirapp
 from tests.test_backup import damage, make_clinic
-from tests.test_cli import fhirapp
 
 
 def check(app: Flask, *, quick: bool = False) -> Checked:

@@ -3,64 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from joserfc.jwk import ECKey
 
+from tests.shell import assert_not_done, fhirapp, fhirapp_anew
 from tests.test_import import ALLERGY, PATIENT, lines
-
-ROOT = Path(__file__).resolve().parents[1]
-MAIN = "from fhirapp.cli import main; main()"
-
-
-def environment(folder: Path, **settings: str) -> dict[str, str]:
-    """Return an environment whose instance folder is this one, with these FHIRAPP_ settings."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FHIRAPP_")}
-    return {
-        **kept,
-        "PYTHONPATH": str(ROOT),
-        "FHIRAPP_INSTANCE_PATH": str(folder),
-        **{f"FHIRAPP_{name}": value for name, value in settings.items()},
-    }
-
-
-def unmeasured(environ: dict[str, str]) -> dict[str, str]:
-    """Return it without what measures coverage: a limit on files would stop that too."""
-    return {name: value for name, value in environ.items() if not name.startswith("COVERAGE")}
-
-
-def fhirapp(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "fhirapp", *arguments],
-        env=environment(folder, **settings),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-
-
-def assert_not_done(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    """Assert that a command ended with one sentence that has these words, and exit code 2."""
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    said = done.stderr.strip().splitlines()
-    assert len(said) == 1, done.stderr
-    for word in words:
-        assert word in said[0]
 
 
 @pytest.mark.parametrize("arguments", [[], ["client"], ["user"]])
 def test_without_a_command_the_help_is_shown(tmp_path, arguments):
-    done = fhirapp(tmp_path, *arguments)
+    done = fhirapp_anew(tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == fhirapp(tmp_path, *arguments, "--help").stdout
     assert len(done.stderr.splitlines()) > 5

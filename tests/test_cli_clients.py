@@ -21,7 +21,8 @@ from fhirapp.auth.models import Client, digest
 from fhirapp.cli import cli
 from fhirapp.config import load_settings
 from fhirapp.db import db, writing
-from tests.test_cli import assert_not_done, fhirapp, keys_file
+from tests.shell import assert_not_done, fhirapp
+from tests.test_cli import keys_file
 
 KEY = ECKey.generate_key("P-384", {"kid": "k"})
 REDIRECT = "https://app.example/callback"

@@ -23,7 +23,7 @@ from fhirapp.auth.people import passwords, second_factor
 from fhirapp.auth.people.users import find_user, setup_code
 from fhirapp.config import load_settings
 from fhirapp.db import db, writing
-from tests.test_cli import MAIN, environment, fhirapp
+from tests.shell import MAIN, environment, fhirapp
 from tests.test_cli_clients import done, refusal
 from tests.test_import import lines
 

@@ -34,7 +34,7 @@ from tests.conftest import token_for
 from tests.contract import SERVED, allergy, delete, publish, versions_held
 from tests.helpers import Fhir, ids, link
 from tests.racing import together
-from tests.test_cli import assert_not_done, fhirapp
+from tests.shell import assert_not_done, fhirapp
 from tests.test_reindex import contents
 
 NOW = "2026-02-01T00:00:00.000+00:00"

@@ -28,7 +28,7 @@ from tests.bulk_server import (
     running,
 )
 from tests.key_server import reply
-from tests.test_cli import ROOT
+from tests.shell import ROOT
 
 PATIENTS = lines_of("Patient", 40)
 OTHERS = lines_of("Patient", 41)

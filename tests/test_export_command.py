@@ -17,7 +17,7 @@ from flask import Flask
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db
 from tests.contract import NOW, allergy, delete, publish
-from tests.test_cli import MAIN, assert_not_done, environment, fhirapp, unmeasured
+from tests.shell import MAIN, assert_not_done, environment, fhirapp, unmeasured
 from tests.test_export import export
 
 LATER = "2026-03-01T00:00:00.000+00:00"

@@ -16,7 +16,7 @@ from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.store.definition import types
 from tests.contract import SERVED, allergy, delete, fill, publish
-from tests.test_cli import fhirapp
+from tests.shell import fhirapp
 from tests.test_export import STORED, binary_with, export
 
 TIMES = [f"2026-0{month}-01T00:00:00.000+00:00" for month in range(3, 9)]

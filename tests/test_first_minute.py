@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.test_cli import ROOT, environment
+from tests.shell import ROOT, environment
 from tests.test_serve import WAIT_SECONDS, listening_port
 
 pytest_plugins = ["tests.live", "tests.browser"]

@@ -22,7 +22,7 @@ from fhirapp.exchange.importing.inputs import Input, Kind, kind_of
 from fhirapp.exchange.importing.scratch import Scratch
 from fhirapp.exchange.importing.units import UnitReader
 from tests.importing import bundle, current, load, patient, plain, write
-from tests.test_cli import MAIN, assert_not_done, environment, fhirapp
+from tests.shell import MAIN, assert_not_done, environment, fhirapp
 from tests.test_import import lines
 from tests.test_import_archives import zipped
 

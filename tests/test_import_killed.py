@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.test_cli import ROOT, environment
+from tests.shell import ROOT, environment
 
 KILLS = 200
 

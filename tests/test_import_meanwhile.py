@@ -21,7 +21,7 @@ from fhirapp.db import writing
 from fhirapp.exchange.importing.importer import import_paths
 from fhirapp.store.definition import types
 from tests.importing import allergy, load, patient, write
-from tests.test_cli import MAIN, assert_not_done, environment, fhirapp
+from tests.shell import MAIN, assert_not_done, environment, fhirapp
 from tests.test_import import asking, lines
 
 IMPATIENT = "import fhirapp.db; fhirapp.db.BUSY_SECONDS = 0.1"

@@ -16,7 +16,7 @@ from fhirapp.exchange.importing.narrowed import why_narrowed
 from tests.bulk_server import EXPORT, BulkServer, file, running
 from tests.importing import allergy, current, load, patient, stored, write
 from tests.key_server import ok
-from tests.test_cli import fhirapp
+from tests.shell import fhirapp
 from tests.test_import import lines
 
 ALL = lines(patient("one"), allergy("a"), allergy("b"), allergy("c"))

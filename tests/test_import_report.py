@@ -28,7 +28,7 @@ from tests.importing import (
     put,
     write,
 )
-from tests.test_cli import MAIN, assert_not_done, environment, fhirapp
+from tests.shell import MAIN, assert_not_done, environment, fhirapp
 from tests.test_import import lines
 
 HOSTILE = '<script>alert("x")</script>'

@@ -22,7 +22,7 @@ from fhirapp.db import Reader, db
 from fhirapp.exchange.importing.importer import import_paths
 from fhirapp.exchange.importing.report import Report
 from fhirapp.store.definition import types
-from tests.test_cli import MAIN, environment, fhirapp
+from tests.shell import MAIN, environment, fhirapp
 
 DAMAGED = 10
 

@@ -32,7 +32,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """A demo with these notes."""
     # Not before pytest has taken them for its plugins.
     from tests.live import run
-    from tests.test_cli import fhirapp
+    from tests.shell import fhirapp
 
     folder = tmp_path_factory.mktemp("notes")
     records = folder / "notes.ndjson"

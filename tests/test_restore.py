@@ -23,6 +23,7 @@ from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.restore import Restored, restore
 from fhirapp.ops.prepare import first_setup_code
 from fhirapp.store.migrate import HEAD
+from tests.shell import MAIN, assert_not_done, environment, fhirapp
 from tests.test_backup import (
     NOW,
     SECRET,
@@ -34,7 +35,6 @@ from tests.test_backup import (
     settings_in,
     taken,
 )
-from tests.test_cli import MAIN, assert_not_done, environment, fhirapp
 from tests.test_import import ALLERGY, PATIENT, asking, load_lines
 
 KEPT = "before-20260105T101500Z"

@@ -12,8 +12,8 @@ import pytest
 
 from fhirapp.config import ConfigurationError
 from fhirapp.ops.lock import alone, in_use
+from tests.shell import MAIN, assert_not_done, environment, fhirapp
 from tests.test_backup import make_clinic, taken
-from tests.test_cli import MAIN, assert_not_done, environment, fhirapp
 from tests.test_restore import restored, state
 from tests.test_serve import servers
 

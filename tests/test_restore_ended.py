@@ -14,8 +14,8 @@ from fhirapp.ops.backups.restore import restore
 from tests.authorizing import Flow, SendBack, add_person, add_program, set_user
 from tests.conftest import token_for
 from tests.helpers import BASE_URL, Fhir
+from tests.shell import fhirapp
 from tests.test_backup import NOW, app_in, settings_in, taken
-from tests.test_cli import fhirapp
 
 OFFLINE = "patient/*.rs offline_access"
 

@@ -17,8 +17,8 @@ from fhirapp.config import ConfigurationError
 from fhirapp.ops.backups.archive import KEYS
 from fhirapp.ops.backups.swap import Move, finish_swap, journal_of, staged_for, swap
 from fhirapp.ops.lock import in_use
+from tests.shell import ROOT, fhirapp
 from tests.test_backup import app_in, make_clinic, taken
-from tests.test_cli import ROOT, fhirapp
 from tests.test_import import PATIENT, load_lines
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")

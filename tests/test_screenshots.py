@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
 
-from tests.test_cli import ROOT
+from tests.shell import ROOT
 
 if TYPE_CHECKING:
     from tests.browser import Visit

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import FHIR_JSON
-from tests.test_cli import ROOT, assert_not_done, environment, fhirapp
+from tests.shell import ROOT, assert_not_done, environment, fhirapp
 
 # For what never happens: a server that hangs.
 WAIT_SECONDS = 300

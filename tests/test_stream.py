@@ -28,7 +28,7 @@ from fhirapp.rest.stream import PIECE, ContentFile
 from tests.binaries import store
 from tests.conftest import token_for
 from tests.helpers import FHIR_JSON, Fhir
-from tests.test_cli import ROOT, environment
+from tests.shell import ROOT, environment
 from tests.test_serve import Server, answer, get, listening_port
 
 # More than the server and the system buffer for a connection.

@@ -20,7 +20,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import write_po
 
-from tests.test_cli import ROOT
+from tests.shell import ROOT
 
 REFUSALS = ("RefusedCommand", "WeakPassword", "PrivateKey", "Marked")
 TEMPLATE = ROOT / "fhirapp" / "web" / "texts" / "messages.pot"

@@ -44,7 +44,7 @@ def read_translation(path: Path) -> GNUTranslations:
         ) from None
 
 
-def _(text: str, **values: Any) -> str:
+def _(text: str, /, **values: Any) -> str:
     """Return a text of the pages; values fill in what stands as %(name)s."""
     return _gettext(text) % values if values else _gettext(text)
 
