@@ -65,6 +65,9 @@ def buttons(page: Page) -> list[str]:
     return [label for form in page.forms for label in form.buttons]
 
 
+# Names are searched for, in user names too: none is of hexadecimal digits.
+
+
 def test_nobody_has_allowed_anything_yet(admin):
     page = admin.get(PATH)
     assert page.status == 200
@@ -73,11 +76,11 @@ def test_nobody_has_allowed_anything_yet(admin):
 
 
 def test_a_consent_tells_who_allowed_which_app_what_about_whose_record(app, admin):
-    allowed(app, program_called(app, "Allergy Card"), "Ada Patient")
+    allowed(app, program_called(app, "Allergy Card"), "Ylva Patient")
     words = admin.get(PATH).words
     assert "1 consent in force." in words
     for shown in (
-        "Ada Patient patient allowed Allergy Card",
+        "Ylva Patient patient allowed Allergy Card",
         "Amelia Rose Hartwell born 12 April 1958",
         "See everything in the record",
         "token of",
@@ -88,28 +91,28 @@ def test_a_consent_tells_who_allowed_which_app_what_about_whose_record(app, admi
 
 def test_what_is_taken_back_is_refused_at_the_next_request_and_nothing_else(app, admin):
     program = program_called(app, "Allergy Card")
-    taken, stays = allowed(app, program, "Ada Patient"), allowed(app, program, "Bo Patient")
+    taken, stays = allowed(app, program, "Ylva Patient"), allowed(app, program, "Bo Patient")
     assert status_of(taken) == 200
-    page = admin.get(f"{PATH}?person=ada").submit("Take back")
+    page = admin.get(f"{PATH}?person=ylva").submit("Take back")
     assert "1 consent is taken back" in page.words
     assert status_of(taken) == 401
     assert status_of(stays) == 200
     # The filter is as it was.
-    assert page.form("Search").fields["person"] == "ada"
+    assert page.form("Search").fields["person"] == "ylva"
 
 
 def test_what_does_not_hold_any_more_is_shown_only_if_asked_for(app, admin):
-    allowed(app, program_called(app, "Allergy Card"), "Ada Patient")
+    allowed(app, program_called(app, "Allergy Card"), "Ylva Patient")
     admin.get(PATH).submit("Take back")
-    assert "Ada Patient" not in admin.get(PATH).words
+    assert "Ylva Patient" not in admin.get(PATH).words
     page = admin.get(PATH).submit("Search", ended="1")
-    assert "Ada Patient" in page.words
+    assert "Ylva Patient" in page.words
     assert "does not hold any more" in page.words
     assert "Take back" not in buttons(page)
 
 
 def test_a_consent_that_was_taken_back_cannot_be_so_twice(app, admin):
-    allowed(app, program_called(app, "Allergy Card"), "Ada Patient")
+    allowed(app, program_called(app, "Allergy Card"), "Ylva Patient")
     page = admin.get(PATH)
     page.submit("Take back")
     assert page.submit("Take back").status == 404
@@ -124,28 +127,28 @@ def test_a_consent_that_is_not_there_is_404(admin, key):
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
-        ({"person": "ada"}, {"Ada"}),
-        ({"person": "PATIENT"}, {"Ada", "Bo"}),
-        ({"app": "card"}, {"Ada", "Cy"}),
+        ({"person": "ylva"}, {"Ylva"}),
+        ({"person": "PATIENT"}, {"Ylva", "Bo"}),
+        ({"app": "card"}, {"Ylva", "Cy"}),
         ({"app": "card", "person": "cy"}, {"Cy"}),
         ({"person": "%"}, set()),
         ({"person": "nobody"}, set()),
-        ({"person": "\0"}, {"Ada", "Bo", "Cy"}),
+        ({"person": "\0"}, {"Ylva", "Bo", "Cy"}),
     ],
 )
 def test_consents_are_found_by_person_and_by_app(app, admin, asked, found):
     card, chart = program_called(app, "Allergy Card"), program_called(app, "Growth Chart")
-    allowed(app, card, "Ada Patient")
+    allowed(app, card, "Ylva Patient")
     allowed(app, chart, "Bo Patient")
     allowed(app, card, "Cy Clinician", CLINICIAN)
     words = admin.get(PATH, query_string=asked).words
-    assert {name for name in ("Ada", "Bo", "Cy") if name in words} == found
+    assert {name for name in ("Ylva", "Bo", "Cy") if name in words} == found
 
 
 def test_all_of_a_filter_are_taken_back_after_asking_once_more(app, admin):
     card, chart = program_called(app, "Allergy Card"), program_called(app, "Growth Chart")
-    taken = [allowed(app, card, name) for name in ("Ada", "Bo")]
-    stays = allowed(app, chart, "Ada")
+    taken = [allowed(app, card, name) for name in ("Ylva", "Bo")]
+    stays = allowed(app, chart, "Ylva")
     asked = admin.get(f"{PATH}?app=card").submit("Take back all that are found")
     assert "Really take back 2 consents? Of everybody, to apps found by “card”." in asked.words
     assert [status_of(one) for one in (*taken, stays)] == [200] * 3
@@ -157,7 +160,7 @@ def test_all_of_a_filter_are_taken_back_after_asking_once_more(app, admin):
 
 def test_what_is_allowed_after_the_question_is_not_taken_back(app, admin):
     card = program_called(app, "Allergy Card")
-    allowed(app, card, "Ada")
+    allowed(app, card, "Ylva")
     asked = admin.get(f"{PATH}?app=card").submit("Take back all that are found")
     later = allowed(app, card, "Bo")
     bo = select(User.id).where(User.name == "Bo").scalar_subquery()
@@ -168,7 +171,7 @@ def test_what_is_allowed_after_the_question_is_not_taken_back(app, admin):
 
 
 def test_without_a_filter_nothing_is_taken_back(app, admin):
-    client = allowed(app, program_called(app, "Allergy Card"), "Ada")
+    client = allowed(app, program_called(app, "Allergy Card"), "Ylva")
     page = admin.get(PATH)
     assert "Take back all that are found" not in buttons(page)
     form = {"form_token": page.form("Take back").fields["form_token"], "until": "99999999999"}
@@ -181,7 +184,7 @@ def test_without_a_filter_nothing_is_taken_back(app, admin):
 
 def test_the_pages_own_grants_are_no_consents(app, admin):
     # To name a patient, this page reads with a token of its own.
-    allowed(app, program_called(app, "Allergy Card"), "Ada")
+    allowed(app, program_called(app, "Allergy Card"), "Ylva")
     admin.get(PATH)
     pages = select(Client.client_id).where(Client.kind == OF_PAGES)
     own = select(func.count()).select_from(Grant).where(Grant.client_id.in_(pages))

@@ -23,10 +23,18 @@ from tests.test_export import export
 LATER = "2026-03-01T00:00:00.000+00:00"
 
 
-def run(
+def run(app: Flask, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command on an app's database."""
+    with app.app_context():
+        db.engine.dispose()
+    settings = settings_of(app)
+    return fhirapp(settings.instance, *arguments, DATABASE_URL=settings.database_url)
+
+
+def run_anew(
     app: Flask, *arguments: str, code: str = MAIN, file_size: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command on an app's database; no file that it writes may exceed a size."""
+    """Run code in a python of its own; no file that it writes may exceed a size."""
     with app.app_context():
         db.engine.dispose()
     settings = settings_of(app)
@@ -155,7 +163,7 @@ def test_where_the_disk_is_full_nothing_is_left(make_app, tmp_path, options, is_
     folder = tmp_path / "new"
     if is_there:
         folder.mkdir()
-    done = run(app, "export", str(folder), *options, file_size=100_000)
+    done = run_anew(app, "export", str(folder), *options, file_size=100_000)
     assert_not_done(done, f"cannot be written to {folder} (File too large); nothing of it was left")
     assert folder.exists() == is_there
     assert not is_there or [*folder.iterdir()] == []
@@ -214,7 +222,7 @@ with ready_app().app_context():
 @pytest.mark.parametrize("nth", [1, 4, 8])
 def test_what_a_killed_export_leaves_is_not_named_as_whole(seeded, tmp_path, nth):
     folder = tmp_path / "new"
-    done = run(seeded, str(folder), str(nth), code=_KILLED)
+    done = run_anew(seeded, str(folder), str(nth), code=_KILLED)
     assert done.returncode == -signal.SIGKILL
     names = [path.name for path in folder.iterdir()]
     assert len(names) == nth
