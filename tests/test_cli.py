@@ -82,6 +82,15 @@ def test_import_tells_what_it_did_and_its_exit_code_whether_all_was_taken(tmp_pa
     assert report["rejected"] == []
 
 
+@pytest.mark.parametrize("command", [["db", "reindex"], ["export", "{}/out"], ["import", "{}/a"]])
+def test_what_a_command_wrote_is_in_one_file_in_the_end(tmp_path, command):
+    """Not in SQLite's log beside it: whoever copies the file has everything."""
+    (tmp_path / "a").write_bytes(lines(PATIENT, ALLERGY))
+    assert fhirapp(tmp_path, *(word.format(tmp_path) for word in command)).returncode == 0
+    assert (tmp_path / "fhirapp.db").exists()
+    assert [path.name for path in tmp_path.glob("fhirapp.db-*")] == []
+
+
 def test_import_of_a_path_that_is_not_there_is_one_sentence(tmp_path):
     done = fhirapp(tmp_path, "import", str(tmp_path / "missing"))
     assert_not_done(done, "There is no file or folder")

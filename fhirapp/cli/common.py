@@ -42,16 +42,31 @@ def ready_app(*, serving: bool = False, **overrides: Any) -> Flask:
 
 
 @contextmanager
+def opened_app(demo: bool | None, **overrides: Any) -> Iterator[Flask]:
+    """Make an app current whose database is ready, and close that in the end.
+
+    The last to close SQLite's database takes its log into it: one file holds all. Raises
+    ConfigurationError.
+    """
+    app = ready_app(demo=demo, **overrides)
+    with app.app_context():
+        try:
+            yield app
+        finally:
+            db.engine.dispose()
+
+
+@contextmanager
 def reading(demo: bool | None) -> Iterator[Connection]:
     """Open the database of an app that is current meanwhile. Raises ConfigurationError."""
-    with _current(demo), db.engine.connect() as connection:
+    with opened_app(demo), db.engine.connect() as connection:
         yield connection
 
 
 @contextmanager
 def changing(demo: bool | None) -> Iterator[Connection]:
     """Open the writing transaction in the same way; an error undoes all of it."""
-    with _current(demo), writing() as connection:
+    with opened_app(demo), writing() as connection:
         yield connection
 
 
@@ -68,12 +83,3 @@ def known_id(connection: Connection, resource_type: str, text: str) -> str:
     if connection.execute(held).first() is None:
         raise RefusedCommand(f"There is no {resource_type.lower()} {found}.")
     return found
-
-
-@contextmanager
-def _current(demo: bool | None) -> Iterator[None]:
-    with ready_app(demo=demo).app_context():
-        try:
-            yield
-        finally:
-            db.engine.dispose()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fhirapp import create_app
-from fhirapp.cli.common import demo_option, ready_app, say
+from fhirapp.cli.common import demo_option, opened_app, say
 from fhirapp.config import load_settings, settings_of
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
@@ -68,8 +68,7 @@ def check(demo: bool | None, quick: bool) -> int:
 @demo_option
 def reindex_(demo: bool | None) -> None:
     """Make every body and index row anew from the columns."""
-    app = ready_app(demo=demo)
-    with app.app_context(), writing() as connection:
+    with opened_app(demo) as app, writing() as connection:
         rendering = rendering_in_force(connection, Rendering.of(settings_of(app)))
         count = reindex(connection, types(), rendering)
     say(f"{count} versions made anew.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from fhirapp.cli.common import demo_option, ready_app, say
+from fhirapp.cli.common import demo_option, opened_app, say
 from fhirapp.config import ConfigurationError
 from fhirapp.exchange.exporting.export import Wanted, export_to, wanted_types
 from fhirapp.fhir.temporal import instant_of, interval
@@ -36,8 +36,7 @@ def export(
 ) -> int:
     """Write everything that is stored to NDJSON files in DIR, which import takes."""
     start = _instant(since)
-    app = ready_app(demo=demo)
-    with app.app_context(), _progress() as progress:
+    with opened_app(demo), _progress() as progress:
         wanted = Wanted(wanted_types(types(), names), start, history, compressed)
         request = _request(names, start, history, compressed)
         binary = types()["Binary"]

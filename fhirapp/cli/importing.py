@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import click
 from flask import Flask
 
-from fhirapp.cli.common import demo_option, ready_app, say
+from fhirapp.cli.common import demo_option, opened_app, say
 from fhirapp.cli.fetching import Fetched, fetch, is_address
 from fhirapp.config import Settings, load_settings, settings_of
 from fhirapp.db import with_patience
@@ -63,7 +63,7 @@ def import_(paths: tuple[str, ...], demo: bool | None, template: str | None, **g
     options, outputs = _options(paths, **given)
     settings = load_settings(demo=demo)
     fetched = fetch(paths, settings, outputs.credentials, whole=options.delete_missing)
-    with _database(demo, outputs.dry_run) as app, app.app_context():
+    with _database(demo, outputs.dry_run) as app:
         report = _take(fetched, settings_of(app), options)
     if not outputs.dry_run:
         fetched.forget()
@@ -168,7 +168,7 @@ def _database(demo: bool | None, dry_run: bool) -> Iterator[Flask]:
             open_.enter_context(in_use(database_path(settings)))
         # Whoever holds the lock meanwhile only delays.
         open_.enter_context(with_patience(PATIENCE))
-        yield ready_app(demo=demo, **where)
+        yield open_.enter_context(opened_app(demo, **where))
 
 
 def _template(name: str) -> str:
