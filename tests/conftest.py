@@ -75,6 +75,12 @@ def _patience() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let threads that write at once wait for each other, however long that takes here."""
+    monkeypatch.setattr("fhirapp.db._TURN_SECONDS", 60)
+
+
 @pytest.fixture(
     scope="session",
     params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)],

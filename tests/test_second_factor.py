@@ -161,6 +161,7 @@ def test_neither_the_secret_nor_a_recovery_code_is_stored_as_it_is(clinic, perso
     assert plain.isdisjoint(digest for (digest,) in kept)
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_of_eight_who_use_one_code_at_once_one_is_let_in(clinic, person):
     recovery, *_ = enable(clinic, person)
     for code in (code_now(), recovery):

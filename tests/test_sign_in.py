@@ -295,6 +295,7 @@ def test_failures_count_across_the_processes_of_a_server(clinic, make_app, perso
     assert elsewhere.sign_in(person).status == 429
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_tries_at_once_are_counted_each(clinic, person):
     address = Browser(clinic).address
 
