@@ -271,3 +271,20 @@ def own_app(make_app: Callable[..., Flask]) -> Flask:
 def watched(own_app: Flask) -> Fhir:
     """Return who asks it, and may see everything."""
     return Fhir(own_app, token_for(own_app, "system/*.rs"))
+
+
+@pytest.fixture
+def empty(make_app: Callable[..., Flask]) -> Flask:
+    """Return an app of its own without records."""
+    return make_app(seed=False)
+
+
+@pytest.fixture
+def take(empty: Flask, tmp_path: Path) -> Callable[..., Report]:
+    """Return what imports resources into it, each on a line of one file."""
+    from tests.importing import load, write
+    from tests.test_import import lines
+
+    return lambda *contents, **options: load(
+        empty, write(tmp_path, lines(*contents), "x.ndjson"), **options
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from tests.test_ccda import SSN, only, read, sample
 from tests.test_import import asking, lines
 
 HOUSEHOLD, RECORD, OTHER = "2.999.1", "2.999.2", "2.999.3"
-
-
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
 
 
 def document(

@@ -62,12 +62,6 @@ def rows_of(app: Flask, definition: Definition) -> Iterator[Mapping[str, Any]]:
         yield from connection.execute(found).mappings()
 
 
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
 @pytest.fixture(scope="module")
 def filled(make_app: Callable[..., Flask]) -> Flask:
     """Return the seeded app, with resources that use all elements; nothing is written to it."""

@@ -30,12 +30,6 @@ def ids_of(folder: Path, name: str) -> list[str]:
     return [resource["id"] for resource in lines_of(folder, name)]
 
 
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
 @pytest.fixture(scope="module")
 def filled(make_app: Callable[..., Flask]) -> Flask:
     """Return the seeded app, with resources of all kinds; nothing is written to it."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask
 
 from fhirapp.exchange.history import History, Version, history_of
 from fhirapp.fhir.resource import InvalidResource
@@ -25,12 +23,6 @@ DOCUMENT = {
     "status": "current",
     "content": [{"attachment": {"url": "Binary/b"}}],
 }
-
-
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
 
 
 def version(

@@ -103,12 +103,6 @@ def filled(make_app: Callable[..., Flask]) -> Flask:
     return app
 
 
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
 @pytest.fixture(scope="module")
 def exported(filled: Flask, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with what the app holds now."""

@@ -41,20 +41,6 @@ from tests.importing import (
 from tests.test_import import asking, lines
 
 
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def take(empty: Flask, tmp_path: Path) -> Callable[..., Any]:
-    """Return what imports resources, each on a line of one file."""
-    return lambda *contents, **options: load(
-        empty, write(tmp_path, lines(*contents), "x.ndjson"), **options
-    )
-
-
 def document(words: str) -> dict[str, Any]:
     """Return a document with a text of its own inline."""
     content = base64.b64encode(words.encode()).decode()

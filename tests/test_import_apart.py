@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,20 +28,6 @@ from tests.test_import import lines
 
 ALLERGY = "AllergyIntolerance"
 ONE, TWO = patient("one"), patient("two")
-
-
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def take(empty: Flask, tmp_path: Path) -> Callable[..., Any]:
-    """Return what imports resources, each on a line of one file."""
-    return lambda *contents, **options: load(
-        empty, write(tmp_path, lines(*contents), "x.ndjson"), **options
-    )
 
 
 def owner(app: Flask, resource_id: str) -> str | None:

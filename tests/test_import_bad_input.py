@@ -16,12 +16,6 @@ from tests.test_import import asking, lines, nested
 from tests.test_references import DOCTOR, NPI
 
 
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
 @pytest.fixture(scope="module")
 def kept(make_app: Callable[..., Flask]) -> Flask:
     """Return one app for the tests that bring records of their own."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,23 +16,9 @@ from fhirapp.store.definition import types
 from tests.contract import delete, publish
 from tests.importing import allergy, asked, bundle, current, load, patient, write
 from tests.test_export import export
-from tests.test_import import asking, lines
+from tests.test_import import asking
 
 TIMES = [f"2026-0{month}-01T00:00:00.000+00:00" for month in range(1, 10)]
-
-
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def take(empty: Flask, tmp_path: Path) -> Callable[..., Any]:
-    """Return what imports resources, each on a line of one file."""
-    return lambda *contents, **options: load(
-        empty, write(tmp_path, lines(*contents), "x.ndjson"), **options
-    )
 
 
 def version(resource: dict[str, Any] | str, number: int, time: str = "") -> dict[str, Any]:

@@ -8,12 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from flask import Flask
 from sqlalchemy import make_url
 
 from fhirapp.config import settings_of
@@ -25,12 +23,6 @@ from tests.shell import MAIN, assert_not_done, environment, fhirapp
 from tests.test_import import asking, lines
 
 IMPATIENT = "import fhirapp.db; fhirapp.db.BUSY_SECONDS = 0.1"
-
-
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
 
 
 def test_readers_see_whole_resources_only(empty, tmp_path, monkeypatch):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask
 
 from fhirapp.config import ConfigurationError
 from fhirapp.exchange.importing.narrowed import why_narrowed
@@ -22,12 +21,6 @@ from tests.test_import import lines
 ALL = lines(patient("one"), allergy("a"), allergy("b"), allergy("c"))
 PART = lines(patient("one"), allergy("a"), allergy("b"))
 ENDS = "Nothing was imported."
-
-
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
 
 
 def export(folder: Path, request: Any, content: bytes = PART) -> Path:

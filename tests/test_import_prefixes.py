@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-from flask import Flask
 
 from tests.importing import (
     URN,
@@ -16,32 +11,16 @@ from tests.importing import (
     asked,
     bundle,
     current,
-    load,
     patient,
     plain,
     stored,
-    write,
 )
-from tests.test_import import asking, lines
+from tests.test_import import asking
 
 FOREIGN = (
     "is known from another source, with other content; give the ids of one of them a prefix "
     "(--id-prefix), or import both under one name (--source)"
 )
-
-
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def take(empty: Flask, tmp_path: Path) -> Callable[..., Any]:
-    """Return what imports resources, each on a line of one file."""
-    return lambda *contents, **options: load(
-        empty, write(tmp_path, lines(*contents), "x.ndjson"), **options
-    )
 
 
 # Prefixes.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,20 +23,6 @@ from tests.test_import_again import begin, document
 from tests.test_publish import RENDERING, TIMES
 
 CLINIC: dict[str, Any] = {"resourceType": "Organization", "id": "clinic", "name": "Clinic"}
-
-
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def take(empty: Flask, tmp_path: Path) -> Callable[..., Any]:
-    """Return what imports resources, each on a line of one file."""
-    return lambda *contents, **options: load(
-        empty, write(tmp_path, lines(*contents), "x.ndjson"), **options
-    )
 
 
 def told(app: Flask) -> dict[str, list[str]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask
 
 from tests.importing import (
     URN,
@@ -26,20 +24,6 @@ from tests.importing import (
 from tests.test_import import lines
 
 HOSTILE = '<script>alert("x")</script>'
-
-
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def take(empty: Flask, tmp_path: Path) -> Callable[..., Any]:
-    """Return what imports resources, each on a line of one file."""
-    return lambda *contents, **options: load(
-        empty, write(tmp_path, lines(*contents), "x.ndjson"), **options
-    )
 
 
 # What was refused.

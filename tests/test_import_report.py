@@ -9,13 +9,11 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask
 
 from fhirapp.exchange.importing.report_page import page
 from tests.importing import (
@@ -32,20 +30,6 @@ from tests.shell import MAIN, assert_not_done, environment, fhirapp
 from tests.test_import import lines
 
 HOSTILE = '<script>alert("x")</script>'
-
-
-@pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
-def take(empty: Flask, tmp_path: Path) -> Callable[..., Any]:
-    """Return what imports resources, each on a line of one file."""
-    return lambda *contents, **options: load(
-        empty, write(tmp_path, lines(*contents), "x.ndjson"), **options
-    )
 
 
 def test_every_outcome_is_counted_by_type(take):

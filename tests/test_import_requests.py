@@ -29,12 +29,6 @@ _NUMBERS = count(1000)
 
 
 @pytest.fixture
-def empty(make_app: Callable[..., Flask]) -> Flask:
-    """Return an app of its own without records."""
-    return make_app(seed=False)
-
-
-@pytest.fixture
 def take(empty: Flask, tmp_path: Path) -> Callable[..., Any]:
     """Return what imports resources and Bundles, each on a line of one file."""
     return lambda *contents: load(empty, write(tmp_path, lines(*contents), "x.ndjson"))
