@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import getpass
 import json
 import os
@@ -21,6 +20,7 @@ from fhirapp.cli.fetching import Fetched, fetch, is_address
 from fhirapp.config import Settings, load_settings, settings_of
 from fhirapp.db import with_patience
 from fhirapp.disk.files import database_path
+from fhirapp.exchange.importing.garbage import collect_young
 from fhirapp.exchange.importing.importer import PATIENCE, import_paths
 from fhirapp.exchange.importing.inputs import total_bytes
 from fhirapp.exchange.importing.options import PREFIX, Options
@@ -86,7 +86,7 @@ def import_(paths: tuple[str, ...], demo: bool | None, template: str | None, **g
 
 def _take(fetched: Fetched, settings: Settings, options: Options) -> Report:
     """Import what is here now. Of an export that is not whole, what it lacks is not gone."""
-    _collect_seldom()
+    collect_young()
     wanted = replace(
         options,
         bases=[*options.bases, *fetched.bases],
@@ -181,13 +181,6 @@ def _template(name: str) -> str:
 
 def _waits() -> None:
     say("Another import is at work; this one begins when that has ended.")
-
-
-def _collect_seldom() -> None:
-    """Look for garbage cycles seldom: an import makes none, and looking costs it a fifth."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 100)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change
 
 # A batch is so many resources, or so many bytes of them.
-MOST, MOST_BYTES = 1_000, 16_000_000
+MOST, MOST_BYTES = 1_000, 2_000_000
 
 Ready = tuple[Unit, Admitted]
 # What came of a unit of a type; a sentence says why it was refused.

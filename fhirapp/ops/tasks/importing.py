@@ -11,6 +11,7 @@ from pathlib import Path
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.core import current_core
 from fhirapp.db import with_patience
+from fhirapp.exchange.importing.garbage import collect_young
 from fhirapp.exchange.importing.importer import PATIENCE, import_paths
 from fhirapp.exchange.importing.inputs import total_bytes
 from fhirapp.exchange.importing.options import Options
@@ -70,6 +71,7 @@ def _import(settings: Settings, task: Task, progress: Progress, paths: list[Path
         progress.report = report
         progress.phase(WORKS, total_bytes(paths))
 
+    collect_young()
     import_paths(
         paths,
         types(),
