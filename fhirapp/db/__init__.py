@@ -76,6 +76,9 @@ _PRAGMAS = (
     "PRAGMA foreign_keys = ON",
     f"PRAGMA mmap_size = {_MMAP_BYTES}",
 )
+# For one who writes much: a batch touches pages all over the file's indexes. In SQLite's own 2 MB
+# each would be written to the log again and again, and each checkpoint copies them all.
+_MUCH = ("PRAGMA cache_size = -12000", "PRAGMA wal_autocheckpoint = 3000")
 # Serialises writers on PostgreSQL, as the write lock does on SQLite: the number is arbitrary.
 _WRITE_LOCK = 0x66686972
 
@@ -84,17 +87,21 @@ _patience: ContextVar[float | None] = ContextVar("patience", default=None)
 
 
 @contextmanager
-def writing(engine: Engine | None = None, patience: float | None = None) -> Iterator[Connection]:
+def writing(
+    engine: Engine | None = None, patience: float | None = None, *, much: bool = False
+) -> Iterator[Connection]:
     """Open the one writing transaction; committed at the end, rolled back on an error.
 
-    Waits up to patience (else as with_patience() says, else BUSY_SECONDS) for another writer, then
+    With much, for a process that writes one batch after the other, SQLite takes more memory. Waits up to patience (else as with_patience() says, else BUSY_SECONDS) for another writer, then
     raises sqlalchemy's OperationalError; Busy much sooner where all threads but one wait already,
     so that reads go on.
     """
     forget_reader()
     seconds = (patience or _patience.get()) or BUSY_SECONDS
     with _one_of_few(), (engine or db.engine).connect() as connection:
-        connection = connection.execution_options(fhirapp_writes=True, fhirapp_patience=seconds)
+        connection = connection.execution_options(
+            fhirapp_writes=True, fhirapp_patience=seconds, fhirapp_much=much
+        )
         with connection.begin():
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{round(seconds * 1000)}ms'")
@@ -241,6 +248,9 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     options = connection.get_execution_options()
+    if options.get("fhirapp_much"):
+        for pragma in _MUCH:
+            connection.exec_driver_sql(pragma)
     patience = options.get("fhirapp_patience", BUSY_SECONDS)
     if patience != BUSY_SECONDS:
         connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(patience * 1000)}")

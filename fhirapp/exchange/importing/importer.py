@@ -6,7 +6,7 @@ was killed is begun again: what is there already makes no new version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -31,6 +31,7 @@ from fhirapp.exchange.importing.admission import (
 from fhirapp.exchange.importing.archives import Archives
 from fhirapp.exchange.importing.batches import Ready, batches, publish
 from fhirapp.exchange.importing.dangling import dangling
+from fhirapp.exchange.importing.garbage import collect
 from fhirapp.exchange.importing.inputs import Input, find_inputs, shown
 from fhirapp.exchange.importing.narrowed import refuse_narrowed
 from fhirapp.exchange.importing.options import Options
@@ -151,16 +152,15 @@ class Import:
 
     def take(self, one: Input, progress: Progress) -> None:
         """Publish an input, in batches."""
-        for batch in batches(self._admission.parsed(self._admission.reader.read(one, progress))):
-            self._publish(batch)
+        self._publish_all(self._admission.parsed(self._admission.reader.read(one, progress)))
 
     def finish(self) -> None:
         """Publish what waited; references that still cannot be resolved are kept as they are."""
         before = -1
         while (waiting := self._scratch.waiting(REFERENCE)) not in (0, before):
             before = waiting
-            self._publish_waiting(final=False)
-        self._publish_waiting(final=True)
+            self._publish_all(self._admission.again(REFERENCE))
+        self._publish_all(self._admission.again(REFERENCE), final=True)
         self._publish_older()
         self.report.unreadable.update(self._notes.unreadable)
         with db.engine.connect() as connection:
@@ -175,6 +175,13 @@ class Import:
                 publisher = self._publisher(connection, None)
                 runs.write_provenance(publisher, connection, self._definitions, self._run, _now())
             runs.end(connection, self._run, _now(), self.report.content()["changes"])
+
+    def _publish_all(self, units: Iterable[Unit], *, final: bool = False) -> None:
+        """Publish units, batch by batch; of each nothing stays in memory."""
+        for batch in batches(units):
+            self._publish(batch, final=final)
+            batch.clear()
+            collect()
 
     def _publish(self, units: Sequence[Unit], *, final: bool = False) -> None:
         """Publish a batch; in two or more, where something in it asks for what stands before it."""
@@ -195,7 +202,7 @@ class Import:
     def _write(self, ready: Sequence[Ready]) -> None:
         if not ready:
             return
-        with writing(patience=PATIENCE) as connection:
+        with writing(patience=PATIENCE, much=True) as connection:
             publisher = self._publisher(connection, self._run.source_id)
             outcomes = publish(publisher, connection, ready)
             self._note_shared(publisher, connection)
@@ -275,10 +282,6 @@ class Import:
             asked = f"SELECT id FROM {table} WHERE is_current AND id IN ({marks})"
             known.update(row[0] for row in snapshot.all(asked, batch))
         return frozenset(known)
-
-    def _publish_waiting(self, *, final: bool) -> None:
-        for batch in batches(self._admission.again(REFERENCE)):
-            self._publish(batch, final=final)
 
     def _publish_older(self) -> None:
         """Publish content that earlier versions had, where the source has not gone on from it.
