@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -19,12 +19,15 @@ from flask import Flask
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fhirapp.db import Reader, db, reader
+from fhirapp.db import Reader, db, reader, writing
 from fhirapp.fhir.temporal import interval
 from fhirapp.search.date import PREFIXES, Searched, compare, narrowed
 from fhirapp.search.fulltext import LATEST
 from fhirapp.search.query import GATHERED_MOST
 from fhirapp.store.definition import types
+from fhirapp.store.prepare import prepare
+from fhirapp.store.publish import Publisher
+from fhirapp.store.render import Rendering
 from tests import plenty
 from tests.conftest import token_for
 from tests.helpers import Fhir, ids, link
@@ -45,6 +48,15 @@ MODIFIERS = {
     "string": ("", ":exact", ":contains"),
     "uri": ("", ":above", ":below"),
     "composite": ("",),
+}
+NEW = {
+    ALLERGY: {"resourceType": ALLERGY, "id": "new", "patient": {"reference": "Patient/p1"}},
+    DOCUMENT: {
+        "resourceType": DOCUMENT,
+        "id": "new",
+        "status": "current",
+        "content": [{"attachment": {"contentType": "text/plain", "data": "bm90ZQ=="}}],
+    },
 }
 NOBODYS = {"date": "1950-01-01", "uri": "https://nobody.example/x", "composite": "signs$nobody"}
 # In columns of the records themselves; tried below.
@@ -268,6 +280,41 @@ def test_a_page_takes_no_longer_where_there_are_more_records(app, larger, kind):
         if many > max([few * RATIO + SLACK, *listed]):
             wrong[query] = (few, many)
     assert wrong == {}
+
+
+class _Undone(Exception):
+    pass
+
+
+def steps_to_publish(app: Flask, kind: str) -> int:
+    """Return what SQLite does to publish a resource, which is taken back."""
+    count = 0
+
+    def step() -> int:
+        nonlocal count
+        count += STEP
+        return 0
+
+    with app.app_context(), suppress(_Undone), writing() as connection:
+        publisher = Publisher(
+            connection,
+            now="2026-01-01T00:00:00.000+00:00",
+            rendering=Rendering(inline_max=32_768, empty_content="omit"),
+            binary=types()["Binary"],
+        )
+        driver = connection.connection.driver_connection
+        driver.set_progress_handler(step, STEP)
+        publisher.publish([prepare(types()[kind], NEW[kind])])
+        driver.set_progress_handler(None, 0)
+        raise _Undone
+    return count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_publishing_takes_no_longer_where_there_are_more_records(app, larger, kind):
+    few, many = steps_to_publish(app, kind), steps_to_publish(larger, kind)
+    assert few
+    assert many <= few + SLACK
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -92,9 +92,10 @@ def writing(
 ) -> Iterator[Connection]:
     """Open the one writing transaction; committed at the end, rolled back on an error.
 
-    With much, for a process that writes one batch after the other, SQLite takes more memory. Waits up to patience (else as with_patience() says, else BUSY_SECONDS) for another writer, then
-    raises sqlalchemy's OperationalError; Busy much sooner where all threads but one wait already,
-    so that reads go on.
+    With much, for a process that writes one batch after the other, SQLite takes more memory. Waits
+    up to patience (else as with_patience() says, else BUSY_SECONDS) for another writer, then raises
+    sqlalchemy's OperationalError; Busy much sooner where all threads but one wait already, so that
+    reads go on.
     """
     forget_reader()
     seconds = (patience or _patience.get()) or BUSY_SECONDS

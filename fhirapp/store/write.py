@@ -79,8 +79,10 @@ class Writer:
     def _last(self, definition: Definition) -> tuple[int, str]:
         columns = definition.table.c
         # Each for itself: SQLite finds one maximum at an index's end, for two it reads all rows.
-        asked = (select(func.max(one)).scalar_subquery() for one in (columns.pk, columns.last_updated))
-        pk, newest = self.connection.execute(select(*asked)).one()
+        last = [
+            select(func.max(one)).scalar_subquery() for one in (columns.pk, columns.last_updated)
+        ]
+        pk, newest = self.connection.execute(select(*last)).one()
         return pk or 0, newest or ""
 
     def replace(self, table: Table, successors: Mapping[int, int]) -> None:
