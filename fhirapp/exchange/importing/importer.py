@@ -170,7 +170,7 @@ class Import:
             self._delete_missing()
         self._rejects.close()
         self.report.rejected_file = " ".join(map(str, self._rejects.paths))
-        with writing(patience=PATIENCE) as connection:
+        with writing(patience=PATIENCE, much=True) as connection:
             if self._options.provenance:
                 publisher = self._publisher(connection, None)
                 runs.write_provenance(publisher, connection, self._definitions, self._run, _now())

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, func, insert, literal, select, union_all, update
 
+from fhirapp.exchange.importing.garbage import collect
 from fhirapp.exchange.importing.options import Options
 from fhirapp.exchange.models import ImportRun, ImportSource
 from fhirapp.store.definition import Definition
@@ -116,6 +117,7 @@ def write_provenance(
         if len(batch) == _BATCH:
             publisher.publish(batch)
             batch = []
+            collect()
     publisher.publish(batch)
     return count
 
