@@ -206,4 +206,7 @@ def start(*arguments: str | Path, instance: Path) -> subprocess.Popen[bytes]:
 
 
 def _bytes(instance: Path) -> int:
+    """Return what the database takes on disk, its log taken over."""
+    with closing(sqlite3.connect(instance / "fhirapp.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return sum(path.stat().st_size for path in instance.glob("fhirapp.db*"))
