@@ -78,7 +78,7 @@ _PRAGMAS = (
 )
 # For one who writes much: a batch touches pages all over the file's indexes. In SQLite's own 2 MB
 # each would be written to the log again and again, and each checkpoint copies them all.
-_MUCH = ("PRAGMA cache_size = -12000", "PRAGMA wal_autocheckpoint = 3000")
+_MUCH = ("PRAGMA cache_size = -10000", "PRAGMA wal_autocheckpoint = 3000")
 # Serialises writers on PostgreSQL, as the write lock does on SQLite: the number is arbitrary.
 _WRITE_LOCK = 0x66686972
 

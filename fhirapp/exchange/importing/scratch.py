@@ -19,7 +19,7 @@ CREATE TABLE address (
 CREATE TABLE filed (name TEXT PRIMARY KEY, patient TEXT) WITHOUT ROWID;
 CREATE TABLE seen (type TEXT, id TEXT, PRIMARY KEY (type, id)) WITHOUT ROWID;
 """
-_CACHE_KIB = 8_192
+_CACHE_KIB = 4_096
 
 
 class Aside(NamedTuple):
