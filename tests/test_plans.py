@@ -224,23 +224,29 @@ def plans(app: Flask, path: str, known: Mapping[str, Any], patch: Any) -> dict[s
         }
 
 
-def steps(app: Flask, path: str) -> int:
-    """Return what SQLite does for a search."""
-    count = 0
+@contextmanager
+def counting(driver: sqlite3.Connection) -> Iterator[list[int]]:
+    """Count what SQLite does within; the one number in the list grows."""
+    counted = [0]
 
     def step() -> int:
-        nonlocal count
-        count += STEP
+        counted[0] += STEP
         return 0
 
+    driver.set_progress_handler(step, STEP)
+    yield counted
+    driver.set_progress_handler(None, 0)
+
+
+def steps(app: Flask, path: str) -> int:
+    """Return what SQLite does for a search."""
     with asking(app, path) as snapshot:
         driver = snapshot._driver
         # This connection may be new: its first statement reads the schema, which is work too.
         driver.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-        driver.set_progress_handler(step, STEP)
-        answer(app)
-        driver.set_progress_handler(None, 0)
-    return count
+        with counting(driver) as counted:
+            answer(app)
+    return counted[0]
 
 
 # What SQLite may read from the beginning: what a SELECT within made, words by FTS5's own index, and
@@ -288,13 +294,6 @@ class _Undone(Exception):
 
 def steps_to_publish(app: Flask, kind: str) -> int:
     """Return what SQLite does to publish a resource, which is taken back."""
-    count = 0
-
-    def step() -> int:
-        nonlocal count
-        count += STEP
-        return 0
-
     with app.app_context(), suppress(_Undone), writing() as connection:
         publisher = Publisher(
             connection,
@@ -302,12 +301,10 @@ def steps_to_publish(app: Flask, kind: str) -> int:
             rendering=Rendering(inline_max=32_768, empty_content="omit"),
             binary=types()["Binary"],
         )
-        driver = connection.connection.driver_connection
-        driver.set_progress_handler(step, STEP)
-        publisher.publish([prepare(types()[kind], NEW[kind])])
-        driver.set_progress_handler(None, 0)
+        with counting(connection.connection.driver_connection) as counted:
+            publisher.publish([prepare(types()[kind], NEW[kind])])
         raise _Undone
-    return count
+    return counted[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
