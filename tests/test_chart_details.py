@@ -75,7 +75,7 @@ def test_who_acted_for_whom_and_why_is_told(clinic, clinician):
     assert "Recorded, 6 May 2024 scribe: Ó, on behalf of Dr. Osei" in page.words
     assert "reason: Told at the desk" in page.words
     assert page.links["from Admission history and physical, 18 Jan 2024"] == "/notes/doc-p1-hp-2024"
-    assert "Is it confirmed verificationStatus not told" in page.words
+    assert "Is it confirmed verificationStatus not recorded" in page.words
     assert "Reaction not known: none is recorded." in page.words
 
 

@@ -216,7 +216,7 @@ def test_the_nearest_request_is_the_one_that_lacks_least():
         ("entry.0.code", "x"),
         ("entry.1.code", None),
         ("entry.a.code", None),
-        ("parameter.conclusion.part.code.valueCode", "not-asked"),
+        ("parameter.conclusion.part.code.valueCode", "nothing-recorded"),
         ("parameter.nothing.part.code.valueCode", None),
         ("entry", None),
         ("nothing", None),
@@ -224,7 +224,7 @@ def test_the_nearest_request_is_the_one_that_lacks_least():
     ],
 )
 def test_the_right_answer_stands_at_a_place(place, right):
-    conclusion = {"name": "conclusion", "part": [{"name": "code", "valueCode": "not-asked"}]}
+    conclusion = {"name": "conclusion", "part": [{"name": "code", "valueCode": "nothing-recorded"}]}
     parameters = [{"name": "patient"}, conclusion]
     answer = {"total": 3, "entry": [{"code": "x"}], "parameter": parameters}
     assert right_answer(answer, place) == right

@@ -1,4 +1,4 @@
-"""A summary of allergies: what may hurt first, none known or nobody asked, what contradicts.
+"""A summary of allergies: what may hurt first, kinds of absence, what contradicts.
 
 The cases are a clinician's: what was recorded, and what must be said of it. How it is asked for:
 test_summary_asked.py.
@@ -116,7 +116,7 @@ def test_within_a_group_the_worst_comes_first_and_what_is_not_told_before_what_i
     assert [one.substance for one in entries_of(resources)] == ["e", "c", "b", "d", "a"]
 
 
-# None known, nothing known, nobody asked.
+# None known, no information, not asked, nothing recorded, words only.
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_that_none_of_a_kind_is_known_says_nothing_of_the_others(code, about):
     "code",
     [
         NO_INFORMATION,
-        coded((systems.NULL_FLAVOR, "NASK")),
+        coded((systems.NULL_FLAVOR, "ASKU")),
         coded((ABSENT_UNKNOWN, "no-allergy-info")),
         coded((systems.NULL_FLAVOR, "NI"), text="No information: no interpreter was at hand"),
         "Unknown",
@@ -249,7 +249,7 @@ def test_a_substance_without_known_risk_contradicts_an_allergy_to_it_alone():
 @pytest.mark.parametrize(
     ("resources", "code"),
     [
-        ([], "not-asked"),
+        ([], "nothing-recorded"),
         ([allergy(NKA), allergy(NKFA)], "none-known"),
         ([allergy(NKDA), allergy(NKFA)], "none-known-in-part"),
         ([allergy(NKDA), allergy(NO_INFORMATION)], "none-known-in-part"),

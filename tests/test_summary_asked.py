@@ -167,7 +167,7 @@ def test_what_a_search_finds_is_what_the_summary_tells(fhir, patient):
     searched = fhir.ids(f"AllergyIntolerance?patient={patient}")
     content = fhir.read(f"{SUMMARY}?patient={patient}")
     assert sorted(told(content)) == sorted(searched)
-    assert (code_of(content) == "not-asked") == (not searched)
+    assert (code_of(content) == "nothing-recorded") == (not searched)
     assert content["resourceType"] == "Parameters"
     assert list(faults(content)) == []
     assert "no decision support" in parts(content, "caveat")[0]
@@ -243,7 +243,7 @@ def test_the_answer_changes_with_the_record(clinic, asking):
     delete(clinic, TIMES[1], f"AllergyIntolerance/{one['id']}")
     answer = asking.get(f"{SUMMARY}?patient={patient}")
     assert answer.headers["ETag"] != before
-    assert code_of(answer.get_json(force=True)) == "not-asked"
+    assert code_of(answer.get_json(force=True)) == "nothing-recorded"
 
 
 def test_a_patient_who_is_not_here_is_not_one_whom_nobody_asked(clinic, asking):
@@ -305,7 +305,7 @@ def test_a_token_that_sees_a_part_is_told_so(app):
     content = fhir.read(f"{SUMMARY}?patient=p3")
     assert parts(content, "limited") == [True]
     assert 0 < len(told(content)) < len(fhir_all(app, "p3"))
-    # Nothing of this part is here: that is not "nobody has asked".
+    # Nothing of this part is here: that is not "nothing is recorded".
     content = fhir.read(f"{SUMMARY}?patient=p4")
     assert (told(content), code_of(content)) == ([], "not-visible")
 
@@ -316,4 +316,4 @@ def fhir_all(app: Flask, patient: str) -> list[str]:
 
 def test_a_token_that_may_not_read_patients_is_not_told_of_them(app):
     fhir = Fhir(app, token_for(app, "system/AllergyIntolerance.rs"))
-    assert code_of(fhir.read(f"{SUMMARY}?patient=nobody")) == "not-asked"
+    assert code_of(fhir.read(f"{SUMMARY}?patient=nobody")) == "nothing-recorded"

@@ -236,10 +236,11 @@ def period(value: Mapping[str, Any]) -> str:
 
 
 def reactions(value: Iterable[Mapping[str, Any]]) -> str:
-    """Say AllergyIntolerance.reaction: manifestations, and how severe."""
+    """Say AllergyIntolerance.reaction: manifestations, their description, and how severe."""
     said = []
     for reaction in value:
-        words = concepts(reaction.get("manifestation", ()))
+        parts = [concepts(reaction.get("manifestation", ())), reaction.get("description")]
+        words = ": ".join(filter(None, parts))
         severity = reaction.get("severity")
         said.append(f"{words} ({severity})" if severity else words)
     return "; ".join(filter(None, said))

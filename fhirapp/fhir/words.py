@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
-from fhirapp.fhir import narrative
+from fhirapp.fhir import narrative, systems
 
 LONGEST = 300
 # They turn around what is written after them, in a sentence as in a line of a table.
@@ -16,11 +16,17 @@ _NOT_TOLD = 2
 
 
 class ReactionWords(NamedTuple):
-    """A reaction: what happened, how severe (a code, empty where it is not told), since when."""
+    """A reaction: what happened, how severe (a code, or empty), since when.
+
+    description is what the source says beside the manifestation; severity_text is the severity in
+    the source's own words, where these say more than the code.
+    """
 
     text: str
     severity: str
     onset: str
+    description: str = ""
+    severity_text: str = ""
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
@@ -82,11 +88,47 @@ def listed(texts: Sequence[str], most: int = 5) -> str:
 
 
 def _reaction(reaction: Mapping[str, Any]) -> ReactionWords:
-    said = [concept(one) for one in reaction.get("manifestation", ())]
-    text = ", ".join(filter(None, said)) or shortened(reaction.get("description") or "")
+    manifestations = reaction.get("manifestation", ())
+    description = shortened(reaction.get("description") or "")
+    if description and all(map(is_unknown, manifestations)):
+        text, description = description, ""
+    else:
+        text = shortened(", ".join(filter(None, map(concept, manifestations))))
     return ReactionWords(
-        shortened(text), reaction.get("severity") or "", when(reaction.get("onset"))
+        text,
+        reaction.get("severity") or "",
+        when(reaction.get("onset")),
+        description,
+        severity_words(reaction),
     )
+
+
+def is_unknown(manifestation: Mapping[str, Any]) -> bool:
+    """Say whether a manifestation only says that it is not known."""
+    return not manifestation.get("text") and all(
+        one.get("system") == systems.NULL_FLAVOR or one.get("code") == systems.UNKNOWN_REACTION
+        for one in manifestation.get("coding", ())
+    )
+
+
+def severity_words(reaction: Mapping[str, Any]) -> str:
+    """Return the words that the source has for a severity, beside or without a code; or ""."""
+    for one in (reaction.get("_severity") or {}).get("extension", ()):
+        if one.get("url") == systems.ORIGINAL_TEXT and one.get("valueString"):
+            return shortened(str(one["valueString"]))
+    return ""
+
+
+def strings(held: Any) -> Iterator[str]:
+    """Yield every string in a resource, or a part of it."""
+    if isinstance(held, str):
+        yield held
+    elif isinstance(held, Mapping):
+        for value in held.values():
+            yield from strings(value)
+    elif isinstance(held, list):
+        for value in held:
+            yield from strings(value)
 
 
 def _between(low: str, high: str) -> str:

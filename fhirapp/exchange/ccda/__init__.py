@@ -10,6 +10,7 @@ tree.py reads the XML, header.py and allergies.py say what is made of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from hashlib import sha256
 from typing import Any
@@ -23,11 +24,13 @@ from fhirapp.exchange.ccda.people import complete
 from fhirapp.exchange.ccda.provenance import provenance
 from fhirapp.exchange.ccda.record import Record, ranked
 from fhirapp.exchange.ccda.same import contradiction
+from fhirapp.exchange.ccda.section_words import REMARK
 from fhirapp.exchange.ccda.texts import Texts
 from fhirapp.exchange.ccda.tree import Element, UnreadableDocument, read
 from fhirapp.exchange.ccda.values import identifier, key
+from fhirapp.resources.allergy_intolerance.said import SECTION
 
-__all__ = ["UnreadableDocument", "contradiction", "identities", "resources_of"]
+__all__ = ["UnreadableDocument", "contradiction", "identities", "remarks", "resources_of"]
 
 # What others point to comes first.
 _ORDER = (
@@ -83,7 +86,7 @@ def _forms(known: tuple[str, str]) -> list[tuple[str, str]]:
 
 def _resources(document: bytes) -> list[dict[str, Any]]:
     root = read(document, is_allergies)
-    sections = [one for one in root.descendants() if one.name == "section" and is_allergies(one)]
+    sections = list(_sections(root))
     own_key, set_key = (_key(root.first(name)) for name in ("id", "setId"))
     parts = own_key or (sha256(document).hexdigest(),)
     record = Record("|".join(set_key or parts), Texts(sections))
@@ -102,6 +105,21 @@ def _resources(document: bytes) -> list[dict[str, Any]]:
         complete(resource)
     # Each by itself: whoever changes one of them changes no other.
     return [deepcopy(one) for one in found]
+
+
+def _sections(holder: Element) -> Iterator[Element]:
+    """Yield the sections of allergies; what is within one is part of it."""
+    for one in holder.elements:
+        if one.name == "section" and is_allergies(one):
+            yield one
+        else:
+            yield from _sections(one)
+
+
+def remarks(resources: list[dict[str, Any]]) -> list[str]:
+    """Return what an import should report of the resources of a document."""
+    codings = (one["code"].get("coding", ()) for one in resources if "code" in one)
+    return [REMARK] if any(SECTION in listed for listed in codings) else []
 
 
 def _key(element: Element | None) -> tuple[str, str] | None:

@@ -1,5 +1,9 @@
 """The Allergies section as AllergyIntolerance: one for each substance of each observation.
 
+Never milder than the document: where two places of it differ in severity or status, the graver one
+counts and a note tells the other. Words count: names, reactions and severities that no code knows
+are kept as they stand. What only the narrative says is kept too (section_words).
+
 Sources: C-CDA R2.1, Allergy Concern Act and Allergy - Intolerance Observation; HL7 C-CDA on FHIR
 2.0.0, allergies, and its concept maps; service.md 2.3; decisions 2.19.
 """
@@ -8,17 +12,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fhirapp.exchange.ccda import times
+from fhirapp.exchange.ccda.narrative import Block, Column, Narrative
 from fhirapp.exchange.ccda.people import Actor, author
-from fhirapp.exchange.ccda.reactions import reactions
+from fhirapp.exchange.ccda.reactions import denied_reactions, reaction_words, reactions
 from fhirapp.exchange.ccda.record import Record
-from fhirapp.exchange.ccda.statements import observed
+from fhirapp.exchange.ccda.section_words import (
+    absent_entry,
+    in_pieces,
+    left_over,
+    section_entry,
+    unread_words,
+)
+from fhirapp.exchange.ccda.severities import (
+    criticality_in,
+    gravest,
+    severity_in,
+    severity_named,
+)
 from fhirapp.exchange.ccda.status import put_status
-from fhirapp.exchange.ccda.substances import put_substance
+from fhirapp.exchange.ccda.substances import (
+    code_of,
+    is_none_known,
+    says_something,
+    substance_of,
+)
+from fhirapp.exchange.ccda.texts import Texts, covers, section_texts, shortened
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import absent, extended, has_code, identifiers, key
+from fhirapp.fhir.systems import NO_KNOWN_DRUG_ALLERGY
+from fhirapp.fhir.words import strings
+from fhirapp.resources.allergy_intolerance.said import about_none_known, is_placeholder
 
 _ABATEMENT = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-abatement"
 # Of C-CDA, and of what came before it: CCD 1.0, HITSP C83, IHE PCC.
@@ -51,9 +78,16 @@ _TYPES = {
     "419199007": ("allergy", ""),
     "426232007": ("allergy", "environment"),
 }
-_CRITICALITIES = {"CRITH": "high", "CRITL": "low", "CRITU": "unable-to-assess"}
 _LAYMEN = ("Patient", "RelatedPerson")
-_CRITICALITY_CODE, _COMMENT_CODE = "82606-5", "48767-8"
+_COMMENT_CODE = "48767-8"
+# Elements of an entry in which an observation may stand.
+_MOODS = ("", "EVN")
+_NESTING = frozenset({"act", "organizer", "component", "entryRelationship", "observation"})
+
+
+# Why a section may be empty; NI alone says nothing.
+_WHY_EMPTY = frozenset({"NASK", "ASKU", "UNK", "NAV"})
+_POINTING = frozenset({"text", "originalText", "name"})
 
 
 class Statement(NamedTuple):
@@ -64,14 +98,31 @@ class Statement(NamedTuple):
     recorded: Element | None
 
 
-class _Found(NamedTuple):
-    """An observation, the act of concern that it is in, and who wrote the section."""
+@dataclass(eq=False)
+class _Found:
+    """An observation, the act of concern that it is in, and the participant that is the substance.
+
+    block is the part of the narrative that it stands for; is_only: whether no other does.
+    """
 
     observation: Element
     concern: Element | None
-    section_authors: list[Element]
-    # The participant that is the substance, where there is one.
     substance: Element | None
+    block: Block | None = None
+    is_only: bool = True
+
+    @property
+    def statements(self) -> list[Element]:
+        """The observation and its concern: what is in either belongs to the allergy."""
+        return [one for one in (self.observation, self.concern) if one is not None]
+
+    @property
+    def null_flavor(self) -> str:
+        return next(filter(None, (one.null_flavor for one in self.statements)), "")
+
+    def cell(self, column: Column) -> str:
+        """Return what the narrative holds in a column; "" where it has none."""
+        return self.block.cells.get(column, "") if self.block else ""
 
 
 def is_allergies(section: Element) -> bool:
@@ -84,12 +135,27 @@ def allergies_in(sections: list[Element], record: Record, writers: list[Actor]) 
 
     CDA R2 §4.4: the writers of the document wrote what names nobody else.
     """
-    found = [one for section in sections for one in _observations(section)]
-    shared = Counter(_key(one) for one in found)
+    found: list[_Found] = []
+    statements: list[Statement] = []
+    in_words: list[Statement] = []
+    for section in sections:
+        reading = _Section(section, record, writers)
+        found += reading.found
+        statements += reading.statements
+        in_words += reading.in_words()
+    _identify(found, statements, record)
+    for number, statement in enumerate(in_words):
+        statement.allergy["id"] = record.own_identity(
+            "AllergyIntolerance", record.key, "words", str(number)
+        )
+    return [*statements, *in_words]
+
+
+def _identify(found: list[_Found], statements: list[Statement], record: Record) -> None:
+    """Set the ids: by the identifiers of the observation, else by the substance."""
+    shared = Counter(map(_key, found))
     used: Counter[str] = Counter()
-    statements = []
-    for one in found:
-        statement = _statement(one, record, writers)
+    for one, statement in zip(found, statements, strict=True):
         own_key = _key(one)
         parts = list(own_key or (record.key,))
         if not own_key or shared[own_key] > 1:
@@ -101,32 +167,6 @@ def allergies_in(sections: list[Element], record: Record, writers: list[Actor]) 
             parts.append(str(used[allergy_id]))
             allergy_id = record.own_identity("AllergyIntolerance", *parts)
         statement.allergy["id"] = allergy_id
-        statements.append(statement)
-    return statements
-
-
-def _observations(section: Element) -> Iterator[_Found]:
-    authors = section.all("author")
-    for entry in section.all("entry"):
-        for act in entry.all("act"):
-            for observation in act.all("entryRelationship/observation"):
-                yield from _substances(observation, act, authors)
-        for observation in entry.all("observation"):
-            yield from _substances(observation, None, authors)
-
-
-def _substances(
-    observation: Element, concern: Element | None, authors: list[Element]
-) -> Iterator[_Found]:
-    participants = [one for one in observation.all("participant") if one.get("typeCode") == "CSM"]
-    if not (participants or observation.templates() & _OBSERVATIONS):
-        return
-    if observation.get("moodCode") not in ("", "EVN"):
-        return
-    if not participants:
-        yield _Found(observation, concern, authors, None)
-    for substance in participants:
-        yield _Found(observation, concern, authors, substance)
 
 
 def _key(found: _Found) -> tuple[str, str] | None:
@@ -140,28 +180,243 @@ def _told_by(allergy: dict[str, Any]) -> str:
     return f"{first.get('system', '')}|{first.get('code', '')}|{code.get('text', '')}"
 
 
-def _statement(found: _Found, record: Record, writers: list[Actor]) -> Statement:
-    observation, concern = found.observation, found.concern
-    allergy: dict[str, Any] = {
-        "resourceType": "AllergyIntolerance",
-        "id": "",
-        "identifier": identifiers(observation.all("id")),
-        "patient": {"reference": record.patient},
-    }
+class _Section:
+    """A section while it is read: its observations, its narrative, and what both come to."""
+
+    def __init__(self, section: Element, record: Record, writers: list[Actor]) -> None:
+        self._section = section
+        self._record = record
+        self._writers = writers
+        self._narrative = Narrative(section_texts(section))
+        self._authors = section.all("author")
+        self._entries = _entries(section)
+        by_entry = [list(_found_in(entry, None)) for entry in self._entries]
+        self._unread = [
+            one for one, found in zip(self._entries, by_entry, strict=True) if not found
+        ]
+        # What is planned has not happened.
+        self.found = [
+            one for found in by_entry for one in found if one.observation.get("moodCode") in _MOODS
+        ]
+        self._link()
+        self.statements = [self._statement(one) for one in self.found]
+
+    def _link(self) -> None:
+        """Find the part of the narrative that each observation stands for: by link, or by name."""
+        texts = self._record.texts
+        for one in self.found:
+            references = _references(one.observation, one.concern)
+            targets = [target for element in references for target in texts.targets(element)]
+            blocks = map(self._narrative.block_of, targets)
+            one.block = next((block for block in blocks if block is not None), None)
+        taken = {one.block for one in self.found}
+        free = [block for block in self._narrative.blocks if block not in taken]
+        matches: dict[tuple[Block, ...], list[_Found]] = {}
+        for one in self.found:
+            if one.block is None:
+                names = list(strings(self._substance(one)))
+                rows = tuple(block for block in free if _is_named(block, names))
+                matches.setdefault(rows, []).append(one)
+        for rows, alike in matches.items():
+            if len(rows) == len(alike) or len(rows) == 1:
+                for position, one in enumerate(alike):
+                    one.block = rows[position % len(rows)]
+        uses = Counter(one.block for one in self.found)
+        for one in self.found:
+            one.is_only = uses[one.block] == 1
+
+    def _substance(self, found: _Found) -> dict[str, Any]:
+        texts = self._record.texts
+        return substance_of(
+            found.substance,
+            found.observation.first("value"),
+            texts,
+            self._narrative,
+            cell=found.cell(Column.SUBSTANCE) if found.is_only else "",
+            reactions=reaction_words(found.statements, texts, found.cell(Column.REACTION)),
+        )
+
+    def _statement(self, found: _Found) -> Statement:
+        observation, concern, texts = found.observation, found.concern, self._record.texts
+        allergy: dict[str, Any] = {
+            "resourceType": "AllergyIntolerance",
+            "id": "",
+            "identifier": identifiers(observation.all("id")),
+            "patient": {"reference": self._record.patient},
+        }
+        allergy["code"] = code_of(self._substance(found), observation, concern, texts)
+        notes = list(self._comments(found))
+        if self._is_nothing(found, allergy["code"]):
+            notes += _beside_nothing(found, texts)
+        else:
+            notes += _put_details(allergy, found, texts)
+        written = self._authors_of(found)
+        actors = [actor for element in written if (actor := author(element, self._record))]
+        recorded = _put_recorded(allergy, written, actors, concern)
+        actors = actors or self._writers
+        by_laymen = bool(actors) and all(one.type_name in _LAYMEN for one in actors)
+        status = found.cell(Column.STATUS)
+        differing = put_status(
+            allergy, observation, concern, texts, cell=status, by_laymen=by_laymen
+        )
+        notes += [{"text": f"Status also recorded in the document: {one}"} for one in differing]
+        allergy["note"] = [*notes, *_narrative_notes(found, {**allergy, "note": notes})]
+        kept = {name: value for name, value in allergy.items() if value or name == "id"}
+        return Statement(kept, actors, recorded)
+
+    def _is_nothing(self, found: _Found, code: dict[str, Any]) -> bool:
+        """Say whether a nullFlavor stands for the whole observation, and nothing says otherwise."""
+        if not found.null_flavor or says_something(code):
+            return False
+        cell = found.cell(Column.REACTION)
+        return not reaction_words(found.statements, self._record.texts, cell)
+
+    def in_words(self) -> list[Statement]:
+        """Return what only the words of the section say."""
+        texts, patient = self._record.texts, self._record.patient
+        allergies = [one.allergy for one in self.statements]
+        linked = [
+            found.block
+            for found, allergy in zip(self.found, allergies, strict=True)
+            if found.block is not None and _says_more(allergy)
+        ]
+        is_told = any(_says_more(one) and not is_none_known(one["code"]) for one in allergies)
+        left = list(left_over(self._narrative.blocks, linked, allergies, is_told=is_told))
+        pieces = list(in_pieces(left)) if not allergies else [block.text for block in left]
+        held = [*(text for one in allergies for text in strings(one)), *pieces]
+        for entry in self._unread:
+            words = unread_words(entry, texts)
+            if words and not covers(held, words):
+                pieces.append(words)
+        entries = [section_entry(text, patient) for text in pieces]
+        null_flavor = self._section.null_flavor
+        if not allergies and not entries and null_flavor in _WHY_EMPTY:
+            entries = [absent_entry(null_flavor, patient)]
+        actors = [actor for one in self._authors if (actor := author(one, self._record))]
+        return [Statement(one, actors or self._writers, None) for one in entries]
+
+    def _authors_of(self, found: _Found) -> list[Element]:
+        """Return who is said to have written this: of the innermost that says it. CDA R2 §4.4."""
+        for holder in found.statements:
+            if written := holder.all("author"):
+                return written
+        return self._authors
+
+    def _comments(self, found: _Found) -> Iterator[dict[str, Any]]:
+        """Yield the remarks on an observation or its concern: Comment Activity as Annotation."""
+        for holder in found.statements:
+            for act in holder.all("entryRelationship/act"):
+                text = self._record.texts.of(act.first("text"))
+                if not (has_code(act.first("code"), _COMMENT_CODE) and text):
+                    continue
+                note: dict[str, Any] = {"text": text}
+                for element in act.all("author")[:1]:
+                    by = author(element, self._record)
+                    if by and by.type_name in ("Practitioner", "Patient", "Organization"):
+                        note["authorReference"] = by.reference
+                    times.put(note, "time", element.first("time"))
+                yield note
+
+
+def _entries(section: Element) -> list[Element]:
+    inner = section.all("component/section")
+    return [*section.all("entry"), *(entry for one in inner for entry in _entries(one))]
+
+
+def _found_in(holder: Element, concern: Element | None) -> Iterator[_Found]:
+    """Yield the allergies in an entry, however deep; concern is the act around them."""
+    for one in holder.elements:
+        if one.name not in _NESTING:
+            continue
+        participants = [part for part in one.all("participant") if _is_substance(part)]
+        is_allergy = one.templates() & _OBSERVATIONS or participants
+        if one.name == "observation" and is_allergy:
+            substances: list[Element | None] = [*participants]
+            for substance in substances or [None]:
+                yield _Found(one, concern, substance)
+        else:
+            yield from _found_in(one, one if one.name == "act" else concern)
+
+
+def _is_substance(participant: Element) -> bool:
+    """Say whether a participant is what somebody is allergic to; some leave out its typeCode."""
+    type_code = participant.get("typeCode")
+    if type_code:
+        return type_code == "CSM"
+    return participant.first("participantRole/playingEntity") is not None
+
+
+def _references(observation: Element, concern: Element | None) -> list[Element]:
+    """Return what may point to the narrative: the text first, then what is inside, the act last."""
+    found = [
+        *observation.all("text"),
+        *(one for one in observation.descendants() if one.name in _POINTING),
+    ]
+    return [*found, *(concern.all("text") if concern is not None else [])]
+
+
+def _is_named(block: Block, names: list[str]) -> bool:
+    """Say whether a row is about a substance of one of these names."""
+    cell = block.cells.get(Column.SUBSTANCE, "")
+    if not cell:
+        return False
+    if about_none_known(cell):
+        return any(map(about_none_known, names))
+    return covers([cell], names[-1] if names else "") or any(covers([name], cell) for name in names)
+
+
+def _put_details(allergy: dict[str, Any], found: _Found, texts: Texts) -> Iterator[dict[str, Any]]:
+    """Set type, criticality, onset and reactions; yield notes on what has no place in these."""
+    observation, statements = found.observation, found.statements
     _put_type(allergy, observation.first("value"))
-    put_substance(allergy, observation, found.substance, record.texts)
-    _put_criticality(allergy, observation)
+    criticality, null_flavor = criticality_in(statements, texts, found.cell(Column.CRITICALITY))
+    if NO_KNOWN_DRUG_ALLERGY in {one.get("code") for one in allergy["code"].get("coding", ())}:
+        # service.md 2.3
+        criticality = "unable-to-assess"
+    if criticality:
+        allergy["criticality"] = criticality
+    elif null_flavor:
+        allergy["_criticality"] = extended(absent(null_flavor))
     _put_onset(allergy, observation.first("effectiveTime"))
-    written = _authors(found)
-    actors = [one for element in written if (one := author(element, record))]
-    recorded = _put_recorded(allergy, written, actors, concern)
-    actors = actors or writers
-    by_laymen = bool(actors) and all(one.type_name in _LAYMEN for one in actors)
-    put_status(allergy, observation, concern, by_laymen=by_laymen)
-    allergy["note"] = _notes(observation, record)
-    allergy["reaction"] = reactions(observation, record.texts)
-    kept = {name: value for name, value in allergy.items() if value or name == "id"}
-    return Statement(kept, actors, recorded)
+    own, named = severity_in(statements, texts), severity_named(found.cell(Column.SEVERITY))
+    severity = gravest((own, named))
+    made = reactions(statements, texts, severity=severity, cell=found.cell(Column.REACTION))
+    allergy["reaction"] = made
+    held = [*strings(made)]
+    for one in (own, named):
+        words = one.words or one.code
+        if words and not covers(held, words) and one.code not in held:
+            yield {"text": f"Severity also recorded in the document: {words}"}
+            held.append(words)
+    for words in denied_reactions(statements, texts):
+        yield {"text": f"Recorded as absent: no {words}"}
+
+
+def _beside_nothing(found: _Found, texts: Texts) -> Iterator[dict[str, Any]]:
+    """Yield what stands beside a nullFlavor: it makes no allergy of it, and is kept."""
+    severity = gravest(
+        (severity_in(found.statements, texts), severity_named(found.cell(Column.SEVERITY)))
+    )
+    criticality, _ = criticality_in(found.statements, texts, found.cell(Column.CRITICALITY))
+    if severity.code or severity.words:
+        yield {"text": f"Severity recorded in the document: {severity.words or severity.code}"}
+    if criticality:
+        yield {"text": f"Criticality recorded in the document: {criticality}"}
+
+
+def _narrative_notes(found: _Found, allergy: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what the narrative says beside what the entry does."""
+    if found.block is None or not _says_more(allergy):
+        return
+    held = list(strings(allergy))
+    text = found.cell(Column.NOTE) if found.block.cells else shortened(found.block.text)
+    if text and not covers(held, text) and not is_placeholder(text):
+        yield {"text": f"The document says in words: {text}"}
+
+
+def _says_more(allergy: dict[str, Any]) -> bool:
+    """Say whether an allergy names something, or what happened."""
+    return says_something(allergy["code"]) or bool(allergy.get("reaction"))
 
 
 def _put_type(allergy: dict[str, Any], value: Element | None) -> None:
@@ -172,20 +427,6 @@ def _put_type(allergy: dict[str, Any], value: Element | None) -> None:
             if category:
                 allergy["category"] = [category]
             return
-
-
-def _put_criticality(allergy: dict[str, Any], observation: Element) -> None:
-    if "criticality" in allergy:
-        return
-    told = observed(observation, "2.16.840.1.113883.10.20.22.4.145", _CRITICALITY_CODE)
-    value = told.first("value") if told is not None else None
-    if value is None:
-        return
-    known = [found for code, found in _CRITICALITIES.items() if has_code(value, code)]
-    if known:
-        allergy["criticality"] = known[0]
-    elif value.null_flavor:
-        allergy["_criticality"] = extended(absent(value.null_flavor))
 
 
 def _put_onset(allergy: dict[str, Any], interval: Element | None) -> None:
@@ -199,14 +440,6 @@ def _put_onset(allergy: dict[str, Any], interval: Element | None) -> None:
     end = interval.first("high") if interval is not None else None
     if end is not None and (ended := times.date_time(end.get("value"))):
         allergy["extension"] = [{"url": _ABATEMENT, "valueDateTime": ended}]
-
-
-def _authors(found: _Found) -> list[Element]:
-    """Return who is said to have written this: of the innermost that says it. CDA R2 §4.4."""
-    for holder in (found.observation, found.concern):
-        if holder is not None and (written := holder.all("author")):
-            return written
-    return found.section_authors
 
 
 def _put_recorded(
@@ -223,20 +456,3 @@ def _put_recorded(
     began = times.start_of(concern.first("effectiveTime")) if concern is not None else None
     times.put(allergy, "recordedDate", moments[0] if moments else began)
     return moments[-1] if moments else None
-
-
-def _notes(observation: Element, record: Record) -> list[dict[str, Any]]:
-    """Return the remarks: Comment Activity as Annotation."""
-    found = []
-    for act in observation.all("entryRelationship/act"):
-        text = record.texts.of(act.first("text"))
-        if not (has_code(act.first("code"), _COMMENT_CODE) and text):
-            continue
-        note: dict[str, Any] = {"text": text}
-        for element in act.all("author")[:1]:
-            by = author(element, record)
-            if by and by.type_name in ("Practitioner", "Patient", "Organization"):
-                note["authorReference"] = by.reference
-            times.put(note, "time", element.first("time"))
-        found.append(note)
-    return found

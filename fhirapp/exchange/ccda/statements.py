@@ -1,15 +1,35 @@
-"""What an observation says by way of others that stand in it."""
+"""What a statement says by way of the observations in it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import has_code
 
+_GROUPING = frozenset({"entryRelationship", "component", "organizer"})
 
-def observed(statement: Element, template: str, *codes: str) -> Element | None:
-    """Return the observation in a statement that has a template, or else one of these codes."""
-    inner = statement.all("entryRelationship/observation")
-    for one in inner:
-        if template in one.templates():
-            return one
-    return next((one for one in inner if has_code(one.first("code"), *codes)), None)
+
+def inner(statement: Element) -> Iterator[tuple[Element, Element]]:
+    """Yield the observations in a statement, also in an organizer, each with its relationship."""
+    for related in statement.all("entryRelationship"):
+        for observation in _observations(related):
+            yield related, observation
+
+
+def _observations(holder: Element) -> Iterator[Element]:
+    for one in holder.elements:
+        if one.name == "observation":
+            yield one
+        elif one.name in _GROUPING:
+            yield from _observations(one)
+
+
+def observed(statements: list[Element], template: str, *codes: str) -> list[Element]:
+    """Return the observations in statements that have a template or one of these codes."""
+    return [
+        observation
+        for statement in statements
+        for _, observation in inner(statement)
+        if template in observation.templates() or has_code(observation.first("code"), *codes)
+    ]

@@ -6,51 +6,94 @@ CF-AllergyStatus; FHIR R4 allergyintolerance, ait-1 and ait-2; service.md 2.3.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from fhirapp.exchange.ccda.severities import words_of
 from fhirapp.exchange.ccda.statements import observed
 from fhirapp.exchange.ccda.substances import is_refuted, says_something
+from fhirapp.exchange.ccda.texts import Texts, unique
+from fhirapp.exchange.ccda.times import date_time
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import code_in, has_code
 from fhirapp.fhir.systems import ALLERGY_CLINICAL, ALLERGY_VERIFICATION
+from fhirapp.search.string import fold
 
 _STATUSES = {"55561003": "active", "73425007": "inactive", "413322009": "resolved"}
+# The gravest first: it counts where several are recorded.
+_GRAVEST = ("active", "inactive", "resolved")
 
 
 def put_status(
-    allergy: dict[str, Any], observation: Element, concern: Element | None, *, by_laymen: bool
-) -> None:
-    """Set clinicalStatus and verificationStatus.
+    allergy: dict[str, Any],
+    observation: Element,
+    concern: Element | None,
+    texts: Texts,
+    *,
+    cell: str,
+    by_laymen: bool,
+) -> Iterator[str]:
+    """Set clinicalStatus and verificationStatus; yield the words of what differs from that.
 
     service.md 2.3: what is on the patient's chart is confirmed; not so what the patient says, or
     what nobody says. What is refuted is no risk: a search for active allergies does not find it.
+    cell is the status that the narrative has.
     """
     if "nullified" in (_code(observation), _code(concern)):
         allergy["verificationStatus"] = _coded(ALLERGY_VERIFICATION, "entered-in-error")
         return
-    refuted = is_refuted(observation, allergy)
-    allergy["clinicalStatus"] = _coded(
-        ALLERGY_CLINICAL, "inactive" if refuted else _clinical(observation, concern)
-    )
+    refuted = is_refuted(observation, concern, allergy)
+    coded, unclear = _observed(observation, concern, texts)
+    narrative = fold(cell).removeprefix("status: ")
+    if not coded and _code(concern) in ("active", "suspended"):
+        coded = ["active"]
+    status = _clinical(observation, [*coded, narrative] if narrative == "active" else coded)
+    allergy["clinicalStatus"] = _coded(ALLERGY_CLINICAL, "inactive" if refuted else status)
     certainty = "unconfirmed" if by_laymen or not says_something(allergy["code"]) else "confirmed"
     allergy["verificationStatus"] = _coded(
         ALLERGY_VERIFICATION, "refuted" if refuted else certainty
     )
+    differing = [one for one in _GRAVEST if one in coded and one != status]
+    differing += [cell] if narrative in _GRAVEST and narrative != status else []
+    if status == "active" and (end := observation.first("effectiveTime/high")) is not None:
+        differing += [f"ended {day}" for day in [date_time(end.get("value"))] if day]
+    if differing or unclear:
+        yield "; ".join(unique([*differing, *unclear]))
 
 
-def _clinical(observation: Element, concern: Element | None) -> str:
-    """Return the status that is told; without one an allergy stands, which does no harm."""
-    told = observed(observation, "2.16.840.1.113883.10.20.22.4.28", "33999-4")
-    value = told.first("value") if told is not None else None
-    for code, status in _STATUSES.items():
-        if has_code(value, code):
+def _clinical(observation: Element, statuses: list[str]) -> str:
+    """Return the gravest status that is recorded.
+
+    Without one an allergy is active until the end of its effectiveTime, whatever the statusCode of
+    the concern says: a completed concern is no longer tracked, the allergy has not ended by that.
+    """
+    for status in _GRAVEST:
+        if status in statuses:
             return status
-    if _code(concern) not in ("completed", "aborted"):
-        return "active"
-    # A concern that is over; with its end known the allergy is gone.
     ended = observation.first("effectiveTime/high")
     is_over = ended is not None and (ended.get("value") or ended.null_flavor == "UNK")
-    return "resolved" if is_over else "inactive"
+    return "resolved" if is_over else "active"
+
+
+def _observed(
+    observation: Element, concern: Element | None, texts: Texts
+) -> tuple[list[str], list[str]]:
+    """Return the statuses that are observed, and the words of those that are none of FHIR's.
+
+    Those of the allergy come before those of its concern, which count where it has none.
+    """
+    for statement in filter(None, (observation, concern)):
+        found, unclear = [], []
+        for one in observed([statement], "2.16.840.1.113883.10.20.22.4.28", "33999-4"):
+            value = one.first("value")
+            codes = [status for code, status in _STATUSES.items() if has_code(value, code)]
+            words = words_of(value, texts) or [texts.of(one.first("text"))]
+            named = [status for word in words if (status := fold(word)) in _GRAVEST]
+            found += codes or named
+            unclear += [] if codes or named else [word for word in words if word]
+        if found or unclear:
+            return found, unclear
+    return [], []
 
 
 def _code(statement: Element | None) -> str:

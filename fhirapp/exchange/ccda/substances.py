@@ -1,108 +1,241 @@
 """To what somebody is allergic; or that no allergy is known.
 
-Sources: C-CDA R2.1, Allergy - Intolerance Observation; HL7 C-CDA on FHIR 2.0.0,
+All names that a source gives are kept: the best one as the text of the code, the others as its
+codings. Sources: C-CDA R2.1, Allergy - Intolerance Observation; HL7 C-CDA on FHIR 2.0.0,
 CF-NoKnownAllergies; service.md 2.3; decisions 2.19: NI never means "no allergy".
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from fhirapp.exchange.ccda.texts import Texts, plain
+from fhirapp.exchange.ccda.narrative import Column, Narrative
+from fhirapp.exchange.ccda.texts import Texts, covers, plain, tidy
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import concept, has_code, null_coding
+from fhirapp.exchange.ccda.values import codings, has_code, is_negated, null_coding
 from fhirapp.fhir.systems import NO_KNOWN_DRUG_ALLERGY, SNOMED_CT
+from fhirapp.resources.allergy_intolerance.said import About, about_none_known, is_placeholder
+from fhirapp.search.string import fold
 
+_NKA, _NKFA, _NKEA = "716186003", "429625007", "428607008"
 _NONE_KNOWN = {
     NO_KNOWN_DRUG_ALLERGY: "No known drug allergy",
-    "429625007": "No known food allergy",
-    "716186003": "No known allergy",
+    _NKFA: "No known food allergy",
+    _NKEA: "No known environmental allergy",
+    _NKA: "No known allergy",
+}
+_BY_ABOUT = {
+    About.ANY: _NKA,
+    About.DRUG: NO_KNOWN_DRUG_ALLERGY,
+    About.FOOD: _NKFA,
+    About.ENVIRONMENT: _NKEA,
 }
 # What is said when an observation without a substance is negated, by its value. That nobody has a
 # propensity says no less than that nobody has an allergy; of an intolerance that is not so.
 _NEGATED = {
     "416098002": NO_KNOWN_DRUG_ALLERGY,
     "419511003": NO_KNOWN_DRUG_ALLERGY,
-    "414285001": "429625007",
-    "418471000": "429625007",
-    "419199007": "716186003",
-    "418038007": "716186003",
-    "420134006": "716186003",
+    "414285001": _NKFA,
+    "418471000": _NKFA,
+    "426232007": _NKEA,
+    "419199007": _NKA,
+    "418038007": _NKA,
+    "420134006": _NKA,
 }
+# Participants that name no substance but any, or any of a kind.
+_GENERIC = {
+    "105590001": _NKA,
+    "410942007": NO_KNOWN_DRUG_ALLERGY,
+    "373873005": NO_KNOWN_DRUG_ALLERGY,
+    "255620007": _NKFA,
+    "762766007": _NKFA,
+}
+_GENERIC_NAMES = frozenset(
+    {
+        *("substance", "any", "any substance", "all", "allergen", "drug", "drugs", "any drug"),
+        *("drug or medicament", "medication", "medications", "food", "foods", "edible substance"),
+        *("pharmaceutical / biologic product", "pharmaceutical/biologic product"),
+    }
+)
 # Codes that say it themselves, whatever stands beside them; some systems negate these too.
-_SAY_NONE = frozenset({*_NONE_KNOWN, "160244002", "428607008"})
-# A value that only says of what kind it is: the substance has to be told elsewhere.
-_KINDS = frozenset({*_NEGATED, "235719002", "59037007", "426232007"})
+_SAY_NONE = frozenset({*_NONE_KNOWN, "160244002"})
+# A value that only says of what kind it is: the substance has to be named elsewhere.
+_KINDS = frozenset({*_NEGATED, "235719002", "59037007"})
+# Of the narrative, the columns in which no substance stands.
+_NO_NAME = (Column.REACTION, Column.SEVERITY, Column.STATUS, Column.CRITICALITY)
 
 
-def put_substance(
-    allergy: dict[str, Any], observation: Element, substance: Element | None, texts: Texts
-) -> None:
-    """Set code: the substance, or that none is known; and the criticality of that."""
-    code = _substance(substance, texts)
+def substance_of(
+    participant: Element | None,
+    value: Element | None,
+    texts: Texts,
+    narrative: Narrative,
+    *,
+    cell: str,
+    reactions: list[str],
+) -> dict[str, Any]:
+    """Return the substance as a CodeableConcept; empty where nothing names one.
+
+    cell is the name that the narrative has. A name that leads into another column, or is that of
+    the reaction, does not name the substance where something else does.
+    """
+    entity = participant.first("participantRole/playingEntity") if participant else None
+    code = entity.first("code") if entity is not None else None
+    listed = codings(code) if code is not None else []
+    if value is not None and value.get("code") and not has_code(value, *_KINDS):
+        # The value names the substance: "allergy to penicillin".
+        listed = listed if any(map(_is_concrete, listed)) else codings(value)
+    names = [] if entity is None else list(_names(entity, code, texts, narrative))
+    displays = [one["display"] for one in listed if "display" in one and _is_concrete(one)]
+    others = [*displays, *_value_names(value, texts), cell]
+    real = [one for one in (*names, *others) if one and not is_placeholder(one)]
+    of_reactions = {fold(one) for one in reactions}
+    real = [one for one in real if fold(one) not in of_reactions] or real
+    found: dict[str, Any] = {"coding": listed} if listed else {}
+    if text := next(iter(real), "") or next(filter(None, (*names, *others)), ""):
+        found["text"] = text
+    kept = [text, *displays]
+    for name in real:
+        if not covers(kept, name):
+            found.setdefault("coding", []).append({"display": name})
+            kept.append(name)
+    return found
+
+
+def code_of(
+    substance: dict[str, Any],
+    observation: Element,
+    concern: Element | None,
+    texts: Texts,
+) -> dict[str, Any]:
+    """Return the code of an allergy: the substance, that none is known, or why there is none."""
     value = observation.first("value")
-    if code is None or not says_something(code):
-        instead = _without(observation, value, texts)
-        code = instead or _nothing_known(code, observation)
-    allergy["code"] = code
-    if NO_KNOWN_DRUG_ALLERGY in _snomed(code):
-        # service.md 2.3
-        allergy["criticality"] = "unable-to-assess"
+    if none_known := _none_known(substance, observation, concern, texts):
+        return none_known
+    if says_something(substance):
+        return substance
+    if value is not None and value.get("code") and _negated(observation, concern):
+        return {"coding": codings(value)}
+    listed = substance.get("coding", ())
+    for reason in (observation.null_flavor, *(one["code"] for one in listed)):
+        if coding := null_coding(reason):
+            return {"coding": [coding]}
+    return {"coding": [null_coding("NI")]}
 
 
-def is_refuted(observation: Element, allergy: dict[str, Any]) -> bool:
+def is_refuted(observation: Element, concern: Element | None, allergy: dict[str, Any]) -> bool:
     """Say whether the observation denies what the allergy's code says."""
     code = allergy["code"]
-    return is_negated(observation) and says_something(code) and not _snomed(code) & _SAY_NONE
+    if not _negated(observation, concern) or not says_something(code):
+        return False
+    return not (_snomed(code) & _SAY_NONE or about_none_known(code.get("text", "")))
 
 
-def is_negated(observation: Element) -> bool:
-    return observation.get("negationInd") in ("true", "1")
-
-
-def _substance(participant: Element | None, texts: Texts) -> dict[str, Any] | None:
-    entity = participant.first("participantRole/playingEntity") if participant else None
-    if entity is None:
-        return None
-    found = concept(entity.first("code"), texts) or {}
-    if "text" not in found:
-        displays = (one["display"] for one in found.get("coding", ()) if _is_coded(one))
-        named = (plain(one) for one in entity.all("name"))
-        # service.md 2.3: text holds a name.
-        if text := next(filter(None, [*named, *displays]), ""):
-            found["text"] = text
-    return found or None
-
-
-def _is_coded(coding: dict[str, Any]) -> bool:
-    return "display" in coding and coding != null_coding(coding["code"])
+def is_none_known(code: dict[str, Any]) -> bool:
+    """Say whether a code says that no allergy is known."""
+    return bool(_snomed(code) & _SAY_NONE) or about_none_known(code.get("text", "")) is not None
 
 
 def says_something(code: dict[str, Any]) -> bool:
     """Say whether a code names something, and not only why it does not."""
     listed = code.get("coding", ())
-    return "text" in code or any(one != null_coding(one["code"]) for one in listed)
+    return "text" in code or any(map(_is_concrete, listed))
 
 
-def _without(observation: Element, value: Element | None, texts: Texts) -> dict[str, Any] | None:
-    """Return what an observation without a substance says by its value alone."""
-    if value is None:
+def _names(
+    entity: Element, code: Element | None, texts: Texts, narrative: Narrative
+) -> Iterator[str]:
+    """Yield the names of a substance, save those that lead into the column of something else."""
+    if code is not None:
+        for one in (code, *code.all("translation")):
+            original = one.first("originalText")
+            columns = [narrative.column_of(target) for target in texts.targets(original)]
+            if original is not None and any(column in _NO_NAME for column in columns):
+                yield plain(original)
+            else:
+                yield texts.of(original)
+    for name in entity.all("name"):
+        yield texts.of(name)
+    if code is not None:
+        for one in (code, *code.all("translation")):
+            if not one.get("code"):
+                yield tidy(one.get("displayName"))
+    for desc in entity.all("desc"):
+        yield texts.of(desc)
+
+
+def _value_names(value: Element | None, texts: Texts) -> Iterator[str]:
+    """Yield the names of a value that names the substance: "allergy to penicillin"."""
+    if value is None or has_code(value, *_KINDS):
+        return
+    yield texts.of(value.first("originalText"))
+    yield tidy(value.get("displayName"))
+    if not value.all("originalText"):
+        yield plain(value)
+
+
+def _none_known(
+    substance: dict[str, Any], observation: Element, concern: Element | None, texts: Texts
+) -> dict[str, Any] | None:
+    """Return that no allergy is known, where an observation says so; None where it does not."""
+    listed = [one for one in substance.get("coding", ()) if _is_concrete(one)]
+    if _snomed(substance) & _SAY_NONE:
+        return substance
+    generic = [_GENERIC[code] for code in _snomed(substance) & _GENERIC.keys()]
+    is_generic = all(
+        one.get("code") in _GENERIC or fold(one.get("display", "")) in _GENERIC_NAMES
+        for one in listed
+    )
+    text = substance.get("text", "")
+    value = observation.first("value")
+    kinds = {code for kind, code in _NEGATED.items() if has_code(value, kind)} | set(generic)
+    # Of two kinds the narrower; of two that differ, neither.
+    narrower = kinds - {_NKA} or kinds
+    names = [text, *(_words_of_value(value, texts) if is_generic else ())]
+    if is_generic and not text:
+        names.append(texts.of(observation.first("text")))
+    for name in filter(None, names):
+        about = about_none_known(name)
+        if about is not None and is_generic:
+            code = _BY_ABOUT.get(about, "")
+            # "No known allergies" of somebody's drug allergies speaks of these alone.
+            is_wider = code == _NKA and len(narrower) == 1
+            return _none_known_code(next(iter(narrower)) if is_wider else code, name)
+    if not _negated(observation, concern) or not is_generic:
         return None
-    if is_negated(observation):
-        for kind, code in _NEGATED.items():
-            if has_code(value, kind):
-                none_known = {"system": SNOMED_CT, "code": code, "display": _NONE_KNOWN[code]}
-                return {"coding": [none_known], "text": _NONE_KNOWN[code]}
-        return concept(value, texts)
-    # Some name the substance here: "allergy to penicillin".
-    return None if has_code(value, *_KINDS) or not value.get("code") else concept(value, texts)
+    if text and fold(text) not in _GENERIC_NAMES and not is_placeholder(text):
+        return None
+    if value is not None and value.get("code") and not has_code(value, *_NEGATED):
+        return None
+    if len(narrower) != 1:
+        return None
+    return _none_known_code(narrower.pop(), "")
 
 
-def _nothing_known(code: dict[str, Any] | None, observation: Element) -> dict[str, Any]:
-    """Return why nothing is said of the substance. service.md 2.3: NI stands for no reason."""
-    reason = code["coding"][0]["code"] if code else observation.null_flavor
-    return {"coding": [null_coding(reason) or null_coding("NI")]}
+def _none_known_code(code: str, words: str) -> dict[str, Any]:
+    if not code:
+        return {"text": words}
+    coding = {"system": SNOMED_CT, "code": code, "display": _NONE_KNOWN[code]}
+    return {"coding": [coding], "text": words or _NONE_KNOWN[code]}
+
+
+def _words_of_value(value: Element | None, texts: Texts) -> Iterator[str]:
+    if value is not None:
+        yield texts.of(value.first("originalText"))
+        yield tidy(value.get("displayName"))
+        yield plain(value)
+
+
+def _negated(observation: Element, concern: Element | None) -> bool:
+    return is_negated(observation) or is_negated(concern)
+
+
+def _is_concrete(coding: dict[str, Any]) -> bool:
+    """Say whether a coding is no nullFlavor."""
+    return "code" not in coding or coding != null_coding(coding["code"])
 
 
 def _snomed(code: dict[str, Any]) -> set[str]:
-    return {one["code"] for one in code.get("coding", ()) if one.get("system") == SNOMED_CT}
+    listed = code.get("coding", ())
+    return {one["code"] for one in listed if one.get("system") == SNOMED_CT and "code" in one}

@@ -6,9 +6,10 @@ Source: CDA R2 §4.3.5 (narrative block), §4.3.5.1 (originalText that points in
 from __future__ import annotations
 
 from fhirapp.exchange.ccda.tree import Element
+from fhirapp.search.string import fold
 
 # A name, or a remark: what is longer points to a whole section, which stays in the document.
-_LONGEST = 4_000
+LONGEST = 4_000
 # Of the narrative's elements these do not end a word.
 _WITHIN_A_WORD = frozenset({"content", "footnoteRef", "linkHtml", "sub", "sup"})
 
@@ -19,22 +20,34 @@ class Texts:
     def __init__(self, sections: list[Element]) -> None:
         self._by_id: dict[str, Element] = {}
         for section in sections:
-            for text in section.all("text"):
+            for text in section_texts(section):
                 for one in (text, *text.descendants()):
                     if name := one.get("ID"):
                         # The first counts: an id stands once in a document.
                         self._by_id.setdefault(name, one)
 
     def of(self, element: Element | None) -> str:
-        """Return the text in an element and that to which it points; "" where there is neither."""
+        """Return the text in an element and that to which it points; "" where there is neither.
+
+        What stands in both is returned once.
+        """
         if element is None:
             return ""
-        parts = [plain(element)]
-        for reference in element.all("reference"):
-            target = self._by_id.get(reference.get("value").removeprefix("#"))
-            if target is not None:
-                parts.append(plain(target))
-        return shortened(" ".join(filter(None, parts)))
+        parts = [plain(element), *map(plain, self.targets(element))]
+        return shortened(" ".join(unique(parts)))
+
+    def targets(self, element: Element | None) -> list[Element]:
+        """Return the elements of the narrative to which an element, such as a text, points."""
+        if element is None:
+            return []
+        names = [one.get("value").removeprefix("#") for one in element.all("reference")]
+        return [self._by_id[name] for name in names if name in self._by_id]
+
+
+def section_texts(section: Element) -> list[Element]:
+    """Return the narrative of a section and of the sections within it."""
+    inner = section.all("component/section")
+    return [*section.all("text"), *(text for one in inner for text in section_texts(one))]
 
 
 def plain(element: Element) -> str:
@@ -50,7 +63,28 @@ def tidy(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def unique(texts: list[str]) -> list[str]:
+    """Return the texts without those whose words stand in another one, in their order."""
+    kept: list[str] = []
+    for text in filter(None, texts):
+        if covers(kept, text):
+            continue
+        kept = [one for one in kept if not covers([text], one)]
+        kept.append(text)
+    return kept
+
+
+def covers(texts: list[str], words: str) -> bool:
+    """Say whether one of the texts holds these words, in their order, but for case and accents."""
+    wanted = f" {_bare(words)} "
+    return any(wanted in f" {_bare(text)} " for text in texts)
+
+
+def _bare(text: str) -> str:
+    return " ".join("".join(one if one.isalnum() else " " for one in fold(text)).split())
 
 
 def _collect(element: Element, parts: list[str]) -> None:

@@ -19,9 +19,8 @@ from fhirapp.exchange.ccda.oids import (
 )
 from fhirapp.exchange.ccda.texts import Texts, tidy
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.fhir.systems import DATA_ABSENT_REASON, NULL_FLAVOR
+from fhirapp.fhir.systems import DATA_ABSENT_REASON, NULL_FLAVOR, ORIGINAL_TEXT
 
-_ORIGINAL_TEXT = "http://hl7.org/fhir/StructureDefinition/originalText"
 # v3-NullFlavor: its display, and the data-absent-reason that it is (ConceptMap
 # CF-NullFlavorDataAbsentReason).
 _NULL_FLAVORS = {
@@ -54,7 +53,7 @@ def absent(null_flavor: str = "") -> dict[str, Any]:
 
 def original(written: str) -> dict[str, Any]:
     """Return the extension that keeps what was written where FHIR has no form for it."""
-    return {"url": _ORIGINAL_TEXT, "valueString": written}
+    return {"url": ORIGINAL_TEXT, "valueString": written}
 
 
 def extended(*extensions: dict[str, Any]) -> dict[str, Any]:
@@ -118,6 +117,11 @@ def has_code(element: Element | None, *codes: str) -> bool:
     if element is None:
         return False
     return any(one.get("code") in codes for one in (element, *element.all("translation")))
+
+
+def is_negated(statement: Element | None) -> bool:
+    """Say whether a statement says that something is not so."""
+    return statement is not None and statement.get("negationInd") in ("true", "1")
 
 
 def identifier(element: Element) -> dict[str, Any] | None:

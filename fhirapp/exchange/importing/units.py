@@ -252,8 +252,11 @@ class UnitReader:
             yield Unit(one.name, faults=[("", str(error))])
             return
         known_by = ccda.identities(resources)
+        remarks = [(one.name, remark) for remark in ccda.remarks(resources)]
         # Of a person a document says little: the first that names them is enough.
-        yield from self._together(one.name, resources, WhenFound.SKIP, known_by)
+        for unit in self._together(one.name, resources, WhenFound.SKIP, known_by):
+            yield replace(unit, remarks=remarks)
+            remarks = []
 
     def _together(
         self,

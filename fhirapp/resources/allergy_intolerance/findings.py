@@ -46,7 +46,7 @@ def other_records(patient: Mapping[str, Any]) -> Sequence[Finding]:
 def findings_of(entries: Sequence[Entry]) -> Sequence[Finding]:
     """Return what does not fit: what may hurt first."""
     allergies = [one for one in entries if one.is_allergy]
-    holding = [one for one in allergies if one.group in HOLDING]
+    holding = [one for one in entries if one.may_be_allergy]
     return [
         *_none_known(entries, holding),
         *_unclear(entries),

@@ -6,8 +6,8 @@ resource: `conclusion`, each `finding` that does not fit, then each `group` with
 is said stands as a code and as a sentence, and each statement names the resources that it came
 from, as `source`. It is made of what the token may find by a search, whole: there are no pages.
 
-Where there is no entry and no such patient either, the answer is 404: "nobody has asked" would read
-as if the patient were known here.
+Where there is no entry and no such patient either, the answer is 404: "nothing is recorded" would
+read as if the patient were known here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ SUMMARY = Operation(
     "summary",
     "",
     "A patient's allergies in the order in which they matter, what contradicts among them, and"
-    " whether none is known, nothing is known, or nobody has asked. No decision support.",
+    " whether none is known, they were not asked about, there is no information, or nothing is"
+    " recorded. Not clinical decision support.",
     (OperationParameter("patient", "id", "The patient's id", required=True),),
     answer="Parameters",
     is_paged=False,
@@ -152,6 +153,7 @@ def _entry(entry: Entry) -> Part:
         *(_string("codedAs", one) for one in entry.coded_as),
         _code("type", entry.type),
         {"name": "severe", "valueBoolean": entry.is_severe},
+        _string("describedAs", entry.severity.words),
         _code("clinicalStatus", entry.clinical_status),
         _code("verificationStatus", entry.verification_status),
         _code("criticality", entry.criticality),
@@ -168,8 +170,10 @@ def _entry(entry: Entry) -> Part:
 
 def _reaction(reaction: ReactionWords) -> Part:
     parts = [
-        _string("text", reaction.text or "not told"),
+        _string("text", reaction.text or "not recorded"),
+        _string("description", reaction.description),
         _code("severity", reaction.severity),
+        _string("severityText", reaction.severity_text),
         _string("onset", reaction.onset),
     ]
     return {"name": "reaction", "part": [one for one in parts if len(one) > 1]}

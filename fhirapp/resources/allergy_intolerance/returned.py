@@ -24,12 +24,14 @@ _STATEMENT = (
 )
 _REACTION = (
     _parameter("text", "string", "Its manifestations in words", required=True),
+    _parameter("description", "string", "What the source says beside them"),
     _parameter("severity", "code", "mild, moderate or severe"),
+    _parameter("severityText", "string", "The severity in the source's own words"),
     _parameter("onset", "string", "When it happened, in words"),
 )
 _ENTRY = (
     _parameter("source", "Reference", "The AllergyIntolerance", required=True),
-    _parameter("kind", "code", "What kind of statement it is: an allergy, or that there is none"),
+    _parameter("kind", "code", "allergy, none-known, no-information, not-asked or words-only"),
     _parameter("about", "code", "What a statement that there is none is about"),
     _parameter("substance", "string", "What it is to, in words"),
     _parameter("codedAs", "string", "What its codes are called, where they differ", repeats=True),
@@ -37,9 +39,10 @@ _ENTRY = (
     _parameter(
         "severe",
         "boolean",
-        "Whether it is recorded as severe, as anaphylaxis or with high criticality",
+        "Whether it is recorded as severe, as anaphylaxis or with high criticality, or in words",
         required=True,
     ),
+    _parameter("describedAs", "string", "The words that describe it as severe, if only words do"),
     _parameter("clinicalStatus", "code", "As recorded"),
     _parameter("verificationStatus", "code", "As recorded"),
     _parameter("criticality", "code", "As recorded"),

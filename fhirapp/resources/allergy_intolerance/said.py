@@ -1,8 +1,16 @@
-"""What the code of an AllergyIntolerance says: an allergy, that none is known, or nothing at all.
+"""What the code of an AllergyIntolerance says: an allergy, none known, not asked, no information.
 
-Whatever is not plainly one of the other two is an allergy: to take an allergy for "none known"
-hurts, the other way round it is read again. Sources: IPS 1.1, absent or unknown allergies;
-service.md 2.3; decisions 2.19: NI never means "no allergy".
+Three rules hold here and in all that reads or makes these entries:
+
+1. Never milder than the source. Where two places of it differ, the graver one counts, and the
+   difference is shown. Whatever is not plainly an absence is an allergy: to take an allergy for
+   "none known" hurts, the other way round it is read again.
+2. Words count. What a text, a name, a narrative or a local code says is kept and shown.
+3. Absence is not an answer. "Not asked", "no information", "nothing recorded" (there is no entry),
+   "none known", and words that no coded entry holds, are five different things.
+
+Sources: IPS 1.1, absent or unknown allergies; service.md 2.3; decisions 2.19: NI never means "no
+allergy".
 """
 
 from __future__ import annotations
@@ -21,6 +29,13 @@ Resource = Mapping[str, Any]
 ABSENT_UNKNOWN = "http://hl7.org/fhir/uv/ips/CodeSystem/absent-unknown-uv-ips"
 EXPOSURE_RISK = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-substanceExposureRisk"
 _REASON = "http://terminology.hl7.org/CodeSystem/data-absent-reason"
+# The code of the Allergies section of a clinical document. An entry that has it instead of a
+# substance holds words of that section which no coded entry holds.
+SECTION = {
+    "system": "http://loinc.org",
+    "code": "48765-2",
+    "display": "Allergies and adverse reactions Document",
+}
 
 
 class Kind(Enum):
@@ -29,6 +44,9 @@ class Kind(Enum):
     ALLERGY = "allergy"
     NONE_KNOWN = "none-known"
     NO_INFORMATION = "no-information"
+    NOT_ASKED = "not-asked"
+    # Only words of a document: what they say is for a person to read.
+    WORDS_ONLY = "words-only"
 
 
 class About(Enum):
@@ -64,12 +82,15 @@ _CODES: Mapping[tuple[str, str], Said] = {
     # Not OTH and MSK: there is an allergy, which is not told.
     **{
         (systems.NULL_FLAVOR, code): Said(Kind.NO_INFORMATION)
-        for code in ("NI", "UNK", "ASKU", "NAV", "NASK")
+        for code in ("NI", "UNK", "ASKU", "NAV")
     },
+    (systems.NULL_FLAVOR, "NASK"): Said(Kind.NOT_ASKED),
     **{
         (_REASON, code): Said(Kind.NO_INFORMATION)
-        for code in ("unknown", "asked-unknown", "temp-unknown", "not-asked", "asked-declined")
+        for code in ("unknown", "asked-unknown", "temp-unknown", "asked-declined")
     },
+    (_REASON, "not-asked"): Said(Kind.NOT_ASKED),
+    (SECTION["system"], SECTION["code"]): Said(Kind.WORDS_ONLY),
 }
 # Words, folded, that local codes and texts say it with; the whole text must be one of them.
 _ABBREVIATED = {
@@ -94,6 +115,19 @@ _NONE_KNOWN = re.compile(
     r"|no allergies|no (?:known )?allergies to (?P<to>drugs|medications?|foods?)"
 )
 _NOTHING = frozenset({"no information", "unknown", "not known", "unk", "no allergy information"})
+# Names that only hold the place of one. They are shown where nothing else is recorded, and never
+# make two entries the same.
+_PLACEHOLDER = re.compile(
+    r"(?:coded |the |an? )?(?:allerg(?:y|en|ies)|substance|agent|drug|medication|product)?"
+    r"\s*(?:name|code|description|display|information|data|value|text)?\s*"
+    r"(?:is |was )?(?:not|un)[ -]?(?:available|known|recorded|specified|coded|found|listed|mapped"
+    r"|entered|provided|documented|defined)(?: (?:allerg(?:y|en)|substance|agent|drug|medication))?"
+    r"|(?:no )(?:name|code|description|display|information|data)(?: available| recorded)?"
+    r"|other(?: (?:allerg(?:y|en)|substance|drug|medication))?(?: \(?(?:see|specify).*)?"
+    r"|see (?:comments?|notes?|narrative|text|below|remarks?|description)"
+    r"|(?:free ?text|uncoded|miscellaneous|misc|generic)(?: (?:allerg(?:y|en)|entry|substance))?"
+    r"|allerg(?:y|en|ies)(?: (?:to )?(?:substance|intolerance))?|substance|n/?a|unk|null|tbd|\W*"
+)
 # What stands around a text and changes nothing of it.
 _AROUND = re.compile(r"\s*\((?:situation|finding)\)|^[\s(\[]+|[\s)\].]+$")
 # Beside a code that says it, a text that begins so says it too, in words of its own.
@@ -102,16 +136,21 @@ _DENIES = re.compile(
 )
 _BUT = re.compile(r"\b(?:except|but|besides|apart|other than|only)\b")
 # Nobody writes these where nothing is known, or none: then there is an allergy, whatever the code.
+_OF_AN_ALLERGY = (
+    *("reaction", "modifierExtension", "lastOccurrence", "type"),
+    *("onsetDateTime", "onsetAge", "onsetPeriod", "onsetRange", "onsetString"),
+)
 _TELLING: Mapping[Kind, Sequence[str]] = {
     Kind.NONE_KNOWN: ("reaction", "modifierExtension"),
-    Kind.NO_INFORMATION: (
-        *("reaction", "modifierExtension", "lastOccurrence", "type"),
-        *("onsetDateTime", "onsetAge", "onsetPeriod", "onsetRange", "onsetString"),
-    ),
+    Kind.NO_INFORMATION: _OF_AN_ALLERGY,
+    Kind.NOT_ASKED: _OF_AN_ALLERGY,
+    Kind.WORDS_ONLY: _OF_AN_ALLERGY,
 }
 _TELLING_CRITICALITY: Mapping[Kind, Sequence[str]] = {
     Kind.NONE_KNOWN: ("high",),
     Kind.NO_INFORMATION: ("low", "high"),
+    Kind.NOT_ASKED: ("low", "high"),
+    Kind.WORDS_ONLY: ("low", "high"),
 }
 
 
@@ -125,16 +164,27 @@ def what_is_said(resource: Resource) -> Said:
     if said is None:
         return Said(Kind.ALLERGY)
     kinds = {one.kind for one in found if one}
+    if Kind.WORDS_ONLY in kinds:
+        return _in_words(resource, kinds)
     if None in found or any(_tells(resource, kind) for kind in kinds):
         return Said(Kind.ALLERGY, is_mixed=Kind.NONE_KNOWN in kinds)
     # Of several, what leaves most open: nothing is known, before none is.
-    if Kind.NO_INFORMATION in kinds:
-        return Said(Kind.NO_INFORMATION, is_mixed=len(kinds) > 1)
+    for open_kind in (Kind.NOT_ASKED, Kind.NO_INFORMATION):
+        if open_kind in kinds:
+            return Said(open_kind, is_mixed=Kind.NONE_KNOWN in kinds)
     # "No known drug allergy" beside "no known allergy" says the narrower.
     narrower = {one.about for one in found if one} - {About.ANY}
     if len(narrower) > 1:
         return Said(Kind.NONE_KNOWN, About.OTHER, is_mixed=True)
     return Said(Kind.NONE_KNOWN, next(iter(narrower), About.ANY))
+
+
+def _in_words(resource: Resource, kinds: set[Kind]) -> Said:
+    """Return what an entry says that holds the words of a section: an absence if they are one."""
+    if any(_tells(resource, kind) for kind in kinds):
+        return Said(Kind.ALLERGY)
+    said = _of_words(str((resource.get("code") or {}).get("text") or ""))
+    return said or Said(Kind.WORDS_ONLY)
 
 
 def substance(resource: Resource) -> Mapping[str, Any]:
@@ -146,7 +196,7 @@ def substance(resource: Resource) -> Mapping[str, Any]:
         return exposure[1]
     code = resource.get("code") or {}
     found = _statements(code)
-    is_nothing = all(one is not None and one.kind is Kind.NO_INFORMATION for one in found)
+    is_nothing = all(one is not None and one.kind in _NOTHING_KNOWN for one in found)
     if is_nothing and what_is_said(resource).kind is Kind.ALLERGY:
         named = [one["substance"] for one in resource.get("reaction", ()) if one.get("substance")]
         return named[0] if named and all(one == named[0] for one in named) else {}
@@ -159,7 +209,11 @@ def coded_as(about: Mapping[str, Any]) -> list[str]:
     A code that nothing names is told with its system: its digits alone say nothing.
     """
     said = _plain(concept(about))
-    codings = [one for one in about.get("coding", ()) if one.get("system") not in _ABSENT]
+    codings = [
+        one
+        for one in about.get("coding", ())
+        if one.get("system") not in _ABSENT and one.get("code") != SECTION["code"]
+    ]
     names = [shortened(one["display"]) for one in codings if one.get("display")]
     if not names and not about.get("text"):
         names = [f"{one['system']}|{one['code']}" for one in codings if _is_whole(one)]
@@ -168,6 +222,27 @@ def coded_as(about: Mapping[str, Any]) -> list[str]:
 
 
 _ABSENT = frozenset({systems.NULL_FLAVOR, _REASON})
+_NOTHING_KNOWN = (Kind.NO_INFORMATION, Kind.NOT_ASKED)
+
+
+def is_placeholder(name: str) -> bool:
+    """Say whether a name only holds the place of one: "Coded Allergy Name Not Available"."""
+    return len(name) <= _LONGEST and _PLACEHOLDER.fullmatch(fold(name)) is not None
+
+
+def about_none_known(words: str) -> About | None:
+    """Return of what words say that no allergy is known; None where they do not say that."""
+    found = _of_words(words)
+    return found.about if found is not None and found.kind is Kind.NONE_KNOWN else None
+
+
+def keys(about: Mapping[str, Any]) -> frozenset[str]:
+    """Return what tells that two entries are about the same: their codes, and their words."""
+    codings = [one for one in about.get("coding", ()) if one.get("system") not in _ABSENT]
+    coded = {f"{one.get('system', '')}|{one['code']}" for one in codings if one.get("code")}
+    texts = [about.get("text"), *(one.get("display") for one in codings)]
+    named = {fold(shortened(text)) for text in texts if text and not is_placeholder(text)}
+    return frozenset(coded | (named - {""}))
 
 
 def _is_whole(coding: Mapping[str, Any]) -> bool:
@@ -195,8 +270,19 @@ def _statements(code: Mapping[str, Any]) -> list[Said | None]:
     codings = [one for one in code.get("coding", ()) if "code" in one or "display" in one]
     found = [_of_coding(one) for one in codings]
     if text := code.get("text"):
-        found.append(_of_text(text, next(filter(None, found), None)))
+        said = _of_text(text, next(filter(None, found), None))
+        if said and said.kind is Kind.NONE_KNOWN and all(map(_is_silent, codings)):
+            # A nullFlavor says that there is no code; the text says why there is none.
+            return [said]
+        found.append(said)
     return found
+
+
+def _is_silent(coding: Mapping[str, Any]) -> bool:
+    return coding.get("system") == systems.NULL_FLAVOR and coding.get("code") in _UNCODED
+
+
+_UNCODED = frozenset({"NI", "UNK", "NAV", "NA", "OTH", "UNC"})
 
 
 def _tells(resource: Resource, kind: Kind) -> bool:
@@ -246,6 +332,8 @@ def _of_words(text: str) -> Said | None:
     if len(text) > _LONGEST:
         return None
     words = _AROUND.sub("", fold(text))
+    if words == "not asked":
+        return Said(Kind.NOT_ASKED)
     if words in _ABBREVIATED:
         return Said(Kind.NONE_KNOWN, _ABBREVIATED[words])
     if words in _NOTHING:

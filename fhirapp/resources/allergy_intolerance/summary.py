@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 
 from fhirapp.fhir import systems, words
 from fhirapp.fhir.words import ReactionWords
-from fhirapp.resources.allergy_intolerance import severe
 from fhirapp.resources.allergy_intolerance.said import (
     About,
     Kind,
     Said,
     coded_as,
     is_denial,
+    keys,
     substance,
     what_is_said,
 )
+from fhirapp.resources.allergy_intolerance.severity import Severity, sentence, severity_of
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]
@@ -36,11 +37,13 @@ class Group(Enum):
         "status-not-known-severe",
         "Severe, anaphylaxis or high criticality; not said whether it still holds",
     )
+    WORDS_ONLY = "words-only", "In a document's words only"
     ACTIVE = "active", "Active"
     STATUS_NOT_KNOWN = "status-not-known", "Not said whether it still holds"
     UNCONFIRMED = "unconfirmed", "Active, not confirmed"
-    NONE_KNOWN = "none-known", "Said that none is known"
-    NO_INFORMATION = "no-information", "Said that nothing is known"
+    NONE_KNOWN = "none-known", "None known"
+    NO_INFORMATION = "no-information", "No information"
+    NOT_ASKED = "not-asked", "Not asked"
     PAST = "past", "Resolved or inactive"
     REFUTED = "refuted", "Refuted"
     IN_ERROR = "entered-in-error", "Entered in error"
@@ -54,8 +57,11 @@ class Group(Enum):
         return self.value[1]
 
 
-# Of a name in a sentence.
+# Of a name in a sentence, and of words that are quoted in one.
 _NAME = 60
+_QUOTED = 200
+# Of a section's words, which are shown whole.
+_WORDS = 4_000
 # Of allergies: those that may hold.
 HOLDING = (
     Group.ACTIVE_SEVERE,
@@ -83,8 +89,7 @@ class Entry(NamedTuple):
     group: Group
     substance: str
     coded_as: Sequence[str]
-    is_severe: bool
-    is_severity_told: bool
+    severity: Severity
     type: str
     clinical_status: str
     verification_status: str
@@ -102,11 +107,20 @@ class Entry(NamedTuple):
     @property
     def name(self) -> str:
         """How it is called in a sentence."""
-        return words.shortened(self.substance, _NAME) or "an allergy to something that is not told"
+        return words.shortened(self.substance, _NAME) or "an allergy to something not recorded"
+
+    @property
+    def is_severe(self) -> bool:
+        return self.severity.is_severe
 
     @property
     def is_allergy(self) -> bool:
         return self.said.kind is Kind.ALLERGY
+
+    @property
+    def may_be_allergy(self) -> bool:
+        """Whether it is an allergy that may hold, or words that may tell of one."""
+        return self.group in HOLDING or self.group is Group.WORDS_ONLY
 
 
 class Conclusion(NamedTuple):
@@ -125,7 +139,7 @@ def entries_of(resources: Iterable[Resource]) -> Sequence[Entry]:
 def conclusion_of(entries: Sequence[Entry], *, is_limited: bool = False) -> Conclusion:
     """Return what the entries say together; is_limited where there may be others that are not here.
 
-    That nobody has asked, that nothing is known and that none is known are three things.
+    Nothing recorded, not asked, no information, words only and none known are five things.
     """
     found = _conclusion(entries)
     if not is_limited:
@@ -138,15 +152,20 @@ def conclusion_of(entries: Sequence[Entry], *, is_limited: bool = False) -> Conc
 
 def _conclusion(entries: Sequence[Entry]) -> Conclusion:
     holding = [one for one in entries if one.is_allergy and one.group in HOLDING]
+    in_words = [one for one in entries if one.group is Group.WORDS_ONLY]
     none_known = [one for one in entries if one.group is Group.NONE_KNOWN]
-    nothing = [one for one in entries if one.group is Group.NO_INFORMATION]
+    nothing = [one for one in entries if one.group in (Group.NO_INFORMATION, Group.NOT_ASKED)]
     if holding:
-        text = f"{_counted(len(holding))} may still hold; " + severe.sentence(
+        text = f"{_counted(len(holding))} may still hold; " + sentence(
             len(holding),
-            severe=sum(one.is_severe for one in holding),
-            unsaid=sum(not one.is_severity_told for one in holding),
+            severe=sum(one.is_severe and not one.severity.words for one in holding),
+            described=sum(bool(one.severity.words) for one in holding),
+            unrecorded=sum(not one.severity.is_recorded for one in holding),
         )
-        return Conclusion("allergies", text, _sources(holding))
+        return Conclusion("allergies", text + _quoted(in_words), _sources([*holding, *in_words]))
+    if in_words:
+        text = f"No coded entry tells of an allergy.{_quoted(in_words)}"
+        return Conclusion("words-only", text, _sources(in_words))
     if any(one.said.about is About.ANY for one in none_known):
         sure = [one for one in none_known if one.said.about is About.ANY]
         text = f"It is recorded that no allergy is known{_unconfirmed(sure)}."
@@ -157,13 +176,31 @@ def _conclusion(entries: Sequence[Entry]) -> Conclusion:
         text += " Of other allergies nothing is recorded."
         return Conclusion("none-known-in-part", text + _also(nothing), _sources(none_known))
     if nothing:
-        text = "It is recorded that nothing is known of allergies. That does not mean that there"
-        return Conclusion("no-information", f"{text} are none.", _sources(nothing))
+        return _nothing_known(nothing)
     if entries:
         text = "No entry tells of an allergy that still holds. That does not mean that there are"
         return Conclusion("none-holding", f"{text} none.", _sources(entries))
-    text = "Nobody has asked, or nobody wrote down the answer: there is no entry."
-    return Conclusion("not-asked", f"{text} That does not mean that there are no allergies.")
+    text = "Nothing is recorded: there is no entry. That does not mean that there are no allergies."
+    return Conclusion("nothing-recorded", text)
+
+
+def _nothing_known(entries: Sequence[Entry]) -> Conclusion:
+    """Return that it was not asked, or that no information is recorded: of both, the latter."""
+    if all(one.group is Group.NOT_ASKED for one in entries):
+        text = "It is recorded that allergies were not asked about."
+        code = "not-asked"
+    else:
+        text = "It is recorded that there is no information about allergies."
+        code = "no-information"
+    return Conclusion(code, f"{text} That does not mean that there are none.", _sources(entries))
+
+
+def _quoted(in_words: Sequence[Entry]) -> str:
+    """Return what documents say in words alone: the beginning, and that there is more."""
+    if not in_words:
+        return ""
+    quotes = words.listed([f"“{words.shortened(one.substance, _QUOTED)}”" for one in in_words])
+    return f" A document says in words: {quotes}"
 
 
 _DENIED = {
@@ -187,7 +224,7 @@ def _unconfirmed(entries: Sequence[Entry]) -> str:
 
 
 def _also(nothing: Sequence[Entry]) -> str:
-    return " Another entry says that nothing is known." if nothing else ""
+    return " Another entry holds no information." if nothing else ""
 
 
 def _sources(entries: Sequence[Entry]) -> list[str]:
@@ -199,17 +236,16 @@ def _entry(resource: Resource) -> Entry:
     clinical = _codes(resource, "clinicalStatus", systems.ALLERGY_CLINICAL, _CLINICAL)
     verified = _codes(resource, "verificationStatus", systems.ALLERGY_VERIFICATION, _VERIFICATION)
     reactions = words.reactions(resource)
-    is_severe = severe.is_severe(resource)
+    severity = severity_of(resource)
     status, verification = next(iter(clinical), ""), next(iter(verified), "")
     about = substance(resource)
     return Entry(
         reference=f"AllergyIntolerance/{resource['id']}",
         said=said,
-        group=_group(said, status, verification, is_severe=is_severe),
-        substance=words.concept(about),
+        group=_group(said, status, verification, is_severe=severity.is_severe),
+        substance=_substance(said, about),
         coded_as=coded_as(about),
-        is_severe=is_severe,
-        is_severity_told=severe.is_severity_told(resource),
+        severity=severity,
         type=resource.get("type") or "",
         clinical_status=status,
         verification_status=verification,
@@ -224,8 +260,14 @@ def _entry(resource: Resource) -> Entry:
         ],
         faults=list(_faults(resource, said, clinical, verified)),
         unsaid=list(_unsaid(clinical, verified)),
-        keys=_keys(about) if said.kind is not Kind.NO_INFORMATION else frozenset(),
+        keys=keys(about) if said.kind in (Kind.ALLERGY, Kind.NONE_KNOWN) else frozenset(),
     )
+
+
+def _substance(said: Said, about: Mapping[str, Any]) -> str:
+    if said.kind is Kind.WORDS_ONLY:
+        return words.shortened(str(about.get("text") or ""), _WORDS)
+    return words.concept(about)
 
 
 def _codes(resource: Resource, name: str, system: str, known: Sequence[str]) -> Sequence[str]:
@@ -246,6 +288,10 @@ def _group(said: Said, status: str, verification: str, *, is_severe: bool) -> Gr
         return Group.NONE_KNOWN
     if said.kind is Kind.NO_INFORMATION:
         return Group.NO_INFORMATION
+    if said.kind is Kind.NOT_ASKED:
+        return Group.NOT_ASKED
+    if said.kind is Kind.WORDS_ONLY:
+        return Group.WORDS_ONLY
     if not status:
         return Group.STATUS_NOT_KNOWN_SEVERE if is_severe else Group.STATUS_NOT_KNOWN
     if is_severe:
@@ -275,14 +321,6 @@ def _unsaid(clinical: Sequence[str], verified: Sequence[str]) -> Iterable[str]:
         yield "nobody has said whether it still holds"
     if not verified:
         yield "nobody has said whether it is confirmed"
-
-
-def _keys(about: Mapping[str, Any]) -> frozenset[str]:
-    codings = about.get("coding", ())
-    coded = {f"{one.get('system', '')}|{one['code']}" for one in codings if one.get("code")}
-    texts = [about.get("text"), *(one.get("display") for one in codings)]
-    folded = {fold(words.shortened(text)) for text in texts if text}
-    return frozenset(coded | {one for one in folded if one})
 
 
 def _order(entry: Entry) -> tuple[int, bool, int, str, str]:

@@ -17,8 +17,10 @@ Json = Mapping[str, Any]
 _APART = ("refuted", "entered-in-error")
 # What is no allergy has no reactions.
 _STATEMENTS = {
-    "none-known": _("says that none is known"),
-    "no-information": _("says that nothing is known"),
+    "none-known": _("none known"),
+    "no-information": _("no information"),
+    "not-asked": _("not asked"),
+    "words-only": _("in a document's words only"),
 }
 _GREY = ("past", *_APART)
 
@@ -90,7 +92,7 @@ def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
 
 def _line(entry: Json, group: str) -> Line:
     kind = _one(entry, "kind")
-    substance = _one(entry, "substance") or _("Substance not told")
+    substance = _one(entry, "substance") or _("Substance not recorded")
     # As HL7 writes it for machines.
     substance = _("No information") if substance == "NoInformation" else substance
     kinds = [_one(entry, "type"), category(_all(entry, "category"))]
@@ -117,16 +119,21 @@ def _severe(entry: Json) -> str:
         return ""
     if _one(entry, "criticality") == "high":
         return _("high criticality")
+    if words := _one(entry, "describedAs"):
+        return _("described as “%(words)s”", words=words)
     severities = {_one(one, "severity") for one in _parts(entry, "reaction")}
     return _("severe reaction") if "severe" in severities else _("anaphylaxis")
 
 
 def _reactions(entry: Json) -> str:
-    said = []
+    found = []
     for one in _parts(entry, "reaction"):
-        severity = _one(one, "severity") or _("severity not told")
-        said.append(f"{_one(one, 'text')} ({severity})")
-    return " · ".join(said) or _("reaction not known")
+        text = ": ".join(filter(None, (_one(one, "text"), _one(one, "description"))))
+        words = _one(one, "severityText")
+        severities = (_one(one, "severity"), f"“{words}”" if words else "")
+        severity = ", ".join(filter(None, severities)) or _("severity not recorded")
+        found.append(f"{text} ({severity})")
+    return " · ".join(found) or _("reaction not recorded")
 
 
 def _status(entry: Json) -> str:

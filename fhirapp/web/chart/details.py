@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from fhirapp.auth.clients.pages import OwnToken
@@ -13,6 +13,7 @@ from fhirapp.fhir.words import (
     concept,
     onset,
     severity_rank,
+    severity_words,
     shortened,
     when,
 )
@@ -22,6 +23,9 @@ from fhirapp.web.chart.finding import unknown
 from fhirapp.web.chart.words import LONG, category, codings, notes, reference, word
 from fhirapp.web.notes import naming
 from fhirapp.web.texts import _
+
+if TYPE_CHECKING:
+    from fhirapp.resources.allergy_intolerance.severity import Severity
 
 Json = Mapping[str, Any]
 _ID = re.compile(ID_PATTERN)
@@ -78,12 +82,12 @@ def details_of(allergy: Json, visit: str = "") -> Details:
     reactions = allergy.get("reaction", ())
     (entry,) = entries_of([allergy])
     return Details(
-        title=concept(code) or _("Substance not told"),
-        severe=_severe(allergy, is_severe=entry.is_severe),
+        title=entry.substance or _("Substance not recorded"),
+        severe=_severe(allergy, entry.severity),
         standing=_(_STANDINGS[entry.group.code]) if entry.group.code in _STANDINGS else "",
         look_twice=[_("This entry %(fault)s.", fault=one) for one in entry.faults],
         facts=[
-            Fact(_("Substance"), "code", concept(code) or _(_NOT_TOLD), codings(code)),
+            Fact(_("Substance"), "code", entry.substance or _(_NOT_TOLD), codings(code)),
             Fact(_("Does it hold"), "clinicalStatus", _status(allergy, "clinicalStatus")),
             Fact(
                 _("Is it confirmed"), "verificationStatus", _status(allergy, "verificationStatus")
@@ -106,7 +110,7 @@ def details_of(allergy: Json, visit: str = "") -> Details:
     )
 
 
-_NOT_TOLD = _("not told")
+_NOT_TOLD = _("not recorded")
 _STANDINGS = {
     "entered-in-error": _(
         "Entered in error. Whoever recorded it says that it should not be here. Do not rely on it."
@@ -117,11 +121,13 @@ _STANDINGS = {
 }
 
 
-def _severe(allergy: Json, *, is_severe: bool) -> str:
-    if not is_severe:
+def _severe(allergy: Json, severity: Severity) -> str:
+    if not severity.is_severe:
         return ""
     if allergy.get("criticality") == "high":
         return _("high criticality")
+    if severity.words:
+        return _("described as “%(words)s”", words=severity.words)
     severities = {one.get("severity") for one in allergy.get("reaction", ())}
     return _("severe reaction") if "severe" in severities else _("anaphylaxis")
 
@@ -133,7 +139,7 @@ def _reaction(reaction: Json) -> list[Fact]:
     text = ", ".join(filter(None, said)) or _(_NOT_TOLD)
     facts = [
         Fact(_("What happened"), "manifestation", shortened(text), all_codes),
-        Fact(_("How severe"), "severity", _word(reaction, "severity")),
+        Fact(_("How severe"), "severity", _severity(reaction)),
         Fact(_("To what"), "substance", concept(reaction.get("substance") or {})),
         Fact(_("When"), "onset", when(reaction.get("onset"))),
         Fact(_("How it got in"), "exposureRoute", concept(reaction.get("exposureRoute") or {})),
@@ -141,6 +147,12 @@ def _reaction(reaction: Json) -> list[Fact]:
         Fact(_("Notes"), "note", "; ".join(notes(reaction.get("note")))),
     ]
     return [one for one in facts if one.text]
+
+
+def _severity(reaction: Json) -> str:
+    words = severity_words(reaction)
+    code = word(str(reaction["severity"])) if reaction.get("severity") else ""
+    return ", ".join(filter(None, (code, f"“{words}”" if words else ""))) or _(_NOT_TOLD)
 
 
 def _status(allergy: Json, name: str) -> str:

@@ -1,0 +1,184 @@
+"""The words of an Allergies section, block by block: rows of tables, items of lists, paragraphs.
+
+The cells of a table are known by the heads of their columns, so that a name, a reaction, a severity
+and a status in the narrative can be compared with what an entry says by codes. Source: CDA R2
+§4.3.5 (narrative block).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from fhirapp.exchange.ccda.texts import plain, tidy
+from fhirapp.exchange.ccda.tree import Element
+from fhirapp.search.string import fold
+
+
+class Column(Enum):
+    """What the cells of a column hold."""
+
+    SUBSTANCE = "substance"
+    REACTION = "reaction"
+    SEVERITY = "severity"
+    CRITICALITY = "criticality"
+    STATUS = "status"
+    NOTE = "note"
+
+
+# In this order: "reaction severity" is a severity, "allergy status" a status.
+_HEADS = (
+    (None, re.compile(r"\b(?:date|time|onset|type|category|code|source|author|provider)\b")),
+    (Column.CRITICALITY, re.compile(r"\bcriticality\b")),
+    (Column.SEVERITY, re.compile(r"\bsever\w+\b")),
+    (Column.STATUS, re.compile(r"\bstatus\b")),
+    (Column.NOTE, re.compile(r"\b(?:comments?|notes?|remarks?|details?|description)\b")),
+    (Column.REACTION, re.compile(r"\b(?:reactions?|manifestations?|symptoms?|adverse)\b")),
+    (
+        Column.SUBSTANCE,
+        re.compile(
+            r"\b(?:allerg(?:en|y|ies|ens)|substances?|agents?|drugs?|medications?|products?|names?"
+            r"|ingredients?|items?|intolerances?)\b"
+        ),
+    ),
+)
+_SKIPPED = frozenset({"thead", "caption", "colgroup", "col"})
+_BLOCKS = frozenset({"paragraph", "item"})
+_NESTING = frozenset({"list", "table", "item", "paragraph"})
+
+
+@dataclass(eq=False)
+class Block:
+    """A row, item, paragraph or run of text, in words; cells are those of known columns.
+
+    group is the table or list that it is part of, None for what stands by itself.
+    """
+
+    element: Element
+    text: str
+    group: Element | None = None
+    cells: dict[Column, str] = field(default_factory=dict)
+    columns: dict[Element, Column] = field(default_factory=dict)
+
+    @property
+    def is_line(self) -> bool:
+        """Whether it is one of several of its kind: a row of a table, an item of a list."""
+        return self.group is not None
+
+
+class Narrative:
+    """The blocks of the sections of a document."""
+
+    def __init__(self, texts: Iterable[Element]) -> None:
+        self.blocks = [block for text in texts for block in _blocks(text)]
+        self._by_element: dict[Element, Block] = {}
+        for block in self.blocks:
+            self._by_element.setdefault(block.element, block)
+
+    def block_of(self, element: Element) -> Block | None:
+        """Return the block that an element is in, or the only one in it; else None."""
+        at: Element | None = element
+        while at is not None and at.name != "section":
+            if at in self._by_element:
+                return self._by_element[at]
+            at = at.parent
+        within = [self._by_element[one] for one in element.descendants() if one in self._by_element]
+        return within[0] if len(within) == 1 else None
+
+    def column_of(self, element: Element) -> Column | None:
+        """Return the column that an element is in, None where that is not known."""
+        block = self.block_of(element)
+        at: Element | None = element
+        while block is not None and at is not None and at is not block.element:
+            if at in block.columns:
+                return block.columns[at]
+            at = at.parent
+        return None
+
+
+def _blocks(text: Element) -> Iterator[Block]:
+    for block in _within(text, None):
+        if any(one.isalpha() for one in block.text):
+            yield block
+
+
+def _within(holder: Element, group: Element | None) -> Iterator[Block]:
+    """Yield the blocks in an element; text between them is a block of its own."""
+    loose: list[str] = []
+    for one in holder.content:
+        if isinstance(one, str):
+            loose.append(one)
+        elif one.name in _SKIPPED:
+            continue
+        elif one.name == "table":
+            yield from _rows(one)
+        elif one.name in _BLOCKS and not _is_nesting(one):
+            yield Block(one, plain(one), group if one.name == "item" else None)
+        elif one.name == "list" or _is_nesting(one):
+            yield from _within(one, one if one.name == "list" else group)
+        else:
+            loose.append(f" {plain(one)} ")
+    if text := tidy("".join(loose)):
+        yield Block(holder, text)
+
+
+def _is_nesting(element: Element) -> bool:
+    return any(one.name in _NESTING for one in element.descendants())
+
+
+def _rows(table: Element) -> Iterator[Block]:
+    """Yield the rows of a table, with their cells where the heads of the columns say what is in."""
+    rows = [row for part in table.elements for row in _rows_in(part)]
+    heads = table.all("thead/tr")[-1:] or [row for row in rows[:1] if _is_head(row)]
+    cells = [cell for row in (*heads, *rows) for cell in _cells(row)]
+    # A cell over several rows moves the cells beneath it.
+    is_regular = all(cell.get("rowspan") in ("", "1") for cell in cells)
+    columns = _columns(heads[0]) if heads and is_regular else {}
+    for row in rows:
+        if row in heads:
+            continue
+        block = Block(row, ", ".join(filter(None, map(plain, _cells(row)))), table)
+        for position, cell in _positions(row):
+            if (column := columns.get(position)) is None:
+                continue
+            block.columns[cell] = column
+            if text := plain(cell):
+                known = block.cells.get(column)
+                block.cells[column] = f"{known}, {text}" if known else text
+        yield block
+
+
+def _rows_in(part: Element) -> list[Element]:
+    if part.name == "tr":
+        return [part]
+    return part.all("tr") if part.name in ("tbody", "tfoot") else []
+
+
+def _is_head(row: Element) -> bool:
+    cells = _cells(row)
+    return bool(cells) and all(cell.name == "th" for cell in cells)
+
+
+def _cells(row: Element) -> list[Element]:
+    return [one for one in row.elements if one.name in ("td", "th")]
+
+
+def _positions(row: Element) -> Iterator[tuple[int, Element]]:
+    at = 0
+    for cell in _cells(row):
+        yield at, cell
+        span = cell.get("colspan")
+        at += int(span) if span.isdecimal() and len(span) < 4 else 1
+
+
+def _columns(head: Element) -> dict[int, Column]:
+    """Return what the columns hold; of the substance the first that may be it."""
+    found: dict[int, Column] = {}
+    for position, cell in _positions(head):
+        words = fold(plain(cell))
+        column = next((kind for kind, pattern in _HEADS if pattern.search(words)), None)
+        if column and not (column is Column.SUBSTANCE and column in found.values()):
+            found[position] = column
+    return found

@@ -1,0 +1,115 @@
+"""What only the words of an Allergies section say: kept as said, for a person to read.
+
+A section with a narrative and no entry, an entry that cannot be read, a row that no entry stands
+for: their words become an AllergyIntolerance whose code is that of the section. It is no statement
+about a substance, and nobody has confirmed it; charts and $summary quote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fhirapp.exchange.ccda.narrative import Block, Column
+from fhirapp.exchange.ccda.severities import words_of
+from fhirapp.exchange.ccda.texts import LONGEST, Texts, covers, plain, shortened, unique
+from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.values import null_coding
+from fhirapp.fhir.systems import ALLERGY_CLINICAL, ALLERGY_VERIFICATION
+from fhirapp.fhir.words import strings
+from fhirapp.resources.allergy_intolerance.said import SECTION, is_placeholder
+from fhirapp.resources.allergy_intolerance.severity import described_severely
+from fhirapp.search.string import fold
+
+REMARK = "its Allergies section has words that no entry holds; they are kept as they stand"
+_NOTE = "Words of the document's Allergies section that no coded entry of it holds."
+# What says that there is none, or that nothing is known; "except" takes it back.
+_ABSENCE = re.compile(
+    r"\b(?:no known|nk[dfm]?a|no \w* ?allerg\w+|denie[sd]|none|not on file|no information"
+    r"|no data|not asked|unknown|nothing recorded)\b"
+)
+_EXCEPT = re.compile(r"\b(?:except|but|besides|apart from|other than|however|only)\b")
+_LONG = 120
+_APART = re.compile(r"[;,/]|\band\b")
+_COMPARED = (Column.SUBSTANCE, Column.REACTION, Column.SEVERITY, Column.CRITICALITY, Column.NOTE)
+
+Resource = dict[str, Any]
+
+
+def left_over(
+    blocks: Iterable[Block], linked: Iterable[Block], allergies: list[Resource], *, is_told: bool
+) -> Iterator[Block]:
+    """Yield the blocks of a section whose words stand in none of its allergies.
+
+    linked are the blocks that entries stand for; is_told: whether one of these names an allergy.
+    Where entries name allergies, text that is no row and no item is taken for a remark on them.
+    """
+    held = [text for one in allergies for text in strings(one)]
+    taken = set(linked)
+    groups = {one.group for one in taken if one.group is not None}
+    for block in blocks:
+        if block in taken:
+            continue
+        is_line = block.group in groups or Column.SUBSTANCE in block.cells
+        if not allergies or ((is_line or not is_told) and not _is_held(block, held)):
+            yield block
+
+
+def unread_words(entry: Element, texts: Texts) -> str:
+    """Return the words of an entry that no allergy could be made of."""
+    found: list[str] = []
+    for one in (entry, *entry.descendants()):
+        if one.name == "text":
+            found.append(texts.of(one))
+        elif one.name == "value":
+            found += words_of(one, texts)
+        elif one.name == "playingEntity":
+            found += [*map(plain, one.all("name")), *words_of(one.first("code"), texts)]
+    return "; ".join(unique(found))
+
+
+def section_entry(text: str, patient: str) -> Resource:
+    """Return the AllergyIntolerance that keeps words of a section."""
+    return {
+        "resourceType": "AllergyIntolerance",
+        "id": "",
+        "clinicalStatus": {"coding": [{"system": ALLERGY_CLINICAL, "code": "active"}]},
+        "verificationStatus": {"coding": [{"system": ALLERGY_VERIFICATION, "code": "unconfirmed"}]},
+        "code": {"coding": [SECTION], "text": text},
+        "patient": {"reference": patient},
+        "note": [{"text": _NOTE}],
+    }
+
+
+def absent_entry(null_flavor: str, patient: str) -> Resource:
+    """Return the AllergyIntolerance of a section that says why it is empty, such as NASK."""
+    made = section_entry("", patient)
+    return {**made, "code": {"coding": [null_coding(null_flavor)]}, "note": []}
+
+
+def in_pieces(blocks: list[Block]) -> Iterator[str]:
+    """Yield the words of blocks as one text; of very much, as several that end with a block."""
+    text = ""
+    for block in blocks:
+        words = shortened(block.text)
+        if text and len(text) + len(words) + 2 > LONGEST:
+            yield text
+            text = ""
+        text = f"{text}; {words}" if text else words
+    if text:
+        yield text
+
+
+def _is_held(block: Block, held: list[str]) -> bool:
+    """Say whether the words of a block stand elsewhere, or only say that there is nothing."""
+    words = fold(block.text)
+    if len(words) <= _LONG and _ABSENCE.search(words) and not _EXCEPT.search(words):
+        return not described_severely(block.text)
+    cells = [block.cells[column] for column in _COMPARED if column in block.cells]
+    return all(is_placeholder(one) or _stands_in(held, one) for one in cells or [block.text])
+
+
+def _stands_in(held: list[str], words: str) -> bool:
+    parts = [one for one in map(str.strip, _APART.split(words)) if one]
+    return covers(held, words) or all(covers(held, one) for one in parts)

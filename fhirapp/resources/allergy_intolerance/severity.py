@@ -1,0 +1,287 @@
+"""How severe an allergy is recorded to be: by a code, or by words alone.
+
+Never milder than the source: a text that calls an allergy severe counts even where no code does,
+and the graver of two places decides. Words that deny a reaction ("no anaphylaxis") do not count.
+Where only words say it, they are kept with the answer, so that a page can quote them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fhirapp.fhir import systems
+from fhirapp.fhir.words import severity_words, shortened
+from fhirapp.search.string import fold
+
+Resource = Mapping[str, Any]
+
+GRADES = ("mild", "moderate", "severe")
+
+# Reactions that may kill, by their codes. Only codes whose meaning is beyond doubt: other codes
+# are read by their words.
+_GRAVE_CODES: Mapping[str, frozenset[str]] = {
+    systems.SNOMED_CT: frozenset(
+        {
+            "39579001",  # Anaphylaxis
+            "417516000",  # Anaphylaxis caused by substance
+            "91941002",  # Food anaphylaxis
+            "41291007",  # Angioedema
+            "402387002",  # Allergic angioedema
+            "51599000",  # Edema of larynx
+            "73442001",  # Stevens-Johnson syndrome
+            "768962006",  # Lyell syndrome
+        }
+    ),
+    "https://www.meddra.org": frozenset({"10002198", "10002199", "10002218", "10002424"}),
+}
+# Of SNOMED CT, what grades: severe, life threatening, fatal, moderate to severe.
+_SEVERE_CODES = frozenset({"24484000", "442452003", "399166001", "371924009"})
+# ICD-10(-CM) T78.0, T78.2, T78.3, T80.5, T88.6, J38.4, L51.1 to L51.3; ICD-9-CM 995.0, 995.1,
+# 995.6, 999.4: anaphylaxis, angioedema, edema of the larynx, Stevens-Johnson syndrome.
+_ICD_10 = re.compile(r"(?:T78\.?[023]|T80\.?5|T88\.?6|J38\.?4|L51\.?[123])", re.IGNORECASE)
+_ICD_9 = re.compile(r"(?:995\.?[016]|999\.?4)")
+
+# Words, folded. Anaphylaxis also as German, French, Spanish, Italian and Swedish begin it.
+_GRAVE = re.compile(
+    r"\bana(?:ph|f)[iy]la\w*|\bangio-?\s?o?ed\w*|\bangio-?neurotic\w*|(?<!sore )\bthroats?\b"
+    r"|\bairways?\b|\blaryn(?:x|geal) (?:o?edema|swelling)|\blife[- ]?threat\w*|\bfatal\w*"
+    r"|\bsever(?:e|ely|a|o)\b|\bschwer\w{0,2}\b|\bgraves?\b|\blebensbedrohlich\w*"
+    r"|\bstevens[- ]johnson\b|\bepidermal necrolysis\b|\b(?:allergic|circulatory) shock\b"
+    r"|\b(?:cardiac|respiratory) arrest\b"
+)
+_LONG_WORD = re.compile(r"\ban\w{6,13}\b|\bna\w{8,11}\b")
+# What people misspell, and by how many letters at most.
+_MISSPELLED = ("anaphylaxis", "anaphylactic", "angioedema")
+_MOST_WRONG = 2
+
+_CLAUSE = re.compile(r"[.;,:!?()\[\]\n/|]| - |\b(?:but|except|however|although|though|and|with)\b")
+_DENIED_BEFORE = re.compile(
+    r"\b(?:no|not|non|never|without|denie[sd]|denying|negative for)\b(?:[\s-]+\w+){0,4}[\s-]*$"
+)
+_DENIED_AFTER = re.compile(
+    r"\s*(?:(?:was |were |is |has been )?(?:ruled out|excluded|denied)\b"
+    r"|[:=-]\s*(?:no|none|n|negative|absent|denied)\b(?!\s+\w))"
+)
+# Of a text, what is read, and what is quoted around the words that count.
+_LONGEST = 4_000
+_QUOTED = 60
+
+_SEVERE_WORDS = re.compile(
+    r"\b(?:severe|severely|sev|sv|high|serious|major|critical|crith|fatal\w*|life[- ]?threat\w*"
+    r"|anaphyla\w*|extreme|grave|schwer\w*)\b"
+)
+_MODERATE_WORDS = re.compile(r"\b(?:moderate|moderately|mod|mo|medium|intermediate|massig)\b")
+_MILD_WORDS = re.compile(r"\b(?:mild|mildly|mi|low|minor|slight|minimal|leicht|critl)\b")
+_NOT_GRADE = re.compile(r"\b(?:not|non|no)[\s-]+(?:severe|serious|critical|fatal|high|life)\w*")
+# The single letters of HL7 v3 SeverityObservation (Observation Value H, M, L).
+_LETTERS = {"h": "severe", "m": "moderate", "l": "mild", "s": "severe"}
+
+
+class Severity(NamedTuple):
+    """How severe an entry is recorded to be.
+
+    is_severe: by criticality, by a severity, by what the reaction is, or by words. words is the
+    passage that says so where only words do, else empty. is_recorded: whether anybody recorded how
+    severe it is, or how dangerous, in any way.
+    """
+
+    is_severe: bool
+    words: str
+    is_recorded: bool
+
+
+def severity_of(resource: Resource) -> Severity:
+    """Return how severe an AllergyIntolerance is recorded to be."""
+    graded = any(one.get("severity") for one in resource.get("reaction", ()))
+    by_code = (
+        resource.get("criticality") == "high"
+        or any(one.get("severity") == "severe" for one in resource.get("reaction", ()))
+        or any(map(_is_grave, _codings(resource)))
+    )
+    extended = list(_severity_extensions(resource))
+    by_code = by_code or any(code in _SEVERE_CODES for code, _ in extended)
+    words = "" if by_code else _described(resource, [text for _, text in extended])
+    is_severe = by_code or bool(words)
+    is_recorded = (
+        is_severe or graded or bool(extended) or resource.get("criticality") in ("low", "high")
+    )
+    return Severity(is_severe, words, is_recorded)
+
+
+def described_severely(text: str) -> str:
+    """Return the passage of a text that describes something severe; "" where none does."""
+    folded = fold(text[:_LONGEST])
+    for start, end in _hits(folded):
+        if not _is_denied(folded, start, end):
+            return _passage(text, folded, start, end)
+    return ""
+
+
+def grade(words: str) -> str:
+    """Return the severity that words or a local code name: mild, moderate, severe, or "".
+
+    The graver of a range: "moderate to severe" is severe.
+    """
+    folded = fold(words[:_LONGEST])
+    if folded in _LETTERS:
+        return _LETTERS[folded]
+    folded = _NOT_GRADE.sub(" ", folded)
+    for found, name in (
+        (_SEVERE_WORDS, "severe"),
+        (_MODERATE_WORDS, "moderate"),
+        (_MILD_WORDS, "mild"),
+    ):
+        if found.search(folded):
+            return name
+    return ""
+
+
+def sentence(active: int, *, severe: int, described: int, unrecorded: int) -> str:
+    """Return how many of the allergies that may hold are severe, and of how many nobody knows.
+
+    severe counts those that a code calls severe, described those that only words do.
+    """
+    ways = "recorded as severe, as anaphylaxis or with high criticality"
+    if active == 1:
+        if described:
+            return "words describe it as severe."
+        text = f"it is {ways}." if severe else f"it is not {ways}."
+        return f"{text} Its severity is not recorded." if unrecorded else text
+    text = f"{_of_them(severe) if severe else 'none of them is'} {ways}."
+    if described:
+        text += f" Words describe {described} {'more ' if severe else ''}as severe."
+    if unrecorded:
+        text += f" For {unrecorded} of them no severity is recorded."
+    return text
+
+
+def _of_them(number: int) -> str:
+    return "1 of them is" if number == 1 else f"{number} of them are"
+
+
+def _codings(resource: Resource) -> Iterator[Resource]:
+    """Yield the codings of what an entry is about and of its reactions."""
+    for concept in _concepts(resource):
+        yield from concept.get("coding", ())
+
+
+def _concepts(resource: Resource) -> Iterator[Resource]:
+    yield resource.get("code") or {}
+    for reaction in resource.get("reaction", ()):
+        yield from reaction.get("manifestation", ())
+        yield reaction.get("substance") or {}
+
+
+def _is_grave(coding: Resource) -> bool:
+    system, code = coding.get("system") or "", coding.get("code") or ""
+    if code in _GRAVE_CODES.get(system, ()):
+        return True
+    if "icd-10" in system:
+        return _ICD_10.match(code) is not None
+    return "icd-9" in system and _ICD_9.match(code) is not None
+
+
+def _severity_extensions(held: Any) -> Iterator[tuple[str, str]]:
+    """Yield the code and the words of each extension, anywhere in an entry, that is a severity."""
+    if isinstance(held, list):
+        for one in held:
+            yield from _severity_extensions(one)
+    elif isinstance(held, dict):
+        for name, value in held.items():
+            if name != "extension" or not isinstance(value, list):
+                yield from _severity_extensions(value)
+                continue
+            for one in value:
+                if _is_severity_extension(one):
+                    yield from _values(one)
+                else:
+                    yield from _severity_extensions(one)
+
+
+def _is_severity_extension(extension: Any) -> bool:
+    """Say whether an extension is, by its address, about how severe something is."""
+    return isinstance(extension, dict) and "severity" in str(extension.get("url")).lower()
+
+
+def _values(extension: Resource) -> Iterator[tuple[str, str]]:
+    for name, value in extension.items():
+        if name == "url" or not name.startswith("value"):
+            continue
+        codings = [value] if name == "valueCoding" else []
+        if name == "valueCodeableConcept":
+            codings = value.get("coding", [])
+            yield "", str(value.get("text") or "")
+        elif isinstance(value, str):
+            yield "", value
+        for coding in codings:
+            yield str(coding.get("code") or ""), str(coding.get("display") or "")
+
+
+def _described(resource: Resource, severities: list[str]) -> str:
+    """Return the words in an entry that describe it as severe: of its severity first."""
+    of_reactions = map(severity_words, resource.get("reaction", ()))
+    for text in (*severities, *of_reactions):
+        if grade(text) == "severe":
+            return _quoted(text)
+    return next(filter(None, map(described_severely, _texts(resource))), "")
+
+
+def _texts(resource: Resource) -> Iterator[str]:
+    """Yield the words of an entry: of its reactions, its substance, and its notes."""
+    concepts = list(_concepts(resource))
+    for concept in [*concepts[1:], concepts[0]]:
+        yield str(concept.get("text") or "")
+        for coding in concept.get("coding", ()):
+            yield str(coding.get("display") or "")
+            yield str(coding.get("code") or "")
+    for reaction in resource.get("reaction", ()):
+        yield str(reaction.get("description") or "")
+        yield from (str(one.get("text") or "") for one in reaction.get("note", ()))
+    yield from (str(one.get("text") or "") for one in resource.get("note", ()))
+
+
+def _hits(folded: str) -> Iterator[tuple[int, int]]:
+    found = [one.span() for one in _GRAVE.finditer(folded)]
+    found += [
+        one.span()
+        for one in _LONG_WORD.finditer(folded)
+        if any(_is_misspelling(one[0], word) for word in _MISSPELLED)
+    ]
+    yield from sorted(found)
+
+
+def _is_denied(folded: str, start: int, end: int) -> bool:
+    before = _CLAUSE.split(folded[max(0, start - 200) : start])[-1]
+    return bool(_DENIED_BEFORE.search(before) or _DENIED_AFTER.match(folded, end))
+
+
+def _is_misspelling(word: str, of: str) -> bool:
+    """Say whether a word differs from another by few letters: left out, put in, or another one."""
+    if abs(len(word) - len(of)) > _MOST_WRONG:
+        return False
+    row = list(range(len(of) + 1))
+    for at, letter in enumerate(word, 1):
+        above, row = row, [at]
+        for position, other in enumerate(of, 1):
+            row.append(
+                min(row[-1] + 1, above[position] + 1, above[position - 1] + (letter != other))
+            )
+        if min(row) > _MOST_WRONG:
+            return False
+    return row[-1] <= _MOST_WRONG
+
+
+def _passage(text: str, folded: str, start: int, end: int) -> str:
+    """Return the passage around the words; as it was written where the text is short."""
+    if len(text) <= _QUOTED:
+        return _quoted(text)
+    begin = max(0, start - 20)
+    stop = max(end, begin + _QUOTED)
+    found = _quoted(folded[begin:stop].strip()).removesuffix("…")
+    return f"{'…' if begin else ''}{found}{'…' if stop < len(folded) else ''}"
+
+
+def _quoted(text: str) -> str:
+    return shortened(text, _QUOTED)
