@@ -170,7 +170,7 @@ def test_what_may_hurt_stands_first_and_what_never_was_last(clinician):
     [
         (
             "p11",
-            "Nothing is recorded: there is no entry. That does not mean that there are no allergies.",
+            "Nothing is recorded: there is no entry. That does not mean that there are no",
         ),
         ("p6", "It is recorded that there is no information about allergies."),
         ("p13", "It is recorded that no allergy is known."),

@@ -37,10 +37,17 @@ from fhirapp.exchange.ccda.status import put_status
 from fhirapp.exchange.ccda.substances import (
     code_of,
     is_none_known,
+    named_by,
     says_something,
     substance_of,
 )
-from fhirapp.exchange.ccda.texts import Texts, covers, section_texts, shortened
+from fhirapp.exchange.ccda.texts import (
+    Texts,
+    covers,
+    has_words,
+    section_texts,
+    shortened,
+)
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import absent, extended, has_code, identifiers, key
 from fhirapp.fhir.systems import NO_KNOWN_DRUG_ALLERGY
@@ -160,7 +167,7 @@ def _identify(found: list[_Found], statements: list[Statement], record: Record) 
         parts = list(own_key or (record.key,))
         if not own_key or shared[own_key] > 1:
             # Several have the same id, or none has one: the substance tells them apart.
-            parts.append(_told_by(statement.allergy))
+            parts.append(_distinction(one, statement.allergy, record.texts))
         allergy_id = record.own_identity("AllergyIntolerance", *parts)
         used[allergy_id] += 1
         if used[allergy_id] > 1:
@@ -174,8 +181,13 @@ def _key(found: _Found) -> tuple[str, str] | None:
     return next(filter(None, keys), None)
 
 
-def _told_by(allergy: dict[str, Any]) -> str:
-    code = allergy["code"]
+def _distinction(found: _Found, allergy: dict[str, Any], texts: Texts) -> str:
+    """Return what tells an allergy from others of the same id: how its participant is coded.
+
+    An id stays the same however a name is read, so that a document that is imported again makes a
+    new version of the same allergy.
+    """
+    code = named_by(found.substance, texts) or allergy["code"]
     first: dict[str, str] = next(iter(code.get("coding", ())), {})
     return f"{first.get('system', '')}|{first.get('code', '')}|{code.get('text', '')}"
 
@@ -410,7 +422,7 @@ def _narrative_notes(found: _Found, allergy: dict[str, Any]) -> Iterator[dict[st
         return
     held = list(strings(allergy))
     text = found.cell(Column.NOTE) if found.block.cells else shortened(found.block.text)
-    if text and not covers(held, text) and not is_placeholder(text):
+    if text and not has_words(held, text) and not is_placeholder(text):
         yield {"text": f"The document says in words: {text}"}
 
 

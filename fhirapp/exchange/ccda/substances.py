@@ -13,7 +13,7 @@ from typing import Any
 from fhirapp.exchange.ccda.narrative import Column, Narrative
 from fhirapp.exchange.ccda.texts import Texts, covers, plain, tidy
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import codings, has_code, is_negated, null_coding
+from fhirapp.exchange.ccda.values import codings, concept, has_code, is_negated, null_coding
 from fhirapp.fhir.systems import NO_KNOWN_DRUG_ALLERGY, SNOMED_CT
 from fhirapp.resources.allergy_intolerance.said import About, about_none_known, is_placeholder
 from fhirapp.search.string import fold
@@ -101,6 +101,20 @@ def substance_of(
             found.setdefault("coding", []).append({"display": name})
             kept.append(name)
     return found
+
+
+def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None:
+    """Return the code and the first name of a participant as they stand; None if it has none."""
+    entity = participant.first("participantRole/playingEntity") if participant else None
+    if entity is None:
+        return None
+    found = concept(entity.first("code"), texts) or {}
+    if "text" not in found:
+        listed = (one for one in found.get("coding", ()) if _is_concrete(one))
+        displays = (one["display"] for one in listed if "display" in one)
+        if name := next(filter(None, [*map(plain, entity.all("name")), *displays]), ""):
+            found["text"] = name
+    return found if says_something(found) else None
 
 
 def code_of(

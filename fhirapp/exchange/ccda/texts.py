@@ -5,12 +5,16 @@ Source: CDA R2 §4.3.5 (narrative block), §4.3.5.1 (originalText that points in
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.search.string import fold
 
 # A name, or a remark: what is longer points to a whole section, which stays in the document.
 LONGEST = 4_000
 # Of the narrative's elements these do not end a word.
+_NO_WORD = re.compile(r"[\W_]+")
 _WITHIN_A_WORD = frozenset({"content", "footnoteRef", "linkHtml", "sub", "sup"})
 
 
@@ -83,8 +87,15 @@ def covers(texts: list[str], words: str) -> bool:
     return any(wanted in f" {_bare(text)} " for text in texts)
 
 
+def has_words(texts: list[str], words: str) -> bool:
+    """Say whether each of these words stands somewhere in the texts, in any order."""
+    known = {word for text in texts for word in _bare(text).split()}
+    return known.issuperset(_bare(words).split())
+
+
+@lru_cache(maxsize=1_000)
 def _bare(text: str) -> str:
-    return " ".join("".join(one if one.isalnum() else " " for one in fold(text)).split())
+    return _NO_WORD.sub(" ", fold(text)).strip()
 
 
 def _collect(element: Element, parts: list[str]) -> None:

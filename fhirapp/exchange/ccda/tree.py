@@ -242,8 +242,17 @@ class _Builder:
         if at is None or at.name != "section" or _name(name) not in ("text", "entry"):
             return False
         if at not in self._wanted:
-            self._wanted[at] = self._is_wanted(at)
+            self._wanted[at] = self._is_within(at) or self._is_wanted(at)
         return not self._wanted[at]
+
+    def _is_within(self, section: Element) -> bool:
+        """Say whether a section is part of one that is wanted."""
+        at = section.parent
+        while at is not None:
+            if at.name == "section" and self._is_wanted(at):
+                return True
+            at = at.parent
+        return False
 
     def end(self, _name_of: str) -> None:
         self._depth -= 1
