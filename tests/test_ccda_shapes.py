@@ -301,6 +301,39 @@ SHAPES = {
         "words-only",
         ("A document says in words: “Bee stings: throat closes”",),
     ),
+    "a remark on the record beside that none is known": Shape(
+        document_with(
+            observation(snomed(ANY) + uncoded(name="No Known Allergies"), ' negationInd="true"'),
+            text="<paragraph>No Known Allergies</paragraph>"
+            "<footnote>documented as of this encounter (statuses as of 03/15/2016)</footnote>",
+        ),
+        [("none-known", "No Known Allergies")],
+        "none-known",
+        ("It is recorded that no allergy is known.",),
+    ),
+    "words beside that none is known": Shape(
+        document_with(
+            observation(snomed(ANY) + uncoded(name="No Known Allergies"), ' negationInd="true"'),
+            text="<paragraph>Penicillin made her lips swell</paragraph>",
+        ),
+        [("words-only", "Penicillin made her lips swell"), ("none-known", "No Known Allergies")],
+        "words-only",
+        (
+            "A document says in words: “Penicillin made her lips swell”",
+            "is still active beside Penicillin made her lips swell",
+        ),
+    ),
+    "a title above the heads of the columns": Shape(
+        document_with(
+            observation(DRUG + substance(LATEX)),
+            text=table(row("Latex", "Hives")).replace(
+                "<thead>", "<thead><tr><th>Allergies</th></tr>"
+            ),
+        ),
+        [("active", "Latex")],
+        ALLERGY,
+        ("Hives (severity not recorded)",),
+    ),
     "a row that no entry stands for": Shape(
         document_with(
             observation(DRUG + substance(LATEX)),

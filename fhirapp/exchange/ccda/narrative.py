@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import takewhile
 
 from fhirapp.exchange.ccda.texts import plain, tidy
 from fhirapp.exchange.ccda.tree import Element
@@ -131,11 +132,11 @@ def _is_nesting(element: Element) -> bool:
 def _rows(table: Element) -> Iterator[Block]:
     """Yield the rows of a table, with their cells where the heads of the columns say what is in."""
     rows = [row for part in table.elements for row in _rows_in(part)]
-    heads = table.all("thead/tr")[-1:] or [row for row in rows[:1] if _is_head(row)]
+    heads = [*table.all("thead/tr"), *takewhile(_is_head, rows)]
     cells = [cell for row in (*heads, *rows) for cell in _cells(row)]
     # A cell over several rows moves the cells beneath it.
     is_regular = all(cell.get("rowspan") in ("", "1") for cell in cells)
-    columns = _columns(heads[0]) if heads and is_regular else {}
+    columns = _columns(heads[-1]) if heads and is_regular else {}
     for row in rows:
         if row in heads:
             continue

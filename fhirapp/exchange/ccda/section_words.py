@@ -29,6 +29,10 @@ _ABSENCE = re.compile(
     r"\b(?:no known|nk[dfm]?a|no \w* ?allerg\w+|denie[sd]|none|not on file|no information"
     r"|no data|not asked|unknown|nothing recorded)\b"
 )
+# What is about the record, not about allergies.
+_OF_THE_RECORD = re.compile(
+    r"\b(?:documented|reviewed|reconciled|verified|last (?:updated|modified)|as of|encounter)\b"
+)
 _EXCEPT = re.compile(r"\b(?:except|but|besides|apart from|other than|however|only)\b")
 _LONG = 120
 _APART = re.compile(r"[;,/]|\band\b")
@@ -104,7 +108,8 @@ def in_pieces(blocks: list[Block]) -> Iterator[str]:
 def _is_held(block: Block, held: list[str]) -> bool:
     """Say whether the words of a block stand elsewhere, or only say that there is nothing."""
     words = fold(block.text)
-    if len(words) <= _LONG and _ABSENCE.search(words) and not _EXCEPT.search(words):
+    is_remark = _ABSENCE.search(words) or (not block.is_line and _OF_THE_RECORD.search(words))
+    if len(words) <= _LONG and is_remark and not _EXCEPT.search(words):
         return not described_severely(block.text)
     cells = [block.cells[column] for column in _COMPARED if column in block.cells]
     return all(is_placeholder(one) or _stands_in(held, one) for one in cells or [block.text])
