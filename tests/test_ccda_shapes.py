@@ -15,6 +15,8 @@ from flask import Flask
 from fhirapp.auth.models.user import CLINICIAN
 from fhirapp.fhir import systems
 from fhirapp.resources.allergy_intolerance.summary import conclusion_of, entries_of
+from fhirapp.store.definition import types
+from fhirapp.store.prepare import prepare
 from tests.browsing import Browser, add_person
 from tests.conftest import token_for
 from tests.helpers import Fhir
@@ -29,6 +31,7 @@ from tests.test_ccda_allergies import (
     snomed,
     substance,
 )
+from tests.us_core import all_faults, packages_in
 
 PENICILLIN = '<code code="7980" codeSystem="2.16.840.1.113883.6.88" displayName="Penicillin G"/>'
 ANY = "419199007"
@@ -441,6 +444,19 @@ def test_a_shape_is_told_by_api_and_chart(name, clinic, tmp_path: Path):
     page = Browser(clinic).resume(add_person(clinic, CLINICIAN)).get(f"/patients/{patient}")
     for words in shape.chart:
         assert words in page.words
+
+
+@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
+def test_each_shape_conforms_to_r4_and_us_core(app, shared):
+    packages = packages_in(shared)
+    definition = types(app)["AllergyIntolerance"]
+    for name, shape in SHAPES.items():
+        for found in of_type(read(shape.document), "AllergyIntolerance"):
+            source = {**prepare(definition, found).columns, "id": found["id"], "version_id": 1}
+            served = definition.schema.dump_resource(
+                {**source, "last_updated": "2024-01-01T00:00:00Z"}
+            )
+            assert (name, all_faults(served, packages)) == (name, [])
 
 
 def of_patient(document: str, number: str) -> str:
