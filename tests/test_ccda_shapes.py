@@ -403,10 +403,19 @@ SHAPES = {
         ALLERGY,
         ("Recorded as absent: no Anaphylaxis",),
     ),
-    "an entry that cannot be read": Shape(
+    "an observation without template and participant": Shape(
         document_with(
             f'<observation classCode="OBS" moodCode="EVN">{said("Allergic to wasps, severely")}'
             "</observation>"
+        ),
+        [("active-severe", "Allergic to wasps, severely")],
+        ALLERGY,
+        ("described as “Allergic to wasps, severely”",),
+    ),
+    "an entry that cannot be read": Shape(
+        document_with(
+            '<procedure classCode="PROC" moodCode="EVN"><text>Allergic to wasps, severely</text>'
+            "</procedure>"
         ),
         [("words-only", "Allergic to wasps, severely")],
         "words-only",

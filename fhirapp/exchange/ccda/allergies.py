@@ -11,14 +11,19 @@ Sources: C-CDA R2.1, Allergy Concern Act and Allergy - Intolerance Observation; 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fhirapp.exchange.ccda import times
 from fhirapp.exchange.ccda.narrative import Block, Column, Narrative
 from fhirapp.exchange.ccda.people import Actor, author
-from fhirapp.exchange.ccda.reactions import denied_reactions, reaction_words, reactions
+from fhirapp.exchange.ccda.reactions import (
+    denied_reactions,
+    reaction_observations,
+    reaction_words,
+    reactions,
+)
 from fhirapp.exchange.ccda.record import Record
 from fhirapp.exchange.ccda.section_words import (
     absent_entry,
@@ -28,6 +33,7 @@ from fhirapp.exchange.ccda.section_words import (
     unread_words,
 )
 from fhirapp.exchange.ccda.severities import (
+    NOT_GRADED,
     criticality_in,
     gravest,
     severity_in,
@@ -38,6 +44,7 @@ from fhirapp.exchange.ccda.substances import (
     code_of,
     is_none_known,
     named_by,
+    names_in,
     says_something,
     substance_of,
 )
@@ -45,11 +52,12 @@ from fhirapp.exchange.ccda.texts import (
     Texts,
     covers,
     has_words,
+    plain,
     section_texts,
     shortened,
 )
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import absent, extended, has_code, identifiers, key
+from fhirapp.exchange.ccda.values import absent, extended, has_code, identifiers, is_negated, key
 from fhirapp.fhir.systems import NO_KNOWN_DRUG_ALLERGY
 from fhirapp.fhir.words import strings
 from fhirapp.resources.allergy_intolerance.said import about_none_known, is_placeholder
@@ -88,6 +96,8 @@ _TYPES = {
 _LAYMEN = ("Patient", "RelatedPerson")
 _COMMENT_CODE = "48767-8"
 # Elements of an entry in which an observation may stand.
+# What an observation is of that says more of an allergy: severity, status, criticality.
+_OF_ALLERGIES = ("SEV", "33999-4", "82606-5")
 _MOODS = ("", "EVN")
 _NESTING = frozenset({"act", "organizer", "component", "entryRelationship", "observation"})
 
@@ -117,6 +127,8 @@ class _Found:
     substance: Element | None
     block: Block | None = None
     is_only: bool = True
+    # Whether it points there; else its name was found there.
+    is_linked: bool = False
 
     @property
     def statements(self) -> list[Element]:
@@ -217,16 +229,17 @@ class _Section:
         """Find the part of the narrative that each observation stands for: by link, or by name."""
         texts = self._record.texts
         for one in self.found:
-            references = _references(one.observation, one.concern)
+            references = _references(one)
             targets = [target for element in references for target in texts.targets(element)]
             blocks = map(self._narrative.block_of, targets)
             one.block = next((block for block in blocks if block is not None), None)
+            one.is_linked = one.block is not None
         taken = {one.block for one in self.found}
         free = [block for block in self._narrative.blocks if block not in taken]
         matches: dict[tuple[Block, ...], list[_Found]] = {}
         for one in self.found:
             if one.block is None:
-                names = list(strings(self._substance(one)))
+                names = names_in(self._code(one))
                 rows = tuple(block for block in free if _is_named(block, names))
                 matches.setdefault(rows, []).append(one)
         for rows, alike in matches.items():
@@ -244,9 +257,14 @@ class _Section:
             found.observation.first("value"),
             texts,
             self._narrative,
-            cell=found.cell(Column.SUBSTANCE) if found.is_only else "",
+            cell=found.cell(Column.SUBSTANCE),
+            is_only=found.is_only,
             reactions=reaction_words(found.statements, texts, found.cell(Column.REACTION)),
         )
+
+    def _code(self, found: _Found) -> dict[str, Any]:
+        texts = self._record.texts
+        return code_of(self._substance(found), found.observation, found.concern, texts)
 
     def _statement(self, found: _Found) -> Statement:
         observation, concern, texts = found.observation, found.concern, self._record.texts
@@ -256,9 +274,9 @@ class _Section:
             "identifier": identifiers(observation.all("id")),
             "patient": {"reference": self._record.patient},
         }
-        allergy["code"] = code_of(self._substance(found), observation, concern, texts)
+        allergy["code"] = self._code(found)
         notes = list(self._comments(found))
-        if self._is_nothing(found, allergy["code"]):
+        if _is_nothing(found, allergy["code"], texts):
             notes += _beside_nothing(found, texts)
         else:
             notes += _put_details(allergy, found, texts)
@@ -269,19 +287,18 @@ class _Section:
         by_laymen = bool(actors) and all(one.type_name in _LAYMEN for one in actors)
         status = found.cell(Column.STATUS)
         differing = put_status(
-            allergy, observation, concern, texts, cell=status, by_laymen=by_laymen
+            allergy,
+            observation,
+            concern,
+            texts,
+            cell=status,
+            is_linked=found.is_linked,
+            by_laymen=by_laymen,
         )
         notes += [{"text": f"Status also recorded in the document: {one}"} for one in differing]
         allergy["note"] = [*notes, *_narrative_notes(found, {**allergy, "note": notes})]
         kept = {name: value for name, value in allergy.items() if value or name == "id"}
         return Statement(kept, actors, recorded)
-
-    def _is_nothing(self, found: _Found, code: dict[str, Any]) -> bool:
-        """Say whether a nullFlavor stands for the whole observation, and nothing says otherwise."""
-        if not found.null_flavor or says_something(code):
-            return False
-        cell = found.cell(Column.REACTION)
-        return not reaction_words(found.statements, self._record.texts, cell)
 
     def in_words(self) -> list[Statement]:
         """Return what only the words of the section say."""
@@ -341,13 +358,28 @@ def _found_in(holder: Element, concern: Element | None) -> Iterator[_Found]:
         if one.name not in _NESTING:
             continue
         participants = [part for part in one.all("participant") if _is_substance(part)]
-        is_allergy = one.templates() & _OBSERVATIONS or participants
+        is_allergy = one.templates() & _OBSERVATIONS or participants or _is_bare_allergy(one)
         if one.name == "observation" and is_allergy:
             substances: list[Element | None] = [*participants]
             for substance in substances or [None]:
                 yield _Found(one, concern, substance)
         else:
             yield from _found_in(one, one if one.name == "act" else concern)
+
+
+def _is_bare_allergy(observation: Element) -> bool:
+    """Say whether an observation without template and participant names a substance by its value.
+
+    Not one that belongs to an allergy beside it: a reaction, a severity, a status, a criticality.
+    """
+    value, parent = observation.first("value"), observation.parent
+    if has_code(observation.first("code"), *_OF_ALLERGIES):
+        return False
+    if observation.templates() or (parent is not None and parent.get("typeCode") == "MFST"):
+        return False
+    if value is None:
+        return bool(observation.null_flavor) or is_negated(observation)
+    return bool(value.get("code") or value.get("displayName") or plain(value))
 
 
 def _is_substance(participant: Element) -> bool:
@@ -358,23 +390,49 @@ def _is_substance(participant: Element) -> bool:
     return participant.first("participantRole/playingEntity") is not None
 
 
-def _references(observation: Element, concern: Element | None) -> list[Element]:
-    """Return what may point to the narrative: the text first, then what is inside, the act last."""
-    found = [
-        *observation.all("text"),
-        *(one for one in observation.descendants() if one.name in _POINTING),
-    ]
-    return [*found, *(concern.all("text") if concern is not None else [])]
+def _references(found: _Found) -> list[Element]:
+    """Return what may point to the narrative: texts and names of the observation come first.
+
+    Remarks point elsewhere.
+    """
+    observation, concern = found.observation, found.concern
+    holders = [*observation.all("participant"), *observation.all("value")]
+    holders += reaction_observations([observation])
+    own = [*observation.all("text"), *_pointing(holders)]
+    if concern is None:
+        return own
+    return [*own, *concern.all("text"), *_pointing(reaction_observations([concern]))]
+
+
+def _pointing(holders: Iterable[Element]) -> Iterator[Element]:
+    for holder in holders:
+        yield from (one for one in holder.descendants() if one.name in _POINTING)
 
 
 def _is_named(block: Block, names: list[str]) -> bool:
-    """Say whether a row is about a substance of one of these names."""
+    """Say whether a row, an item or a paragraph is about a substance of one of these names."""
     cell = block.cells.get(Column.SUBSTANCE, "")
-    if not cell:
-        return False
-    if about_none_known(cell):
+    if about_none_known(cell or block.text):
         return any(map(about_none_known, names))
-    return covers([cell], names[-1] if names else "") or any(covers([name], cell) for name in names)
+    if cell:
+        return any(covers([cell], name) or covers([name], cell) for name in names)
+    return not block.cells and any(covers([block.text], name) for name in names)
+
+
+def _is_nothing(found: _Found, code: dict[str, Any], texts: Texts) -> bool:
+    """Say whether an observation names neither a substance nor a reaction.
+
+    Its kind and its onset make no allergy of it (decisions 2.19); nor does a severity where a
+    nullFlavor stands for the whole observation.
+    """
+    statements = found.statements
+    if says_something(code) or reaction_words(statements, texts, found.cell(Column.REACTION)):
+        return False
+    if found.null_flavor:
+        return True
+    severities = (severity_in(statements, texts), severity_named(found.cell(Column.SEVERITY)))
+    criticality, _ = criticality_in(statements, texts, found.cell(Column.CRITICALITY))
+    return gravest(severities) == NOT_GRADED and criticality not in ("low", "high")
 
 
 def _put_details(allergy: dict[str, Any], found: _Found, texts: Texts) -> Iterator[dict[str, Any]]:
@@ -397,7 +455,7 @@ def _put_details(allergy: dict[str, Any], found: _Found, texts: Texts) -> Iterat
     held = [*strings(made)]
     for one in (own, named):
         words = one.words or one.code
-        if words and not covers(held, words) and one.code not in held:
+        if not has_words(held, words):
             yield {"text": f"Severity also recorded in the document: {words}"}
             held.append(words)
     for words in denied_reactions(statements, texts):
@@ -417,13 +475,16 @@ def _beside_nothing(found: _Found, texts: Texts) -> Iterator[dict[str, Any]]:
 
 
 def _narrative_notes(found: _Found, allergy: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what the narrative says beside what the entry does."""
-    if found.block is None or not _says_more(allergy):
-        return
+    """Yield what texts and narrative say beside what the entry does."""
+    words = [shortened(plain(text)) for one in found.statements for text in one.all("text")]
+    if found.block is not None and _says_more(allergy):
+        block = found.block
+        words.append(found.cell(Column.NOTE) if block.cells else shortened(block.text))
     held = list(strings(allergy))
-    text = found.cell(Column.NOTE) if found.block.cells else shortened(found.block.text)
-    if text and not has_words(held, text) and not is_placeholder(text):
-        yield {"text": f"The document says in words: {text}"}
+    for text in words:
+        if not has_words(held, text) and not is_placeholder(text):
+            yield {"text": f"The document says in words: {text}"}
+            held.append(text)
 
 
 def _says_more(allergy: dict[str, Any]) -> bool:

@@ -54,7 +54,7 @@ _NESTING = frozenset({"list", "table", "item", "paragraph"})
 class Block:
     """A row, item, paragraph or run of text, in words; cells are those of known columns.
 
-    group is the table or list that it is part of, None for what stands by itself.
+    group is the table or list that it is part of, or what holds paragraphs; None for loose text.
     """
 
     element: Element
@@ -63,20 +63,28 @@ class Block:
     cells: dict[Column, str] = field(default_factory=dict)
     columns: dict[Element, Column] = field(default_factory=dict)
 
+    has_heads: bool = False
+
+    @property
+    def may_be_allergy(self) -> bool:
+        """Whether it is a line, of no table whose heads say that it is about something else."""
+        return Column.SUBSTANCE in self.cells if self.has_heads else self.is_line
+
     @property
     def is_line(self) -> bool:
-        """Whether it is one of several of its kind: a row of a table, an item of a list."""
-        return self.group is not None
+        """Whether it is a row of a table or an item of a list."""
+        return self.element.name in ("tr", "item")
 
 
 class Narrative:
     """The blocks of the sections of a document."""
 
     def __init__(self, texts: Iterable[Element]) -> None:
-        self.blocks = [block for text in texts for block in _blocks(text)]
+        blocks = [block for text in texts for block in _within(text, None)]
         self._by_element: dict[Element, Block] = {}
-        for block in self.blocks:
+        for block in blocks:
             self._by_element.setdefault(block.element, block)
+        self.blocks = [one for one in blocks if any(map(str.isalpha, one.text))]
 
     def block_of(self, element: Element) -> Block | None:
         """Return the block that an element is in, or the only one in it; else None."""
@@ -99,12 +107,6 @@ class Narrative:
         return None
 
 
-def _blocks(text: Element) -> Iterator[Block]:
-    for block in _within(text, None):
-        if any(one.isalpha() for one in block.text):
-            yield block
-
-
 def _within(holder: Element, group: Element | None) -> Iterator[Block]:
     """Yield the blocks in an element; text between them is a block of its own."""
     loose: list[str] = []
@@ -116,7 +118,7 @@ def _within(holder: Element, group: Element | None) -> Iterator[Block]:
         elif one.name == "table":
             yield from _rows(one)
         elif one.name in _BLOCKS and not _is_nesting(one):
-            yield Block(one, plain(one), group if one.name == "item" else None)
+            yield Block(one, plain(one), group if one.name == "item" else holder)
         elif one.name == "list" or _is_nesting(one):
             yield from _within(one, one if one.name == "list" else group)
         else:
@@ -140,14 +142,15 @@ def _rows(table: Element) -> Iterator[Block]:
     for row in rows:
         if row in heads:
             continue
-        block = Block(row, ", ".join(filter(None, map(plain, _cells(row)))), table)
+        text = ", ".join(filter(None, map(plain, _cells(row))))
+        block = Block(row, text, table, has_heads=bool(columns))
         for position, cell in _positions(row):
             if (column := columns.get(position)) is None:
                 continue
             block.columns[cell] = column
-            if text := plain(cell):
+            if words := plain(cell):
                 known = block.cells.get(column)
-                block.cells[column] = f"{known}, {text}" if known else text
+                block.cells[column] = f"{known}, {words}" if known else words
         yield block
 
 

@@ -35,6 +35,7 @@ _OF_THE_RECORD = re.compile(
 )
 _EXCEPT = re.compile(r"\b(?:except|but|besides|apart from|other than|however|only)\b")
 _LONG = 120
+_CLAUSE = re.compile(r"[;:.!?()]")
 _APART = re.compile(r"[;,/]|\band\b")
 _COMPARED = (Column.SUBSTANCE, Column.REACTION, Column.SEVERITY, Column.CRITICALITY, Column.NOTE)
 
@@ -55,7 +56,7 @@ def left_over(
     for block in blocks:
         if block in taken:
             continue
-        is_line = block.group in groups or Column.SUBSTANCE in block.cells
+        is_line = block.group in groups or block.may_be_allergy
         if not allergies or ((is_line or not is_told) and not _is_held(block, held)):
             yield block
 
@@ -89,7 +90,8 @@ def section_entry(text: str, patient: str) -> Resource:
 def absent_entry(null_flavor: str, patient: str) -> Resource:
     """Return the AllergyIntolerance of a section that says why it is empty, such as NASK."""
     made = section_entry("", patient)
-    return {**made, "code": {"coding": [null_coding(null_flavor)]}, "note": []}
+    del made["note"]
+    return {**made, "code": {"coding": [null_coding(null_flavor)]}}
 
 
 def in_pieces(blocks: list[Block]) -> Iterator[str]:
@@ -108,11 +110,16 @@ def in_pieces(blocks: list[Block]) -> Iterator[str]:
 def _is_held(block: Block, held: list[str]) -> bool:
     """Say whether the words of a block stand elsewhere, or only say that there is nothing."""
     words = fold(block.text)
-    is_remark = _ABSENCE.search(words) or (not block.is_line and _OF_THE_RECORD.search(words))
-    if len(words) <= _LONG and is_remark and not _EXCEPT.search(words):
-        return not described_severely(block.text)
+    if len(words) <= _LONG and not _EXCEPT.search(words) and not described_severely(block.text):
+        clauses = filter(None, map(str.strip, _CLAUSE.split(words)))
+        if all(_ABSENCE.search(one) or _is_of_the_record(block, one) for one in clauses):
+            return True
     cells = [block.cells[column] for column in _COMPARED if column in block.cells]
     return all(is_placeholder(one) or _stands_in(held, one) for one in cells or [block.text])
+
+
+def _is_of_the_record(block: Block, clause: str) -> bool:
+    return not block.is_line and _OF_THE_RECORD.search(clause) is not None
 
 
 def _stands_in(held: list[str], words: str) -> bool:

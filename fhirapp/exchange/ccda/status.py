@@ -31,13 +31,15 @@ def put_status(
     texts: Texts,
     *,
     cell: str,
+    is_linked: bool,
     by_laymen: bool,
 ) -> Iterator[str]:
     """Set clinicalStatus and verificationStatus; yield the words of what differs from that.
 
     service.md 2.3: what is on the patient's chart is confirmed; not so what the patient says, or
     what nobody says. What is refuted is no risk: a search for active allergies does not find it.
-    cell is the status that the narrative has.
+    cell is the status that the narrative has; is_linked: whether the allergy points there. Where
+    it does not, that can only make it graver.
     """
     if "nullified" in (_code(observation), _code(concern)):
         allergy["verificationStatus"] = _coded(ALLERGY_VERIFICATION, "entered-in-error")
@@ -47,7 +49,11 @@ def put_status(
     narrative = fold(cell).removeprefix("status: ")
     if not coded and _code(concern) in ("active", "suspended"):
         coded = ["active"]
-    status = _clinical(observation, [*coded, narrative] if narrative == "active" else coded)
+    statuses = coded or _by_end(observation)
+    if is_linked or narrative == "active" or statuses:
+        statuses = [*statuses, narrative]
+    # Without any an allergy is active, whatever the statusCode of its concern says.
+    status = next((one for one in _GRAVEST if one in statuses), "active")
     allergy["clinicalStatus"] = _coded(ALLERGY_CLINICAL, "inactive" if refuted else status)
     certainty = "unconfirmed" if by_laymen or not says_something(allergy["code"]) else "confirmed"
     allergy["verificationStatus"] = _coded(
@@ -55,24 +61,30 @@ def put_status(
     )
     differing = [one for one in _GRAVEST if one in coded and one != status]
     differing += [cell] if narrative in _GRAVEST and narrative != status else []
-    if status == "active" and (end := observation.first("effectiveTime/high")) is not None:
-        differing += [f"ended {day}" for day in [date_time(end.get("value"))] if day]
+    if status == "active" and (end := _end(observation)):
+        differing.append(end)
     if differing or unclear:
         yield "; ".join(unique([*differing, *unclear]))
 
 
-def _clinical(observation: Element, statuses: list[str]) -> str:
-    """Return the gravest status that is recorded.
+def _by_end(observation: Element) -> list[str]:
+    """Return that an allergy is resolved where its effectiveTime has an end.
 
-    Without one an allergy is active until the end of its effectiveTime, whatever the statusCode of
-    the concern says: a completed concern is no longer tracked, the allergy has not ended by that.
+    The statusCode of a completed concern does not say that: the concern is no longer tracked, the
+    allergy has not ended.
     """
-    for status in _GRAVEST:
-        if status in statuses:
-            return status
-    ended = observation.first("effectiveTime/high")
-    is_over = ended is not None and (ended.get("value") or ended.null_flavor == "UNK")
-    return "resolved" if is_over else "active"
+    return ["resolved"] if _end(observation) else []
+
+
+def _end(observation: Element) -> str:
+    """Return the end of an allergy in words; "" where it has none."""
+    end = observation.first("effectiveTime/high")
+    if end is None:
+        return ""
+    day = date_time(end.get("value"))
+    return (
+        f"ended {day}" if day else "ended" if end.get("value") or end.null_flavor == "UNK" else ""
+    )
 
 
 def _observed(

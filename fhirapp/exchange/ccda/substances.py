@@ -7,6 +7,7 @@ CF-NoKnownAllergies; service.md 2.3; decisions 2.19: NI never means "no allergy"
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,6 +63,11 @@ _GENERIC_NAMES = frozenset(
 _SAY_NONE = frozenset({*_NONE_KNOWN, "160244002"})
 # A value that only says of what kind it is: the substance has to be named elsewhere.
 _KINDS = frozenset({*_NEGATED, "235719002", "59037007"})
+_KIND_WORDS = re.compile(
+    r"(?:(?:propensity|allergy|allergic|intolerance|hypersensitivity|sensitivity|adverse|reactions?"
+    r"|disposition|to|an?|of|or|and|drugs?|foods?|substances?|medications?|medicines?"
+    r"|environment(?:al)?|miscellaneous|other|disorder|finding|type|class)\b\W*)+"
+)
 # Of the narrative, the columns in which no substance stands.
 _NO_NAME = (Column.REACTION, Column.SEVERITY, Column.STATUS, Column.CRITICALITY)
 
@@ -73,12 +79,14 @@ def substance_of(
     narrative: Narrative,
     *,
     cell: str,
+    is_only: bool,
     reactions: list[str],
 ) -> dict[str, Any]:
     """Return the substance as a CodeableConcept; empty where nothing names one.
 
-    cell is the name that the narrative has. A name that leads into another column, or is that of
-    the reaction, does not name the substance where something else does.
+    cell is the name that the narrative has; is_only: whether no other allergy shares it. A name
+    that leads into another column, or is that of the reaction, does not name the substance where
+    something else does.
     """
     entity = participant.first("participantRole/playingEntity") if participant else None
     code = entity.first("code") if entity is not None else None
@@ -88,10 +96,14 @@ def substance_of(
         listed = listed if any(map(_is_concrete, listed)) else codings(value)
     names = [] if entity is None else list(_names(entity, code, texts, narrative))
     displays = [one["display"] for one in listed if "display" in one and _is_concrete(one)]
-    others = [*displays, *_value_names(value, texts), cell]
-    real = [one for one in (*names, *others) if one and not is_placeholder(one)]
     of_reactions = {fold(one) for one in reactions}
+    others = [*displays, *_value_names(value, texts)]
+    real = [one for one in (*names, *others) if one and not is_placeholder(one)]
     real = [one for one in real if fold(one) not in of_reactions] or real
+    if cell and (is_only or not real) and not is_placeholder(cell):
+        real.append(cell)
+    if value is not None and not real:
+        real += _named_kind(value, texts)
     found: dict[str, Any] = {"coding": listed} if listed else {}
     if text := next(iter(real), "") or next(filter(None, (*names, *others)), ""):
         found["text"] = text
@@ -101,6 +113,13 @@ def substance_of(
             found.setdefault("coding", []).append({"display": name})
             kept.append(name)
     return found
+
+
+def names_in(code: dict[str, Any]) -> list[str]:
+    """Return the names in a code, without placeholders."""
+    listed = (one for one in code.get("coding", ()) if _is_concrete(one))
+    names = [code.get("text", ""), *(one.get("display", "") for one in listed)]
+    return [one for one in names if one and not is_placeholder(one)]
 
 
 def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None:
@@ -189,6 +208,13 @@ def _value_names(value: Element | None, texts: Texts) -> Iterator[str]:
         yield plain(value)
 
 
+def _named_kind(value: Element, texts: Texts) -> Iterator[str]:
+    """Yield the original text of a value that is a kind by its code, and more in words."""
+    text = texts.of(value.first("originalText"))
+    if text and not _KIND_WORDS.fullmatch(fold(text)) and not is_placeholder(text):
+        yield text
+
+
 def _none_known(
     substance: dict[str, Any], observation: Element, concern: Element | None, texts: Texts
 ) -> dict[str, Any] | None:
@@ -198,7 +224,9 @@ def _none_known(
         return substance
     generic = [_GENERIC[code] for code in _snomed(substance) & _GENERIC.keys()]
     is_generic = all(
-        one.get("code") in _GENERIC or fold(one.get("display", "")) in _GENERIC_NAMES
+        one.get("code") in _GENERIC
+        or fold(one.get("display", "")) in _GENERIC_NAMES
+        or ("code" not in one and about_none_known(one.get("display", "")))
         for one in listed
     )
     text = substance.get("text", "")
@@ -206,7 +234,7 @@ def _none_known(
     kinds = {code for kind, code in _NEGATED.items() if has_code(value, kind)} | set(generic)
     # Of two kinds the narrower; of two that differ, neither.
     narrower = kinds - {_NKA} or kinds
-    names = [text, *(_words_of_value(value, texts) if is_generic else ())]
+    names = [*names_in(substance), *(_words_of_value(value, texts) if is_generic else ())]
     if is_generic and not text:
         names.append(texts.of(observation.first("text")))
     for name in filter(None, names):
