@@ -51,7 +51,11 @@ def differences(
     given: Sequence[Reading | None] = readings or [None] * len(allergies)
     found: list[str] = []
     entries = facts.entries
-    if len(allergies) < len(entries):
+    own = sum(not is_words_only(allergy) for allergy in allergies)
+    if own < len(entries):
+        # An entry in which nothing stands may be left out.
+        entries = [fact for fact in entries if not fact.is_void]
+    if own < len(entries):
         found.append(f"allergy-missing: {len(allergies)} of {len(entries)}")
     pairs, rest = _matched(entries, list(zip(allergies, given, strict=True)))
     for fact, (allergy, reading) in pairs:
@@ -125,7 +129,7 @@ def _differences(
             yield f"criticality: {allergy.get('criticality')}, not {fact.criticality}"
         if fact.onset and not str(allergy.get("onsetDateTime", "")).startswith(fact.onset):
             yield f"onset: {allergy.get('onsetDateTime')}, not {fact.onset}"
-        if reading:
+        if reading and not (fact.is_refuted or fact.is_error):
             yield from _of_gravity(fact, reading)
     yield from _of_texts(fact, allergy)
 
@@ -253,10 +257,12 @@ def _of_names(fact: Fact, allergy: Resource, source: str) -> Iterator[str]:
         yield f"name-placeholder: {text!r} beside {fact.names}"
     if fact.names and any(normal(text) == normal(decoy) for decoy in fact.decoys):
         yield f"name-of-reaction: {text!r} beside {fact.names}"
-    if text and source and not holds([source], text):
-        pieces = [word for word in normal(text).split() if not holds([source], word)]
-        if pieces or not fact.names:
-            yield f"name-invented: {text!r}"
+    own = [*fact.names, *fact.decoys, *fact.linked_texts, *fact.allowed_words, *fact.texts]
+    for name in (text, *(one.get("display", "") for one in codings if "code" not in one)):
+        is_own = holds(own, name) or any(holds([name], each) for each in fact.names)
+        # What nothing names may have any words of the source.
+        if not (is_own or is_placeholder(name) or (not fact.names and holds([source], name))):
+            yield f"name-invented: {name!r}"
     if _doubled(text) and not any(_doubled(name) for name in fact.names):
         yield f"name-doubled: {text!r}"
     for code in fact.codes:
@@ -288,7 +294,8 @@ def _of_reactions(fact: Fact, allergy: Resource) -> Iterator[str]:
 
 def _of_narrative(fact: Fact, allergy: Resource) -> Iterator[str]:
     """Yield reactions of the narrative that are lost, and those that are doubled or invented."""
-    shown = [text for one in allergy.get("reaction", []) for text in _words_of(one)]
+    reactions = allergy.get("reaction", [])
+    shown = [text for one in reactions for text in _words_of(one)]
     for text in fact.row_reactions:
         for piece in re.split(r"[,;]", text):
             if not is_placeholder(piece) and not holds([*shown, *_notes(allergy)], piece):
@@ -298,8 +305,14 @@ def _of_narrative(fact: Fact, allergy: Resource) -> Iterator[str]:
     for text in shown:
         if _doubled(text) and not any(_doubled(word) for word in words):
             yield f"reaction-doubled: {text!r}"
-        if not (fact.reactions or is_placeholder(text) or holds([*words, *others], text)):
-            yield f"reaction-invented: {text!r}"
+    codes = {code for reaction in fact.reactions for code in reaction.codes}
+    others = [*fact.texts, *fact.linked_texts, *fact.severity_words, *fact.allowed_words]
+    for manifestation in (one for each in reactions for one in each.get("manifestation", [])):
+        if codes & {coding.get("code") for coding in _codings(manifestation)}:
+            continue
+        for text in _words_of({"manifestation": [manifestation]}):
+            if not (is_placeholder(text) or holds([*words, *others], text)):
+                yield f"reaction-invented: {text!r}"
 
 
 def _words_of(reaction: Resource) -> list[str]:
@@ -394,6 +407,7 @@ def conclusions(facts: Facts) -> set[str]:
             stated = {"none-known" if fact.scope == "any" else "none-known-in-part"}
             right |= stated if fact.status == "active" else {"none-holding"}
         right |= fact.kinds & {"not-asked", "no-information"}
+        right |= {"nothing-recorded"} if fact.is_void else set()
     return right or {"none-holding", "nothing-recorded"}
 
 

@@ -141,13 +141,14 @@ class Fact:
 
     kinds are the readings that are right: of "allergy", "none-known", "not-asked" and
     "no-information" more than one where the source is ambiguous. scope: of what none is known;
-    narrow_scope: what the observation's value says of that.
+    narrow_scope: what the observation's value says of that. is_void: nothing at all stands there.
     The allowed_ ones stand in a row that has the substance, but that nothing points to.
     """
 
     kinds: set[str] = field(default_factory=set)
     scope: str = ""
     narrow_scope: str = ""
+    is_void: bool = False
     is_refuted: bool = False
     is_error: bool = False
     names: list[str] = field(default_factory=list)
@@ -162,6 +163,7 @@ class Fact:
     row_statuses: list[str] = field(default_factory=list)
     allowed_statuses: list[str] = field(default_factory=list)
     allowed_severities: list[int] = field(default_factory=list)
+    allowed_words: list[str] = field(default_factory=list)
     is_over: bool = False
     criticality: str = ""
     comments: list[str] = field(default_factory=list)
@@ -362,6 +364,7 @@ def _read_row(read: _Document, row: ET.Element, found: list[Fact], facts: Facts)
     ]
     for fact in named:
         fact.allowed_statuses += _known(map(_status_of_words, read.cells(row, "status")))
+        fact.allowed_words += cells
         fact.allowed_severities += map(severity_of_words, read.cells(row, "severity"))
     said = [word for fact in found for one in fact.reactions for word in one.words]
     said += [name for fact in found for name in fact.names]
@@ -618,6 +621,7 @@ def _read_kind(
         fact.kinds = {"allergy"}
     else:
         fact.kinds = {"no-information"}
+        fact.is_void = code is None and value is None
         if code is not None and code.get("nullFlavor") == "NASK":
             fact.kinds.add("not-asked")
         if any(fact.severities) or fact.severity_words or fact.comments or fact.texts:

@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -41,6 +42,7 @@ Resource = dict[str, Any]
 
 DOCUMENTS = int(os.environ.get("FHIRAPP_TEST_CCDA", "0"))
 AT_ONCE = 100
+PLANTED = int(os.environ.get("FHIRAPP_TEST_CCDA", "12"))
 SNOMED = "http://snomed.info/sct"
 NONE_KNOWN = {
     "any": "716186003",
@@ -142,10 +144,9 @@ def test_the_documents_are_the_same_each_time_and_differ_from_each_other():
 @pytest.mark.parametrize("module", [ccda_differences, ccda_generator, ccda_oracle])
 def test_the_oracle_shares_no_code_with_fhirapp(module):
     tree = ast.parse(inspect.getsource(module))
-    names = [
-        one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names
-    ]
-    names += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    plain = [node.names for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    names = [one.name for several in plain for one in several]
+    names += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert not [name for name in names if name.startswith("fhirapp")]
     assert {name for name in names if name.startswith("tests")} <= {"tests.ccda_oracle"}
 
@@ -550,6 +551,36 @@ def the_reactions_of_the_narrative_are_dropped(fact: Fact, allergy: Resource) ->
     return True
 
 
+@fault_of_all
+def a_reaction_of_another_is_added(found: Right) -> Right | None:
+    def both(first: Resource, other: Resource) -> Resource:
+        return {"reaction": [*first["reaction"], *other["reaction"]]}
+
+    return _mixed(found, both)
+
+
+@fault_of_all
+def a_name_of_another_is_added(found: Right) -> Right | None:
+    def both(first: Resource, other: Resource) -> Resource:
+        names = [{"display": one["display"]} for one in other["code"]["coding"] if "display" in one]
+        return {"code": {**first["code"], "coding": [*first["code"]["coding"], *names]}}
+
+    return _mixed(found, both)
+
+
+def _mixed(found: Right, mix: Callable[[Resource, Resource], Resource]) -> Right | None:
+    """Return the first allergy with something of the second, where they have no word in common."""
+    entries = found.facts.entries[:2]
+    if len(entries) < 2 or not all(is_allergy(fact) and fact.names for fact in entries):
+        return None
+    own, others = ([word for one in fact.reactions for word in one.words] for fact in entries)
+    codes = [code for fact in entries for one in fact.reactions for code in one.codes]
+    if codes or not others or any(holds(own, word) for word in others):
+        return None
+    changed = {**found.allergies[0], **mix(*found.allergies[:2])}
+    return found._replace(allergies=[changed, *found.allergies[1:]])
+
+
 @fault
 def the_criticality_is_dropped(fact: Fact, allergy: Resource) -> bool:
     return is_allergy(fact) and allergy.pop("criticality", None) is not None
@@ -570,7 +601,7 @@ def the_comments_are_dropped(fact: Fact, allergy: Resource) -> bool:
 
 @fault_of_all
 def an_allergy_is_dropped(found: Right) -> Right | None:
-    if not found.facts.entries:
+    if not found.facts.entries or found.facts.entries[0].is_void:
         return None
     return found._replace(allergies=found.allergies[1:], readings=found.readings[1:])
 
@@ -619,7 +650,7 @@ def words_have_the_heads_of_the_table(found: Right) -> Right | None:
 @fault_of_all
 def a_severe_one_does_not_count_as_severe(found: Right) -> Right | None:
     for place, (fact, reading) in enumerate(zip(found.facts.entries, found.readings, strict=False)):
-        if is_allergy(fact) and reading.is_severe:
+        if is_allergy(fact) and reading.is_severe and not (fact.is_refuted or fact.is_error):
             readings = list(found.readings)
             readings[place] = Reading(reading.kind, is_severe=False)
             return found._replace(readings=readings)
@@ -650,12 +681,16 @@ def the_conclusion_is_that_nothing_is_recorded(found: Right) -> Right | None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found_wherever_it_is_planted(name):
+    """Most can be planted in many documents: a few of them are enough."""
     planted = 0
-    for number in range(0, covered() + 400, 11):
+    numbers = range(covered() + 400)
+    for number in Random(0).sample(numbers, len(numbers)):
         faulty = FAULTS[name](right(number))
         if faulty is not None:
             planted += 1
             assert differences(*faulty), number
+        if planted == PLANTED:
+            return
     assert planted >= 3
 
 
