@@ -10,7 +10,7 @@ which tests the oracle that reads it (tests/ccda_oracle.py).
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
@@ -18,266 +18,36 @@ from random import Random
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
+from tests.ccda_shapes import (
+    ABSENCES,
+    COMMENTS,
+    DOCUMENT,
+    EXTRA_ROWS,
+    GENERIC_VALUES,
+    HEADER,
+    ICD10,
+    LINKED_NAMES,
+    LOCAL,
+    LOCAL_SEVERITIES,
+    LOINC,
+    NURSE,
+    REACTION_WORDS,
+    RXNORM,
+    SEVERITY_WORDS,
+    SILENT,
+    SNOMED,
+    SNOMED_SEVERITIES,
+    SUBSTANCE_HEADS,
+    SUBSTANCES,
+    SUITES,
+    TEMPLATE,
+    TYPES,
+    Substance,
+    coded,
+    original,
+)
+
 Choice = dict[str, str]
-
-SNOMED, RXNORM, LOCAL = "2.16.840.1.113883.6.96", "2.16.840.1.113883.6.88", "1.2.840.99999.1"
-ICD10, LOINC = "2.16.840.1.113883.6.90", "2.16.840.1.113883.6.1"
-TEMPLATE = "2.16.840.1.113883.10.20.22"
-GENERIC_VALUES = {"drug": "416098002", "food": "414285001", "any": "419199007"}
-TYPES = ("419511003", "416098002", "418038007", "420134006", "418471000")
-
-
-class Substance(NamedTuple):
-    """A substance under the names that different places of an entry give it."""
-
-    code: str
-    display: str
-    brand: str
-    translation_code: str
-    translation: str
-    entity: str
-    desc: str
-    value_code: str
-    value: str
-
-
-SUBSTANCES = (
-    Substance(
-        *("7980", "Penicillin G", "Pen VK tablets", "764146007", "Penicillin", "PENICILLINS"),
-        *("Antibiotics like amoxicillin", "91936005", "Allergy to penicillins"),
-    ),
-    Substance(
-        *("1191", "Aspirin", "Bayer low dose", "387458008", "Acetylsalicylic acid", "ASA 81 MG"),
-        *("Salicylates", "293586001", "Allergy to salicylate"),
-    ),
-    Substance(
-        *("1314891", "Latex", "Rubber gloves", "111088007", "Natural rubber", "LATEX STRAP"),
-        *("Surgical rubber", "300916003", "Latex allergy"),
-    ),
-    Substance(
-        *("1362025", "Bee venom", "Honey bee sting", "288328004", "Apis toxin", "BEE VENOM"),
-        *("Insects: bees & wasps", "424213003", "Allergy to stinging insect"),
-    ),
-    Substance(
-        *("891092", "Peanut", "Erdnüsse / groundnut", "762952008", "Arachis", "PEANUT (FOOD)"),
-        *("Legumes <all>", "91935009", "Allergy to goobers"),
-    ),
-    Substance(
-        *("10180", "Sulfamethoxazole", "Bactrim® DS", "387406002", "Sulfonamide", "SULFA DRUGS"),
-        *("Antibacterials, sulfa type", "91939003", "Allergy to thiazides"),
-    ),
-    Substance(
-        *("2670", "Codeine", "Tylenol #3", "387494007", "Methylmorphine", "OPIOIDS (CODEINE)"),
-        *("Analgesics", "292055008", "Allergy to opium product"),
-    ),
-    Substance(
-        *("25037", "Cefdinir", "Omnicef 300 mg", "373270004", "Cephem", "CEPHALOSPORINS"),
-        *("Third generation", "294532003", "Allergy to cefs"),
-    ),
-)
-EXTRA_ROWS = {
-    "row": ("Kiwi fruit", "Itching", "Mild"),
-    "grave": ("Shrimp", "Anaphylaxis", "Severe"),
-}
-
-# Each: the value's attributes, what stands in it, the gravity it has, the words that must be kept.
-_SNOMED_SEVERITIES = {
-    "mild": ("255604002", 1),
-    "moderate": ("6736007", 2),
-    "severe": ("24484000", 3),
-    "mild-to-moderate": ("371923003", 2),
-    "moderate-to-severe": ("371924009", 3),
-    "fatal": ("399166001", 3),
-}
-_LOCAL_SEVERITIES = {
-    "H": 3,
-    "HIGH": 3,
-    "SEVERE": 3,
-    "SV": 3,
-    "M": 2,
-    "MODERATE": 2,
-    "MO": 2,
-    "L": 1,
-    "MILD": 1,
-    "MI": 1,
-}
-_SEVERITY_WORDS = {
-    "Severe": 3,
-    "moderate to severe": 3,
-    "Life threatening": 3,
-    "fatal": 3,
-    "Mild": 1,
-    "Grade X": 0,
-}
-SEVERITIES = (
-    "",
-    *_SNOMED_SEVERITIES,
-    *_LOCAL_SEVERITIES,
-    *(f"text {words}" for words in _SEVERITY_WORDS),
-    *("display Severe", "display Grade X"),
-)
-
-DOCUMENT: Mapping[str, Sequence[str]] = {
-    "narrative": ("thead", "th", "headless", "list", "paragraphs", "empty"),
-    "ids": ("td", "tr", "content"),
-    "templates": ("1.1", "2.1", "none"),
-    "section": ("both", "code", "template"),
-    "nesting": (
-        *("act", "entry", "organizer", "subsection", "deep", "together", "participants"),
-        "act-organizer",
-    ),
-    "extra": ("", "row", "grave"),
-}
-ENTRY: Mapping[str, Sequence[str]] = {
-    "status": (
-        *("", "active", "inactive", "resolved", "active+resolved", "resolved+inactive"),
-        *("word Inactive", "text Active", "text Resolved"),
-    ),
-    "concern": (
-        *("active", "completed", "suspended", "aborted", "", "nullified"),
-        "observation-nullified",
-    ),
-    "end": ("", "low", "high", "high-unknown"),
-    "row-status": ("", "Active", "Inactive", "Resolved"),
-}
-ALLERGY: Mapping[str, Sequence[str]] = {
-    "names": (
-        *("display", "original", "original-link", "original-doubled", "translation", "entity"),
-        *("desc", "placeholder+entity", "placeholder+row", "placeholder+translation"),
-        *("reaction-link+entity", "reaction-link+row", "reaction-link+display", "value"),
-        *("value-link", "row", "local", "code", "all", ""),
-    ),
-    "denied": ("", "denied"),
-    "severity": SEVERITIES,
-    "reaction-severity": SEVERITIES,
-    "row-severity": ("", "Severe", "Mild"),
-    "reactions": (
-        *("", "coded", "coded+text", "original", "text", "text-link", "doubled", "same-twice"),
-        *("two", "grave-text", "grave-code", "grave-local", "icd", "misspelled", "angiodema"),
-        *("throat", "no-anaphylaxis", "translation", "unknown"),
-    ),
-    "reaction-place": ("observation", "act", "both"),
-    "row-reaction": ("", "same", "more", "grave"),
-    "criticality": ("", "CRITH", "CRITL", "CRITU"),
-    "comment": ("", "inline", "link", "grave", "no-anaphylaxis", "act"),
-    "text": ("", "row", "inline"),
-}
-
-
-# Reactions without words.
-SILENT = ("", "unknown", "icd", "grave-local")
-
-
-class Absence(NamedTuple):
-    """A way to say that there is nothing to say: attributes, value, participant, what it means."""
-
-    attributes: str
-    value: str
-    participant: str | None
-    kind: str
-    scope: str = ""
-    row: str = ""
-
-
-def _cd(tag: str, code: str = "", system: str = SNOMED, display: str = "", **more: str) -> str:
-    """Return a coded element; more: nullFlavor, and inner XML as `inner`."""
-    inner = more.pop("inner", "")
-    values = {"code": code, "codeSystem": system if code else "", "displayName": display, **more}
-    attributes = "".join(f" {name}={quoteattr(value)}" for name, value in values.items() if value)
-    typed = ' xsi:type="CD"' if tag == "value" else ""
-    return f"<{tag}{typed}{attributes}>{inner}</{tag}>"
-
-
-def _original(text: str, link: str = "") -> str:
-    """Return an originalText with words, a reference element, or both."""
-    return f"<originalText>{escape(text)}{link}</originalText>"
-
-
-NEGATED = ' negationInd="true"'
-# What stands for any substance, and of what it is one.
-ANY: Mapping[str, tuple[str | None, str]] = {
-    "NA": (_cd("code", nullFlavor="NA"), ""),
-    "substance": (_cd("code", "105590001", display="Substance"), "any"),
-    "drug": (_cd("code", "410942007", display="Drug or medicament"), "drug"),
-    "food": (_cd("code", "255620007", display="Food"), "food"),
-    "none": (None, ""),
-}
-ROW_OF = {
-    "drug": "No known drug allergies",
-    "food": "No known food allergies",
-    "any": "No known allergies",
-}
-STATEMENTS = {
-    "716186003": ("No known allergy", "any"),
-    "409137002": ("No known drug allergy", "drug"),
-    "429625007": ("No known food allergy", "food"),
-    "428607008": ("No known environmental allergy", "environment"),
-    "160244002": ("No known allergies", "any"),
-}
-PHRASES = {"No Known Allergies": "any", "NKDA": "drug", "No known drug allergies": "drug"}
-
-
-def _absences() -> dict[str, Absence]:
-    """Return all ways to say that there is nothing to say, by name."""
-    drug = _cd("value", GENERIC_VALUES["drug"])
-    found = _negated()
-    for sign, attributes in (("plain", ""), ("negated", NEGATED)):
-        for code, (text, scope) in STATEMENTS.items():
-            concept = _cd("code", code, display=text)
-            stated = Absence(attributes, drug, concept, "none-known", scope, text)
-            found[f"{sign}-{code}"] = stated
-        for text, scope in PHRASES.items():
-            for shape, concept in _phrased(text).items():
-                stated = Absence(attributes, drug, concept, "none-known", scope, text)
-                found[f"{sign}-{shape} {text}"] = stated
-    for code, (text, scope) in STATEMENTS.items():
-        value = _cd("value", code, display=text)
-        found[f"value-{code}"] = Absence("", value, None, "none-known", scope, text)
-    for flavor in ("NASK", "NI", "UNK", "NAV"):
-        kind = "not-asked" if flavor == "NASK" else "no-information"
-        null, unknown = f' nullFlavor="{flavor}"', _cd("code", nullFlavor=flavor)
-        found[f"null-{flavor}"] = Absence(null, "", None, kind)
-        found[f"null-{flavor}-value"] = Absence(null, drug, unknown, kind)
-        if flavor != "NASK":
-            found[f"participant-{flavor}"] = Absence("", drug, unknown, kind)
-    found["negated-nothing"] = Absence(NEGATED, "", None, "no-information")
-    return found
-
-
-def _negated() -> dict[str, Absence]:
-    """Return what is denied of any substance: the narrower of value and participant counts."""
-    found = {}
-    for scope, code in GENERIC_VALUES.items():
-        for name, (participant, own) in ANY.items():
-            if {scope, own} == {"drug", "food"}:
-                continue
-            narrow = own if own in ("drug", "food") else scope
-            found[f"negated-{scope}-{name}"] = Absence(
-                *(NEGATED, _cd("value", code), participant, "none-known", narrow, ROW_OF[narrow])
-            )
-    return found
-
-
-def _phrased(text: str) -> dict[str, str]:
-    """Return the places where a participant can have a phrase."""
-    return {
-        "text": _cd("code", nullFlavor="UNK", inner=_original(text)),
-        "name": f"{_cd('code', nullFlavor='OTH')}<name>{text}</name>",
-        "display": _cd("code", display=text, nullFlavor="NI"),
-        "local": _cd("code", "NK1", LOCAL, text),
-    }
-
-
-ABSENCES = _absences()
-ABSENCE: Mapping[str, Sequence[str]] = {"absence": tuple(ABSENCES)}
-WORDS: Mapping[str, Sequence[str]] = {
-    "words": (
-        *("Penicillin: anaphylaxis, severe", "Peanuts cause hives", "No Known Allergies", ""),
-        *("Allergies were not reviewed", "Denies allergy to penicillin; bees: swelling", "table"),
-    ),
-    "entries": ("none", "act-only", "empty-observation", "null-act", "null-observation"),
-    "null": ("", "NI", "NASK"),
-}
 
 
 @dataclass
@@ -303,14 +73,6 @@ class Generated(NamedTuple):
     document: str
     planted: Sequence[Planted]
     words: Sequence[str]
-
-
-# Suites: dimensions whose pairs are covered together.
-SUITES: tuple[Mapping[str, Sequence[str]], ...] = (
-    {**DOCUMENT, **ENTRY, **ALLERGY},
-    {**DOCUMENT, **ENTRY, **ABSENCE},
-    {**DOCUMENT, **WORDS},
-)
 
 
 def effective(choice: Choice) -> Choice:
@@ -381,7 +143,8 @@ def _effective_names(made: Choice, *, headed: bool, rows: bool, cells: bool) -> 
     return names
 
 
-def _pairs(choice: Choice) -> set[tuple[str, str, str, str]]:
+def pairs(choice: Choice) -> set[tuple[str, str, str, str]]:
+    """Return the values of a choice that stand beside each other, each with its dimension."""
     return {(*one, *other) for one, other in combinations(sorted(choice.items()), 2)}
 
 
@@ -395,7 +158,7 @@ def covering(suite: int) -> Sequence[Choice]:
         for value in dimensions[name]:
             for beside in dimensions[other]:
                 # Several tries: what gives way depends on the other values too.
-                for _ in range(6):
+                for _ in range(60):
                     tried = {one: random.choice(dimensions[one]) for one in names}
                     made = effective({**tried, name: value, other: beside})
                     if (made[name], made[other]) == (value, beside):
@@ -410,10 +173,10 @@ def covering(suite: int) -> Sequence[Choice]:
             tries += 1
             tried = {one: random.choice(dimensions[one]) for one in names}
             made = effective({**tried, pair[0]: pair[1], pair[2]: pair[3]})
-            gain = len(_pairs(made) & missing) if pair in _pairs(made) else -1
+            gain = len(pairs(made) & missing) if pair in pairs(made) else -1
             best = max(best, (gain, made), key=lambda one: one[0])
         found.append(best[1])
-        missing -= _pairs(best[1])
+        missing -= pairs(best[1])
     return found
 
 
@@ -535,7 +298,7 @@ class _Writer:
             planted.comments = set(first.comments)
         self.planted.append(planted)
         content = _value(self.random) + _participant(
-            _cd("code", substance.code, RXNORM, substance.display)
+            coded("code", substance.code, RXNORM, substance.display)
         )
         return _observation(choice, "", content + _severity("mild")[0])
 
@@ -602,7 +365,7 @@ class _Writer:
         found = [planted]
         if choice["nesting"] == "participants":
             other = self.substances.pop().display
-            parts.append(_participant(_cd("code", display=other, nullFlavor="OTH")))
+            parts.append(_participant(coded("code", display=other, nullFlavor="OTH")))
             found.append(Planted(**{**vars(planted), "names": {other}}))
         attributes = ' negationInd="true"' if choice["denied"] else ""
         return _observation(choice, attributes, "".join(parts)), beside, found
@@ -621,7 +384,7 @@ class _Writer:
         return (
             '<entryRelationship typeCode="SUBJ" inversionInd="true">'
             f'<act classCode="ACT" moodCode="EVN">{_template(choice, "4.64")}'
-            f"{_cd('code', '48767-8', LOINC)}<text>{text}</text></act></entryRelationship>"
+            f"{coded('code', '48767-8', LOINC)}<text>{text}</text></act></entryRelationship>"
         )
 
     def _narrative(self, choice: Choice) -> str:
@@ -650,32 +413,6 @@ class _Writer:
         if form == "thead":
             return f'<table border="1"><thead>{head}</thead><tbody>{body}</tbody></table>{more}'
         return f"<table><tbody>{head if form == 'th' else ''}{body}</tbody></table>{more}"
-
-
-SUBSTANCE_HEADS = ("Substance", "Allergen", "Allergy", "Agent", "Allergies")
-LINKED_NAMES = ("original-link", "original-doubled", "value-link", "all")
-NURSE = "Noted by the school nurse"
-REACTION_WORDS = {
-    "coded+text": "raised welts on both arms",
-    "original": "tingling lips",
-    "text": "stomach cramps",
-    "text-link": "itchy palms",
-    "doubled": "watery eyes",
-    "grave-text": "Anaphylaxis",
-    "grave-code": "Anaphylaxis",
-    "misspelled": "anaphalaxis at age four",
-    "angiodema": "angiodema",
-    "throat": "throat closing up",
-    "no-anaphylaxis": "a rash, no anaphylaxis",
-    "translation": "red blotches",
-}
-COMMENTS = {
-    "inline": "Tolerated cefalexin in 2019",
-    "link": "Reported by the mother",
-    "grave": "Needed epinephrine, airway swelling",
-    "no-anaphylaxis": "Denies anaphylaxis",
-    "act": "Confirmed by the allergist",
-}
 
 
 def _table_row(row: _Row, choice: Choice, order: Sequence[int]) -> str:
@@ -739,7 +476,7 @@ def _act(choice: Choice, *observations: str, beside: str = "") -> str:
     )
     return (
         f'<entry typeCode="DRIV"><act classCode="ACT" moodCode="EVN">{_template(choice, "4.30")}'
-        f"{_cd('code', '48765-2', LOINC)}"
+        f"{coded('code', '48765-2', LOINC)}"
         f"{f'<statusCode code={quoteattr(status)}/>' if status else ''}"
         f"{relations}{beside}</act></entry>"
     )
@@ -749,7 +486,7 @@ def _observation(choice: Choice, attributes: str, content: str) -> str:
     state = "nullified" if choice.get("concern") == "observation-nullified" else "completed"
     return (
         f'<observation classCode="OBS" moodCode="EVN"{attributes}>{_template(choice, "4.7")}'
-        f"{_cd('code', 'ASSERTION', '2.16.840.1.113883.5.4')}"
+        f"{coded('code', 'ASSERTION', '2.16.840.1.113883.5.4')}"
         f'<statusCode code="{state}"/>{content}</observation>'
     )
 
@@ -770,7 +507,7 @@ def _related(content: str, type_code: str = "SUBJ") -> str:
 
 
 def _reaction(choice: Choice, content: str) -> str:
-    code = _cd("code", "ASSERTION", "2.16.840.1.113883.5.4")
+    code = coded("code", "ASSERTION", "2.16.840.1.113883.5.4")
     return _related(_template(choice, "4.9") + code + content, "MFST")
 
 
@@ -785,18 +522,18 @@ def _reactions(choice: Choice, number: int) -> tuple[list[_Reaction], str]:
     cell = words + more.get(choice["row-reaction"], "") if choice["row-reaction"] else ""
     hives = ("247472004", SNOMED, "Hives")
     content, said = {
-        "coded": (_cd("value", *hives), {words}),
-        "two": (_cd("value", *hives), {words}),
-        "same-twice": (_cd("value", *hives, inner=_original(words)), {words}),
-        "coded+text": (_cd("value", *hives, inner=_original(words)), {"Hives", words}),
-        "original": (_cd("value", nullFlavor="OTH", inner=_original(words)), {words}),
+        "coded": (coded("value", *hives), {words}),
+        "two": (coded("value", *hives), {words}),
+        "same-twice": (coded("value", *hives, inner=original(words)), {words}),
+        "coded+text": (coded("value", *hives, inner=original(words)), {"Hives", words}),
+        "original": (coded("value", nullFlavor="OTH", inner=original(words)), {words}),
         "text-link": (f"<text>{link}</text>{null}", {cell}),
-        "doubled": (_cd("value", nullFlavor="UNK", inner=_original(words, link)), {words, cell}),
-        "grave-code": (_cd("value", "39579001", SNOMED, words), {words}),
-        "grave-local": (_cd("value", "41291007"), set()),
-        "icd": (_cd("value", "T78.2XXA", ICD10), set()),
+        "doubled": (coded("value", nullFlavor="UNK", inner=original(words, link)), {words, cell}),
+        "grave-code": (coded("value", "39579001", SNOMED, words), {words}),
+        "grave-local": (coded("value", "41291007"), set()),
+        "icd": (coded("value", "T78.2XXA", ICD10), set()),
         "translation": (
-            _cd("value", nullFlavor="OTH", inner=_cd("translation", "R1", LOCAL, words)),
+            coded("value", nullFlavor="OTH", inner=coded("translation", "R1", LOCAL, words)),
             {words},
         ),
         "unknown": (null, set()),
@@ -809,13 +546,13 @@ def _reactions(choice: Choice, number: int) -> tuple[list[_Reaction], str]:
         content = f"<text>{wheezing}</text>{null}{severity}"
         found.append(_Reaction(_reaction(choice, content), {wheezing}, rank))
     if choice["reaction-place"] == "both":
-        nausea = _cd("value", "422587007", display="Nausea")
+        nausea = coded("value", "422587007", display="Nausea")
         found.append(_Reaction(_reaction(choice, nausea), {"Nausea"}, 0))
     return found, cell
 
 
 def _value(random: Random) -> str:
-    return _cd("value", random.choice(TYPES))
+    return coded("value", random.choice(TYPES))
 
 
 def _times(choice: Choice) -> str:
@@ -829,18 +566,18 @@ def _severity(shape: str) -> tuple[str, int]:
     if not shape:
         return "", 0
     first, _, words = shape.partition(" ")
-    if shape in _SNOMED_SEVERITIES:
-        code, rank = _SNOMED_SEVERITIES[shape]
-        value = _cd("value", code)
-    elif shape in _LOCAL_SEVERITIES:
-        rank, value = _LOCAL_SEVERITIES[shape], _cd("value", shape, LOCAL)
+    if shape in SNOMED_SEVERITIES:
+        code, rank = SNOMED_SEVERITIES[shape]
+        value = coded("value", code)
+    elif shape in LOCAL_SEVERITIES:
+        rank, value = LOCAL_SEVERITIES[shape], coded("value", shape, LOCAL)
     elif first == "text":
-        rank = _SEVERITY_WORDS[words]
-        value = _cd("value", nullFlavor="OTH", inner=_original(words))
+        rank = SEVERITY_WORDS[words]
+        value = coded("value", nullFlavor="OTH", inner=original(words))
     else:
-        rank = _SEVERITY_WORDS[words]
-        value = _cd("value", "S7", LOCAL, words)
-    return _related(_cd("code", "SEV", "2.16.840.1.113883.5.4") + value), rank
+        rank = SEVERITY_WORDS[words]
+        value = coded("value", "S7", LOCAL, words)
+    return _related(coded("code", "SEV", "2.16.840.1.113883.5.4") + value), rank
 
 
 def _status(choice: Choice) -> tuple[str, list[str]]:
@@ -850,15 +587,15 @@ def _status(choice: Choice) -> tuple[str, list[str]]:
     first, _, words = shape.partition(" ")
     if words:
         value = (
-            _cd("value", "ST1", LOCAL, words)
+            coded("value", "ST1", LOCAL, words)
             if first == "word"
-            else _cd("value", nullFlavor="OTH", inner=_original(words))
+            else coded("value", nullFlavor="OTH", inner=original(words))
         )
         values, said = [value], [words.casefold()]
     else:
         said = [one for one in shape.split("+") if one]
-        values = [_cd("value", codes[one], display=one.title()) for one in said]
-    code = _cd("code", "33999-4", LOINC)
+        values = [coded("value", codes[one], display=one.title()) for one in said]
+    code = coded("code", "33999-4", LOINC)
     return "".join(_related(code + value, "REFR") for value in values), said
 
 
@@ -872,8 +609,8 @@ def _gravest(given: Sequence[str], choice: Choice) -> str:
 def _criticality(choice: Choice) -> str:
     if not choice["criticality"]:
         return ""
-    value = _cd("value", choice["criticality"], "2.16.840.1.113883.5.1063")
-    return _related(_template(choice, "4.145") + _cd("code", "82606-5", LOINC) + value)
+    value = coded("value", choice["criticality"], "2.16.840.1.113883.5.1063")
+    return _related(_template(choice, "4.145") + coded("code", "82606-5", LOINC) + value)
 
 
 def _names(choice: Choice, number: int, about: Substance, planted: Planted) -> tuple[str, str, str]:
@@ -884,82 +621,82 @@ def _names(choice: Choice, number: int, about: Substance, planted: Planted) -> t
     bare = f"<originalText>{to_substance}</originalText>"
     wrong = f"<originalText>{to_reaction}</originalText>"
     both = f"<originalText>{escape(about.brand)}{to_substance}</originalText>"
-    placeholder = _original("Coded Allergy Name Not Available")
-    translation = _cd("translation", about.translation_code, SNOMED, about.translation)
+    placeholder = original("Coded Allergy Name Not Available")
+    translation = coded("translation", about.translation_code, SNOMED, about.translation)
     entity = f"<name>{escape(about.entity)}</name>"
     desc = f"<desc>{escape(about.desc)}</desc>"
     drug = (about.code, RXNORM)
     # What stands in the playing entity, the names that it gives, the name in the narrative.
     shapes: dict[str, tuple[str, tuple[str, ...], str]] = {
-        "display": (_cd("code", *drug, about.display), (about.display,), about.display),
+        "display": (coded("code", *drug, about.display), (about.display,), about.display),
         "original": (
-            _cd("code", *drug, about.display, inner=_original(about.brand)),
+            coded("code", *drug, about.display, inner=original(about.brand)),
             *((about.display, about.brand), about.brand),
         ),
         "original-link": (
-            _cd("code", *drug, about.display, inner=bare),
+            coded("code", *drug, about.display, inner=bare),
             *((about.display, about.brand), about.brand),
         ),
         "original-doubled": (
-            _cd("code", *drug, inner=both),
+            coded("code", *drug, inner=both),
             *((about.brand,), about.brand),
         ),
         "translation": (
-            _cd("code", *drug, about.display, inner=translation),
+            coded("code", *drug, about.display, inner=translation),
             *((about.display, about.translation), about.display),
         ),
-        "entity": (_cd("code", *drug) + entity, (about.entity,), about.entity),
-        "desc": (_cd("code", nullFlavor="OTH") + desc, (about.desc,), about.desc),
+        "entity": (coded("code", *drug) + entity, (about.entity,), about.entity),
+        "desc": (coded("code", nullFlavor="OTH") + desc, (about.desc,), about.desc),
         "placeholder+entity": (
-            _cd("code", nullFlavor="OTH", inner=placeholder) + entity,
+            coded("code", nullFlavor="OTH", inner=placeholder) + entity,
             *((about.entity,), about.entity),
         ),
         "placeholder+row": (
-            _cd("code", nullFlavor="UNK", inner=placeholder),
+            coded("code", nullFlavor="UNK", inner=placeholder),
             *((about.brand,), about.brand),
         ),
         "placeholder+translation": (
-            _cd("code", "UNK1", LOCAL, "Unknown", inner=translation),
+            coded("code", "UNK1", LOCAL, "Unknown", inner=translation),
             *((about.translation,), about.translation),
         ),
         "reaction-link+entity": (
-            _cd("code", nullFlavor="OTH", inner=wrong) + entity,
+            coded("code", nullFlavor="OTH", inner=wrong) + entity,
             *((about.entity,), about.entity),
         ),
         "reaction-link+row": (
-            _cd("code", nullFlavor="OTH", inner=wrong),
+            coded("code", nullFlavor="OTH", inner=wrong),
             *((about.brand,), about.brand),
         ),
         "reaction-link+display": (
-            _cd("code", *drug, about.display, inner=wrong),
+            coded("code", *drug, about.display, inner=wrong),
             *((about.display,), about.display),
         ),
         "value": ("", (about.value,), about.value),
-        "value-link": (_cd("code", nullFlavor="UNK"), (about.brand,), about.brand),
-        "row": (_cd("code", nullFlavor="UNK"), (about.brand,), about.brand),
-        "local": (_cd("code", "PCN01", LOCAL, about.brand), (about.brand,), about.brand),
-        "code": (_cd("code", *drug), (), about.display),
+        "value-link": (coded("code", nullFlavor="UNK"), (about.brand,), about.brand),
+        "row": (coded("code", nullFlavor="UNK"), (about.brand,), about.brand),
+        "local": (coded("code", "PCN01", LOCAL, about.brand), (about.brand,), about.brand),
+        "code": (coded("code", *drug), (), about.display),
         "all": (
-            _cd("code", *drug, about.display, inner=both + translation) + entity + desc,
+            coded("code", *drug, about.display, inner=both + translation) + entity + desc,
             (about.display, about.brand, about.translation, about.entity, about.desc),
             about.brand,
         ),
-        "": (_cd("code", nullFlavor="NI"), (), ""),
+        "": (coded("code", nullFlavor="NI"), (), ""),
     }
     content, names, row_name = shapes[shape]
     planted.names |= set(names)
     value = ""
     if shape == "value":
-        value = _cd("value", about.value_code, SNOMED, about.value)
+        value = coded("value", about.value_code, SNOMED, about.value)
     elif shape == "value-link":
-        value = _cd("value", GENERIC_VALUES["drug"], inner=bare)
+        value = coded("value", GENERIC_VALUES["drug"], inner=bare)
     return value, _participant(content) if content else "", row_name
 
 
 def _around(choice: Choice, narrative: str, entries: str) -> str:
     """Return a document around a section."""
     template = "".join(f'<templateId root="{TEMPLATE}.2.6{end}"/>' for end in ("", ".1"))
-    code = _cd("code", "48765-2", LOINC)
+    code = coded("code", "48765-2", LOINC)
     content = f"<title>Allergies</title><text>{narrative}</text>{entries}"
     inner, depth = content, {"subsection": 1, "deep": 2}.get(choice["nesting"], 0)
     for level in range(depth):
@@ -972,28 +709,6 @@ def _around(choice: Choice, narrative: str, entries: str) -> str:
         f"{HEADER}<component><structuredBody><component><section{null}>{head}{inner}</section>"
         "</component></structuredBody></component></ClinicalDocument>"
     )
-
-
-HEADER = """<?xml version="1.0" encoding="UTF-8"?>
-<ClinicalDocument xmlns="urn:hl7-org:v3" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">
-<realmCode code="US"/><typeId root="2.16.840.1.113883.1.3" extension="POCD_HD000040"/>
-<templateId root="2.16.840.1.113883.10.20.22.1.2"/>
-<id root="2.16.840.1.113883.19.5.99999.1" extension="generated"/>
-<code code="34133-9" codeSystem="2.16.840.1.113883.6.1"/><title>Summary</title>
-<effectiveTime value="20240301153000+0100"/>
-<confidentialityCode code="N" codeSystem="2.16.840.1.113883.5.25"/><languageCode code="en-US"/>
-<recordTarget><patientRole><id extension="MRN-1" root="2.16.840.1.113883.19.5.99999.2"/><patient>
-<name><given>Ida</given><family>Fenwick</family></name>
-<administrativeGenderCode code="F" codeSystem="2.16.840.1.113883.5.1"/>
-<birthTime value="19710412"/></patient></patientRole></recordTarget>
-<author><time value="20240301153000+0100"/><assignedAuthor>
-<id extension="1234567893" root="2.16.840.1.113883.4.6"/>
-<assignedPerson><name><given>Nora</given><family>Quill</family></name></assignedPerson>
-</assignedAuthor></author>
-<custodian><assignedCustodian><representedCustodianOrganization>
-<id extension="1555001019" root="2.16.840.1.113883.4.6"/><name>Lakeside Clinic</name>
-</representedCustodianOrganization></assignedCustodian></custodian>
-"""
 
 
 if __name__ == "__main__":

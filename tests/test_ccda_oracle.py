@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from fhirapp.resources.allergy_intolerance.summary import conclusion_of, entries_of
-from tests import ccda_differences, ccda_generator, ccda_oracle
+from tests import ccda_differences, ccda_generator, ccda_oracle, ccda_shapes
 from tests.ccda_differences import LOINC, NULL_FLAVOR, Reading, conclusions, differences
-from tests.ccda_generator import Planted, covered, generate
+from tests.ccda_generator import Planted, covered, covering, effective, generate, pairs
 from tests.ccda_oracle import (
     SECTION,
     SEVERITIES,
@@ -36,6 +36,7 @@ from tests.ccda_oracle import (
     holds,
     normal,
 )
+from tests.ccda_shapes import SUITES
 from tests.test_ccda import of_type, read, sample
 
 Resource = dict[str, Any]
@@ -134,6 +135,15 @@ def _alike(found: Sequence[str] | set[str], planted: set[str]) -> bool:
     )
 
 
+@pytest.mark.parametrize("suite", range(len(SUITES)))
+def test_values_that_stand_together_in_some_document_do_so_in_the_first_ones(suite):
+    first = {pair for choice in covering(suite) for pair in pairs(choice)}
+    random = Random(1)
+    for _ in range(500):
+        picked = {name: random.choice(values) for name, values in SUITES[suite].items()}
+        assert pairs(effective(picked)) <= first
+
+
 def test_the_documents_are_the_same_each_time_and_differ_from_each_other():
     several = range(0, 2000, 40)
     documents = [generate(number).document for number in several]
@@ -141,14 +151,16 @@ def test_the_documents_are_the_same_each_time_and_differ_from_each_other():
     assert len(set(documents)) == len(documents)
 
 
-@pytest.mark.parametrize("module", [ccda_differences, ccda_generator, ccda_oracle])
+@pytest.mark.parametrize("module", [ccda_differences, ccda_oracle, ccda_generator, ccda_shapes])
 def test_the_oracle_shares_no_code_with_fhirapp(module):
     tree = ast.parse(inspect.getsource(module))
     plain = [node.names for node in ast.walk(tree) if isinstance(node, ast.Import)]
     names = [one.name for several in plain for one in several]
     names += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert not [name for name in names if name.startswith("fhirapp")]
-    assert {name for name in names if name.startswith("tests")} <= {"tests.ccda_oracle"}
+    assert {name for name in names if name.startswith("tests")} <= {
+        *("tests.ccda_oracle", "tests.ccda_shapes"),
+    }
 
 
 # The oracle finds nothing in what says the same, and each fault that is planted there.
