@@ -20,6 +20,7 @@ from tests.ccda_oracle import (
     Facts,
     Reaction,
     holds,
+    is_grave,
     is_placeholder,
     normal,
     scope_of_words,
@@ -155,6 +156,7 @@ def _of_kind(fact: Fact, allergy: Resource, reading: Reading | None) -> Iterator
 def _of_gravity(fact: Fact, reading: Reading) -> Iterator[str]:
     """Yield whether an allergy counts as severe though it is not, or the other way round."""
     allowed = fact.criticality == "high" or 3 in fact.allowed_severities
+    allowed |= is_grave(fact.allowed_words)
     if fact.is_severe and not reading.is_severe:
         yield "severe-missed: the source says that it is severe"
     if reading.is_severe and not fact.is_severe and not allowed:
@@ -224,7 +226,10 @@ def _of_clinical_status(fact: Fact, allergy: Resource) -> Iterator[str]:
     """Yield a status that is milder or graver than the gravest given, and a difference hidden."""
     status, right = _code(allergy.get("clinicalStatus")), fact.status
     given = [*fact.statuses, *fact.row_statuses]
-    if fact.kinds == {"none-known"} and len(set(given)) > 1:
+    if fact.kinds == {"none-known"} and (
+        len(set(given)) > 1 or status in {*given, *fact.allowed_statuses, *_end(fact)}
+    ):
+        # That none is known holds no longer where any place says so: conclusions() asks for it.
         return
     # A status that stands in a row only does not have to end an allergy.
     may_hold = status == "active" and not fact.statuses and bool(fact.row_statuses)
@@ -236,6 +241,10 @@ def _of_clinical_status(fact: Fact, allergy: Resource) -> Iterator[str]:
     for other in dict.fromkeys(given):
         if other != right and not holds(_notes(allergy), other):
             yield f"status-difference: no note says {other}"
+
+
+def _end(fact: Fact) -> list[str]:
+    return ["resolved"] if fact.is_over and not fact.statuses else []
 
 
 def _doubled(text: str) -> bool:
@@ -367,7 +376,7 @@ def _of_words(facts: Facts, rest: Sequence[Pair]) -> Iterator[str]:
     for allergy, reading in kept:
         yield from _of_word(facts, allergy, reading)
     for allergy, _ in rest:
-        if not is_words_only(allergy):
+        if not is_words_only(allergy) and kind_of(allergy) != facts.empty_for:
             yield f"allergy-invented: {kind_of(allergy)} {allergy.get('code')}"
 
 
@@ -394,7 +403,10 @@ def conclusions(facts: Facts) -> set[str]:
     if any(fact.kinds == {"allergy"} and fact.status == "active" for fact in allergies):
         return {"allergies"}
     right: set[str] = set()
-    if any({"active", "inactive"} & {fact.status, *fact.allowed_statuses} for fact in allergies):
+    may_hold = [fact for fact in allergies if fact.row_statuses and not fact.statuses]
+    if may_hold or any(
+        {"active", "inactive"} & {fact.status, *fact.allowed_statuses} for fact in allergies
+    ):
         right |= {"allergies"}
     if any(fact.is_refuted or fact.kinds == {"allergy"} for fact in entries):
         right |= {"none-holding"}
@@ -402,12 +414,23 @@ def conclusions(facts: Facts) -> set[str]:
         return {"words-only", *(right & {"allergies"}), *_none_known_in(facts.words)}
     if facts.soft_words:
         right |= {"words-only"}
+    if len(entries) < len(facts.entries):
+        # What was entered in error holds nothing.
+        right |= {"none-holding"}
     for fact in entries:
         if "none-known" in fact.kinds:
             stated = {"none-known" if fact.scope == "any" else "none-known-in-part"}
-            right |= stated if fact.status == "active" else {"none-holding"}
-        right |= fact.kinds & {"not-asked", "no-information"}
+            stated |= {"none-known-in-part"} if fact.narrow_scope else set()
+            given = {*fact.statuses, *(fact.row_statuses and _end(fact)), *fact.row_statuses}
+            given = given or {fact.status}
+            right |= stated if given == {"active"} else {"none-holding"}
+            # A row of the same words may be this statement's.
+            right |= {"none-holding"} if facts.soft_words or fact.allowed_statuses else set()
+        if fact.kinds & {"not-asked", "no-information"}:
+            right |= fact.kinds - {"allergy", "none-known"}
+            right |= {"none-holding"} if fact.status != "active" else set()
         right |= {"nothing-recorded"} if fact.is_void else set()
+    right |= {facts.empty_for} - {""}
     return right or {"none-holding", "nothing-recorded"}
 
 

@@ -208,6 +208,8 @@ class Facts:
     soft_words: list[list[str]] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
     text: str = ""
+    # Why the section says that it is empty: "not-asked", "no-information" or nothing.
+    empty_for: str = ""
 
 
 class _Document:
@@ -297,6 +299,15 @@ def _everything(root: ET.Element) -> str:
     return " ".join(value for value in values if value)
 
 
+# Why a section may be empty; NI alone says nothing.
+EMPTY_FOR = {
+    "NASK": "not-asked",
+    "ASKU": "no-information",
+    "UNK": "no-information",
+    "NAV": "no-information",
+}
+
+
 def _is_allergies(section: ET.Element) -> bool:
     code = section.find("code")
     return (code is not None and code.get("code") == SECTION) or any(
@@ -315,6 +326,9 @@ def _read_section(read: _Document, section: ET.Element, facts: Facts) -> None:
                 linked |= set(_rows(read, observation))
                 found += _facts_of_observation(read, act, observation)
     facts.entries += found
+    facts.empty_for = EMPTY_FOR.get(section.get("nullFlavor", ""), "")
+    for fact in found:
+        fact.kinds |= {facts.empty_for} - {""} if fact.is_void else set()
     says_something = any(fact.kinds & {"allergy", "none-known"} for fact in found)
     for text in (one.find("text") for one in sections):
         if text is None:
@@ -362,13 +376,20 @@ def _read_row(read: _Document, row: ET.Element, found: list[Fact], facts: Facts)
         if any(holds(substances, name) for name in fact.names)
         or any(holds(fact.names, substance) for substance in substances)
     ]
+    if named or any(map(scope_of_words, substances)):
+        # Several participants of one observation share its row; so may what names none.
+        for fact in found:
+            fact.allowed_statuses += _known(map(_status_of_words, read.cells(row, "status")))
     for fact in named:
-        fact.allowed_statuses += _known(map(_status_of_words, read.cells(row, "status")))
         fact.allowed_words += cells
         fact.allowed_severities += map(severity_of_words, read.cells(row, "severity"))
     said = [word for fact in found for one in fact.reactions for word in one.words]
     said += [name for fact in found for name in fact.names]
-    if named or not substances or all(holds(said, cell) for cell in cells):
+    if named or all(holds(said, cell) for cell in cells):
+        return
+    if not substances:
+        # A row that names nothing may be an entry's or not.
+        facts.soft_words.append(cells)
         return
     if any(scope_of_words(text) or is_placeholder(text) for text in substances) or any(
         _is_like(name, text) for fact in found for name in fact.names for text in substances
@@ -459,6 +480,10 @@ def _read_details(
         fact.criticality = CRITICALITIES.get("" if value is None else value.get("code", ""), "")
     high = observation.find("effectiveTime/high")
     fact.is_over = high is not None and bool(high.get("value") or high.get("nullFlavor") == "UNK")
+    concern = None if act is None else act.find("statusCode")
+    if concern is not None and concern.get("code") in ("active", "suspended") and fact.is_over:
+        # The concern is tracked on, the allergy has ended: the graver may count.
+        fact.allowed_statuses.append("active")
     low = observation.find("effectiveTime/low")
     fact.onset = "" if low is None else low.get("value", "")[:4]
     _read_narrative(read, observation, fact)
@@ -624,6 +649,8 @@ def _read_kind(
         fact.is_void = code is None and value is None
         if code is not None and code.get("nullFlavor") == "NASK":
             fact.kinds.add("not-asked")
+        if fact.criticality in ("high", "low"):
+            fact.kinds.add("allergy")
         if any(fact.severities) or fact.severity_words or fact.comments or fact.texts:
             fact.kinds.add("allergy")
 

@@ -425,7 +425,8 @@ def _status(fact: Fact, allergy: Resource, old: str, new: str) -> bool:
     given = {*fact.statuses, *fact.row_statuses, *fact.allowed_statuses}
     if not (fact.kinds <= {"allergy", "none-known"} and fact.status == old) or fact.is_refuted:
         return False
-    if fact.is_error or new in fact.allowed_statuses or (len(given) > 1 and not is_allergy(fact)):
+    may_differ = not is_allergy(fact) and (len(given) > 1 or new in given or fact.is_over)
+    if fact.is_error or new in fact.allowed_statuses or may_differ:
         return False
     allergy["clinicalStatus"] = _concept("c", new)
     assert STATUSES.index(new)

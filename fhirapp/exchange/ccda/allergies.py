@@ -20,6 +20,7 @@ from fhirapp.exchange.ccda.narrative import Block, Column, Narrative
 from fhirapp.exchange.ccda.people import Actor, author
 from fhirapp.exchange.ccda.reactions import (
     denied_reactions,
+    has_reactions,
     reaction_observations,
     reaction_words,
     reactions,
@@ -227,13 +228,15 @@ class _Section:
 
     def _link(self) -> None:
         """Find the part of the narrative that each observation stands for: by link, or by name."""
-        texts = self._record.texts
+        concerns = Counter(
+            concern for concern, _ in {(one.concern, one.observation) for one in self.found}
+        )
         for one in self.found:
-            references = _references(one)
-            targets = [target for element in references for target in texts.targets(element)]
-            blocks = map(self._narrative.block_of, targets)
-            one.block = next((block for block in blocks if block is not None), None)
+            one.block = self._block(_references(one))
             one.is_linked = one.block is not None
+            if one.block is None:
+                is_alone = concerns[one.concern] == 1
+                one.block = self._block(_references_beside(one, with_concern=is_alone))
         taken = {one.block for one in self.found}
         free = [block for block in self._narrative.blocks if block not in taken]
         matches: dict[tuple[Block, ...], list[_Found]] = {}
@@ -249,6 +252,12 @@ class _Section:
         uses = Counter(one.block for one in self.found)
         for one in self.found:
             one.is_only = uses[one.block] == 1
+
+    def _block(self, references: list[Element]) -> Block | None:
+        """Return the first part of the narrative that these point to."""
+        targets = (target for one in references for target in self._record.texts.targets(one))
+        blocks = map(self._narrative.block_of, targets)
+        return next((block for block in blocks if block is not None), None)
 
     def _substance(self, found: _Found) -> dict[str, Any]:
         texts = self._record.texts
@@ -292,7 +301,7 @@ class _Section:
             concern,
             texts,
             cell=status,
-            is_linked=found.is_linked,
+            is_linked=found.is_linked and found.is_only,
             by_laymen=by_laymen,
         )
         notes += [{"text": f"Status also recorded in the document: {one}"} for one in differing]
@@ -309,8 +318,16 @@ class _Section:
             for found, allergy in zip(self.found, allergies, strict=True)
             if found.block is not None and _says_more(allergy)
         ]
-        is_told = any(_says_more(one) and not is_none_known(one["code"]) for one in allergies)
-        left = list(left_over(self._narrative.blocks, linked, allergies, is_told=is_told))
+        denied = [is_none_known(one["code"]) for one in allergies]
+        left = list(
+            left_over(
+                self._narrative.blocks,
+                linked,
+                allergies,
+                is_told=any(map(_says_more, allergies)) and not all(denied),
+                is_denied=any(denied),
+            )
+        )
         pieces = list(in_pieces(left)) if not allergies else [block.text for block in left]
         held = [*(text for one in allergies for text in strings(one)), *pieces]
         for entry in self._unread:
@@ -391,17 +408,22 @@ def _is_substance(participant: Element) -> bool:
 
 
 def _references(found: _Found) -> list[Element]:
-    """Return what may point to the narrative: texts and names of the observation come first.
+    """Return what may point to the narrative of an observation: its text, then its names."""
+    observation = found.observation
+    holders = [*observation.all("participant"), *observation.all("value")]
+    return [*observation.all("text"), *_pointing(holders)]
+
+
+def _references_beside(found: _Found, *, with_concern: bool) -> list[Element]:
+    """Return what else may point to it: reactions, and the concern where it has no other allergy.
 
     Remarks point elsewhere.
     """
-    observation, concern = found.observation, found.concern
-    holders = [*observation.all("participant"), *observation.all("value")]
-    holders += reaction_observations([observation])
-    own = [*observation.all("text"), *_pointing(holders)]
-    if concern is None:
-        return own
-    return [*own, *concern.all("text"), *_pointing(reaction_observations([concern]))]
+    reactions_ = _pointing(reaction_observations([found.observation]))
+    if found.concern is None or not with_concern:
+        return list(reactions_)
+    of_concern = _pointing(reaction_observations([found.concern]))
+    return [*reactions_, *found.concern.all("text"), *of_concern]
 
 
 def _pointing(holders: Iterable[Element]) -> Iterator[Element]:
@@ -426,7 +448,7 @@ def _is_nothing(found: _Found, code: dict[str, Any], texts: Texts) -> bool:
     nullFlavor stands for the whole observation.
     """
     statements = found.statements
-    if says_something(code) or reaction_words(statements, texts, found.cell(Column.REACTION)):
+    if says_something(code) or has_reactions(statements, texts, found.cell(Column.REACTION)):
         return False
     if found.null_flavor:
         return True

@@ -16,6 +16,7 @@ from fhirapp.exchange.ccda.texts import Texts, covers, plain
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import concept, is_negated, null_coding
 from fhirapp.fhir.systems import SNOMED_CT, UNKNOWN_REACTION
+from fhirapp.fhir.words import is_unknown
 from fhirapp.resources.allergy_intolerance.said import is_placeholder
 
 _REACTION = "2.16.840.1.113883.10.20.22.4.9"
@@ -76,6 +77,16 @@ def reaction_words(statements: list[Element], texts: Texts, cell: str) -> list[s
     found = (_reaction(one, texts) for one in reaction_observations(statements))
     words = [text for reaction in found if reaction for text in words_of(reaction)]
     return [*words, *([cell] if cell and not is_placeholder(cell) else [])]
+
+
+def has_reactions(statements: list[Element], texts: Texts, cell: str) -> bool:
+    """Say whether statements, or the narrative, name a reaction by a code or in words."""
+    found = (_reaction(one, texts) for one in reaction_observations(statements))
+    if any(
+        one and ("description" in one or not is_unknown(one["manifestation"][0])) for one in found
+    ):
+        return True
+    return bool(cell) and not is_placeholder(cell)
 
 
 def words_of(reaction: Reaction) -> list[str]:

@@ -24,15 +24,16 @@ from fhirapp.search.string import fold
 
 REMARK = "its Allergies section has words that no entry holds; they are kept as they stand"
 _NOTE = "Words of the document's Allergies section that no coded entry of it holds."
-# What says that there is none, or that nothing is known; "except" takes it back.
-_ABSENCE = re.compile(
-    r"\b(?:no known|nk[dfm]?a|no \w* ?allerg\w+|denie[sd]|none|not on file|no information"
-    r"|no data|not asked|unknown|nothing recorded)\b"
+# What says that there is none, and that nothing is known; "except" takes it back.
+_NONE = re.compile(r"\b(?:no known|nk[dfm]?a|no \w* ?allerg\w+|denie[sd]|none)\b")
+_NOTHING = re.compile(
+    r"\b(?:not on file|no information|no data|not asked|unknown|nothing recorded)\b"
 )
 # What is about the record, not about allergies.
 _OF_THE_RECORD = re.compile(
     r"\b(?:documented|reviewed|reconciled|verified|last (?:updated|modified)|as of|encounter)\b"
 )
+_ALLERGIES = re.compile(r"\b(?:not|allerg\w*|intoleran\w*)\b")
 _EXCEPT = re.compile(r"\b(?:except|but|besides|apart from|other than|however|only)\b")
 _LONG = 120
 _CLAUSE = re.compile(r"[;:.!?()]")
@@ -43,11 +44,17 @@ Resource = dict[str, Any]
 
 
 def left_over(
-    blocks: Iterable[Block], linked: Iterable[Block], allergies: list[Resource], *, is_told: bool
+    blocks: Iterable[Block],
+    linked: Iterable[Block],
+    allergies: list[Resource],
+    *,
+    is_told: bool,
+    is_denied: bool,
 ) -> Iterator[Block]:
     """Yield the blocks of a section whose words stand in none of its allergies.
 
-    linked are the blocks that entries stand for; is_told: whether one of these names an allergy.
+    linked are the blocks that entries stand for; is_told: whether one of these names an allergy;
+    is_denied: whether one says that none is known.
     Where entries name allergies, text that is no row and no item is taken for a remark on them.
     """
     held = [text for one in allergies for text in strings(one)]
@@ -57,7 +64,9 @@ def left_over(
         if block in taken:
             continue
         is_line = block.group in groups or block.may_be_allergy
-        if not allergies or ((is_line or not is_told) and not _is_held(block, held)):
+        if allergies and is_told and not is_line:
+            continue
+        if not allergies or not _is_held(block, held, is_denied=is_denied):
             yield block
 
 
@@ -107,19 +116,20 @@ def in_pieces(blocks: list[Block]) -> Iterator[str]:
         yield text
 
 
-def _is_held(block: Block, held: list[str]) -> bool:
+def _is_held(block: Block, held: list[str], *, is_denied: bool) -> bool:
     """Say whether the words of a block stand elsewhere, or only say that there is nothing."""
     words = fold(block.text)
     if len(words) <= _LONG and not _EXCEPT.search(words) and not described_severely(block.text):
         clauses = filter(None, map(str.strip, _CLAUSE.split(words)))
-        if all(_ABSENCE.search(one) or _is_of_the_record(block, one) for one in clauses):
+        if all(
+            _NOTHING.search(one)
+            or (is_denied and _NONE.search(one))
+            or (not block.is_line and _OF_THE_RECORD.search(one) and not _ALLERGIES.search(one))
+            for one in clauses
+        ):
             return True
     cells = [block.cells[column] for column in _COMPARED if column in block.cells]
     return all(is_placeholder(one) or _stands_in(held, one) for one in cells or [block.text])
-
-
-def _is_of_the_record(block: Block, clause: str) -> bool:
-    return not block.is_line and _OF_THE_RECORD.search(clause) is not None
 
 
 def _stands_in(held: list[str], words: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fhirapp.exchange.ccda.severities import words_of
 from fhirapp.exchange.ccda.statements import observed
-from fhirapp.exchange.ccda.substances import is_refuted, says_something
+from fhirapp.exchange.ccda.substances import is_none_known, is_refuted, says_something
 from fhirapp.exchange.ccda.texts import Texts, unique
 from fhirapp.exchange.ccda.times import date_time
 from fhirapp.exchange.ccda.tree import Element
@@ -47,13 +47,17 @@ def put_status(
     refuted = is_refuted(observation, concern, allergy)
     coded, unclear = _observed(observation, concern, texts)
     narrative = fold(cell).removeprefix("status: ")
-    if not coded and _code(concern) in ("active", "suspended"):
+    order = _GRAVEST
+    if is_none_known(allergy["code"]):
+        # That none is known holds least where any place says that it no longer does.
+        order = _GRAVEST[::-1]
+    elif not coded and _code(concern) in ("active", "suspended"):
         coded = ["active"]
     statuses = coded or _by_end(observation)
-    if is_linked or narrative == "active" or statuses:
+    if is_linked or statuses or narrative == order[0]:
         statuses = [*statuses, narrative]
     # Without any an allergy is active, whatever the statusCode of its concern says.
-    status = next((one for one in _GRAVEST if one in statuses), "active")
+    status = next((one for one in order if one in statuses), "active")
     allergy["clinicalStatus"] = _coded(ALLERGY_CLINICAL, "inactive" if refuted else status)
     certainty = "unconfirmed" if by_laymen or not says_something(allergy["code"]) else "confirmed"
     allergy["verificationStatus"] = _coded(
