@@ -223,8 +223,8 @@ class Admission:
 
         Raises Refused.
         """
-        # Only JSON tells by its text whether there is something to resolve.
-        text = None if unit.row_of else unit.text
+        # Only JSON as it came tells by its text whether there is something to resolve.
+        text = None if unit.row_of or self._options.repair else unit.text
         # As it is before its references lead here: what a condition finds is nobody's id.
         original = fhir_json.dumps(unit.resource) if self.apart.is_on else b""
         unresolved, targets = self._resolver.resolve(
@@ -277,7 +277,8 @@ class Admission:
         if unit.own_id is not None:
             unit.resource["id"] = unit.own_id
         if self._options.repair:
-            for one in repair(unit.resource, unit.place, definition.schema):
+            schemas = {name: one.schema for name, one in self._definitions.items()}
+            for one in repair(unit.resource, unit.place, definition.schema, schemas):
                 mended = Mended(unit.place, one.path, one.rule, str(one.before), str(one.after))
                 self._report.mend(mended)
         for where, what in unit.remarks:
