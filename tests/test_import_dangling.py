@@ -43,6 +43,7 @@ def origin(resource_id: str, *targets: str, **elements: Any) -> dict[str, Any]:
             "qualification": [{"code": {"text": "MD"}, "issuer": NOBODY}],
         },
         origin("v", "Practitioner/d", agent=[{"who": {"display": "x"}, "onBehalfOf": NOBODY}]),
+        {**BINARY, "securityContext": NOBODY},
         patient("one", extension=[{"url": "http://x.example", "valueReference": NOBODY}]),
     ],
 )

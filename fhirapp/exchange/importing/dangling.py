@@ -8,20 +8,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select
+from sqlalchemy import JSON, ColumnElement, Connection, Text, and_, cast, or_, select
 
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.store.attachments import CARRIES
 from fhirapp.store.definition import Definition, Visibility
 
-# In a stored body: a reference, or the address of an attachment.
+# In a stored body, or a column of JSON: a reference, or the address of an attachment.
 _REFERENCE = re.compile(
     rf'"(?:reference|url)": ?"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?"'.encode()
 )
 _TARGET = "target"
-# So many bodies are read at once, and so many resources that are here are remembered.
-_BODIES, _REMEMBERED = 500, 50_000
+# So many bodies are held, ids asked for at once, and resources that are here remembered.
+_BODIES, _IDS, _REMEMBERED = 50, 500, 50_000
 _NO_TARGET = (
     "Provenance is shown to whoever may see all its targets: import those that are not here too"
 )
@@ -56,17 +57,22 @@ def dangling(
 
 
 def _bodies(connection: Connection, definition: Definition, last: int) -> Iterator[list[bytes]]:
-    """Yield the bodies of what was published since, some at a time."""
-    columns = definition.table.c
-    if definition.view or not definition.stores_body:
+    """Yield the bodies of what was published since, some at a time; else what may be in one."""
+    if definition.view:
         return
-    while True:
-        asked = select(columns.pk, columns.body).where(columns.pk > last, columns.body.is_not(None))
-        rows = connection.execute(asked.order_by(columns.pk).limit(_BODIES)).all()
-        if not rows:
-            return
+    columns = definition.table.c
+    held: list[ColumnElement[Any]] = [columns.body] if definition.stores_body else []
+    if not held:
+        held += (cast(one, Text) for one in columns if isinstance(one.type, JSON))
+    asked = select(columns.pk, *held).where(~columns.deleted).order_by(columns.pk).limit(_BODIES)
+    while rows := connection.execute(asked.where(columns.pk > last)).all():
         last = rows[-1].pk
-        yield [bytes(row.body) for row in rows]
+        yield [
+            one.encode() if isinstance(one, str) else bytes(one)
+            for _, *contents in rows
+            for one in contents
+            if one is not None
+        ]
 
 
 def _present(
@@ -80,8 +86,8 @@ def _present(
     found: set[_Name] = set()
     for type_name, ids in wanted.items():
         columns = definitions[type_name].table.c
-        for at in range(0, len(ids), _BODIES):
-            some = columns.id.in_(ids[at : at + _BODIES])
+        for at in range(0, len(ids), _IDS):
+            some = columns.id.in_(ids[at : at + _IDS])
             rows = connection.execute(select(columns.id).where(columns.is_current, some))
             found.update((type_name, row.id) for row in rows)
     return found
@@ -123,7 +129,7 @@ def _without_target(
         .order_by(columns.pk, index.target_type, index.target_id)
     )
     before = None
-    for row in connection.execute(asked.execution_options(yield_per=_BODIES)):
+    for row in connection.execute(asked.execution_options(yield_per=_IDS)):
         if row.id != before:
             yield row.id, "/".join(filter(None, (row.target_type, row.target_id)))
         before = row.id
@@ -140,5 +146,5 @@ def _uncarried(
         is_carried = index.param == CARRIES, index.target_id == columns.id
         asked = asked.where(~select(index.pk).where(*is_carried).exists())
     yield from connection.execute(
-        asked.order_by(columns.pk).execution_options(yield_per=_BODIES)
+        asked.order_by(columns.pk).execution_options(yield_per=_IDS)
     ).scalars()
