@@ -7,7 +7,7 @@ import gzip
 import json
 import random
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fhirapp.exchange.importing.inputs import find_inputs
 from fhirapp.exchange.importing.options import Options
 from fhirapp.exchange.importing.scratch import Scratch
 from fhirapp.exchange.models import ImportRun
+from fhirapp.exchange.tables import Row, rows_of
 from fhirapp.store.definition import Definition, types
 from fhirapp.store.notes import Notes
 from fhirapp.store.prepare import Prepared, prepare
@@ -243,6 +244,29 @@ def test_the_same_files_read_in_another_way_make_new_versions(empty, tmp_path, m
     for one in current(empty, "AllergyIntolerance"):
         found = asking(empty).read(f"AllergyIntolerance/{one}")
         assert found["meta"]["versionId"] == "3"
+
+
+def test_what_files_of_a_source_are_not_read_into_any_more_is_deleted(empty, tmp_path, monkeypatch):
+    rows = b"patient_id,substance,note\none,Latex,x\none,Nickel,y\none,Dust,z\n"
+    path = write(tmp_path, rows, "x.csv")
+    load(empty, path, source="clinic")
+    before = current(empty, "AllergyIntolerance")
+
+    def read_otherwise(*given: Any) -> Iterator[Row]:
+        for row in rows_of(*given):
+            for resource in row.resources or []:
+                if "Nickel" in str(resource):
+                    resource["id"] = "other"
+            yield row
+
+    monkeypatch.setattr("fhirapp.exchange.tables.rows_of", read_otherwise)
+    assert len(current(empty, "AllergyIntolerance")) == 3
+    report = load(empty, path, source="clinic", delete_missing=True)
+    counts = report.changes["AllergyIntolerance"]
+    assert (counts["new"], counts["same"], counts["deleted"]) == (1, 2, 1)
+    after = current(empty, "AllergyIntolerance")
+    assert "other" in after
+    assert len(set(before) & set(after)) == 2
 
 
 def kill_last_run(app: Flask) -> None:

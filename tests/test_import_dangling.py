@@ -157,13 +157,13 @@ def test_a_document_without_a_patient_may_have_its_bytes_elsewhere(take):
 # Both data and url
 
 
-def test_the_url_beside_data_is_kept_in_an_extension_and_told(take, empty):
+def test_the_url_beside_data_is_kept_in_an_extension_and_reported(take, empty):
     url = "https://ehr.example/scans/1.pdf"
     both = document("d", {"contentType": "text/plain", "data": "QUJD", "url": url})
     report = take(patient("one"), both)
-    ((told, times),) = report.remarks.items()
-    assert "DocumentReference.content.attachment.url" in told
-    assert "kept in an extension" in told
+    ((remark, times),) = report.remarks.items()
+    assert "DocumentReference.content.attachment.url" in remark
+    assert "kept in an extension" in remark
     assert times == 1
     assert report.kept == {}
     fhir = asking(empty)
@@ -190,7 +190,7 @@ def test_without_a_url_of_its_own_an_attachment_has_no_extension(take, empty):
 # What nobody can read
 
 
-def test_a_provenance_whose_targets_are_not_here_is_told_with_what_to_do(take, empty):
+def test_a_provenance_whose_targets_are_not_here_is_reported_with_what_to_do(take, empty):
     lost = origin("lost", "Patient/one", "Observation/o")
     waiting = origin("waiting", "AllergyIntolerance/a")
     report = take(patient("one"), lost, waiting, origin("seen", "Patient/one"), provenance=False)
@@ -217,7 +217,7 @@ def test_a_provenance_whose_targets_are_not_here_is_told_with_what_to_do(take, e
     assert fhir.get("Provenance/lost").status_code == 404
 
 
-def test_a_binary_that_no_document_carries_is_told_with_what_to_do(take, empty):
+def test_a_binary_that_no_document_carries_is_reported_with_what_to_do(take, empty):
     report = take({**BINARY, "id": "lone"}, BINARY, document("d", {"url": "Binary/b"}))
     assert report.unreachable == {"Binary/lone": "no document carries it"}
     ((advice, count),) = report.unreachable_count.items()
@@ -230,7 +230,7 @@ def test_a_binary_that_no_document_carries_is_told_with_what_to_do(take, empty):
     assert fhir.get("Binary/lone").status_code == 200
 
 
-def test_nothing_is_told_of_what_is_whole(take):
+def test_nothing_is_reported_of_what_is_whole(take):
     whole = [
         patient("one"),
         allergy("a"),

@@ -196,14 +196,14 @@ class Admission:
             return None
         prepared = prepare(definition, resource)
         self._check_patient(prepared, resource, unresolved, snapshot)
-        self._tell(prepared, unresolved)
+        self._report_kept(prepared, unresolved)
         if unit.condition:
             self._resolver.remember(unit.condition, f"{definition.name}/{prepared.id}")
         self._unpublished.add(definition.name)
         self._saw(f"{definition.name}/{prepared.id}", prepared)
         return prepared
 
-    def _tell(self, prepared: Prepared, unresolved: Sequence[Unresolved]) -> None:
+    def _report_kept(self, prepared: Prepared, unresolved: Sequence[Unresolved]) -> None:
         """Report what is stored otherwise than a reader would expect."""
         definition = prepared.definition
         for one in unresolved:

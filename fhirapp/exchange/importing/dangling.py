@@ -1,6 +1,6 @@
 """What an import leaves that leads nowhere: references to what is not here, and what nobody reads.
 
-Both are stored as they came, and told.
+Both are stored as they came, and reported.
 """
 
 from __future__ import annotations

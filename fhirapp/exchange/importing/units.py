@@ -97,7 +97,7 @@ class Unit:
 class UnitReader:
     """Reads inputs; what Bundles need for their references goes into scratch.
 
-    remark is given what a person should know of a table as a whole: (where, what).
+    remark receives what a person should know of a table as a whole: (where, what).
     """
 
     def __init__(

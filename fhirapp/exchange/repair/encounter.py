@@ -53,8 +53,8 @@ def bring_to_r4(log: Log, resource: dict[str, Any]) -> None:
 
 def _class(log: Log, resource: dict[str, Any]) -> None:
     """Make a Coding of DSTU2's code. R4 requires a class, the older versions do not."""
-    said = resource.get("class")
-    code = said.strip() if type(said) is str else ""
+    before = resource.get("class")
+    code = before.strip() if type(before) is str else ""
     if code in _CLASSES or code == "other":
         system = "http://hl7.org/fhir/encounter-class"
         coding: dict[str, Any] = {"system": system, "code": code}
@@ -64,8 +64,8 @@ def _class(log: Log, resource: dict[str, Any]) -> None:
         if "_class" in resource:
             coding["_code"] = resource.pop("_class")
         resource["class"] = coding
-        log.did("class", "code", said, coding)
-    elif said is None and "_class" not in resource:
+        log.did("class", "code", before, coding)
+    elif before is None and "_class" not in resource:
         resource["class"] = {"extension": [dict(ABSENT)]}
         log.did("class", "absent", None, resource["class"])
 

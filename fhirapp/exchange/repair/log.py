@@ -124,9 +124,9 @@ class Log:
         if type(extensions) is not list or None in made:
             self.cannot(f"{path}{name}", "cannot become an extension")
             return
-        said = listed(holder.pop(name))
+        items = listed(holder.pop(name))
         holder["extension"] = [*extensions, *made]
-        for before, after in zip(said, made, strict=True):
+        for before, after in zip(items, made, strict=True):
             self.did(f"{path}{name}", "extension", before, after)
 
     @staticmethod

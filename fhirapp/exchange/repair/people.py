@@ -27,10 +27,10 @@ def patient(log: Log, resource: dict[str, Any]) -> None:
     for place, link in enumerate(listed(resource.get("link"))):
         # DSTU2's "replace" says that the other record is to be used instead.
         if type(link) is dict and type(link.get("type")) is str:
-            said = link["type"]
-            if said.strip() == "replace":
+            before = link["type"]
+            if before.strip() == "replace":
                 link["type"] = "replaced-by"
-                log.did(f"link[{place}].type", "code", said, "replaced-by")
+                log.did(f"link[{place}].type", "code", before, "replaced-by")
 
 
 def practitioner(log: Log, resource: dict[str, Any]) -> None:

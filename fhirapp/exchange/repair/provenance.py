@@ -77,8 +77,8 @@ def _entity(log: Log, entity: dict[str, Any], path: str) -> None:
                 what[one] = entity.pop(one)
         log.did(f"{path}{name}", "renamed", name, f"what.{name}")
     if "type" in entity:
-        said = entity.pop("type")
-        log.extend(entity, f"{path}type", f"{_DSTU2}entity.type", "valueCoding", said, said)
+        before = entity.pop("type")
+        log.extend(entity, f"{path}type", f"{_DSTU2}entity.type", "valueCoding", before, before)
     _agents(log, entity, path)
 
 

@@ -18,10 +18,10 @@ _BASE_TYPE = "http://hl7.org/fhir/3.0/StructureDefinition/extension-BaseType"
 
 def _human_name(log: Log, name: dict[str, Any], path: str) -> None:
     """Make one family name of DSTU2's list."""
-    said, beside = name.get("family"), name.get("_family")
-    if type(said) is not list and type(beside) is not list:
+    family, beside = name.get("family"), name.get("_family")
+    if type(family) is not list and type(beside) is not list:
         return
-    parts = said if type(said) is list else [said] if said is not None else []
+    parts = family if type(family) is list else [family] if family is not None else []
     besides = [one for one in (beside if type(beside) is list else [beside]) if one]
     words = [one for one in parts if one is not None]
     if (
@@ -37,7 +37,7 @@ def _human_name(log: Log, name: dict[str, Any], path: str) -> None:
         name["family"] = " ".join(words)
     if besides:
         name["_family"] = besides[0]
-    log.did(f"{path}family", "joined", said, name.get("family"))
+    log.did(f"{path}family", "joined", family, name.get("family"))
 
 
 def _signature(log: Log, signature: dict[str, Any], path: str) -> None:
