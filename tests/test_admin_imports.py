@@ -422,6 +422,15 @@ def test_records_of_other_types_are_not_said_to_be_stored(admin):
     assert "1 Observation: a type that is not stored here" in page.words
 
 
+def test_what_nobody_can_read_is_told_with_what_to_do(admin):
+    binary = b'{"resourceType":"Binary","id":"lone","contentType":"text/plain","data":"QUJD"}\n'
+    page = report(admin, with_form(admin, ("a.ndjson", binary)))
+    assert (
+        "1 are stored, but nobody can read them: Binary is read by way of a document" in page.words
+    )
+    assert "import the DocumentReference that has its address too" in page.words
+
+
 def test_a_file_that_is_cut_off_is_named_first(admin, reads):
     lines = b"".join(patient(f"cut-{number}-{'x' * 40}") for number in range(2_000))
     packed = gzip.compress(lines)

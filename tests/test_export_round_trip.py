@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -15,7 +16,9 @@ from sqlalchemy import select
 from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.store.definition import types
+from tests.conftest import token_for
 from tests.contract import SERVED, allergy, delete, fill, publish
+from tests.helpers import Fhir
 from tests.shell import fhirapp
 from tests.test_export import STORED, binary_with, export
 
@@ -24,10 +27,10 @@ TIMES = [f"2026-0{month}-01T00:00:00.000+00:00" for month in range(3, 9)]
 _OURS = re.compile(rb'"versionId": ?"[0-9]+",\s*"lastUpdated": ?"[^"]*"')
 
 
-def import_folder(app: Flask, folder: Path) -> dict[str, list[str]]:
+def import_folder(app: Flask, folder: Path, *more: str) -> dict[str, list[str]]:
     """Import a folder by the command, and nothing beside it; what came of each type's records."""
     settings = settings_of(app)
-    options = ("--no-provenance", "--json")
+    options = (*(more or ("--no-provenance",)), "--json")
     url = settings.database_url
     done = fhirapp(settings.instance, "import", str(folder), *options, DATABASE_URL=url)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -160,6 +163,67 @@ def test_into_an_empty_database_all_versions_come_back_as_they_are_served(filled
     assert found.keys() == expected.keys()
     for key, body in expected.items():
         assert found[key] == body, key
+
+
+def addresses(app: Flask) -> Iterator[str]:
+    """Yield what is asked of a server: searches, reads, versions, histories and operations."""
+    for name, definition in SERVED.items():
+        if definition.searchable:
+            yield f"{name}?_count=1000"
+            yield f"{name}?_count=1000&_summary=true"
+            for parameter in definition.params:
+                yield f"{name}?_count=1000&{parameter.name}:missing=true"
+                if parameter.sortable:
+                    yield f"{name}?_count=1000&_sort={parameter.name}"
+        if "history-type" in definition.interactions:
+            yield f"{name}/_history?_count=1000"
+    last = None
+    for name, row_id, version_id in sorted(bodies(app)):
+        yield f"{name}/{row_id}/_history/{version_id}"
+        if last != (name, row_id):
+            yield f"{name}/{row_id}"
+            yield f"{name}/{row_id}/_history"
+            if name == "Patient":
+                yield f"Patient/{row_id}/$everything?_count=1000"
+                yield f"AllergyIntolerance/$summary?patient={row_id}"
+                yield f"AllergyIntolerance?patient={row_id}&_revinclude=Provenance:target"
+        last = name, row_id
+
+
+def answer(fhir: Fhir, path: str, known: frozenset[str]) -> Any:
+    """Return what is answered, but what an import wrote of itself: Provenance that is not known.
+
+    Of a Bundle the entries, in their order; where no order was asked for in a set.
+    """
+    response = fhir.get(path)
+    content = response.get_json(silent=True) or {}
+    if content.get("resourceType") != "Bundle":
+        return response.status_code, response.data
+    entries = [
+        json.dumps(one)
+        for one in content.get("entry", [])
+        if one.get("resource", {}).get("resourceType") != "Provenance"
+        or one["resource"]["id"] in known
+    ]
+    in_order = not ("_sort" in path or "$everything" in path)
+    return response.status_code, entries if in_order else sorted(entries)
+
+
+def test_all_versions_answer_in_an_empty_server_as_they_did_but_for_the_imports_provenance(
+    filled, histories, empty
+):
+    before = bodies(filled)
+    import_folder(empty, histories, "--provenance")
+    added = bodies(empty).keys() - before.keys()
+    assert added
+    assert {name for name, *_ in added} == {"Provenance"}
+    assert all(row_id.startswith("import-") for _, row_id, _ in added)
+    known = frozenset(row_id for name, row_id, _ in before if name == "Provenance")
+    first, second = (Fhir(app, token_for(app, "system/*.rs")) for app in (filled, empty))
+    asked = list(addresses(filled))
+    assert len(asked) > 1_000
+    for path in asked:
+        assert answer(second, path, known) == answer(first, path, known), path
 
 
 def test_into_its_own_database_all_versions_make_none(filled, histories):

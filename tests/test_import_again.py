@@ -7,7 +7,7 @@ import gzip
 import json
 import random
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,17 @@ from fhirapp.exchange.importing.inputs import find_inputs
 from fhirapp.exchange.importing.options import Options
 from fhirapp.exchange.importing.scratch import Scratch
 from fhirapp.exchange.models import ImportRun
-from fhirapp.store.definition import types
+from fhirapp.exchange.tables import Row, rows_of
+from fhirapp.store.definition import Definition, types
 from fhirapp.store.notes import Notes
+from fhirapp.store.prepare import Prepared, prepare
+from tests.contract import publish
 from tests.importing import (
     URN,
     allergy,
     asked,
     bundle,
+    current,
     load,
     patient,
     plain,
@@ -38,6 +42,7 @@ from tests.importing import (
     versions,
     write,
 )
+from tests.test_ccda import sample
 from tests.test_import import asking, lines
 
 
@@ -171,6 +176,97 @@ def test_what_a_killed_run_left_is_not_told_as_twice(take, empty):
     report = take(patient("one", gender="female"))
     assert report.changes == {"Patient": {"changed": 1}}
     assert report.twice == []
+
+
+def test_what_another_import_stored_meanwhile_is_not_told_as_twice(empty, tmp_path):
+    path = write(tmp_path, lines(patient("one", gender="male"), allergy("a", type="allergy")))
+    settings = settings_of(empty)
+    with (
+        empty.app_context(),
+        Archives() as archives,
+        Scratch() as scratch,
+        Notes(types()["Binary"]) as notes,
+    ):
+        run = Import(types(), settings, Options(), notes, scratch)
+        run.begin([str(path)])
+        publish(empty, patient("one"), now="2026-01-01T00:00:00.000+00:00")
+        publish(empty, allergy("a"), now="2026-01-01T00:00:00.000+00:00")
+        for one in find_inputs([path], path.parent, archives):
+            run.take(one, lambda _bytes: None)
+        run.finish()
+    assert {name: dict(counts) for name, counts in run.report.changes.items()} == {
+        "Patient": {"changed": 1},
+        "AllergyIntolerance": {"changed": 1},
+    }
+    assert run.report.twice == []
+
+
+def test_a_document_whose_bytes_came_before_it_is_not_told_as_twice(take):
+    carrier = {**document("x"), "content": [{"attachment": {"url": "Binary/b"}}]}
+    binary = {"resourceType": "Binary", "id": "b", "contentType": "text/plain", "data": "QUJD"}
+    take(carrier)
+    report = take(binary, {**carrier, "description": "changed"})
+    assert report.changes["DocumentReference"] == {"changed": 1}
+    assert report.twice == []
+
+
+SOURCES = {
+    "x.csv": b"patient_id,substance,note\none,Latex,x\n",
+    "x.xml": sample("ccd").encode(),
+    "x.ndjson": lines({**document("hello"), "date": "2024"}, allergy("a")),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_same_files_read_in_another_way_make_new_versions(empty, tmp_path, monkeypatch, name):
+    path = write(tmp_path, SOURCES[name], name)
+    load(empty, path)
+    assert all(number == 1 for *_, number, _ in versions(empty))
+    report = load(empty, path)
+    assert not any(counts["changed"] for counts in report.changes.values())
+
+    def read_otherwise(definition: Definition, resource: Any) -> Prepared:
+        if definition.name in ("AllergyIntolerance", "DocumentReference"):
+            resource = {**resource, "language": "en"}
+        return prepare(definition, resource)
+
+    monkeypatch.setattr("fhirapp.exchange.importing.admission.prepare", read_otherwise)
+    report = load(empty, path)
+    for type_name in ("AllergyIntolerance", "DocumentReference"):
+        ids = current(empty, type_name)
+        assert report.changes.get(type_name, {}).get("changed", 0) == len(ids)
+        for one in ids:
+            found = asking(empty).read(f"{type_name}/{one}")
+            assert (found["meta"]["versionId"], found["language"]) == ("2", "en")
+    # Where the reading goes back to what it was, so do the records.
+    monkeypatch.undo()
+    report = load(empty, path)
+    for one in current(empty, "AllergyIntolerance"):
+        found = asking(empty).read(f"AllergyIntolerance/{one}")
+        assert found["meta"]["versionId"] == "3"
+
+
+def test_what_files_of_a_source_are_not_read_into_any_more_is_deleted(empty, tmp_path, monkeypatch):
+    rows = b"patient_id,substance,note\none,Latex,x\none,Nickel,y\none,Dust,z\n"
+    path = write(tmp_path, rows, "x.csv")
+    load(empty, path, source="clinic")
+    before = current(empty, "AllergyIntolerance")
+
+    def read_otherwise(*given: Any) -> Iterator[Row]:
+        for row in rows_of(*given):
+            for resource in row.resources or []:
+                if "Nickel" in str(resource):
+                    resource["id"] = "other"
+            yield row
+
+    monkeypatch.setattr("fhirapp.exchange.tables.rows_of", read_otherwise)
+    assert len(current(empty, "AllergyIntolerance")) == 3
+    report = load(empty, path, source="clinic", delete_missing=True)
+    counts = report.changes["AllergyIntolerance"]
+    assert (counts["new"], counts["same"], counts["deleted"]) == (1, 2, 1)
+    after = current(empty, "AllergyIntolerance")
+    assert "other" in after
+    assert len(set(before) & set(after)) == 2
 
 
 def kill_last_run(app: Flask) -> None:

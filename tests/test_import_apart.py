@@ -24,7 +24,7 @@ from tests.importing import (
     write,
 )
 from tests.test_ccda import sample
-from tests.test_import import lines
+from tests.test_import import asking, lines
 
 ALLERGY = "AllergyIntolerance"
 ONE, TWO = patient("one"), patient("two")
@@ -188,7 +188,18 @@ def test_a_document_of_somebody_with_anothers_number_is_refused(empty, tmp_path)
     born = sample("ccd").partition('<birthTime value="')[2][:8]
     other = other.replace(f'<birthTime value="{born}"', '<birthTime value="19010203"')
     report = load(empty, write(tmp_path, other.encode(), "2.xml"))
-    assert "born on another day" in " ".join(one.message for one in report.faults)
+    refused, followers = report.faults
+    identifiers = asking(empty).read("Patient")["entry"][0]["resource"]["identifier"]
+    (number,) = [one for one in identifiers if f"{one['system']}|{one['value']}" in refused.message]
+    assert number
+    assert "born on another day" in refused.message
+    assert refused.message.endswith(
+        f"birth date 1901-02-03, there {born[:4]}-{born[4:6]}-{born[6:]}"
+    )
+    count = report.rejected_lines - 1
+    assert count > 5
+    assert followers.message == f"refused too, because it is not clear whose they are: {count}"
+    assert report.table().splitlines()[-1].split()[:2] == ["rejected", str(count + 1)]
     assert stored(empty) == before
 
 

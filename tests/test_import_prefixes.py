@@ -157,7 +157,7 @@ def test_an_attachment_at_the_address_of_the_source_is_found_here(take, empty):
         {"resourceType": "Binary", "id": "bytes", "contentType": "text/plain", "data": "QUJD"},
     ]
     report = take(*contents, bases=["https://s.example/fhir/"])
-    assert not report.kept
+    assert report.kept == {"https://x.y/z": "leads to another server"}
     found = asking(empty).read("DocumentReference/d")["content"]
     assert found[0]["attachment"]["data"] == "QUJD"
     assert found[1]["attachment"]["url"] == "https://x.y/z"

@@ -28,7 +28,15 @@ DSTU2 = "http://hl7.org/fhir/1.0/StructureDefinition/extension-"
 STU3 = "http://hl7.org/fhir/3.0/StructureDefinition/extension-"
 STATUS = "http://hl7.org/fhir/composition-status"
 PATIENT = {"reference": "Patient/p1"}
-NAMES = ("AllergyIntolerance", "DocumentReference", "Patient", "Encounter", "Provenance")
+NAMES = (
+    "AllergyIntolerance",
+    "DocumentReference",
+    "Patient",
+    "Encounter",
+    "Provenance",
+    "Practitioner",
+    "Organization",
+)
 
 
 def clinical(code: str) -> dict[str, Any]:
@@ -247,6 +255,310 @@ DOCUMENTS = [
     ),
 ]
 
+ACT = f"{CT}v3-ActCode"
+ROLE = f"{CT}diagnosis-role"
+UNKNOWN = {
+    "extension": [
+        {
+            "url": "http://hl7.org/fhir/StructureDefinition/data-absent-reason",
+            "valueCode": "unknown",
+        }
+    ]
+}
+INPATIENT = {"system": ACT, "code": "IMP", "display": "inpatient encounter"}
+CONDITION = {"reference": "Condition/1"}
+URI = {
+    "extension": [{"url": f"{STU3}BaseType", "valueString": "uri"}],
+    "reference": "Practitioner/1",
+}
+AUTHOR = {"system": "http://x.example", "code": "author"}
+
+
+def visit(**elements: Any) -> dict[str, Any]:
+    return {"resourceType": "Encounter", "id": "e", "status": "finished", **elements}
+
+
+def origin(**elements: Any) -> dict[str, Any]:
+    return {
+        "resourceType": "Provenance",
+        "id": "v",
+        "target": [PATIENT],
+        "recorded": "2020-05-06T00:00:00Z",
+        **elements,
+    }
+
+
+def stay(name: str, code: str, display: str) -> tuple[Any, Any, list[str]]:
+    use = {"coding": [{"system": ROLE, "code": code, "display": display}]}
+    return (
+        visit(**{"class": INPATIENT, "hospitalization": {name: [CONDITION]}}),
+        visit(**{"class": INPATIENT, "diagnosis": [{"condition": CONDITION, "use": use}]}),
+        ["renamed"],
+    )
+
+
+# Resources of the other types: what came, what it becomes, and the rules that did it.
+OTHERS = [
+    (
+        {
+            "resourceType": "Patient",
+            "id": "p",
+            "name": [{"family": ["Garcia", "Lopez"], "given": ["Ana"]}],
+            "contact": [{"name": {"family": ["Bell"], "_family": [{"id": "f"}]}}],
+            "careProvider": [{"reference": "Practitioner/1"}],
+            "link": [{"other": {"reference": "Patient/2"}, "type": "replace"}],
+            "animal": {"species": {"text": "dog"}, "breed": {"text": "collie"}},
+        },
+        {
+            "resourceType": "Patient",
+            "id": "p",
+            "name": [{"family": "Garcia Lopez", "given": ["Ana"]}],
+            "contact": [{"name": {"family": "Bell", "_family": {"id": "f"}}}],
+            "generalPractitioner": [{"reference": "Practitioner/1"}],
+            "link": [{"other": {"reference": "Patient/2"}, "type": "replaced-by"}],
+            "extension": [
+                {
+                    "url": "http://hl7.org/fhir/StructureDefinition/patient-animal",
+                    "extension": [
+                        {"url": "species", "valueCodeableConcept": {"text": "dog"}},
+                        {"url": "breed", "valueCodeableConcept": {"text": "collie"}},
+                    ],
+                }
+            ],
+        },
+        ["joined", "joined", "renamed", "code", "extension"],
+    ),
+    (
+        {
+            "resourceType": "Practitioner",
+            "id": "d",
+            "name": {"family": ["Bell"]},
+            "practitionerRole": [
+                {
+                    "managingOrganization": {"reference": "Organization/1"},
+                    "specialty": [{"text": "Cardiology"}, {"text": "Surgery"}],
+                    "period": {"start": "2015"},
+                }
+            ],
+        },
+        {
+            "resourceType": "Practitioner",
+            "id": "d",
+            "name": [{"family": "Bell"}],
+            "extension": [
+                {
+                    "url": f"{DSTU2}Practitioner.practitionerRole",
+                    "extension": [
+                        {
+                            "url": "managingOrganization",
+                            "valueReference": {"reference": "Organization/1"},
+                        },
+                        {"url": "specialty", "valueCodeableConcept": {"text": "Cardiology"}},
+                        {"url": "specialty", "valueCodeableConcept": {"text": "Surgery"}},
+                        {"url": "period", "valuePeriod": {"start": "2015"}},
+                    ],
+                }
+            ],
+        },
+        ["list", "joined", "extension"],
+    ),
+    (
+        {
+            "resourceType": "Organization",
+            "id": "o",
+            "type": {"text": "Clinic"},
+            "contact": [{"name": {"family": ["Bell"]}}],
+        },
+        {
+            "resourceType": "Organization",
+            "id": "o",
+            "type": [{"text": "Clinic"}],
+            "contact": [{"name": {"family": "Bell"}}],
+        },
+        ["list", "joined"],
+    ),
+    (
+        {"resourceType": "Binary", "id": "b", "contentType": "text/plain", "content": "QUJD"},
+        {"resourceType": "Binary", "id": "b", "contentType": "text/plain", "data": "QUJD"},
+        ["renamed"],
+    ),
+    (
+        visit(
+            **{
+                "class": "inpatient",
+                "patient": PATIENT,
+                "reason": {"text": "Rash"},
+                "incomingReferral": [{"reference": "ReferralRequest/1"}],
+                "appointment": {"reference": "Appointment/1"},
+                "indication": [CONDITION],
+            }
+        ),
+        visit(
+            **{
+                "class": INPATIENT,
+                "subject": PATIENT,
+                "reasonCode": [{"text": "Rash"}],
+                "basedOn": [{"reference": "ReferralRequest/1"}],
+                "appointment": [{"reference": "Appointment/1"}],
+                "diagnosis": [{"condition": CONDITION}],
+            }
+        ),
+        ["code", "renamed", "renamed", "list", "renamed", "list", "renamed"],
+    ),
+    *(
+        (
+            visit(**{"class": said}),
+            visit(**{"class": {"system": ACT, "code": code, "display": display}}),
+            ["code"],
+        )
+        for said, code, display in (
+            ("outpatient", "AMB", "ambulatory"),
+            ("ambulatory", "AMB", "ambulatory"),
+            ("emergency", "EMER", "emergency"),
+            ("home", "HH", "home health"),
+            ("field", "FLD", "field"),
+            ("daytime", "SS", "short stay"),
+            ("virtual", "VR", "virtual"),
+        )
+    ),
+    (
+        visit(**{"class": "other", "_class": {"id": "c"}}),
+        visit(
+            **{
+                "class": {
+                    "system": "http://hl7.org/fhir/encounter-class",
+                    "code": "other",
+                    "_code": {"id": "c"},
+                }
+            }
+        ),
+        ["code"],
+    ),
+    (visit(), visit(**{"class": UNKNOWN}), ["absent"]),
+    (
+        visit(
+            **{"class": INPATIENT, "diagnosis": [{"condition": CONDITION, "role": {"text": "x"}}]}
+        ),
+        visit(
+            **{"class": INPATIENT, "diagnosis": [{"condition": CONDITION, "use": {"text": "x"}}]}
+        ),
+        ["renamed"],
+    ),
+    stay("admittingDiagnosis", "AD", "Admission diagnosis"),
+    stay("dischargeDiagnosis", "DD", "Discharge diagnosis"),
+    # DSTU2
+    (
+        origin(
+            period={"start": "2020"},
+            activity={"text": "made"},
+            reason=[{"text": "why"}],
+            agent=[
+                {
+                    "role": AUTHOR,
+                    "actor": {"reference": "Practitioner/1"},
+                    "userId": {"value": "bell"},
+                    "relatedAgent": [{"type": {"text": "boss"}, "target": "#2"}],
+                },
+                {"role": AUTHOR},
+            ],
+            entity=[
+                {
+                    "role": "source",
+                    "type": {"code": "x"},
+                    "reference": "DocumentReference/1",
+                    "display": "letter",
+                    "agent": {"role": AUTHOR, "actor": PATIENT},
+                }
+            ],
+            signature=[
+                {
+                    "type": [AUTHOR],
+                    "when": "2020-05-06T00:00:00Z",
+                    "whoReference": PATIENT,
+                    "contentType": "application/jose",
+                    "blob": "QUJD",
+                }
+            ],
+        ),
+        origin(
+            occurredPeriod={"start": "2020"},
+            activity={"text": "made"},
+            reason=[{"text": "why"}],
+            agent=[
+                {
+                    "role": [{"coding": [AUTHOR]}],
+                    "who": {"reference": "Practitioner/1", "identifier": {"value": "bell"}},
+                    "extension": [
+                        {
+                            "url": f"{DSTU2}Provenance.agent.relatedAgent",
+                            "extension": [
+                                {"url": "type", "valueCodeableConcept": {"text": "boss"}},
+                                {"url": "target", "valueUri": "#2"},
+                            ],
+                        }
+                    ],
+                },
+                {"role": [{"coding": [AUTHOR]}], "who": UNKNOWN},
+            ],
+            entity=[
+                {
+                    "role": "source",
+                    "what": {"reference": "DocumentReference/1", "display": "letter"},
+                    "extension": [
+                        extension(f"{DSTU2}Provenance.entity.type", valueCoding={"code": "x"})
+                    ],
+                    "agent": [{"role": [{"coding": [AUTHOR]}], "who": PATIENT}],
+                }
+            ],
+            signature=[
+                {
+                    "type": [AUTHOR],
+                    "when": "2020-05-06T00:00:00Z",
+                    "who": PATIENT,
+                    "sigFormat": "application/jose",
+                    "data": "QUJD",
+                }
+            ],
+        ),
+        [*["renamed"] * 9, *["code"] * 3, *["list"] * 4, "extension", "extension", "absent"],
+    ),
+    (origin(), origin(agent=[{"who": UNKNOWN}]), ["absent"]),
+    # STU3
+    (
+        origin(
+            activity=AUTHOR,
+            reason=[AUTHOR],
+            agent=[
+                {
+                    "whoUri": "Practitioner/1",
+                    "onBehalfOfReference": {"reference": "Organization/1"},
+                    "relatedAgentType": {"text": "boss"},
+                }
+            ],
+            entity=[
+                {"role": "source", "whatIdentifier": {"value": "7"}},
+                {"role": "source", "whatReference": PATIENT},
+            ],
+        ),
+        origin(
+            activity={"coding": [AUTHOR]},
+            reason=[{"coding": [AUTHOR]}],
+            agent=[
+                {
+                    "who": URI,
+                    "onBehalfOf": {"reference": "Organization/1"},
+                    "type": {"text": "boss"},
+                }
+            ],
+            entity=[
+                {"role": "source", "what": {"identifier": {"value": "7"}}},
+                {"role": "source", "what": PATIENT},
+            ],
+        ),
+        ["code", "code", *["renamed"] * 5],
+    ),
+]
+
 VALUES = [
     ({"identifier": [{"value": ""}], "note": []}, {}, ["empty"] * 4),
     ({"code": {"text": "x", "coding": None}}, {"code": {"text": "x"}}, ["empty"]),
@@ -316,6 +628,29 @@ def test_a_document_is_repaired(mend, given_, expected, rules):
     done = mend(resource)
     assert resource == document(**expected)
     assert sorted(one.rule for one in done) == sorted(rules)
+
+
+@pytest.mark.parametrize(("given_", "expected", "rules"), OTHERS)
+def test_a_resource_of_another_type_is_repaired(mend, given_, expected, rules):
+    resource = deepcopy(given_)
+    done = mend(resource)
+    assert resource == expected
+    assert sorted(one.rule for one in done) == sorted(rules)
+
+
+def test_contained_resources_are_repaired_too(definitions):
+    doctor = {"resourceType": "Practitioner", "id": "d", "name": {"family": ["Bell"]}}
+    resource = allergy(contained=[deepcopy(doctor), {"resourceType": "Device", "id": "v"}])
+    schemas = {name: one.schema for name, one in definitions.items()}
+    done = repair(resource, "", schemas["AllergyIntolerance"], schemas)
+    assert resource["contained"] == [
+        {**doctor, "name": [{"family": "Bell"}]},
+        {"resourceType": "Device", "id": "v"},
+    ]
+    assert {one.path for one in done} == {
+        "AllergyIntolerance.contained[0].name",
+        "AllergyIntolerance.contained[0].name[0].family",
+    }
 
 
 def test_a_repair_says_where_and_what(mend):
@@ -391,6 +726,30 @@ def test_a_missing_id_follows_from_the_content_without_meta(mend):
             document(context={"related": [{"ref": "Patient/1"}]}),
             "DocumentReference.context.related[0].ref",
         ),
+        (
+            visit(**{"class": INPATIENT, "patient": PATIENT, "subject": CONDITION}),
+            "Encounter.patient",
+        ),
+        (
+            {
+                "resourceType": "Patient",
+                "name": [{"family": ["a", "b"], "_family": [{"id": "1"}, None]}],
+            },
+            "Patient.name[0].family",
+        ),
+        ({"resourceType": "Patient", "animal": {"wings": 2}}, "Patient.animal"),
+        (origin(agent=[{"who": PATIENT, "whoUri": "x"}]), "Provenance.agent[0].whoUri"),
+        (
+            origin(agent=[{"who": {"identifier": {"value": "a"}}, "userId": {"value": "b"}}]),
+            "Provenance.agent[0].userId",
+        ),
+        (
+            origin(
+                agent=[{"who": PATIENT}],
+                entity=[{"role": "source", "what": PATIENT, "reference": "Patient/2"}],
+            ),
+            "Provenance.entity[0].reference",
+        ),
     ],
 )
 def test_what_would_lose_something_is_refused(definitions, resource, path):
@@ -464,6 +823,7 @@ def test_repairing_twice_is_repairing_once_and_breaks_nothing(definitions, name)
         max_leaves=6,
     )
     more = ("status", "class", "created", "substance", "onset", "category", "_category")
+    more += ("patient", "reason", "indication", "role", "period", "animal", "practitionerRole")
 
     @settings(max_examples=150)
     @given(st.dictionaries(st.sampled_from([*names, *more]), values, max_size=5))
@@ -511,7 +871,7 @@ def test_real_records_come_back_unchanged(definitions, synthea_folder, name):
 
 
 def test_every_rule_is_tried_here_and_no_other():
-    tried = {rule for _, _, rules in [*ALLERGIES, *DOCUMENTS, *VALUES] for rule in rules}
+    tried = {rule for _, _, rules in [*ALLERGIES, *DOCUMENTS, *OTHERS, *VALUES] for rule in rules}
     assert tried | {"id"} == set(RULES)
 
 

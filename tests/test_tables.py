@@ -359,9 +359,20 @@ def test_a_code_of_the_source_is_kept_though_the_name_has_another_here(one):
 
 
 def test_an_unknown_name_is_text_without_a_code_and_told(one):
-    row = one(substance="Penicilin")
-    assert the_last(row)["code"] == {"text": "Penicilin"}
-    assert row.notes == [("substance", "has no code here: 'Penicilin' is kept as text")]
+    row = one(substance="Moon dust")
+    assert the_last(row)["code"] == {"text": "Moon dust"}
+    assert row.notes == [("substance", "has no code here: 'Moon dust' is kept as text")]
+
+
+@pytest.mark.parametrize(
+    ("column", "said", "meant"),
+    [("substance", "Penicilin", "Penicillin"), ("reaction", "Anaphylaxsis", "Anaphylaxis")],
+)
+def test_a_mistyped_name_stays_text_and_what_is_probably_meant_is_told(one, column, said, meant):
+    row = one(**{column: said})
+    told = f"has no code here: {said!r} is kept as text; is {meant} meant?"
+    assert (column, told) in row.notes
+    assert said in str(the_last(row))
 
 
 @pytest.mark.parametrize(

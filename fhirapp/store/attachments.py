@@ -16,15 +16,21 @@ from fhirapp.search.values import values_at
 LOCAL = "Binary/"
 # The index rows that tell which versions carry a Binary.
 CARRIES = "_attachment"
+# HL7's extension for this element: where the source has what it also sends inline.
+SOURCE_URL = "http://hl7.org/fhir/4.0/StructureDefinition/extension-Attachment.url"
 
 
 class Blob(NamedTuple):
-    """The bytes of an attachment; words are its text's, None where they are not known."""
+    """The bytes of an attachment; words are its text's, None where they are not known.
+
+    address is the url that the source had beside them, empty where it is this Binary's or none.
+    """
 
     id: str
     content_type: str
     data: bytes
     words: str | None = None
+    address: str = ""
 
 
 class Document(NamedTuple):
@@ -50,6 +56,8 @@ def sha1(data: bytes) -> str:
 def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: str) -> list[Blob]:
     """Take the data out of the attachments at path; each gets url, size and hash instead.
 
+    A url that stood beside the data is kept in an extension: it may lead to other bytes.
+
     A Binary's id follows from the document, the place, the media type and the bytes, so the same
     content keeps its id. Raises InvalidResource where size or hash contradict the data.
     """
@@ -67,7 +75,13 @@ def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: st
         place_and_type = (resource_id, str(position), content_type)
         key = b"\0".join([*(part.encode() for part in place_and_type), data])
         blob_id = hashlib.sha256(key).hexdigest()[:40]
-        blobs.append(Blob(blob_id, content_type, data))
+        address = attachment.get("url", "")
+        if address == LOCAL + blob_id:
+            address = ""
+        if address:
+            kept = {"url": SOURCE_URL, "valueUrl": address}
+            attachment["extension"] = [*attachment.get("extension", ()), kept]
+        blobs.append(Blob(blob_id, content_type, data, address=address))
         del attachment["data"]
         attachment.update(url=LOCAL + blob_id, size=len(data), hash=sha1(data))
     return blobs

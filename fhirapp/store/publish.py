@@ -5,6 +5,7 @@ Source: decisions §5: versions count 1, 2, 3…, never change, and the same con
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, Table, select, update
@@ -21,12 +22,36 @@ from fhirapp.store.write import Writer
 _TAKEN = (Change.NEW, Change.CHANGED, Change.SAME)
 
 
+class Brought:
+    """The rows that one import wrote, by type: those of others may stand between them."""
+
+    def __init__(self) -> None:
+        # The first and the last number of each run of rows, in their order.
+        self._runs: dict[str, list[tuple[int, int]]] = {}
+
+    def add(self, type_name: str, rows: Collection[int]) -> None:
+        """Note rows that follow each other, after all that were noted before."""
+        if not rows:
+            return
+        runs = self._runs.setdefault(type_name, [])
+        first = min(rows)
+        if runs and runs[-1][1] + 1 == first:
+            first = runs.pop()[0]
+        runs.append((first, max(rows)))
+
+    def has(self, type_name: str, row: int) -> bool:
+        """Say whether the import wrote this row."""
+        runs = self._runs.get(type_name, [])
+        at = bisect_right(runs, row, key=lambda run: run[0])
+        return at > 0 and row <= runs[at - 1][1]
+
+
 class Publisher:
     """Writes versions within one transaction; binary is the type that takes the attachments.
 
     source_id is noted with what is published, where it is given; else a resource keeps its own.
-    began has the last row of each type before this import, so that twice can list what it brought
-    more than once, as Type/id. With is_apart there are other sources, whose ids may mean something
+    brought has the rows of the import so far, so that twice can list what it brought more than
+    once, as Type/id. With is_apart there are other sources, whose ids may mean something
     else; shared then lists what this one has just as another brought it.
     """
 
@@ -38,7 +63,7 @@ class Publisher:
         rendering: Rendering,
         binary: Definition,
         source_id: int | None = None,
-        began: Mapping[str, int] | None = None,
+        brought: Brought | None = None,
         strangers: set[str] | None = None,
         is_apart: bool = False,
     ) -> None:
@@ -49,7 +74,7 @@ class Publisher:
         self._writer = Writer(connection, now=now, rendering=rendering, binary=binary)
         self.now = now
         self._source_id = source_id
-        self._began = began or {}
+        self._brought = Brought() if brought is None else brought
         self._is_apart = is_apart and source_id is not None
 
     def publish(self, batch: Sequence[Prepared], *, hold_older: bool = False) -> list[Change]:
@@ -63,14 +88,11 @@ class Publisher:
             return []
         definition = batch[0].definition
         standing = self._writer.standing(definition, [prepared.id for prepared in batch])
-        began = self._began.get(definition.name, self._writer.last_row(definition))
         self._note_strangers(batch)
         claimed = self.claimed(definition, {one.id for one in batch} - standing.keys())
         if any(prepared.blobs for prepared in batch):
             self._publish_blobs(
-                one
-                for one in batch
-                if self._change(one, standing.get(one.id), began, claimed) in _TAKEN
+                one for one in batch if self._change(one, standing.get(one.id), claimed) in _TAKEN
             )
             # What carries them may have a new version by that.
             standing = self._writer.standing(definition, [prepared.id for prepared in batch])
@@ -85,16 +107,17 @@ class Publisher:
             before = standing.get(prepared.id)
             change = Change.OLDER
             if prepared.id not in held:
-                change = self._change(prepared, before, began, claimed)
+                change = self._change(prepared, before, claimed)
             changes.append(change)
             self._note(prepared, before, change)
             if change is Change.SAME and self._source_id and before and before.source_id is None:
                 adopted.append(before.pk)
             if change not in (Change.NEW, Change.CHANGED):
                 continue
-            if before and before.pk > began:
+            if before and self._brought.has(definition.name, before.pk):
                 self.twice.append(f"{definition.name}/{prepared.id}")
             pk += 1
+            self._brought.add(definition.name, [pk])
             version_id = before.version_id + 1 if before else 1
             now = self._writer.after(before)
             source_id = self._source_id or (before.source_id if before else None)
@@ -135,6 +158,7 @@ class Publisher:
             )
             for pk, one in enumerate(versions, self._writer.last_row(definition) + 1)
         ]
+        self._brought.add(definition.name, [one.pk for one in written])
         standing = self._writer.standing(definition, {one.prepared.id for one in versions})
         first = {one.prepared.id: one.pk for one in reversed(written)}
         self._writer.replace(
@@ -212,9 +236,9 @@ class Publisher:
             self._writer.write(definition, versions)
 
     def _change(
-        self, prepared: Prepared, before: Standing | None, began: int, claimed: Collection[str]
+        self, prepared: Prepared, before: Standing | None, claimed: Collection[str]
     ) -> Change:
-        """Return what comes of a resource; before is its newest version, began as for the type.
+        """Return what comes of a resource; before is its newest version.
 
         claimed has the ids that records of other sources refer to.
         """
@@ -230,7 +254,7 @@ class Publisher:
             return Change.FOREIGN if is_foreign else Change.CHANGED
         if self.is_foreign(before.source_id):
             return Change.FOREIGN
-        if before.pk > began and is_anothers:
+        if is_anothers and self._brought.has(prepared.definition.name, before.pk):
             return Change.MISFILED
         return Change.CHANGED
 

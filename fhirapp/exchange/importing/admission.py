@@ -24,6 +24,7 @@ from fhirapp.exchange.importing.units import Unit, UnitReader
 from fhirapp.exchange.repair import repair
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
+from fhirapp.search.values import values_at
 from fhirapp.store.definition import Definition
 from fhirapp.store.prepare import Prepared, prepare
 from fhirapp.store.version import Change
@@ -35,6 +36,7 @@ MISFILED = (
     "own"
 )
 
+BESIDE_DATA = "stands beside data, which is stored; the url is kept in an extension"
 _LEAVES = "the record is a patient's here, and would be nobody's"
 
 
@@ -54,6 +56,10 @@ class Refused(Exception):
     def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
         super().__init__(faults)
         self.faults = faults
+
+
+class Follower(Refused):
+    """A unit that is refused because its patient is."""
 
 
 class PublishFirst(Exception):
@@ -78,7 +84,7 @@ class Admission:
         bases = frozenset([*options.bases, *([own] if own else [])])
         self._resolver = Resolver(definitions, scratch, bases, options.prefix)
         self.apart = Apart(definitions)
-        self.reader = UnitReader(scratch, options.prefix)
+        self.reader = UnitReader(scratch, options.prefix, report.remark)
         # Types of what was admitted and is not published yet.
         self._unpublished: set[str] = set()
         # Numbers of documents of which it is not clear whom they are about.
@@ -176,7 +182,7 @@ class Admission:
             prepare(definition, resource)
             raise Refused([("", "has text that is no Unicode")])
         if unit.bundle in self._spoilt:
-            raise Refused([("", "stands with a person who is not clear: see there")])
+            raise Follower([])
         if not (unit.settled or unit.has_id):
             self._settle(unit, definition)
         # What waits holds up what comes after it, lest an older one comes last.
@@ -189,17 +195,29 @@ class Admission:
         if unresolved is None:
             return None
         prepared = prepare(definition, resource)
-        self._check_patient(prepared, unresolved, snapshot)
-        for one in unresolved:
-            self._report.keep(one.reference, one.reason)
+        self._check_patient(prepared, resource, unresolved, snapshot)
+        self._report_kept(prepared, unresolved)
         if unit.condition:
             self._resolver.remember(unit.condition, f"{definition.name}/{prepared.id}")
         self._unpublished.add(definition.name)
         self._saw(f"{definition.name}/{prepared.id}", prepared)
         return prepared
 
+    def _report_kept(self, prepared: Prepared, unresolved: Sequence[Unresolved]) -> None:
+        """Report what is stored otherwise than a reader would expect."""
+        definition = prepared.definition
+        for one in unresolved:
+            self._report.keep(one.reference, one.reason)
+        for blob in prepared.blobs:
+            if blob.address:
+                self._report.remark(f"{definition.name}.{definition.attachments}.url", BESIDE_DATA)
+
     def _check_patient(
-        self, prepared: Prepared, unresolved: Sequence[Unresolved], snapshot: Reader
+        self,
+        prepared: Prepared,
+        resource: Mapping[str, Any],
+        unresolved: Sequence[Unresolved],
+        snapshot: Reader,
     ) -> None:
         """Refuse what came as another patient's before, also where that was here already.
 
@@ -210,12 +228,15 @@ class Admission:
         if patient_id is not None:
             if self._scratch.file(name, patient_id) != patient_id:
                 raise Refused([(f"{definition.name}.id", MISFILED)])
-        elif unresolved and definition.compartment:
+            return
+        patients = values_at(resource, f"{definition.compartment}.reference")
+        of_patient = [one for one in unresolved if one.reference in patients]
+        if of_patient:
             asked = f"SELECT patient_id FROM {definition.sql_table} WHERE id = ? AND is_current"
             row = snapshot.first(asked, (prepared.id,))
             if row is not None and row[0] is not None:
                 raise Refused(
-                    [("", f"{unresolved[0].reference}: {unresolved[0].reason}; {_LEAVES}")]
+                    [("", f"{of_patient[0].reference}: {of_patient[0].reason}; {_LEAVES}")]
                 )
 
     def _resolved(self, unit: Unit, snapshot: Reader, *, final: bool) -> list[Unresolved] | None:
@@ -223,8 +244,8 @@ class Admission:
 
         Raises Refused.
         """
-        # Only JSON tells by its text whether there is something to resolve.
-        text = None if unit.row_of else unit.text
+        # Only JSON as it came tells by its text whether there is something to resolve.
+        text = None if unit.row_of or self._options.repair else unit.text
         # As it is before its references lead here: what a condition finds is nobody's id.
         original = fhir_json.dumps(unit.resource) if self.apart.is_on else b""
         unresolved, targets = self._resolver.resolve(
@@ -277,7 +298,8 @@ class Admission:
         if unit.own_id is not None:
             unit.resource["id"] = unit.own_id
         if self._options.repair:
-            for one in repair(unit.resource, unit.place, definition.schema):
+            schemas = {name: one.schema for name, one in self._definitions.items()}
+            for one in repair(unit.resource, unit.place, definition.schema, schemas):
                 mended = Mended(unit.place, one.path, one.rule, str(one.before), str(one.after))
                 self._report.mend(mended)
         for where, what in unit.remarks:
@@ -322,9 +344,14 @@ class Admission:
         row = snapshot.first(asked, (found.partition("/")[2],))
         if row is None and definition.name in self._unpublished:
             raise PublishFirst
-        if row and (why := contradiction(unit.resource, fhir_json.loads(row[0]))):
+        known = fhir_json.loads(row[0]) if row else {}
+        if row and (why := contradiction(unit.resource, known)):
             self._spoilt.add(unit.bundle)
-            raise Refused([("", f"has a number of {found}, who {why}")])
+            number = _shared_number(unit.resource, known)
+            born, here = (one.get("birthDate", "not recorded") for one in (unit.resource, known))
+            raise Refused(
+                [("", f"has {number} of {found}, who {why}: birth date {born}, there {here}")]
+            )
 
     def _lacks_bytes(self, past: Past, snapshot: Reader) -> bool:
         """Say whether versions were made with Binaries that are not here yet."""
@@ -403,6 +430,21 @@ def _is_text(*content: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _shared_number(*patients: Mapping[str, Any]) -> str:
+    """Return the first identifier that two patients have both, however it is written."""
+    one, other = (
+        {
+            (given.get("system"), str(given.get("value")).replace("-", "").casefold()): given
+            for given in patient.get("identifier", ())
+        }
+        for patient in patients
+    )
+    shared = [given for key, given in one.items() if key in other]
+    return (
+        f"the number {shared[0].get('system')}|{shared[0].get('value')}" if shared else "a number"
+    )
 
 
 def subject_of(unit: Unit) -> str:

@@ -23,6 +23,7 @@ from fhirapp.exchange.importing.admission import (
     REFERENCE,
     Admission,
     Deletion,
+    Follower,
     PublishFirst,
     Refused,
     subject_of,
@@ -30,7 +31,7 @@ from fhirapp.exchange.importing.admission import (
 )
 from fhirapp.exchange.importing.archives import Archives
 from fhirapp.exchange.importing.batches import Ready, batches, publish
-from fhirapp.exchange.importing.dangling import dangling
+from fhirapp.exchange.importing.dangling import dangling, unreachable
 from fhirapp.exchange.importing.garbage import collect
 from fhirapp.exchange.importing.inputs import Input, find_inputs, shown
 from fhirapp.exchange.importing.narrowed import refuse_narrowed
@@ -45,7 +46,7 @@ from fhirapp.fhir.temporal import instant
 from fhirapp.store.definition import Definition
 from fhirapp.store.notes import Notes, blob_ids
 from fhirapp.store.prepare import Prepared
-from fhirapp.store.publish import Publisher
+from fhirapp.store.publish import Brought, Publisher
 from fhirapp.store.reindex import rendering_in_force
 from fhirapp.store.render import Rendering
 from fhirapp.store.version import Change
@@ -135,6 +136,7 @@ class Import:
         self._rejects = Rejects(self._folder)
         self._run = runs.Run(0, None, {}, {})
         self._strangers: set[str] = set()
+        self._brought = Brought()
         # There are other sources, whose ids may mean something else.
         self._is_apart = False
 
@@ -164,8 +166,11 @@ class Import:
         self._publish_older()
         self.report.unreadable.update(self._notes.unreadable)
         with db.engine.connect() as connection:
-            for target, times in dangling(connection, self._definitions, self._run.untold):
-                self.report.keep(target, f"{target.partition('/')[0]} is not here", times)
+            since = self._run.untold
+            for target, why, times in dangling(connection, self._definitions, since):
+                self.report.keep(target, why, times)
+            for lost in unreachable(connection, self._definitions, since):
+                self.report.lose(*lost)
         if self._options.delete_missing:
             self._delete_missing()
         self._rejects.close()
@@ -219,7 +224,7 @@ class Import:
             try:
                 one = self._admission.admit(unit, snapshot, final=final)
             except Refused as refused:
-                self._reject(unit, refused.faults)
+                self._reject(unit, refused.faults, follows=isinstance(refused, Follower))
                 continue
             except PublishFirst:
                 return ready, units[place:]
@@ -249,7 +254,7 @@ class Import:
             rendering=rendering_in_force(connection, self._rendering),
             binary=self._definitions["Binary"],
             source_id=source_id,
-            began=self._run.last_rows,
+            brought=self._brought,
             strangers=self._strangers if source_id else None,
             is_apart=self._is_apart,
         )
@@ -334,13 +339,18 @@ class Import:
                 changes = [publisher.delete(definition, one) for one in ids]
             self.report.count(definition.name, "deleted", changes.count(Change.DELETED))
 
-    def _reject(self, unit: Unit, faults: Sequence[tuple[str, str]]) -> None:
+    def _reject(
+        self, unit: Unit, faults: Sequence[tuple[str, str]], *, follows: bool = False
+    ) -> None:
         """Report a refusal, and keep what was refused."""
         if unit.has_prefix:
             self._admission.take_prefix_off(unit)
         type_name = type_of(unit.resource) or ""
-        is_known = type_name in self._definitions
-        self.report.reject(unit.place, [*faults], type_name if is_known else "")
+        known = type_name if type_name in self._definitions else ""
+        if follows:
+            self.report.follow(unit.place, known)
+        else:
+            self.report.reject(unit.place, [*faults], known)
         self._rejects.add(unit)
 
 

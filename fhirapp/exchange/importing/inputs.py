@@ -5,6 +5,7 @@ What an input is, its first bytes say: a name tells only what they leave open.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -38,6 +39,8 @@ MARK = b"\xef\xbb\xbf"
 _LONG_HEAD = 8_388_608
 # What texts of other encodings begin with.
 _OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
+# The first element of XML, with its attributes.
+_ROOT = re.compile(rb"<[A-Za-z_][^>]*>")
 _LINES = (".ndjson", ".jsonl")
 # What else a folder is searched for; other files in it may be what a table names.
 SUFFIXES = (*_LINES, ".json", ".gz", ".zip", ".xml", ".csv", ".tsv")
@@ -220,6 +223,12 @@ def _is_xml(start: bytes) -> bool:
     if start.startswith(_OTHER_MARKS[:2]):
         return start[2:6].replace(b"\0", b"")[:1] == b"<"
     return start.replace(b"\0", b"")[:1] == b"<"
+
+
+def is_fhir_xml(document: bytes) -> bool:
+    """Say whether the first element of an XML document is of FHIR."""
+    root = _ROOT.search(document[:CHUNK].replace(b"\0", b""))
+    return root is not None and b"http://hl7.org/fhir" in root[0]
 
 
 def _is_lines(head: bytes) -> bool:

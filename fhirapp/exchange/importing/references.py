@@ -24,6 +24,7 @@ from fhirapp.search.query import parse_query, select
 from fhirapp.store.definition import Definition
 
 _CONDITIONAL = re.compile(r"([A-Z][A-Za-z]+)\?(\S+)")
+_ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _RELATIVE = re.compile(r"[A-Z][A-Za-z]+/")
 _LITERAL = re.compile(rf"([A-Z][A-Za-z]+/{ID_PATTERN})(?:/_history/{ID_PATTERN})?")
 _IN_TEXT = re.compile(
@@ -101,8 +102,8 @@ class Resolver:
             value = holder[name]
             found = self._resolved(value, bundle, snapshot, final=final)
             if isinstance(found, Unresolved):
-                # The address of a document may lead anywhere.
-                if name == "reference":
+                # Bytes that came with their address are not missed where that leads nowhere.
+                if "data" not in holder:
                     unresolved.append(found)
                 continue
             holder[name] = found
@@ -192,6 +193,8 @@ class Resolver:
             if server[0] not in self._bases:
                 return Unresolved(value, f"leads to {server[0]}")
             return self._prefixed(server[1]) + version + number
+        if _ABSOLUTE.match(value):
+            return Unresolved(value, "leads to another server")
         return value
 
     def _prefixed(self, value: str) -> str:

@@ -46,9 +46,16 @@ class Report:
     rejected_lines: int = 0
     rejected_types: Counter[str] = field(default_factory=Counter)
     fault_count: int = 0
+    # How many were refused with their patient, by place.
+    followers: Counter[str] = field(default_factory=Counter)
+    # Where the line of a place stands among the faults.
+    _follower_lines: dict[str, int] = field(default_factory=dict)
     # References that were kept as they are, with the reason; how many for each reason.
     kept: dict[str, str] = field(default_factory=dict)
     kept_count: Counter[str] = field(default_factory=Counter)
+    # What is stored and nobody can read, with the reason; how many for what is to be done.
+    unreachable: dict[str, str] = field(default_factory=dict)
+    unreachable_count: Counter[str] = field(default_factory=Counter)
     # Attached documents whose words could not be read, by the reason; they are stored all the same.
     unreadable: Counter[str] = field(default_factory=Counter)
     mended: list[Mended] = field(default_factory=list)
@@ -73,6 +80,27 @@ class Report:
         self.fault_count += len(faults)
         room = LISTED - len(self.faults)
         self.faults += [Fault(place, path, message) for path, message in faults[:room]]
+
+    def follow(self, place: str, type_name: str = "") -> None:
+        """Note what was refused with its patient; of each place one line tells how many."""
+        self.rejected_lines += 1
+        self.rejected_types[type_name or UNKNOWN_TYPE] += 1
+        self.followers[place] += 1
+        count = self.followers[place]
+        line = Fault(place, "", f"refused too, because it is not clear whose they are: {count}")
+        if count == 1:
+            self.fault_count += 1
+            self._follower_lines[place] = len(self.faults)
+            if len(self.faults) < LISTED:
+                self.faults.append(line)
+        elif self._follower_lines[place] < LISTED:
+            self.faults[self._follower_lines[place]] = line
+
+    def lose(self, name: str, reason: str, advice: str) -> None:
+        """Note what is stored and nobody can read: Type/id, why, and what is to be done."""
+        if len(self.unreachable) < LISTED:
+            self.unreachable[name] = reason
+        self.unreachable_count[advice] += 1
 
     def keep(self, reference: str, reason: str, times: int = 1) -> None:
         """Note a reference that could not be resolved."""
@@ -121,6 +149,10 @@ class Report:
             *(("not stored", count, name) for name, count in sorted(self.skipped.items())),
             *(("references kept", count, why) for why, count in sorted(self.kept_count.items())),
             *(
+                ("nobody can read", count, what)
+                for what, count in sorted(self.unreachable_count.items())
+            ),
+            *(
                 ("documents without words", count, why)
                 for why, count in sorted(self.unreadable.items())
             ),
@@ -152,6 +184,8 @@ class Report:
             "rejectedFile": self.rejected_file or None,
             "kept": self.kept,
             "keptCount": dict(self.kept_count),
+            "unreachable": self.unreachable,
+            "unreachableCount": dict(self.unreachable_count),
             "unreadable": dict(self.unreadable),
             "repaired": [one._asdict() for one in self.mended],
             "twice": self.twice,

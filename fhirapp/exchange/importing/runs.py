@@ -59,7 +59,7 @@ def begin(
     last_rows = {
         name: connection.execute(select(func.max(one.table.c.pk))).scalar() or 0
         for name, one in definitions.items()
-        if not one.view and name not in _WITHOUT
+        if not one.view
     }
     untold = last_rows
     killed = select(ImportRun.last_rows).where(ImportRun.ended_at.is_(None))
@@ -128,8 +128,8 @@ def _loaded(
     """Return (type, id, version_id, patient_id) of what was published since, by patient."""
     parts = []
     for name, last in sorted(last_rows.items()):
-        table = definitions[name].table
-        if name in definitions:
+        if name in definitions and name not in _WITHOUT:
+            table = definitions[name].table
             columns = (literal(name).label("type"), table.c.id, table.c.version_id)
             since = (table.c.pk > last) & table.c.deleted.is_(False)
             parts.append(select(*columns, table.c.patient_id, table.c.pk).where(since))

@@ -23,7 +23,14 @@ from fhirapp.exchange.importing.bundles import (
     known_as,
     read_entry,
 )
-from fhirapp.exchange.importing.inputs import LONGEST, MARK, Input, Kind, kind_of
+from fhirapp.exchange.importing.inputs import (
+    LONGEST,
+    MARK,
+    Input,
+    Kind,
+    is_fhir_xml,
+    kind_of,
+)
 from fhirapp.exchange.importing.pieces import BrokenDocument, Piece, pieces
 from fhirapp.exchange.importing.scratch import Scratch
 from fhirapp.fhir import json as fhir_json
@@ -88,11 +95,17 @@ class Unit:
 
 
 class UnitReader:
-    """Reads inputs; what Bundles need for their references goes into scratch."""
+    """Reads inputs; what Bundles need for their references goes into scratch.
 
-    def __init__(self, scratch: Scratch, prefix: str = "") -> None:
+    remark receives what a person should know of a table as a whole: (where, what).
+    """
+
+    def __init__(
+        self, scratch: Scratch, prefix: str = "", remark: Callable[[str, str], None] | None = None
+    ) -> None:
         self._scratch = scratch
         self._prefix = prefix
+        self._remark = remark or (lambda _where, _what: None)
 
     def read(self, one: Input, told: Told) -> Iterator[Unit]:
         """Yield an input's units; told hears of the bytes that are read."""
@@ -246,6 +259,13 @@ class UnitReader:
         if len(document) > _LONGEST_CDA:
             yield Unit(one.name, faults=[("", f"is longer than {_LONGEST_CDA:,} bytes")])
             return
+        if is_fhir_xml(document):
+            message = (
+                "is FHIR in XML, which is not read: ask its source for FHIR in JSON "
+                "(application/fhir+json)"
+            )
+            yield Unit(one.name, faults=[("", message)])
+            return
         try:
             resources = ccda.resources_of(document, one.name)
         except ccda.UnreadableDocument as error:
@@ -296,6 +316,9 @@ class UnitReader:
                 # The first is the heading.
                 heading = heading or row.text
                 shared: dict[str, Any] = {"row_of": kind, "heading": heading}
+                if row.resources == []:
+                    for column, note in row.notes:
+                        self._remark(f"{place}: {column}" if column else place, note)
                 if row.faults:
                     yield Unit(place, row.text, faults=[*row.faults], **shared)
                 remarks = [*row.notes]

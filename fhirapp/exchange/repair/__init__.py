@@ -3,8 +3,9 @@
 log.py                   what was repaired, and what cannot be
 empties.py               what says nothing: empty strings, lists and objects, null
 values.py                values that are right but in another form, by the schema
-allergy_intolerance.py   DSTU2's and STU3's fields of AllergyIntolerance
-document_reference.py    DSTU2's and STU3's fields of DocumentReference
+types.py                 DSTU2's and STU3's fields of datatypes, wherever they stand
+allergy_intolerance.py, document_reference.py, encounter.py, people.py, provenance.py
+                         DSTU2's and STU3's fields of the resource types
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fhirapp.exchange.repair import allergy_intolerance, document_reference
+from fhirapp.exchange.repair import (
+    allergy_intolerance,
+    document_reference,
+    encounter,
+    people,
+    provenance,
+)
 from fhirapp.exchange.repair.empties import drop_empty
-from fhirapp.exchange.repair.log import Log, Repair
+from fhirapp.exchange.repair.log import Log, Repair, listed
 from fhirapp.exchange.repair.values import repair_values
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource, ResourceSchema
@@ -25,24 +32,39 @@ __all__ = ["Repair", "repair"]
 _OLDER_FIELDS: Mapping[str, Callable[[Log, dict[str, Any]], None]] = {
     "AllergyIntolerance": allergy_intolerance.bring_to_r4,
     "DocumentReference": document_reference.bring_to_r4,
+    "Binary": lambda log, resource: log.rename(resource, "content", "data"),
+    "Encounter": encounter.bring_to_r4,
+    "Patient": people.patient,
+    "Practitioner": people.practitioner,
+    "Provenance": provenance.bring_to_r4,
 }
 
 
-def repair(resource: dict[str, Any], place: str, schema: ResourceSchema) -> list[Repair]:
+def repair(
+    resource: dict[str, Any],
+    place: str,
+    schema: ResourceSchema,
+    contained: Mapping[str, ResourceSchema] | None = None,
+) -> list[Repair]:
     """Repair a resource in place; return what was done, nothing where it was valid R4.
 
-    place is where the resource stands, as file:line, and schema that of its type. What no rule
-    knows stays, for the schema to refuse. Raises InvalidResource where a rule would lose something;
-    the resource is then repaired in part.
+    place is where the resource stands, as file:line, schema that of its type, contained those of
+    the types of contained resources that are repaired too. What no rule knows stays, for the schema
+    to refuse. Raises InvalidResource where a rule would lose something; the resource is then
+    repaired in part.
     """
     log = Log(place, schema.resource_type)
     try:
         drop_empty(log, resource)
         derived = "" if "id" in resource else _derived_id(resource)
-        older_fields = _OLDER_FIELDS.get(schema.resource_type)
-        if older_fields:
-            older_fields(log, resource)
-        repair_values(log, resource, schema)
+        _repair(log, resource, schema)
+        for number, one in enumerate(listed(resource.get("contained"))):
+            type_name = one.get("resourceType") if type(one) is dict else None
+            if type(type_name) is str and contained and type_name in contained:
+                # A contained resource is not checked: what cannot be repaired stays as it is.
+                inner = Log(place, f"{schema.resource_type}.contained[{number}]")
+                _repair(inner, one, contained[type_name])
+                log.repairs += inner.repairs
     except RecursionError:
         raise InvalidResource([(schema.resource_type, "is nested too deeply")]) from None
     if derived:
@@ -51,6 +73,13 @@ def repair(resource: dict[str, Any], place: str, schema: ResourceSchema) -> list
     if log.faults:
         raise InvalidResource(log.faults)
     return log.repairs
+
+
+def _repair(log: Log, resource: dict[str, Any], schema: ResourceSchema) -> None:
+    older_fields = _OLDER_FIELDS.get(schema.resource_type)
+    if older_fields:
+        older_fields(log, resource)
+    repair_values(log, resource, schema)
 
 
 def _derived_id(resource: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir import systems
 
 RULES: Mapping[str, str] = {
     "empty": "Empty strings, lists and objects, and null, say nothing and are left out.",
@@ -20,8 +21,12 @@ RULES: Mapping[str, str] = {
     "the content without meta.",
     "renamed": "A field of DSTU2 or STU3 gets R4's name.",
     "code": "A code of DSTU2 or STU3 becomes R4's, by HL7's maps between the versions.",
+    "joined": "The parts of a family name, which DSTU2 has as a list, become one with spaces.",
     "extension": "What R4 has no place for becomes HL7's extension for that field of that version.",
+    "absent": "What R4 requires and an older version does not gets the extension "
+    "data-absent-reason, unknown.",
 }
+ABSENT: Mapping[str, Any] = {"url": systems.DATA_ABSENT_REASON, "valueCode": "unknown"}
 # What FHIR takes for white space; a no-break space is a character like any other.
 SPACES = " \t\n\r\f\v"
 # What is shown of a value.
@@ -53,6 +58,13 @@ def _shown(value: Any) -> str:
         return "nothing"
     text = fhir_json.text(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def listed(value: Any) -> list[Any]:
+    """Return the items of a list; a single value as a list of one, nothing as an empty one."""
+    if type(value) is list:
+        return value
+    return [] if value is None else [value]
 
 
 class Log:
@@ -97,3 +109,35 @@ class Log:
             return
         extensions.append(extension)
         self.did(path, "extension", before, extension)
+
+    def nest(
+        self, holder: dict[str, Any], name: str, url: str, values: Mapping[str, str], path: str = ""
+    ) -> None:
+        """Keep an element with members, which R4 has not, in extensions of extensions.
+
+        values has the name of value[x] for each member.
+        """
+        if name not in holder:
+            return
+        extensions = holder.get("extension", [])
+        made = [self._nested(one, url, values) for one in listed(holder[name])]
+        if type(extensions) is not list or None in made:
+            self.cannot(f"{path}{name}", "cannot become an extension")
+            return
+        items = listed(holder.pop(name))
+        holder["extension"] = [*extensions, *made]
+        for before, after in zip(items, made, strict=True):
+            self.did(f"{path}{name}", "extension", before, after)
+
+    @staticmethod
+    def _nested(item: Any, url: str, values: Mapping[str, str]) -> dict[str, Any] | None:
+        if type(item) is not dict or item.keys() - values.keys() - {"id", "extension"}:
+            return None
+        parts = [
+            {"url": member, values[member]: value}
+            for member, content in item.items()
+            if member in values
+            for value in listed(content)
+        ]
+        own = {"id": item["id"]} if "id" in item else {}
+        return {**own, "url": url, "extension": [*parts, *listed(item.get("extension"))]}

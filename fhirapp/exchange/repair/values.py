@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from fhirapp.exchange.repair.log import SPACES, Log
+from fhirapp.exchange.repair.types import OLDER_TYPES
 from fhirapp.fhir import datatypes
 from fhirapp.fhir.elements import Check, Complex, Repeating, boolean, decimal
 from fhirapp.fhir.resource import ResourceSchema
@@ -75,6 +76,8 @@ def _mended(log: Log, value: Any, check: Check, path: str) -> Any:
     if type(value) is dict:
         inside = _complex(check, value)
         if inside is not None:
+            if older_type := OLDER_TYPES.get(inside):
+                older_type(log, value, f"{path}.")
             _elements(log, value, inside.elements, f"{path}.")
         return value
     if check not in datatypes.PRIMITIVES:

@@ -79,7 +79,7 @@ def _code(cells: Cells) -> dict[str, Any] | None:
         _compare(cells, known, given)
         return {"coding": [given], "text": name}
     if known is None:
-        cells.note("substance", f"has no code here: {name[:60]!r} is kept as text")
+        cells.note("substance", codes.not_known(codes.SUBSTANCES, name))
         return {"text": name}
     return {"coding": [known.coding()], "text": name}
 
@@ -166,6 +166,6 @@ def _manifestation(cells: Cells, name: str) -> dict[str, Any]:
         return {"coding": [codes.UNKNOWN_REACTION.coding()], "text": name}
     known = codes.look_up(codes.MANIFESTATIONS, name)
     if known is None:
-        cells.note("reaction", f"has no code here: {name[:60]!r} is kept as text")
+        cells.note("reaction", codes.not_known(codes.MANIFESTATIONS, name))
         return {"text": name}
     return {"coding": [known.coding()], "text": name}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from fhirapp.exchange.tables.vocabulary import ALLERGENS, DOCUMENTS, DRUGS, REACTIONS
@@ -27,6 +28,8 @@ class Concept(NamedTuple):
         return {"system": self.system, "code": self.code, "display": self.display}
 
 
+# How alike a name must be to one that is known, to be taken for a slip of the pen.
+_ALIKE = 0.8
 UNKNOWN_REACTION = Concept(systems.SNOMED_CT, "261665006", "Unknown")
 
 
@@ -84,6 +87,13 @@ _SYSTEMS = {
 def look_up(table: Mapping[str, Concept], name: str) -> Concept | None:
     """Return what a name stands for, whatever its case and spaces; None where it is not known."""
     return table.get(_key(name))
+
+
+def not_known(table: Mapping[str, Concept], name: str) -> str:
+    """Return what is said of a name without a code, with the one that is probably meant."""
+    alike = get_close_matches(_key(name)[:64], table, 1, _ALIKE)
+    meant = f"; is {table[alike[0]].display} meant?" if alike else ""
+    return f"has no code here: {name[:60]!r} is kept as text{meant}"
 
 
 def none_known(name: str) -> Concept | None:

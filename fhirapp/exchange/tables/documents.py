@@ -64,7 +64,7 @@ def _type(cells: Cells) -> dict[str, Any] | None:
         return _loinc(cells, name)
     known = codes.look_up(codes.DOCUMENT_TYPES, name)
     if known is None:
-        cells.note("type", f"has no code here: {name[:60]!r} is kept as text")
+        cells.note("type", codes.not_known(codes.DOCUMENT_TYPES, name))
         return {"text": name}
     return {"coding": [known.coding()], "text": name}
 

@@ -40,10 +40,12 @@ def is_table(head: bytes) -> str | None:
         return None
     separator, skipped = found
     record = next(records_of(iter(lines[skipped:]), separator, 1))
-    best, kind = max((_known(record.cells, kind), kind) for kind in KINDS)
-    names = {named.name for cell in record.cells if (named := _column(cell, kind)) is not None}
+    # Misspelled names count too: the table is then refused with what is probably meant.
+    best, kind = max((len(_meant(record.cells, kind)), kind) for kind in KINDS)
+    names = _meant(record.cells, kind)
     about_patients = names & {"patient_id", "patient_identifier"}
-    return kind if about_patients and best >= 3 else None
+    is_enough = best >= 3 or not _absent(kind, names)
+    return kind if about_patients and is_enough else None
 
 
 def start_of(lines: Sequence[Line]) -> tuple[str, int] | None:
@@ -73,6 +75,16 @@ def _known(cells: Sequence[str], kind: str) -> int:
     return len({named.name for cell in cells if (named := _column(cell, kind)) is not None})
 
 
+def _meant(cells: Sequence[str], kind: str) -> set[str]:
+    """Return the columns that a header names, also those whose names are misspelled."""
+    known = _names(kind)
+    found = set()
+    for cell in cells[:_MOST_COLUMNS]:
+        alike = get_close_matches(_normal(cell)[:64], known, 1, _ALIKE)
+        found |= {known[name].name for name in alike}
+    return found
+
+
 def _normal(name: str) -> str:
     return _GLUE.sub("_", name.strip()).casefold()
 
@@ -99,6 +111,7 @@ def read_header(record: Record, kind: str) -> Header:
     there = {column.name for column in columns if column}
     faults = _twice(columns)
     notes = []
+    meant = set()
     missing = {name: column for name, column in known.items() if column.name not in there}
     for place, (cell, column) in enumerate(zip(cells, columns, strict=True), 1):
         if column is not None:
@@ -106,10 +119,11 @@ def read_header(record: Record, kind: str) -> Header:
         name = cell.strip() or f"column {place}"
         alike = get_close_matches(_normal(cell)[:64], missing, 1, _ALIKE)
         if alike:
+            meant.add(missing[alike[0]].name)
             faults.append((name, f"is not a column; is {missing[alike[0]].name} meant?"))
         else:
             notes.append((name, "is not a column of this table, and is not read"))
-    faults += _absent(kind, there)
+    faults += _absent(kind, there | meant)
     return Header(columns, faults, notes)
 
 
