@@ -204,6 +204,14 @@ def test_anaphylaxis_stands_first_though_nobody_wrote_how_severe_it_was(clinic, 
     )
 
 
+def test_an_entry_with_a_reaction_and_no_code_is_an_allergy_to_something(clinic, clinician):
+    reaction = [{"manifestation": [{"text": "Hives"}]}]
+    entry = {**allergy("x", reaction=reaction), "code": None}
+    patient = patient_with(clinic, {name: value for name, value in entry.items() if value})
+    words = clinician.get(f"/patients/{patient}").words
+    assert in_order(words, "1 allergy or intolerance may still hold", "Substance not recorded")
+
+
 def test_a_code_that_nothing_names_is_told_with_its_system(clinic, clinician):
     patient = patient_with(clinic, allergy(coded((SNOMED, "764146007"))))
     words = clinician.get(f"/patients/{patient}").words

@@ -182,6 +182,56 @@ def test_no_information_never_means_that_there_is_no_allergy(code):
     assert concluded(allergy(code)) == "no-information"
 
 
+SECTION = ("http://loinc.org", "48765-2")
+NOT_ASKED = coded((systems.NULL_FLAVOR, "NASK"))
+
+
+@pytest.mark.parametrize(
+    ("resources", "conclusion", "groups"),
+    [
+        ([], "nothing-recorded", []),
+        ([allergy(NOT_ASKED)], "not-asked", ["not-asked"]),
+        ([allergy("Not asked")], "not-asked", ["not-asked"]),
+        (
+            [allergy(coded((f"{systems.CT}data-absent-reason", "not-asked")))],
+            "not-asked",
+            ["not-asked"],
+        ),
+        ([allergy(NO_INFORMATION)], "no-information", ["no-information"]),
+        # Of both, what says less of why.
+        (
+            [allergy(NOT_ASKED), allergy(NO_INFORMATION)],
+            "no-information",
+            ["no-information", "not-asked"],
+        ),
+        ([allergy(NKA)], "none-known", ["none-known"]),
+        # A nullFlavor says that there is no code; the text says why.
+        (
+            [allergy(coded((systems.NULL_FLAVOR, "NI"), text="No known allergies"))],
+            "none-known",
+            ["none-known"],
+        ),
+        ([allergy(coded(SECTION, text="Wasps: hives"))], "words-only", ["words-only"]),
+        ([allergy(coded(SECTION, text="No known allergies."))], "none-known", ["none-known"]),
+        ([allergy(coded(SECTION, text="Not asked"))], "not-asked", ["not-asked"]),
+        (
+            [allergy(coded(SECTION, text="Wasps: hives")), allergy(NKA)],
+            "words-only",
+            ["words-only", "none-known"],
+        ),
+        (
+            [allergy(coded(SECTION, text="Wasps: hives")), allergy("Latex")],
+            "allergies",
+            ["words-only", "active"],
+        ),
+    ],
+)
+def test_five_kinds_of_absence_are_five_things(resources, conclusion, groups):
+    entries = entries_of(resources)
+    assert [one.group.code for one in entries] == groups
+    assert conclusion_of(entries).code == conclusion
+
+
 @pytest.mark.parametrize(
     "resource",
     [

@@ -49,6 +49,75 @@ def test_anaphylaxis_is_severe_though_no_severity_is_recorded(manifestation, is_
     )
 
 
+ICD_10, ICD_9 = "http://hl7.org/fhir/sid/icd-10-cm", "http://hl7.org/fhir/sid/icd-9-cm"
+
+
+@pytest.mark.parametrize(
+    ("elements", "words"),
+    [
+        # By codes.
+        ({"reaction": [{"manifestation": [coded((SNOMED, "41291007"))]}]}, ""),
+        ({"reaction": [{"manifestation": [coded((ICD_10, "T78.2XXA"))]}]}, ""),
+        ({"reaction": [{"manifestation": [coded((ICD_10, "T7805XA"))]}]}, ""),
+        ({"reaction": [{"manifestation": [coded((ICD_9, "995.0"))]}]}, ""),
+        ({"code": coded((ICD_10, "T88.6XXA"))}, ""),
+        # By words: of a reaction, a local code, the substance, a note.
+        (
+            {"reaction": [{"manifestation": [coded(text="Angioedema of lips")]}]},
+            "Angioedema of lips",
+        ),
+        ({"reaction": [{"manifestation": [coded(text="Angiodema")]}]}, "Angiodema"),
+        ({"reaction": [{"manifestation": [coded(text="anaphlaxis")]}]}, "anaphlaxis"),
+        ({"reaction": [{"manifestation": [coded(("urn:x", "ANAPHYLAXIS"))]}]}, "ANAPHYLAXIS"),
+        (
+            {"reaction": [{"manifestation": [coded(text="Rash")], "description": "throat closed"}]},
+            "throat closed",
+        ),
+        ({"code": coded(text="Penicillin (severe reaction)")}, "Penicillin (severe reaction)"),
+        ({"note": [{"text": "Needed a tube in the airway"}]}, "Needed a tube in the airway"),
+        # Denied of one thing, and not of the other.
+        ({"note": [{"text": "No rash, but anaphylaxis"}]}, "No rash, but anaphylaxis"),
+        (
+            {"extension": [{"url": "http://x/allergy-severity", "valueString": "Severe"}]},
+            "Severe",
+        ),
+    ],
+)
+def test_what_is_severe_by_any_code_or_word_is_told_as_severe(elements, words):
+    (entry,) = entries_of([{**allergy("a"), **elements}])
+    assert (entry.is_severe, entry.severity.words) == (True, words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No anaphylaxis",
+        "Rash; denies throat swelling",
+        "Anaphylaxis: no",
+        "anaphylaxis was ruled out",
+        "non-anaphylactic",
+        "not severe",
+        "sore throat",
+        "Angiotensin converting enzyme inhibitor",
+        "analgesics",
+        "persevered",
+    ],
+)
+def test_what_is_denied_or_sounds_alike_is_not_severe(text):
+    (entry,) = entries_of([allergy("a", note=[{"text": text}])])
+    assert not entry.is_severe
+
+
+def test_a_severity_in_words_is_told_beside_its_reaction():
+    original = {"url": "http://hl7.org/fhir/StructureDefinition/originalText", "valueString": "++"}
+    reaction = {"manifestation": [coded(text="Rash")], "_severity": {"extension": [original]}}
+    (entry,) = entries_of([allergy("a", reaction=[reaction])])
+    assert [(one.text, one.severity, one.severity_text) for one in entry.reactions] == [
+        ("Rash", "", "++")
+    ]
+    assert not entry.is_severe
+
+
 @pytest.mark.parametrize(
     ("resources", "text"),
     [

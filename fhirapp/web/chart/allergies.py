@@ -83,7 +83,7 @@ def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
     names = {one.id: one.substance for one in (*lines, *apart)}
     return Allergies(
         conclusion=_one(conclusion, "text"),
-        is_absence=_one(conclusion, "code") != "allergies",
+        is_absence=_one(conclusion, "code") not in ("allergies", "words-only"),
         look_twice=[_look_twice(one, patient_id, names) for one in _parts(answer, "finding")],
         lines=lines,
         apart=apart,
