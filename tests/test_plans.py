@@ -80,6 +80,11 @@ GROWTHS = (
     Growth(r":contains=", 12, "the same"),
     Growth(r"_(text|content)=\w+(%2A|\*)&", 7, "the beginning of a word: all matches are listed"),
     Growth(r"_tag=old&", 20, "more than are gathered, all of them old: each later one is passed"),
+    Growth(
+        r"[?&]_sort=-?(?!(patient|subject|_lastUpdated|_id)&)[a-z_-]+&",
+        110,
+        "what nearly all have: of equals the id decides, so they are sorted",
+    ),
     Growth(r"\?_sort=-?status&", 140, "two parameters as one: every record is sorted"),
     Growth(r"\?_sort=[a-z]+,", 140, "two keys, nothing else asked: every record is sorted"),
 )
