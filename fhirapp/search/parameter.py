@@ -157,7 +157,11 @@ class Parameter:
 
         Raises InvalidParameter where nothing is left: to ignore it would widen the answer.
         """
-        choices = [one for one in dict.fromkeys(split(value, ",")) if one.strip()]
+        return self.listed(split(value, ","))
+
+    def listed(self, values: Sequence[str]) -> list[str]:
+        """Return values each once and nothing empty. Raises InvalidParameter for none."""
+        choices = [one for one in dict.fromkeys(values) if one.strip()]
         if not choices:
             raise self.invalid("lists no value")
         return choices
