@@ -199,10 +199,11 @@ COMBINING = (
          (f"{OF_P4}&code=a|b|c", WRONG)]),
     Row("`_text`, `_content`", "text",
         "Words that must all be there, `\"words together\"`, `begin*`; a comma means or. On the two"
-        " types alone; no AND, OR, NOT, no parentheses",
+        " types alone; 400 for AND, OR, NOT, a minus and parentheses",
         [(f'{OF_P1}&_text="chest pain"', Finds("doc-p1-discharge-2024", "doc-p1-progress-2023")),
          (f"{ALLERGY}?_content=lat*,peanut", Finds("al-p3-peanut", "al-p1-latex")),
          (f"{ALLERGY}?_content=latex OR peanut", UNREADABLE),
+         (f"{OF_P1}&_text=chest -pain", UNREADABLE),
          (f"{DOCUMENT}?_text=(bone OR liver) and metastases", UNREADABLE),
          ("Encounter?_content=pain", Ignored())]),
     Row("`_list`", "list", "400", [(f"{ALLERGY}?_list=42", NOT_HERE)]),
