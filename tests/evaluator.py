@@ -23,10 +23,17 @@ PREFIXES = ("", "eq", "ne", "gt", "ge", "lt", "le", "sa", "eb")
 
 
 class Token(NamedTuple):
-    """A token parameter: element paths, and the system that a bare code is of."""
+    """A token parameter: element paths, the system of a bare code, whether it is an identifier."""
 
     paths: tuple[str, ...]
     system: str = ""
+    of_identifier: bool = False
+
+
+class MediaType(NamedTuple):
+    """`contenttype`: element paths."""
+
+    paths: tuple[str, ...]
 
 
 class Date(NamedTuple):
@@ -61,7 +68,7 @@ class Pair(NamedTuple):
     system: str
 
 
-Kind = Token | Date | Reference | String | Uri | Pair
+Kind = Token | MediaType | Date | Reference | String | Uri | Pair
 
 COMMON: dict[str, Kind] = {
     "_lastUpdated": Date(("meta.lastUpdated",)),
@@ -84,7 +91,7 @@ KINDS: dict[str, dict[str, Kind]] = {
         "category": Token(("category",), HL7 + "allergy-intolerance-category"),
         "criticality": Token(("criticality",), HL7 + "allergy-intolerance-criticality"),
         "type": Token(("type",), HL7 + "allergy-intolerance-type"),
-        "identifier": Token(("identifier",)),
+        "identifier": Token(("identifier",), of_identifier=True),
         "manifestation": Token(("reaction.manifestation",)),
         "route": Token(("reaction.exposureRoute",)),
         "severity": Token(("reaction.severity",), HL7 + "reaction-event-severity"),
@@ -101,8 +108,8 @@ KINDS: dict[str, dict[str, Kind]] = {
         "type": Token(("type",)),
         "code": Token(("type",)),
         "status": Token(("status",), HL7 + "document-reference-status"),
-        "identifier": Token(("masterIdentifier", "identifier")),
-        "contenttype": Token(("content.attachment.contentType",), "urn:ietf:bcp:13"),
+        "identifier": Token(("masterIdentifier", "identifier"), of_identifier=True),
+        "contenttype": MediaType(("content.attachment.contentType",)),
         "format": Token(("content.format",)),
         "language": Token(("content.attachment.language",), "urn:ietf:bcp:47"),
         "event": Token(("context.event",)),
@@ -180,18 +187,53 @@ def types_of_identifiers(kind: Token, resource: Resource) -> list[tuple[str, str
     ]
 
 
-def fits_pair(value: str, held: Iterable[tuple[str, str]]) -> bool:
+def is_case_known(system: str) -> bool:
+    """Say whether a system says that its codes differ by case: HL7's own and UCUM do."""
+    if "/CodeSystem/v2-" in system:
+        return False
+    known = (HL7, "http://terminology.hl7.org/CodeSystem/", "http://unitsofmeasure.org")
+    return system.startswith(known)
+
+
+def fits_pair(value: str, held: Iterable[tuple[str, str]], *, exactly: bool = False) -> bool:
     """Say whether `code`, `system|code`, `|code` or `system|` is one of (system, code)."""
     system, bar, code = value.rpartition("|")
+
+    def same(held_system: str, held_code: str) -> bool:
+        if exactly or is_case_known(held_system):
+            return code == held_code
+        return code.casefold() == held_code.casefold()
+
     return any(
-        (not bar or system == held_system) and (code == held_code or (bar != "" and not code))
+        (not bar or system == held_system)
+        and (same(held_system, held_code) or (bar != "" and not code))
         for held_system, held_code in held
     )
 
 
+def essence(media_type: str) -> tuple[str, str, list[str]]:
+    """Return type, subtype and parameters of a media type, as they are compared."""
+    whole, *parameters = "".join(media_type.casefold().replace('"', "").split()).split(";")
+    kind, _, subtype = whole.partition("/")
+    return kind, subtype, parameters
+
+
+def fits_media_type(kind: MediaType, modifier: str, resource: Resource, value: str) -> bool:
+    system, bar, asked = value.rpartition("|")
+    if bar and system != "urn:ietf:bcp:13":
+        return False
+    wanted = essence(asked)
+    for held in map(essence, values_of(kind, resource)):
+        if wanted[:2] == held[:2] and wanted[2] in ([], held[2]):
+            return True
+        if modifier == "below" and wanted[0] == held[0] and wanted[1] in ("", "*"):
+            return True
+    return False
+
+
 def fold(text: str) -> str:
     """Return text without case, accents and superfluous space."""
-    letters = unicodedata.normalize("NFKD", text.casefold())
+    letters = unicodedata.normalize("NFKD", text.casefold()).replace("\u0131", "i")
     return " ".join("".join(one for one in letters if not unicodedata.combining(one)).split())
 
 
@@ -202,11 +244,11 @@ def fits_token(kind: Token, modifier: str, resource: Resource, value: str) -> bo
         return any(text.startswith(asked) or f" {asked}" in text for text in texts)
     if modifier == "of-type":
         return tuple(value.split("|")) in types_of_identifiers(kind, resource)
-    return fits_pair(value, tokens(kind, resource))
+    return fits_pair(value, tokens(kind, resource), exactly=kind.of_identifier)
 
 
 def covered(text: str) -> tuple[datetime, datetime]:
-    """Return the half-open stretch of time of a date as it is written."""
+    """Return the half-open stretch of time of a date as a search writes it."""
     if len(text) > 10:
         start = datetime.fromisoformat(text)
         return start, start + timedelta(milliseconds=1 if "." in text else 1_000)
@@ -219,15 +261,24 @@ def covered(text: str) -> tuple[datetime, datetime]:
     return start, datetime(year + 1, 1, 1, tzinfo=UTC)
 
 
+def dated(text: str) -> tuple[datetime, datetime]:
+    """Return the same of a date in a resource: a time is the millisecond that it names."""
+    if len(text) <= 10:
+        return covered(text)
+    moment = datetime.fromisoformat(text)
+    moment -= timedelta(microseconds=moment.microsecond % 1_000)
+    return moment, moment + timedelta(milliseconds=1)
+
+
 def dates(kind: Date, resource: Resource) -> list[tuple[datetime, datetime]]:
     """Return the stretches of time that a date parameter can find."""
     found = []
     for value in values_of(kind, resource):
         if isinstance(value, str):
-            found.append(covered(value))
+            found.append(dated(value))
             continue
-        start = covered(value["start"])[0] if "start" in value else FIRST
-        end = covered(value["end"])[1] if "end" in value else LAST
+        start = dated(value["start"])[0] if "start" in value else FIRST
+        end = dated(value["end"])[1] if "end" in value else LAST
         found.append((start, end))
     return found
 
@@ -253,7 +304,8 @@ def references(kind: Reference, resource: Resource) -> list[str]:
 
 def is_reference(held: Iterable[str], value: str, target: str) -> bool:
     """Say whether one of these references is the one that a value names."""
-    value = value.removeprefix(f"{BASE_URL}/fhir/")
+    value = value.removeprefix(f"{BASE_URL}/fhir/").partition("/_history/")[0]
+    held = [one.partition("/_history/")[0] for one in held]
     named = f"{target}/{value}" if target and "/" not in value else value
     return any(
         one == named or ("/" not in named and one.rpartition("/")[2] == named) for one in held
@@ -263,7 +315,8 @@ def is_reference(held: Iterable[str], value: str, target: str) -> bool:
 def fits_reference(kind: Reference, modifier: str, resource: Resource, value: str) -> bool:
     if modifier == "identifier":
         held = [one["identifier"] for one in values_of(kind, resource) if "identifier" in one]
-        return fits_pair(value, [(one.get("system", ""), one.get("value", "")) for one in held])
+        pairs = [(one.get("system", ""), one.get("value", "")) for one in held]
+        return fits_pair(value, pairs, exactly=True)
     return is_reference(references(kind, resource), value, modifier or kind.target)
 
 
@@ -299,6 +352,7 @@ def fits_composite(kind: Pair, _modifier: str, resource: Resource, value: str) -
 
 _FITS: Mapping[type, Callable[[Any, str, Resource, str], bool]] = {
     Token: fits_token,
+    MediaType: fits_media_type,
     Date: fits_date,
     Reference: fits_reference,
     String: fits_string,
@@ -314,7 +368,7 @@ def fits(name: str, resource: Resource, value: str) -> bool:
     if name == "_id":
         return resource["id"] in values
     if name in ("_text", "_content"):
-        return any(fits_words(name, resource, one) for one in values)
+        return any(fits_words(name, resource, one) for one in choices(value))
     kind = KINDS[resource["resourceType"]][name]
     if modifier == "missing":
         return any((one == "true") == (not values_of(kind, resource)) for one in values)
@@ -327,9 +381,106 @@ _NO_WORDS = {"system", "url", "profile", "div", "data", "hash"}
 _NO_WORDS |= {"versionId", "lastUpdated", "resourceType"}
 
 
+# How the names of characters begin that stand side by side without spaces between words.
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "IDEOGRAPHIC", "THAI", "LAO", "MYANMAR", "KHMER")
+_MARKS = ".,\u00b7\u066b"
+_LETTERS = re.compile(r"[^\W_]+")
+
+
+def is_unspaced(character: str) -> bool:
+    named = unicodedata.name(character, "").startswith(_UNSPACED)
+    return named and unicodedata.category(character)[0] in "LM"
+
+
+def is_piecemeal(character: str) -> bool:
+    """Say whether any piece of a run of such characters is found."""
+    return is_unspaced(character) or unicodedata.name(character, "").startswith("HANGUL SYLL")
+
+
+def lines_joined(text: str) -> tuple[str, list[str]]:
+    """Return a text with its lines together, and the parts of words that a hyphen split."""
+    whole, parts = "", []
+    for line in re.split(r"\r?\n", text):
+        if not whole:
+            whole = line
+        elif is_split(whole, line):
+            left, right = _LETTERS.findall(whole), _LETTERS.findall(line)
+            parts.append(f"{left[-1]} {right[0]}")
+            whole = whole.rstrip(" \t").removesuffix("-") + line.lstrip(" \t")
+        else:
+            together = line and is_unspaced(whole[-1]) and is_unspaced(line[0])
+            whole += line if together else f" {line}"
+    return whole, parts
+
+
+def is_split(before: str, after: str) -> bool:
+    before, after = before.rstrip(" \t"), after.lstrip(" \t")
+    if len(before) < 2 or not after or before[-1] != "-":
+        return False
+    beside = (before[-2], after[0])
+    return all(one.isalpha() and not is_piecemeal(one) for one in beside)
+
+
+def sequences(text: str) -> list[list[str]]:
+    """Return the words of a text in their order; what a hyphen split, in parts, beside it."""
+    whole, parts = lines_joined(text)
+    return [sequence(one) for one in (whole, *parts)]
+
+
+def sequence(text: str) -> list[str]:
+    """Return the words of a text, character by character; a run without spaces is one."""
+    text = unicodedata.normalize("NFC", fold(text))
+    found: list[str] = []
+    place = 0
+    while place < len(text):
+        end = place
+        if is_piecemeal(text[place]):
+            while end < len(text) and is_piecemeal(text[end]):
+                end += 1
+            found.append(text[place:end])
+        elif text[place].isdecimal():
+            while end < len(text) and (text[end].isdecimal() or _is_mark(text, end)):
+                end += 1
+            bare = text[:place].endswith((" .", "(.")) or text[:place] == "."
+            found += numbers(text[place:end], is_bare=bare)
+        elif text[place].isalnum():
+            while end < len(text) and text[end].isalnum() and not is_piecemeal(text[end]):
+                end += 1
+            found.append(text[place:end])
+            # What a letter stands before is no number, as in J45.0.
+            while text[end - 1].isdecimal() and _is_mark(text, end):
+                digits = re.match(r"\d+", text[end + 1 :])
+                found.append(digits[0] if digits else "")
+                end += 1 + len(found[-1])
+        place = max(end, place + 1)
+    return found
+
+
+def _is_mark(text: str, place: int) -> bool:
+    """Say whether a mark stands between two digits."""
+    both = text[place - 1 : place + 2]
+    return len(both) == 3 and both[1] in _MARKS and both[0].isdecimal() and both[2].isdecimal()
+
+
+def numbers(text: str, *, is_bare: bool) -> list[str]:
+    """Return the words of digits and marks: one number, or several where it is a date."""
+    parts = re.split(f"[{_MARKS}]", text)
+    if len(parts) == 1:
+        return [f"0.{text}" if is_bare else text]
+    if len(parts) == 2:
+        return [".".join(parts)]
+    used = [one for one in text if one in _MARKS]
+    groups, decimals = (parts, "") if len(set(used)) == 1 else (parts[:-1], parts[-1])
+    is_grouped = len(groups[0]) <= 3 and all(len(one) == 3 for one in groups[1:])
+    marks_agree = len(set(used[: len(groups) - 1])) == 1 and set(used) <= {".", ","}
+    if not is_grouped or not marks_agree:
+        return parts
+    return ["".join(groups) + (f".{decimals}" if decimals else "")]
+
+
 def words(text: str) -> list[str]:
-    """Return the runs of letters and digits in a text, folded."""
-    return re.findall(r"[^\W_]+", fold(text))
+    """Return the words of a text, in order; of what a hyphen split the parts too."""
+    return [word for held in sequences(text) for word in held]
 
 
 def told(name: str, resource: Resource) -> list[str]:
@@ -356,13 +507,66 @@ def _texts(value: Any) -> list[str]:
     return []
 
 
+def choices(value: str) -> list[str]:
+    """Return what commas separate that are not in quotes."""
+    found = [""]
+    for at, piece in enumerate(value.split('"')):
+        first, *more = [piece] if at % 2 else piece.split(",")
+        found[-1] += f'"{first}"' if at % 2 else first
+        found += more
+    return [one for one in found if one]
+
+
+_SOUGHT = re.compile(r'"([^"]*)"|(\d[\d.]*) (mg|ml|g)(?!\S)|(\S+)')
+
+
 def fits_words(name: str, resource: Resource, value: str) -> bool:
-    """Say whether all the words, and beginnings with a star, are there."""
-    held = {word for text in told(name, resource) for word in words(text)}
-    return all(
-        any(word.startswith(asked[:-1]) for word in held) if asked.endswith("*") else asked in held
-        for asked in map(fold, value.split())
+    """Say whether all is there: words, beginnings with a star, "in quotes", numbers with units."""
+    held = [found for text in told(name, resource) for found in sequences(text)]
+    for quoted, number, unit, word in _SOUGHT.findall(value):
+        text = quoted or (f"{number} {unit}" if unit else word)
+        asked = sequence(text.removesuffix("*"))
+        if not any(stands_in(asked, found, text.endswith("*")) for found in held):
+            return False
+    return True
+
+
+def stands_in(asked: list[str], held: list[str], is_beginning: bool) -> bool:
+    """Say whether words stand together in others; any piece of a run without spaces does."""
+    last = len(asked) - 1
+
+    def same(at: int, word: str) -> bool:
+        sought = asked[at]
+        if is_piecemeal(sought[0]):
+            # Between other words the run is whole on that side.
+            first_side = word.startswith(sought) if at else True
+            last_side = word.endswith(sought) if at < last else True
+            return sought in word and first_side and last_side
+        return word.startswith(sought) if is_beginning and at == last else word == sought
+
+    return any(
+        all(same(at, word) for at, word in enumerate(held[start : start + len(asked)]))
+        for start in range(len(held) - last)
     )
+
+
+def sorted_by(kind: Date, resources: Iterable[Resource], *, down: bool) -> list[str]:
+    """Return ids by a date: the least of several, down the greatest; those without one last.
+
+    An end alone counts where there is no start. Of equals the id decides.
+    """
+
+    def value(one: Resource) -> datetime | None:
+        ends = [
+            start if start != FIRST else end - timedelta(milliseconds=1)
+            for start, end in dates(kind, one)
+            if (start, end) != (FIRST, LAST)
+        ]
+        return (max(ends) if down else min(ends)) if ends else None
+
+    known = sorted(((value(one), one["id"]) for one in resources if value(one)), reverse=down)
+    others = sorted((one["id"] for one in resources if not value(one)), reverse=down)
+    return [found for _, found in known] + others
 
 
 def picked(resources: Iterable[Resource], terms: Terms) -> list[str]:

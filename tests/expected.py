@@ -41,6 +41,15 @@ class Finds:
         assert warned(bundle) == []
 
 
+class Doubted(Finds):
+    """The same, and a warning names the parameter, whose value cannot be."""
+
+    def check(self, fhir: Fhir, query: str) -> None:
+        bundle = fhir.read(query)
+        assert ids(bundle) == self._found
+        assert warned(bundle) == [f"http.{query.rpartition('&')[2].partition('=')[0]}"]
+
+
 class FindsByForm(Finds):
     """The same by POST: what stands behind the question mark is the form."""
 

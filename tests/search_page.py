@@ -14,6 +14,7 @@ from tests.expected import (
     PARTLY,
     YES,
     Bundle,
+    Doubted,
     Expectation,
     Finds,
     FindsByForm,
@@ -75,8 +76,11 @@ ASKING = (
         [("Patient", Shows(lambda bundle: bundle["total"] == len(bundle["entry"]) > 10))]),
     Row("What cannot be read", "errors", "400, with the parameter and what would be right",
         [(f"{ALLERGY}?date=yesterday", WRONG)]),
-    Row("Values that nothing has", "errors", "Nothing is found, which is no error",
-        [(f"{ALLERGY}?patient=nobody", Finds()), (f"{ALLERGY}?code=nonsense", Finds())]),
+    Row("Values that nothing has", "errors",
+        "Nothing is found, which is no error; of a code that cannot be the answer names the"
+        " nearest that can",
+        [(f"{ALLERGY}?patient=nobody", Finds()), (f"{ALLERGY}?code=nonsense", Finds()),
+         (f"{ALLERGY}?patient=p4&clinical-status=activ", Doubted())]),
     Row("Empty values", "errors", "Ignored, and the answer says so",
         [(f"{ALLERGY}?code=", Ignored(here=YES, is_unknown=False))]),
     Row("Unknown parameters", "errors",
@@ -101,7 +105,8 @@ PARAMETERS = (
 KINDS = (
     Row("number", "number", "R4 has none on the types served here", []),
     Row("date", "date",
-        "A day, month or year is all of that time; a time without zone is UTC. Twice `date` must"
+        "A day, month or year is all of that time, milliseconds are a point; a time without zone is"
+        " UTC. Twice `date` must"
         " be a closed range",
         [(f"{OF_P1}&date=2024-01", Finds(*IN_JANUARY)),
          (f"{OF_P1}&date=ge2024-01-01&date=lt2024-02-01", Finds(*IN_JANUARY)),
@@ -110,10 +115,12 @@ KINDS = (
         [("Patient?name=ekstrom", Finds("p9"))]),
     Row("uri", "uri", "As a whole; a canonical also without its version",
         [(f"{OF_P4}&_profile={PROFILE}", NKDA)]),
-    Row("token", "token", "`code`, `system|code`, `|code` or `system|`; case counts",
+    Row("token", "token", "`code`, `system|code`, `|code` or `system|`; case counts in codes of"
+        " HL7's systems and UCUM and in identifiers, else not",
         [(f"{OF_P1}&type=18842-5", Finds("doc-p1-discharge-2024")),
          (f"{OF_P1}&type=http://loinc.org|18842-5", Finds("doc-p1-discharge-2024")),
-         (f"{OF_P1}&type=|18842-5", Finds()), (f"{OF_P1}&status=CURRENT", Finds()),
+         (f"{OF_P1}&type=|18842-5", Finds()), (f"{OF_P1}&status=CURRENT", Doubted()),
+         (f"{OF_P1}&type=18842-5&contenttype=TEXT/plain", Finds("doc-p1-discharge-2024")),
          (f"{OF_P4}&code=http://snomed.info/sct|", NKDA)]),
     Row("quantity", "quantity", "R4's one on these types, `Encounter?length=`, is not here",
         [("Encounter?length=gt5", Ignored())]),
@@ -156,6 +163,8 @@ MODIFIERS = (
     Row("`:in`, `:not-in`, `:above`, `:below` on a token", "token",
         "400: there is no terminology here",
         [(f"{ALLERGY}?code:{one}=x", NOT_HERE) for one in ("in", "not-in", "above", "below")]),
+    Row("`:below` on a media type", "token", "Its beginning: `text`, or `text/plain`",
+        [(f"{OF_P1}&type=18842-5&contenttype:below=text", Finds("doc-p1-discharge-2024"))]),
     Row("`:above`, `:below` on a uri", "uri", "By the steps of its path",
         [(f"{OF_P4}&_profile:below={CORE}", NKDA), (f"{OF_P4}&_profile:above={PROFILE}/x", NKDA)]),
     Row("`:Patient` and other types", "reference",
@@ -190,10 +199,11 @@ COMBINING = (
          (f"{OF_P4}&code=a|b|c", WRONG)]),
     Row("`_text`, `_content`", "text",
         "Words that must all be there, `\"words together\"`, `begin*`; a comma means or. On the two"
-        " types alone; no AND, OR, NOT, no parentheses",
+        " types alone; 400 for AND, OR, NOT, a minus and parentheses",
         [(f'{OF_P1}&_text="chest pain"', Finds("doc-p1-discharge-2024", "doc-p1-progress-2023")),
          (f"{ALLERGY}?_content=lat*,peanut", Finds("al-p3-peanut", "al-p1-latex")),
          (f"{ALLERGY}?_content=latex OR peanut", UNREADABLE),
+         (f"{OF_P1}&_text=chest -pain", UNREADABLE),
          (f"{DOCUMENT}?_text=(bone OR liver) and metastases", UNREADABLE),
          ("Encounter?_content=pain", Ignored())]),
     Row("`_list`", "list", "400", [(f"{ALLERGY}?_list=42", NOT_HERE)]),
@@ -237,7 +247,8 @@ def is_ranked(bundle: Bundle) -> bool:
 
 ANSWER = (
     Row("`_sort`", "sort",
-        "By up to five parameters; the first of several values counts, what has none comes last",
+        "By up to five parameters; the first of several values counts, what has none comes last,"
+        " and of equals the id decides",
         [(f"{ALLERGY}?patient=p2&_sort=code",
           Finds("al-p2-dust-mite", "al-p2-morphine", "al-p2-lidocaine", "al-p2-mariscos")),
          (f"{OF_P1}&date=2024-01&_sort=-status,date", Finds(*IN_JANUARY[::-1]))]),
@@ -247,7 +258,9 @@ ANSWER = (
     Row("`_count`", "count", "Up to 1,000, but not with `_id`; `0` is `_summary=count`",
         [("Patient?_count=2", Shows(lambda bundle: len(ids(bundle)) == 2)),
          ("Patient?_count=0", Shows(lambda bundle: bundle["total"] > 10 and not ids(bundle)))]),
-    Row("`_include`", "include", "By each parameter that is a reference, or by `*`",
+    Row("`_include`", "include",
+        "By each parameter that is a reference, or by `*`; of a type that is not served"
+        " nothing comes",
         [(f"{OF_P4}&_include=AllergyIntolerance:recorder", brings("dr-farrow")),
          (f"{OF_P4}&_include=AllergyIntolerance:*", brings("p4", "dr-farrow")),
          (f"{OF_P4}&_include=AllergyIntolerance:recorder:Patient", brings())]),

@@ -35,7 +35,10 @@ NO_TOKEN = "is not a token; use code, system|code, |code or system|"
 NO_PAIR = "is not a pair; use code$reference"
 NO_WORD = "has no letter or digit to look for"
 NO_WORDS = 'is not understood; use words, "words that stand together" and beginnings*'
-NO_OPERATOR = "does not take NEAR: words side by side must all be there, a comma means or"
+NO_OPERATOR = (
+    "does not take NEAR: words side by side must all be there, a comma means or, and what lacks a"
+    " word is not looked for; in quotes it is a word"
+)
 TOO_MANY_WORDS = "takes at most 20 words and 500 characters"
 NO_CURSOR = "is not one of this server's; start again from the first page"
 OTHER_CURSOR = "belongs to another search; start again from the first page"

@@ -172,8 +172,18 @@ def test_each_modifier_is_explained(fhir, path, sentence, section):
         ("le2024", "lies within [2024-01-01, 2025-01-01) UTC or begins before it"),
         ("sa2024", "begins at 2025-01-01 UTC or later"),
         ("eb2024", "ends before 2024-01-01 UTC"),
-        ("2024-03-01T09:30:15.5", ("lies within"
-         " [2024-03-01T09:30:15.500+00:00, 2024-03-01T09:30:15.501+00:00) UTC")),
+        ("2024-03-01T09:30", ("lies within"
+         " [2024-03-01T09:30:00+00:00, 2024-03-01T09:31:00+00:00) UTC")),
+        ("2024-03-01T09:30:15.5", "is the point 2024-03-01T09:30:15.500+00:00"),
+        ("ne2024-03-01T09:30:15.000Z", "is not the point 2024-03-01T09:30:15.000+00:00"),
+        ("gt2024-03-01T09:30:15.000Z", "reaches beyond the point 2024-03-01T09:30:15.000+00:00"),
+        ("ge2024-03-01T09:30:15.000Z",
+         "is the point 2024-03-01T09:30:15.000+00:00 or reaches beyond it"),
+        ("lt2024-03-01T09:30:15.000Z", "begins before the point 2024-03-01T09:30:15.000+00:00"),
+        ("le2024-03-01T09:30:15.000Z",
+         "is the point 2024-03-01T09:30:15.000+00:00 or begins before it"),
+        ("sa2024-03-01T09:30:15.000Z", "begins after the point 2024-03-01T09:30:15.000+00:00"),
+        ("eb2024-03-01T09:30:15.000Z", "ends before the point 2024-03-01T09:30:15.000+00:00"),
     ],
 )  # fmt: skip
 def test_each_prefix_is_explained_with_the_range_that_is_used(fhir, value, meaning):
@@ -217,7 +227,7 @@ ORDER = "Order: what changed last comes first; of equals, the id decides."
         ("&_total=estimate", [ORDER, PAGE, TOTAL]),
         ("&_sort=-date,code",
          [("Order: by date downwards, then by code upwards; of several values the one that comes"
-          " first counts, and what has none comes last."), PAGE, TOTAL]),
+          " first counts, what has none comes last, and of equals the id decides."), PAGE, TOTAL]),
         ("&_summary=text",
          [ORDER, PAGE, TOTAL,
           "Summary: each resource has its narrative, its id and meta, and mandatory elements."]),

@@ -68,16 +68,6 @@ def test_a_patient_sees_only_the_own_matches(app):
     )
 
 
-@pytest.mark.parametrize("operator", ["AND", "OR", "NOT"])
-def test_an_operator_of_other_servers_is_refused_and_not_read_as_a_word(fhir, operator):
-    response = fhir.get(f"AllergyIntolerance?_content=rash {operator} hives")
-    diagnostics = (
-        f"_content: does not take {operator}: words side by side must all be there,"
-        " a comma means or"
-    )
-    assert_outcome(response, 400, "value", diagnostics, "_content")
-
-
 @pytest.mark.parametrize("query", ["_sort=_score", "_sort=_score&patient=p1"])
 def test_a_score_without_words_is_refused(fhir, query):
     diagnostics = "_sort: _score needs words to search for: _content or _text"

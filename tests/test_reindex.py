@@ -8,11 +8,14 @@ from flask import Flask
 from sqlalchemy import delete, select, update
 
 from fhirapp.db import db, writing
+from fhirapp.ops.backups.reading import read_everything
+from fhirapp.ops.faults import Faults
 from fhirapp.ops.prepare import prepare
+from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.store.definition import types
 from fhirapp.store.reindex import reindex, stored_rendering
 from fhirapp.store.render import Rendering
-from fhirapp.store.state import GENERATION, get_state
+from fhirapp.store.state import GENERATION, INDEX, StoreState, get_state
 from tests.test_import import asking
 
 RENDERING = Rendering(inline_max=32_768, empty_content="omit")
@@ -100,3 +103,47 @@ def test_a_start_with_the_same_settings_does_not_reindex(make_app):
     assert said == []
     with app.app_context(), writing() as connection:
         assert stored_rendering(connection) == RENDERING
+
+
+OLD_WORDS = "patient takes 2 5 mg old"
+
+
+def as_older_release(app: Flask) -> None:
+    """Leave a database as a release before the rules of now: other words, rows and no number."""
+    with app.app_context(), writing() as connection:
+        binary = types()["Binary"].table
+        connection.execute(update(binary).values(words=OLD_WORDS))
+        connection.execute(delete(types()["DocumentReference"].tables.token))
+        words = words_table(types()["DocumentReference"].tables)
+        full_text().clear(connection, words)
+        connection.execute(delete(StoreState).where(StoreState.name == INDEX))
+
+
+def test_a_database_of_older_rules_is_read_and_indexed_anew(make_app, new_database):
+    url = new_database()
+    app = make_app(database_url=url)
+    before = contents(app)
+    search = "DocumentReference?_content=discharge&patient=p1"
+    found = asking(app).ids(search)
+    assert found
+    as_older_release(app)
+    assert asking(app).ids(search) == []
+    said: list[str] = []
+    prepare(app, said.append)
+    count = sum(len(before[name]) for name in table_names(app))
+    assert said == [f"What searches look in is made by this release's rules: {count} versions."]
+    assert contents(app) == before
+    assert asking(app).ids(search) == found
+    prepare(app, said.append, serving=True)
+    assert len(said) == 1
+
+
+def test_a_database_of_older_rules_is_no_fault_of_a_backup(make_app):
+    app = make_app()
+    for is_older in (False, True):
+        if is_older:
+            as_older_release(app)
+        faults = Faults()
+        with app.app_context():
+            read_everything(faults, db.engine, types(), RENDERING)
+        assert faults.lines() == []

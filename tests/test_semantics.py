@@ -1,19 +1,24 @@
 """Random searches of the seed agree with what a reader of the specification would pick by hand.
 
 tests/evaluator.py picks; here the questions are made up, of values that occur and of others.
+FHIRAPP_TEST_SEARCHES=10000 asks as many of each kind; 250 without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from flask import Flask
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import token_for
+from tests.contract import allergy
 from tests.evaluator import (
     FIRST,
     KINDS,
@@ -21,6 +26,7 @@ from tests.evaluator import (
     PREFIXES,
     Date,
     Kind,
+    MediaType,
     Pair,
     Reference,
     Resource,
@@ -31,19 +37,76 @@ from tests.evaluator import (
     covered,
     dates,
     fits,
+    is_piecemeal,
     picked,
     references,
+    sequences,
+    sorted_by,
     token_texts,
     tokens,
     told,
     types_of_identifiers,
     values_of,
-    words,
 )
 from tests.helpers import BASE_URL, Fhir, ids, link
+from tests.noted import add, attached, note
+from tests.test_search_words import SAID
 
-THOROUGH = settings(deadline=None, derandomize=True, max_examples=250)
+THOROUGH = settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=int(os.environ.get("FHIRAPP_TEST_SEARCHES", "250")),
+)
 QUICK = settings(deadline=None, derandomize=True, max_examples=80)
+
+
+ELSEWHERE = "https://other.example/fhir/Practitioner/x"
+# What the seed has little of: fractions, open periods, media types with parameters, other cases.
+TIMES = (
+    *("2024-01-30T11:05:00Z", "2024-01-30T11:05:00.500Z", "2024-01-30T11:05:00.0009Z"),
+    *("2024-01-30T11:05:01.999999Z", "2024-01-30", "2024-01"),
+)
+CODINGS = (
+    *(("urn:local", code) for code in ("abc", "ABC", "Straße")),
+    ("http://unitsofmeasure.org", "mG"),
+    ("http://terminology.hl7.org/CodeSystem/v2-0074", "LAB"),
+    ("", "Abc"),
+)
+MEDIA_TYPES = (
+    *("text/plain; charset=utf-8", 'Text/Plain;CHARSET="UTF-8"', "text/html", "text/plain"),
+    *("image/PNG", "application/json;v=1"),
+)
+
+
+@pytest.fixture(scope="module")
+def app(make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFactory) -> Flask:
+    """An app with the seed, and what that has little of."""
+    app = make_app()
+    resources: list[Resource] = []
+    for at, (said, text) in enumerate(SAID.items()):
+        time = TIMES[at % len(TIMES)]
+        system, code = CODINGS[at % len(CODINGS)]
+        coding = {"code": code} | ({"system": system} if system else {})
+        of_note = {
+            "type": {"coding": [coding]},
+            "date": time if len(time) > 10 else None,
+            "context": {
+                "period": [{"end": time}, {"start": time}, {"start": time, "end": time}][at % 3],
+                "related": [{"reference": f"{ELSEWHERE}/_history/{at}"}],
+            },
+            "identifier": [{"system": "urn:local", "value": code}],
+        }
+        kind, language = MEDIA_TYPES[at % len(MEDIA_TYPES)], ("de-CH", "DE-ch", "en")[at % 3]
+        kind = kind if kind.casefold().startswith("text/plain") else "text/plain"
+        resources.append(note(f"n-{said}", attached(text, kind, language=language), **of_note))
+        onset = {"onsetPeriod": {"end": time}} if at % 2 else {"recordedDate": time}
+        resources.append(allergy(f"n-{said}", code={"coding": [coding]},
+                                 recorder={"reference": f"{ELSEWHERE}/_history/2"},
+                                 note=[{"text": text}], **onset))  # fmt: skip
+    for at, media_type in enumerate(MEDIA_TYPES):
+        resources.append(note(f"m-{at}", {"contentType": media_type, "url": f"urn:m:{at}"}))
+    add(app, tmp_path_factory.mktemp("varied"), *resources)
+    return app
 
 
 def dates_of(kind: Date, held: list[Resource]) -> set[datetime]:
@@ -69,6 +132,8 @@ def of_tokens(name: str, kind: Token, held: list[Resource]) -> dict[str, list[st
     pairs = {pair for one in held for pair in tokens(kind, one) if "|" not in "".join(pair)}
     codes = plain(code for _, code in pairs)
     codes += plain(f"{system}|{code}" for system, code in pairs)
+    codes += plain(f"{system}|{code.swapcase()}" for system, code in pairs)
+    codes += plain(spelled for _, code in pairs for spelled in (code.upper(), code.lower()))
     codes += plain(f"{system}|" for system, _ in pairs if system)
     texts = {text[:100] for one in held for text in token_texts(kind, one)}
     later = {text.partition(" ")[2] for text in texts if " " in text}
@@ -83,11 +148,22 @@ def of_tokens(name: str, kind: Token, held: list[Resource]) -> dict[str, list[st
     return asked
 
 
+def of_media_types(name: str, kind: MediaType, held: list[Resource]) -> dict[str, list[str]]:
+    found = {value for one in held for value in values_of(kind, one)}
+    bases = {value.partition(";")[0] for value in found}
+    whole = found | bases | {value.upper() for value in found} | {"text", "text/plain;x=y", "te"}
+    spelled = plain(whole | {f"urn:ietf:bcp:13|{value}" for value in bases} | {"urn:x|text/html"})
+    below = plain(whole | {base.partition("/")[0] for base in bases} | {"image/*", "TEXT"})
+    return {name: spelled, f"{name}:not": spelled, f"{name}:below": below}
+
+
 def of_references(name: str, kind: Reference, held: list[Resource]) -> dict[str, list[str]]:
     found = {value for one in held for value in references(kind, one)}
     local = {value for value in found if "://" not in value and not value.startswith("urn:")}
     spelled = plain(found | {value.rpartition("/")[2] for value in local})
     spelled += plain(f"{BASE_URL}/fhir/{value}" for value in local)
+    away = {value.partition("/_history/")[0] for value in found - local if "://" in value}
+    spelled += plain(one for value in away for one in (value, f"{value}/_history/99"))
     identifiers = [
         value["identifier"]
         for one in held
@@ -129,6 +205,7 @@ def of_pairs(name: str, kind: Pair, held: list[Resource]) -> dict[str, list[str]
 
 _OF = {
     Token: of_tokens,
+    MediaType: of_media_types,
     Reference: of_references,
     String: of_strings,
     Uri: of_uris,
@@ -239,11 +316,52 @@ def with_notes(fhir: Fhir, held: list[Resource]) -> list[Resource]:
     found = []
     for one in held:
         attached = [content["attachment"] for content in one.get("content", ())]
-        if any(each.get("contentType", "") != "text/plain" for each in attached):
+        kinds = {each.get("contentType", "").partition(";")[0].casefold() for each in attached}
+        if kinds - {"text/plain"} or any(each["url"].startswith("urn:") for each in attached):
             continue
         addresses = [each["url"].removeprefix(BASE_URL) for each in attached]
         found.append(one | {"notes": [fhir.get(each).text for each in addresses]})
     return found
+
+
+def sought_words(held: list[Resource]) -> st.SearchStrategy[str]:
+    """Return what is looked for: words, their beginnings, pieces, numbers with their units."""
+    said = [found for one in held for text in told("_content", one) for found in sequences(text)]
+    there = sorted({word for found in said for word in found})
+    doses = sorted(
+        {(number, unit) for found in said for number, unit in pairwise(found)
+         if number[0].isdecimal() and unit in ("mg", "ml", "g")}
+    )  # fmt: skip
+    runs = [word for word in there if is_piecemeal(word[0])]
+    word = st.sampled_from([*there, "nobodys"])
+    beginning = word.map(lambda one: one[: max(1, len(one) // 2)] + "*")
+    choices = [word, beginning]
+    if runs:
+        places = st.integers(0, 9), st.integers(1, 4)
+        choices.append(
+            st.builds(
+                lambda run, at, most: run[at % len(run) :][:most], st.sampled_from(runs), *places
+            )
+        )
+    if doses:
+        forms = st.sampled_from(["{} {}", "{}{}", '"{} {}"', '"{}{}"'])
+        fractions = st.sampled_from(["", "", "1.", "12."])
+        choices.append(
+            st.builds(
+                lambda dose, form, more: (
+                    form.format(f"{more}{dose[0]}", dose[1])
+                    if "." not in dose[0]
+                    else form.format(dose[0].replace(".", "," if '"' in form else "."), dose[1])
+                ),
+                st.sampled_from(doses),
+                forms,
+                fractions,
+            )
+        )
+    # Numbers last, or what follows might be read as their unit.
+    return st.lists(st.one_of(*choices), min_size=1, max_size=3).map(
+        lambda asked: " ".join(sorted(asked, key=lambda one: one[0].isdecimal() and " " not in one))
+    )
 
 
 @pytest.mark.parametrize("parameter", ["_text", "_content"])
@@ -251,10 +369,7 @@ def with_notes(fhir: Fhir, held: list[Resource]) -> list[Resource]:
 def test_random_words_find_what_has_them(app, name, parameter):
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     held = with_notes(fhir, everything(fhir, name))
-    there = sorted({word for one in held for text in told("_content", one) for word in words(text)})
-    word = st.sampled_from([*there, "nobodys"])
-    beginning = word.map(lambda one: one[: max(1, len(one) // 2)] + "*")
-    choice = st.lists(st.one_of(word, beginning), min_size=1, max_size=3).map(" ".join)
+    choice = sought_words(held)
 
     @THOROUGH
     @given(st.lists(choice, min_size=1, max_size=2).map(",".join))
@@ -276,7 +391,7 @@ def test_words_that_stand_together_are_found_in_quotes(app, name):
     @given(st.sampled_from(texts), st.integers(0, 500), st.integers(2, 6))
     def check(one: tuple[Resource, str], start: int, length: int) -> None:
         resource, text = one
-        there = words(text)
+        there = max(sequences(text), key=len)
         phrase = there[start % max(1, len(there)) :][:length]
         assume(phrase)
         for parameter in ("_text", "_content"):
@@ -285,6 +400,26 @@ def test_words_that_stand_together_are_found_in_quotes(app, name):
             assert resource["id"] in found
             # What has not even the words has not the phrase.
             known = [other for other in held if other["id"] in found]
-            assert all(fits(parameter, other, " ".join(phrase)) for other in known)
+            assert all(fits(parameter, other, one) for other in known for one in phrase)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [(name, own) for name in KINDS for own, kind in KINDS[name].items() if isinstance(kind, Date)],
+)
+def test_a_random_search_is_sorted_by_a_date(app, name, own):
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    held = everything(fhir, name)
+    kind = KINDS[name][own]
+    of_all = [one for other, kind in KINDS[name].items() for one in terms_of(other, kind, held)]
+
+    @settings(THOROUGH, max_examples=max(25, THOROUGH.max_examples // 10))
+    @given(st.lists(st.one_of(of_all), max_size=1), st.sampled_from([4, 1000]), st.booleans())
+    def check(terms: Terms, count: int, down: bool) -> None:
+        shape = [("_sort", f"{'-' if down else ''}{own}"), ("_count", str(count))]
+        fitting = [one for one in held if all(fits(asked, one, value) for asked, value in terms)]
+        assert all_pages(fhir, name, [*terms, *shape]) == sorted_by(kind, fitting, down=down)
 
     check()

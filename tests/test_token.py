@@ -35,6 +35,10 @@ def tokens(make_app):
         allergy("f-case", code=coded(("urn:s", "X"))),
         allergy("g-display", code={"coding": [{"system": "urn:u", "display": "x"}]}),
         allergy("h-pipe", code=coded(("urn:a|b", "c|d"))),
+        allergy("j-units", code=coded(("http://unitsofmeasure.org", "X"))),
+        allergy("k-fhir", code=coded(("http://terminology.hl7.org/CodeSystem/x", "z"))),
+        allergy("l-table", code=coded(("http://terminology.hl7.org/CodeSystem/v2-0074", "LAB"))),
+        allergy("m-name", identifier=[{"system": "urn:s", "value": "Id-1"}]),
         allergy(
             "i-substance",
             reaction=[{"substance": coded(("urn:s", "x")), "manifestation": [coded((None, "m"))]}],
@@ -45,18 +49,32 @@ def tokens(make_app):
     return lambda query: "".join(one[0] for one in sorted(client.ids(f"{ALLERGY}?{query}")))
 
 
-ALL = "abcdefghi"
+ALL = "abcdefghijklm"
 
 
 @pytest.mark.parametrize(
     ("query", "found"),
     [
         # irrespective of the system
-        ("code=x", "abci"),
+        ("code=x", "abcfi"),
         ("code=y", "b"),
-        ("code=X", "f"),
+        ("code=X", "abcfij"),
+        # case counts where the system says so, or the value is an identifier
+        ("code=http://unitsofmeasure.org|X", "j"),
+        ("code=http://unitsofmeasure.org|x", ""),
+        ("code:not=http://unitsofmeasure.org|x", ALL),
+        ("code=urn:s|X", "abfi"),
+        ("code=|X", "c"),
+        ("code=z", "k"),
+        ("code=Z", ""),
+        ("code:not=Z", ALL),
+        ("code=lab", "l"),
+        ("code=http://terminology.hl7.org/CodeSystem/v2-0074|Lab", "l"),
+        ("identifier=Id-1", "m"),
+        ("identifier=urn:s|Id-1", "m"),
+        ("identifier=id-1,ID-1,urn:s|id-1", ""),
         ("code=nothing", ""),
-        ("code=urn:s|x", "abi"),
+        ("code=urn:s|x", "abfi"),
         ("code=urn:t|x", ""),
         ("code=urn:t|y", "b"),
         # without a system
@@ -67,19 +85,19 @@ ALL = "abcdefghi"
         ("code=urn:nothing|", ""),
         (r"code=urn:a\|b|c\|d", "h"),
         (r"code=c\|d", "h"),
-        ("code=x,y,X", "abcfi"),
+        ("code=x,y,X", "abcfij"),
         ("code=urn:t|,|x", "bc"),
         ("code=x&code=y", "b"),
-        ("code=x,X&code=urn:s|x,nothing", "abi"),
+        ("code=x,X&code=urn:s|x,nothing", "abfi"),
         # a value's text is not its code
-        ("code:not=x", "defgh"),
-        ("code:not=urn:s|x", "cdefgh"),
-        ("code:not=|x", "abdefghi"),
+        ("code:not=x", "deghjklm"),
+        ("code:not=urn:s|x", "cdeghjklm"),
+        ("code:not=|x", "abdefghijklm"),
         ("code:not=nothing", ALL),
-        ("code:not=x&code:not=X", "degh"),
-        ("code=x&code:not=y", "aci"),
+        ("code:not=x&code:not=X", "deghklm"),
+        ("code=x&code:not=y", "acfi"),
         ("manifestation=m", "i"),
-        ("manifestation:not=m", "abcdefgh"),
+        ("manifestation:not=m", "abcdefghjklm"),
     ],
 )
 def test_a_token_finds(tokens, query, found):
@@ -93,7 +111,7 @@ def test_a_system_alone_finds_a_coding_without_a_code(tokens):
 
 def test_not_one_of_several_leaves_out_each_of_them(tokens):
     """FHIR R4 search §3.1.1.4.5: `:not` reverses the match, and the match is of any of them."""
-    assert tokens("code:not=x,X") == "degh"
+    assert tokens("code:not=x,X") == "deghklm"
 
 
 @pytest.mark.parametrize("value", ["|", "a|b|c", "||", "a||b"])

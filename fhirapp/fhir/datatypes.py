@@ -12,6 +12,8 @@ from typing import Any
 
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import (
+    Binding,
+    Bound,
     Check,
     Complex,
     InvalidElement,
@@ -350,13 +352,16 @@ def contained_resource(value: Any) -> Any:
 
 def bound_to(system: str, *codes: str) -> Check:
     """Return the check of a CodeableConcept with a required binding to these codes of a system."""
-    allowed = frozenset(codes)
+    return BoundConcept(Binding(codes, system))
 
-    def check(value: Any) -> Any:
+
+class BoundConcept(Bound):
+    """The check of a CodeableConcept with a required binding: one of its codings is of it."""
+
+    def __call__(self, value: Any) -> Any:
         concept = CodeableConcept(value)
+        codes, system = self.binding
         for coding in concept.get("coding", ()):
-            if coding.get("system") == system and coding.get("code") in allowed:
+            if coding.get("system") == system and coding.get("code") in codes:
                 return concept
         raise InvalidElement(f"must have a coding of {system}: {', '.join(codes)}", "coding")
-
-    return check

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 Check = Callable[[Any], Any]
 
@@ -87,14 +87,20 @@ def decimal(value: Any) -> Any:
 
 def code_of(*codes: str) -> Check:
     """Return the check of a code with a required binding to these codes."""
-    allowed = frozenset(codes)
+    return Bound(Binding(codes))
 
-    def check(value: Any) -> Any:
-        if type(value) is not str or value not in allowed:
-            raise InvalidElement(f"must be one of {', '.join(codes)}")
+
+class Bound:
+    """The check of a code with a required binding."""
+
+    def __init__(self, binding: Binding) -> None:
+        self.binding = binding
+        self._allowed = frozenset(binding.codes)
+
+    def __call__(self, value: Any) -> Any:
+        if type(value) is not str or value not in self._allowed:
+            raise InvalidElement(f"must be one of {', '.join(self.binding.codes)}")
         return value
-
-    return check
 
 
 def many(check: Check) -> Repeating:
@@ -234,3 +240,22 @@ def _check_aligned(siblings: Sequence[Any], values: Any) -> None:
 
 def _or_null(check: Check) -> Check:
     return lambda value: None if value is None else check(value)
+
+
+class Binding(NamedTuple):
+    """A required binding: its codes, and of a concept the system that one of its codings has."""
+
+    codes: tuple[str, ...]
+    system: str = ""
+
+
+def binding_at(check: Check | None, path: Sequence[str]) -> Binding | None:
+    """Return the required binding of an element at a path below another, None where it has none."""
+    if isinstance(check, Repeating):
+        check = check.item
+    if path:
+        elements = check.elements if isinstance(check, Complex) else {}
+        return binding_at(elements.get(path[0]), path[1:])
+    if check is boolean:
+        return Binding(("true", "false"))
+    return check.binding if isinstance(check, Bound) else None

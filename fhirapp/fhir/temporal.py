@@ -24,6 +24,7 @@ _TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?"
 _ZONE = r"(?:Z|[+-](?:(?:0\d|1[0-3]):[0-5]\d|14:00))"
 _DATE = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?", re.ASCII)
 _DATE_TIME = re.compile(rf"\d{{4}}-\d\d-\d\dT{_TIME}{_ZONE}", re.ASCII)
+_FRACTION = re.compile(r"\.\d+", re.ASCII)
 # A search may leave out the zone and the seconds (FHIR R4 search §3.1.1.4.4; decisions 2.7).
 _SEARCHED = re.compile(
     rf"\d{{4}}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60)(?:\.\d+)?)?{_ZONE}?",
@@ -42,7 +43,7 @@ def normalise_date_time(value: str) -> str:
     """Return a FHIR dateTime as this server writes it; a partial date stays as it is.
 
     "2024-03-01T09:00:00.5-05:00" is "2024-03-01T14:00:00.500+00:00". Raises ValueError.
-    decisions 2.17: always +00:00, never Z, milliseconds only where the source has a fraction.
+    decisions 2.17: always +00:00, never Z; of a fraction every digit, and at least three.
     """
     if len(value) <= 10:
         return check_date(value)
@@ -50,8 +51,9 @@ def normalise_date_time(value: str) -> str:
         raise ValueError(
             "is not a dateTime; use YYYY, YYYY-MM, YYYY-MM-DD or a full time with zone"
         )
-    moment = _moment(value)
-    return moment.isoformat(timespec="milliseconds" if "." in value else "seconds")
+    written = _moment(value).replace(tzinfo=None).isoformat(timespec="seconds")
+    fraction = _FRACTION.search(value)
+    return f"{written}{fraction[0].ljust(len('.000'), '0') if fraction else ''}+00:00"
 
 
 def check_date(value: str) -> str:
@@ -69,7 +71,8 @@ def check_date(value: str) -> str:
 def interval(value: str) -> Interval:
     """Return the interval that a date or dateTime covers, at its own precision.
 
-    "2024-02" is [2024-02-01, 2024-03-01). A zone left out is UTC. Raises ValueError.
+    "2024-02" is [2024-02-01, 2024-03-01), a time with a fraction its millisecond, which is a point.
+    A zone left out is UTC. Raises ValueError.
     """
     if len(value) <= 10:
         return _date_interval(check_date(value))
@@ -81,11 +84,21 @@ def interval(value: str) -> Interval:
     return Interval(low, low + (1_000 if value.count(":", 0, 19) == 2 else 60_000))
 
 
+def stored_interval(value: str) -> Interval:
+    """Return the interval that a value of a resource covers: a day, month or year, or a point.
+
+    A time is the moment that it names, so that 11:05:00 is 11:05:00.000. Raises ValueError.
+    """
+    covered = interval(value)
+    return covered if len(value) <= 10 else Interval(covered.low, covered.low + 1)
+
+
 def period_interval(period: Mapping[str, Any]) -> Interval:
     """Return the interval of a FHIR Period: to the end of its end; open where an end is absent."""
     start, end = period.get("start"), period.get("end")
     return Interval(
-        interval(start).low if start else EARLIEST, interval(end).high if end else LATEST
+        stored_interval(start).low if start else EARLIEST,
+        stored_interval(end).high if end else LATEST,
     )
 
 

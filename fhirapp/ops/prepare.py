@@ -26,7 +26,7 @@ from fhirapp.ops.upgrade import copy_before_upgrade
 from fhirapp.store import migrate
 from fhirapp.store.definition import types
 from fhirapp.store.migrate import schema_version, shown, upgrade
-from fhirapp.store.reindex import reindex, rendering_in_force
+from fhirapp.store.reindex import is_outdated, reindex, rendering_in_force
 from fhirapp.store.render import Rendering
 from fhirapp.store.seed import load_seed, seed_path
 
@@ -34,7 +34,8 @@ from fhirapp.store.seed import load_seed, seed_path
 def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) -> None:
     """Make the app's database ready; say tells what was done. Raises ConfigurationError.
 
-    With serving, bodies that were made with other settings than the app's are made anew.
+    What an older release indexed is indexed anew. With serving, so are bodies that were made with
+    other settings than the app's.
     """
     database = database_path(settings_of(app))
     if finish_swap(database):
@@ -56,8 +57,12 @@ def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> Non
         if settings.demo:
             _fill_demo(app, rendering, say)
         with writing() as connection:
+            outdated = is_outdated(connection)
             stored = rendering_in_force(connection, rendering)
-            if serving and stored != rendering:
+            if outdated:
+                count = reindex(connection, types(), rendering if serving else stored)
+                say(f"What searches look in is made by this release's rules: {count} versions.")
+            elif serving and stored != rendering:
                 count = reindex(connection, types(), rendering)
                 say(f"The settings changed how resources look: {count} versions made anew.")
     except DatabaseError as error:

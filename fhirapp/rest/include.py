@@ -135,9 +135,22 @@ def _join(definition: Definition, rest: Sequence[str], iterate: bool) -> Join | 
     named = tuple(
         name
         for name, parameter in references(definition).items()
-        if param in ("*", name) and (not target or target in (parameter.targets or types()))
+        if param in ("*", name) and (not target or _may_point(parameter, target))
     )
     return Join(definition.name, named, target, iterate) if named else None
+
+
+def _may_point(parameter: Reference, target: str) -> bool:
+    """Say whether R4 lets a parameter's references point to a type; one to any type, to each."""
+    if parameter.targets:
+        return target in parameter.targets
+    return target not in parameter.modifiers and parameter.accepts(target)
+
+
+def not_served(joins: Sequence[Join]) -> list[tuple[str, str]]:
+    """Return, as Query.ignored has it, the target types of which nothing can be included here."""
+    missing = {join.target for join in joins if join.target} - included_types()
+    return [("_include", f"nothing of the type {one} is included here") for one in sorted(missing)]
 
 
 def included_with(

@@ -18,8 +18,15 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.bundle import INCLUDE, MATCH, OUTCOME, Entry, bundle, scored
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
 from fhirapp.rest.access import access_to, check_patients
+from fhirapp.rest.doubts import doubts
 from fhirapp.rest.explain import Statements, explain_limits
-from fhirapp.rest.include import Inclusion, included_with, parse_includes, target_types
+from fhirapp.rest.include import (
+    Inclusion,
+    included_with,
+    not_served,
+    parse_includes,
+    target_types,
+)
 from fhirapp.rest.links import bundle_id
 from fhirapp.rest.negotiation import arguments, is_strict, parse_form, wanted_form
 from fhirapp.rest.paging import Page, links_of, read_page
@@ -53,6 +60,7 @@ def search_type(definition: Definition) -> Response:
         order = parse_sort(controls.sort, definition.params, context)
     joins = parse_includes(definition, controls.includes)
     ignored = (*query.ignored, *check_subset(definition, controls, strict=strict))
+    ignored = (*ignored, *not_served(joins))
     check_patients(definition, access, query.applied, context)
     limit = visible(definition, access, "s")
     enforced = definition.patient_or_id and (strict or config.require_patient_or_id)
@@ -80,7 +88,7 @@ def search_type(definition: Definition) -> Response:
     links = links_of(definition.name, query.applied, controls, page, made_for)
     inclusion = included_with(snapshot, definition, access, joins, controls, page.matches)
 
-    issues = [*_warnings(ignored, inclusion)]
+    issues = [*_warnings(ignored, inclusion), *doubts(definition, query)]
     if controls.explain:
         issues += explain_query(definition.params, query, context)
         issues += explain_answer(controls)

@@ -47,6 +47,7 @@ class TokenReference(Parameter):
             raise self.invalid("has no code; use code$reference or system|code$reference")
         address = f"{target_type}/{target_id}" if target_type else target_id
         sql, names = self.named()
+        # Its systems are of those where case counts.
         found = (*names, key(f"{code}${address}"))
         if system is None:
             return IndexCondition(self.table(context), f"{sql} AND k.code = ?", found)

@@ -1,4 +1,19 @@
-"""Date parameters: when. Source: FHIR R4 search §3.1.1.4.5 and §3.1.1.4.6; decisions 2.7."""
+"""Date parameters: when. Source: FHIR R4 search §3.1.1.4.5 and §3.1.1.4.6; decisions 2.7, 2.17.
+
+A searched date is compared at its own precision: 11:05 is that minute, 11:05:00 that second,
+11:05:00.000 that millisecond, which is a point. A date in a resource is a day, month or year, or
+the moment that it names: 11:05:00 there is the point 11:05:00.000. So a time is found as follows,
+`gt` standing for `gt ge sa ne`, `eq` for `eq ge le`, `lt` for `lt le eb ne`:
+
+    in the resource   11:05   11:05:00   11:05:00.000   11:05:00.500
+    11:05:00          eq      eq         eq             lt
+    11:05:00.500      eq      eq         gt             eq
+    11:05:00.5009     eq      eq         gt             eq
+    11:05:01          eq      gt         gt             gt
+
+Digits beyond milliseconds are kept in resources, but are not compared. `_lastUpdated` has
+milliseconds always.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +22,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, instant_of, interval, period_interval
+from fhirapp.fhir.temporal import (
+    EARLIEST,
+    LATEST,
+    Interval,
+    instant_of,
+    interval,
+    period_interval,
+    stored_interval,
+)
 from fhirapp.search.condition import AnyCondition, Condition, IndexCondition
 from fhirapp.search.index import LONG, DateRow, IndexRow
 from fhirapp.search.parameter import Context, Key, Parameter, never_missing
@@ -15,6 +38,8 @@ from fhirapp.search.values import SHOWN, split
 
 LOWER = ("gt", "ge", "sa")
 UPPER = ("lt", "le", "eb")
+# The rows that sort what has an end and no start: by its end.
+END = ":end"
 PREFIXES = ("eq", "ne", *LOWER, *UPPER, "ap")
 
 
@@ -41,8 +66,15 @@ class Date(Parameter):
     last = (2 * LATEST, 2 * EARLIEST)
 
     def index(self, value: Any) -> list[IndexRow]:
-        covered = period_interval(value) if isinstance(value, dict) else interval(value)
-        return [DateRow(self.name, *covered)]
+        covered = period_interval(value) if isinstance(value, dict) else stored_interval(value)
+        rows: list[IndexRow] = [DateRow(self.name, *covered)]
+        if covered.low == EARLIEST and covered.high != LATEST:
+            rows.append(DateRow(self.name + END, covered.high - 1, covered.high))
+        return rows
+
+    @property
+    def sorted_names(self) -> tuple[str, ...]:
+        return (*self.names, *(name + END for name in self.names))
 
     def conditions(
         self, modifier: str, values: Sequence[str], context: Context
@@ -57,9 +89,10 @@ class Date(Parameter):
         return self._within([self.parse(value)], context)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
-        prefix, interval = covered(self.parse(value))
-        start, end = _written(interval.low), _written(interval.high)
-        return _MEANINGS[prefix].format(start=start, end=end)
+        prefix, (low, high) = covered(self.parse(value))
+        if high - low == 1:
+            return _OF_A_POINT[prefix].format(point=instant_of(low))
+        return _MEANINGS[prefix].format(start=_written(low), end=_written(high))
 
     def _within(self, bounds: Sequence[Searched], context: Context) -> AnyCondition:
         """Return the condition that one value lies within all bounds: one look, not one each."""
@@ -131,6 +164,19 @@ _MEANINGS = {
     "sa": "begins at {end} UTC or later",
     "eb": "ends before {start} UTC",
     "ap": "overlaps [{start}, {end}) UTC, which is wider by a tenth of its distance to now",
+}
+# The same where a point is searched, which a value that covers more time can hold.
+_OF_A_POINT = {
+    "": "is the point {point}",
+    "eq": "is the point {point}",
+    "ne": "is not the point {point}",
+    "gt": "reaches beyond the point {point}",
+    "lt": "begins before the point {point}",
+    "ge": "is the point {point} or reaches beyond it",
+    "le": "is the point {point} or begins before it",
+    "sa": "begins after the point {point}",
+    "eb": "ends before the point {point}",
+    "ap": "overlaps the point {point}",
 }
 
 

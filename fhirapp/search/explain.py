@@ -111,8 +111,8 @@ def _order(controls: Controls) -> str:
         for name in controls.sort.split(",")
     )
     return (
-        f"Order: by {keys}; of several values the one that comes first counts, and what has none"
-        " comes last."
+        f"Order: by {keys}; of several values the one that comes first counts, what has none comes"
+        " last, and of equals the id decides."
     )
 
 

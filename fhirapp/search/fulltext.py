@@ -1,6 +1,6 @@
 """Full text in the database: SQLite's FTS5, PostgreSQL's tsvector, behind the same functions.
 
-Words come as fhirapp/search/words.py makes them, a space between two; a row for each version.
+Words come as fhirapp/search/tokenizer.py makes them, a space between two; a row for each version.
 
 A page of results for a word that every record has costs no look at every record. FTS5 lists 1,000
 matches in 0.1 ms, from the end if asked to, but takes 0.04 ms to say of one record whether it

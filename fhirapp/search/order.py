@@ -1,7 +1,7 @@
 """The order of results: newest first, or as `_sort` says. FHIR R4 search §3.1.1.5.1; decisions §3.
 
-What has no value of a sorted parameter comes last. Results that are equal are told apart by id, in
-a sort by the number of their row.
+What has no value of a sorted parameter comes last. Of equals the id decides, in the direction of
+the last parameter.
 """
 
 from __future__ import annotations
@@ -86,4 +86,4 @@ def parse_sort(value: str, parameters: Parameters, context: Context) -> Order:
         if not parameter.sortable:
             raise UnsupportedParameter("_sort", f"{parameter.name} has no order")
         keys.append(parameter.sort_key(context, descending=name.startswith("-")))
-    return Order((*keys, Key("{row}.pk", descending=keys[-1].descending)))
+    return Order((*keys, Key("{row}.id", descending=keys[-1].descending)))

@@ -14,7 +14,7 @@ from typing import Any
 from fhirapp.search.condition import Condition
 from fhirapp.search.cursor import Cursor
 from fhirapp.search.order import NEWEST_FIRST, Order, Place
-from fhirapp.search.parameter import Walk
+from fhirapp.search.parameter import Walk, is_named
 
 Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 # The columns of a result; its keys follow.
@@ -179,7 +179,9 @@ def _walked(
         inside = cursor if at_end == is_last else None
         if limit > 0:
             asked = select(selection, order, walk, inside, backwards, limit)
-            rows = run(asked.sql, asked.values)
+            rows = [row for one in asked for row in run(one.sql, one.values)]
+            if len(asked) > 1:
+                rows = order.sorted(rows, backwards=backwards, place=place_of)[:limit]
             limit -= len(rows)
             yield from rows
 
@@ -191,29 +193,43 @@ def _with_value(
     cursor: Cursor | None,
     backwards: bool,
     limit: int,
-) -> Condition:
-    names = (f"k.{walk.value}", "k.pk")
-    further = "<" if not order.keys[0].descending else ">"
+) -> list[Condition]:
+    """Return the SELECTs along the walk's names, each in the order of its index; equals by id."""
+    value = f"k.{walk.value}"
+    names = (value, "r.id")
+    descending = order.keys[0].descending
+    further = ">" if descending else "<"
+    # Of several values the least counts, descending the greatest: it stands for the row once.
     conditions = [
-        Condition(f"{walk.named} AND k.{walk.value} <> ?", (*walk.names, walk.nothing)),
-        # Of several values the least counts, descending the greatest: it stands for the row once.
+        Condition(f"{value} <> ?", (walk.nothing,)),
         Condition(
             f"NOT EXISTS (SELECT 1 FROM {walk.table} o WHERE o.pk = k.pk"
-            f" AND {walk.named.replace('k.', 'o.')} AND o.{walk.value} <> ?"
+            f" AND {is_named(walk.names).replace('k.', 'o.')} AND o.{walk.value} <> ?"
             f" AND (o.{walk.value}, o.{walk.beside}, o.param)"
-            f" {further} (k.{walk.value}, k.{walk.beside}, k.param))",
+            f" {further} ({value}, k.{walk.beside}, k.param))",
             (*walk.names, walk.nothing),
         ),
     ]
     if cursor is not None:
+        # The first says nothing more; an index leads to it.
+        sign = "<=" if descending != backwards else ">="
+        conditions.append(Condition(f"{value} {sign} ?", cursor.place[:1]))
         conditions.append(order.beyond(names, cursor.place, backwards=backwards))
-    chosen = selection.and_where(*conditions)
-    sql = (
-        f"SELECT {_COLUMNS}, {', '.join(names)} FROM {walk.table} k"
-        f" CROSS JOIN {selection.table} r WHERE r.pk = k.pk AND {chosen.current}"
-        f" {order.by(names, backwards=backwards)} LIMIT {limit}"
-    )
-    return Condition(sql, chosen.values)
+    found = []
+    for name in walk.names:
+        chosen = selection.and_where(Condition("k.param = ?", (name,)), *conditions)
+        # Bodies are read of what is on the page alone: to sort equals they would be carried along.
+        inner = (
+            f"SELECT r.pk AS row_number, {value} AS k0, r.id AS k1 FROM {walk.table} k"
+            f" CROSS JOIN {selection.table} r WHERE r.pk = k.pk AND {chosen.current}"
+            f" {order.by(names, backwards=backwards)} LIMIT {limit}"
+        )
+        sql = (
+            f"SELECT {_COLUMNS}, k0, k1 FROM ({inner}) x JOIN {selection.table} r"
+            f" ON r.pk = x.row_number {order.by(('k0', 'k1'), backwards=backwards)}"
+        )
+        found.append(Condition(sql, chosen.values))
+    return found
 
 
 def _without_value(
@@ -223,22 +239,22 @@ def _without_value(
     cursor: Cursor | None,
     backwards: bool,
     limit: int,
-) -> Condition:
+) -> list[Condition]:
     key = order.keys[0]
     conditions = [
         Condition(
-            f"NOT EXISTS (SELECT 1 FROM {walk.table} k WHERE k.pk = r.pk AND {walk.named}"
-            f" AND k.{walk.value} <> ?)",
+            f"NOT EXISTS (SELECT 1 FROM {walk.table} k WHERE k.pk = r.pk"
+            f" AND {is_named(walk.names)} AND k.{walk.value} <> ?)",
             (*walk.names, walk.nothing),
         )
     ]
     descending = order.keys[1].descending != backwards
     if cursor is not None:
         sign = "<" if descending else ">"
-        conditions.append(Condition(f"r.pk {sign} ?", cursor.place[1:]))
+        conditions.append(Condition(f"r.id {sign} ?", cursor.place[1:]))
     chosen = selection.and_where(*conditions)
     sql = (
-        f"SELECT {_COLUMNS}, ?, r.pk FROM {selection.table} r WHERE {chosen.current}"
-        f" ORDER BY r.pk {'DESC' if descending else 'ASC'} LIMIT {limit}"
+        f"SELECT {_COLUMNS}, ?, r.id FROM {selection.table} r WHERE {chosen.current}"
+        f" ORDER BY r.id {'DESC' if descending else 'ASC'} LIMIT {limit}"
     )
-    return Condition(sql, (key.missing, *chosen.values))
+    return [Condition(sql, (key.missing, *chosen.values))]

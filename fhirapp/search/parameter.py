@@ -37,11 +37,17 @@ class Context:
         return quoted(self.tables.of(row).name)
 
 
+def is_named(names: Sequence[str]) -> str:
+    """Return the SQL that picks the index rows of these names, which are its values."""
+    if len(names) == 1:
+        return "k.param = ?"
+    return f"k.param IN ({', '.join('?' * len(names))})"
+
+
 class Walk(NamedTuple):
-    """An index table in the order of a parameter's values."""
+    """An index table in the order of a parameter's values: of each of its names in turn."""
 
     table: str
-    named: str
     names: tuple[str, ...]
     value: str
     beside: str
@@ -100,15 +106,18 @@ class Parameter:
         """The names of the parameter's index rows."""
         return self.searches or (self.name,)
 
+    @property
+    def sorted_names(self) -> tuple[str, ...]:
+        """The names of the index rows that the parameter sorts by."""
+        return self.names
+
     def named(self, suffix: str = "") -> tuple[str, tuple[str, ...]]:
         """Return the SQL, and its values, that picks the parameter's index rows.
 
         suffix tells rows for a modifier: those of `code:text` from those of `code`.
         """
         names = tuple(name + suffix for name in self.names)
-        if len(names) == 1:
-            return "k.param = ?", names
-        return f"k.param IN ({', '.join('?' * len(names))})", names
+        return is_named(names), names
 
     def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:
         """Return what is to be indexed of a resource."""
@@ -148,7 +157,11 @@ class Parameter:
 
         Raises InvalidParameter where nothing is left: to ignore it would widen the answer.
         """
-        choices = [one for one in dict.fromkeys(split(value, ",")) if one.strip()]
+        return self.listed(split(value, ","))
+
+    def listed(self, values: Sequence[str]) -> list[str]:
+        """Return values each once and nothing empty. Raises InvalidParameter for none."""
+        choices = [one for one in dict.fromkeys(values) if one.strip()]
         if not choices:
             raise self.invalid("lists no value")
         return choices
@@ -184,17 +197,17 @@ class Parameter:
 
     def sort_key(self, context: Context, *, descending: bool) -> Key:
         """Return the key that sorts by the least value, descending by the greatest."""
-        table, (sql, names) = self.table(context), self.named()
+        table, names = self.table(context), self.sorted_names
         value, beside = self.row._fields[1:]
         least = "max" if descending else "min"
         missing = self.last[descending]
         return Key(
             f"coalesce((SELECT {least}(k.{value}) FROM {table} k"
-            f" WHERE k.pk = {{row}}.pk AND {sql} AND k.{value} <> ?), ?)",
+            f" WHERE k.pk = {{row}}.pk AND {is_named(names)} AND k.{value} <> ?), ?)",
             (*names, self.nothing[0], missing),
             descending,
             missing,
-            Walk(table, sql, names, value, beside, self.nothing[0]),
+            Walk(table, names, value, beside, self.nothing[0]),
         )
 
     def invalid(self, message: str) -> InvalidParameter:

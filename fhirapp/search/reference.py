@@ -14,6 +14,8 @@ from fhirapp.search.token import Token
 from fhirapp.search.values import told, unescape
 
 _RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
+# Of an address elsewhere: FHIR R4 search §3.1.1.4.13, a search heeds no version.
+_VERSION = re.compile(rf"(?<=.)/_history/{ID_PATTERN}\Z")
 _ID = re.compile(ID_PATTERN)
 _TYPE = re.compile(r"[A-Z][A-Za-z]+")
 
@@ -55,7 +57,7 @@ class Reference(Parameter):
         rows: list[IndexRow] = []
         target = value.get("reference")
         if target and not target.startswith("#"):
-            relative = relative_reference(target) or (None, target)
+            relative = relative_reference(target) or (None, _VERSION.sub("", target))
             rows.append(ReferenceRow(self.name, key(relative[1]), relative[0] or ""))
         if identifier := value.get("identifier"):
             rows += [row for row in self._identifier.index(identifier) if isinstance(row, TokenRow)]
@@ -64,7 +66,7 @@ class Reference(Parameter):
     @property
     def _identifier(self) -> Token:
         """What `:identifier` searches: the identifier that stands in the reference."""
-        return Token(f"{self.name}:identifier", (), "")
+        return Token(f"{self.name}:identifier", (), "", cased=True)
 
     def accepts(self, modifier: str) -> bool:
         # patient:Patient=p1, FHIR R4 search §3.1.1.4.9
@@ -117,5 +119,5 @@ class Reference(Parameter):
                 raise self.invalid(f"{relative[0]} contradicts the modifier :{modifier}")
             return relative
         if "://" in value or value.startswith("urn:"):
-            return None, value
+            return None, _VERSION.sub("", value)
         raise self.invalid("is not a reference; use id, Type/id or an address")

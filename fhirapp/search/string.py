@@ -31,11 +31,13 @@ _MARK = re.compile(r"([\\%_])")
 def fold(text: str) -> str:
     """Return text without case, accents and superfluous space: "José  Ñ" is "jose n".
 
-    FHIR R4 search §3.1.1.4.8: insensitive to casing and combining characters.
+    FHIR R4 search §3.1.1.4.8: insensitive to casing and combining characters. In Turkish the small
+    letter of I has no dot, and that of İ has one, so a dot does not count.
     """
     if not text.isascii():
         # Without what is combined first: to put long rows of accents in order takes very long.
         text = _bare(unicodedata.normalize("NFKD", _bare(text.casefold())))
+        text = text.replace("\N{LATIN SMALL LETTER DOTLESS I}", "i")
     return " ".join(text.casefold().split())
 
 

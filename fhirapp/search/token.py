@@ -1,12 +1,19 @@
-"""Token parameters: a code, perhaps of a code system. Source: FHIR R4 search §3.1.1.4.10."""
+"""Token parameters: a code, perhaps of a code system. Source: FHIR R4 search §3.1.1.4.10.
+
+Case counts in codes of systems that are known to differ by it, HL7's own and UCUM, and in
+identifiers (datatypes §2.24.0.12: an identifier that is nearly another names somebody else). Of any
+other system, and without one, it does not: "when in doubt, servers SHOULD treat tokens in a
+case-insensitive manner". Index rows hold such codes folded.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from fhirapp.search.condition import AnyCondition, IndexCondition
-from fhirapp.search.index import IndexRow, StringRow, TokenRow, key
+from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, string_rows
 from fhirapp.search.values import split, told, unescape
@@ -14,6 +21,16 @@ from fhirapp.search.values import split, told, unescape
 # Of which modifier an index row is, beside those that the parameter itself searches.
 _TEXT = ":text"
 _OF_TYPE = ":of-type"
+# How the systems begin whose codes differ by case, save HL7's tables of version 2, whose do not.
+_CASED = (
+    "http://hl7.org/fhir/",
+    "http://terminology.hl7.org/CodeSystem/",
+    "http://unitsofmeasure.org",
+)
+_UNCASED = "http://terminology.hl7.org/CodeSystem/v2-"
+_IS_CASED = " OR ".join(["(k.system >= ? AND k.system < ?)"] * len(_CASED))
+_IS_CASED = f"(({_IS_CASED}) AND NOT (k.system >= ? AND k.system < ?))"
+_CASED_VALUES = tuple(end for one in (*_CASED, _UNCASED) for end in (one, one + "\U0010ffff"))
 
 
 @dataclass(frozen=True)
@@ -22,11 +39,13 @@ class Token(Parameter):
 
     system is the code system of elements that hold a bare code, by their binding: `status` of a
     document is found as `current` and as `http://hl7.org/fhir/document-reference-status|current`.
-    of_identifier marks one of Identifiers, which can be searched by their type.
+    of_identifier marks one of Identifiers, which can be searched by their type; cased that case
+    counts in its values whatever the system, as in those.
     """
 
     system: str = ""
     of_identifier: bool = False
+    cased: bool = False
 
     kind = "token"
     modifiers = frozenset({"not", "text"})
@@ -38,7 +57,7 @@ class Token(Parameter):
     def index(self, value: Any) -> list[IndexRow]:
         name = self.name
         if isinstance(value, str):
-            return [TokenRow(name, key(value), self.system)]
+            return [TokenRow(name, key(self._folded(value, self.system)), self.system)]
         if isinstance(value, bool):
             return [TokenRow(name, "true" if value else "false", self.system)]
         # A CodeableConcept has codings; a Coding has a code, an Identifier or ContactPoint a value.
@@ -49,7 +68,8 @@ class Token(Parameter):
             code, system = one.get("code", one.get("value")), one.get("system")
             # Where only the system is known, the code is empty, and `system|` finds it.
             if code or system:
-                rows.append(TokenRow(name, key(code or ""), key(system or "")))
+                folded = self._folded(code or "", system or "")
+                rows.append(TokenRow(name, key(folded), key(system or "")))
             texts.append(one.get("display"))
         if self.of_identifier and "type" in value:
             kind = value["type"]
@@ -73,12 +93,27 @@ class Token(Parameter):
             return self._of_type(value, context)
         code, system = self.parse(value)
         sql, names = self.named()
-        found = names
-        if code:
-            sql, found = f"{sql} AND k.code = ?", (*found, code)
+        found: tuple[str, ...] = names
+        if code and system is None and not self._is_cased and (folded := code.casefold()) != code:
+            # A row that has capitals is of a system where case counts. With the parameter in each
+            # choice, so that an index leads to the rows of each.
+            sql = f"({sql} AND k.code = ? OR {sql} AND k.code = ? AND NOT {_IS_CASED})"
+            found = (*names, key(code), *names, key(folded), *_CASED_VALUES)
+        elif code:
+            sql, found = f"{sql} AND k.code = ?", (*found, key(self._folded(code, system or "")))
         if system is not None:
-            sql, found = f"{sql} AND k.system = ?", (*found, system)
+            sql, found = f"{sql} AND k.system = ?", (*found, key(system))
         return IndexCondition(self.table(context), sql, found, negated=modifier == "not")
+
+    @property
+    def _is_cased(self) -> bool:
+        return self.cased or self.of_identifier
+
+    def _folded(self, code: str, system: str) -> str:
+        """Return a code as index rows hold it: without case where that does not count."""
+        if self._is_cased or (system.startswith(_CASED) and not system.startswith(_UNCASED)):
+            return code
+        return code.casefold()
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         if modifier == "text":
@@ -97,12 +132,12 @@ class Token(Parameter):
         )
 
     def parse(self, value: str) -> tuple[str, str | None]:
-        """Return the code and the system that a value names, as index rows hold them.
+        """Return the code and the system that a value names.
 
         "a" is ("a", None), "s|a" is ("a", "s"), "|a" is ("a", ""), "s|" is ("", "s"). Raises
         InvalidParameter.
         """
-        parts = [key(unescape(part)) for part in split(value, "|")]
+        parts = [unescape(part) for part in split(value, "|")]
         if len(parts) == 1 and parts[0]:
             return parts[0], None
         if len(parts) == 2 and any(parts):
@@ -137,3 +172,51 @@ class Token(Parameter):
             f"{sql} AND k.code = ? AND k.system = ?",
             (*names, key(f"{code}|{identifier}"), key(system)),
         )
+
+
+@dataclass(frozen=True)
+class MediaType(Token):
+    """A token parameter of media types: `text/plain` is also found with any parameters.
+
+    `:below` takes the beginning of one: `text`, or `text/plain`. Source: FHIR R4 search
+    §3.1.1.4.10; RFC 2045 §5.1: case and white space do not count, nor quotes around a value.
+    """
+
+    system: str = "urn:ietf:bcp:13"
+
+    modifiers = frozenset({"not", "text", "below"})
+
+    def index(self, value: Any) -> list[IndexRow]:
+        whole = _media_type(value)
+        found = dict.fromkeys((whole, whole.partition(";")[0]))
+        return [TokenRow(self.name, key(one), self.system) for one in found]
+
+    def parse(self, value: str) -> tuple[str, str | None]:
+        code, system = super().parse(value)
+        return _media_type(code), system
+
+    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
+        if modifier != "below":
+            return super().condition(modifier, value, context)
+        code, system = self.parse(value)
+        code = code.removesuffix("/*")
+        if not code or len(code) >= KEY_LENGTH:
+            raise self.invalid(":below takes a media type, or what stands before its slash")
+        sql, names = self.named()
+        # Of a type what follows its slash, of a media type its parameters.
+        beginning = code + (";" if "/" in code else "/")
+        sql = f"({sql} AND k.code = ? OR {sql} AND k.code >= ? AND k.code < ?)"
+        found = (*names, code, *names, beginning, beginning + "\U0010ffff")
+        if system is not None:
+            sql, found = f"{sql} AND k.system = ?", (*found, key(system))
+        return IndexCondition(self.table(context), sql, found)
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:
+        if modifier != "below":
+            return super().describe(modifier, value, context)
+        return f"has the media type {told(self.parse(value)[0])}, or one below it"
+
+
+def _media_type(value: str) -> str:
+    """Return a media type in the form that is compared: text/plain;charset=utf-8."""
+    return re.sub(r"[\s\"]+", "", value).casefold()

@@ -1,8 +1,10 @@
 """`_text` and `_content`: words of a resource and of the documents attached to it.
 
-Words are runs of letters and digits, without case and accents. A search lists words, all of which
-must be there, in any order; "words in quotes" stand together; a word with a star at its end is the
-beginning of one. Source: FHIR R4 search §3.1.1.4.20, which leaves the syntax to the server.
+A search lists words, all of which must be there, in any order; "words in quotes" stand together, a
+number and its unit also without; a word with a star at its end is the beginning of one. A comma
+between means or, in quotes it is none. What other servers read as an operator is refused: it would
+be looked for as a word, or, as a minus, mean the opposite. tokenizer.py tells what a word is.
+Source: FHIR R4 search §3.1.1.4.20, which leaves the syntax to the server.
 """
 
 from __future__ import annotations
@@ -19,23 +21,29 @@ from fhirapp.search.condition import AnyCondition
 from fhirapp.search.fulltext import Phrase, full_text, words_table
 from fhirapp.search.index import IndexTables, TokenRow
 from fhirapp.search.parameter import Context, Parameter
-from fhirapp.search.string import fold
+from fhirapp.search.tokenizer import normalised, readable, words_sought
 from fhirapp.search.values import told, unescape
 
 # Words of a search, and characters: more would say nothing of what is looked for.
 MAX_WORDS = 20
 MAX_LENGTH = 500
-# A longer run of letters is cut: PostgreSQL takes words of 2,046 bytes.
-_LONGEST = 255
-# What other servers read as operators; as words they would find nothing.
+# What other servers read as operators.
 _OPERATORS = frozenset({"AND", "OR", "NOT", "NEAR"})
-_WORD = re.compile(rf"[^\W_]{{1,{_LONGEST}}}")
-# What each byte of ASCII is in a word: small letters and digits themselves, else a space.
-_ASCII = bytes(
-    code if chr(code).isascii() and chr(code).isalnum() else ord(" ") for code in range(256)
-).lower()
+_MINUS = "-!\u2013\u2212"
+# What makes one with the number before it, without quotes too.
+_UNITS = (
+    r"[kmnp]?g|[mu\u00b5\u03bc]cg|[u\u00b5\u03bc][gl]|[mcd]?l|[kmc]?m|[mnpu\u00b5\u03bc]?mol|m?eq"
+    r"|k?iu|m?iu|ui|ie|u|mmhg|kpa|bpm|k?cal|kj|hz|m?gy|h|hrs?|hours?|min|minutes?|s|sec|days?|weeks?"
+    r"|months?|years?|yrs?|tabs?|tablets?|caps?|capsules?|puffs?|drops?"
+)
 _BETWEEN_TAGS = re.compile(r">([^<]+)")
-_ASKED = re.compile(r'"(?P<phrase>[^"]*)"(?P<end>\*?)|(?P<word>[^\s"*()]+)(?P<star>\*?)|\s+')
+_ASKED = re.compile(
+    r'"(?P<phrase>[^"]*)"(?P<end>\*?)'
+    rf'|(?P<dose>(?<![^\s(])\.?\d[\d.,]*[ ]+(?:{_UNITS})(?=[\s"()]|\Z))'
+    r'|(?P<word>[^\s"*()]+)(?P<star>\*?)|\s+',
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(r'\\.|"[^"]*"|.', re.DOTALL)
 # What is longer is not remembered: thousands of it would fill the memory.
 _REMEMBERED = 200
 # Members of JSON whose text is no word of the content: addresses, bytes, and the narrative.
@@ -77,21 +85,6 @@ def _collect(value: Mapping[str, Any], strings: dict[str, None]) -> None:
         elif kind is list:
             for item in content:
                 _collect({name: item} if type(item) is not dict else item, strings)
-
-
-def normalised(text: str) -> str:
-    """Return the words of a text as they are indexed, a space between two."""
-    return " ".join(_words(text))
-
-
-def _words(text: str) -> list[str]:
-    if text.isascii():
-        # The same as below in a tenth of the time.
-        words = text.encode().translate(_ASCII).decode().split()
-        if len(text) > _LONGEST and max(map(len, words), default=0) > _LONGEST:
-            return _WORD.findall(" ".join(words))
-        return words
-    return _WORD.findall(fold.__wrapped__(text))
 
 
 def _padded(text: str) -> str:
@@ -138,6 +131,15 @@ class Words(Parameter):
         """Return the database's query for a value, commas not yet split."""
         return full_text().query(self._choices(value), self.column)
 
+    def choices(self, value: str) -> list[str]:
+        choices = [""]
+        for piece in _CHOICE.findall(value):
+            if piece == ",":
+                choices.append("")
+            else:
+                choices[-1] += piece
+        return self.listed(choices)
+
     def _choices(self, value: str) -> list[list[Phrase]]:
         return [self.phrases(unescape(one)) for one in self.choices(value)]
 
@@ -155,19 +157,31 @@ class Words(Parameter):
                     'is not understood; use words, "words that stand together" and beginnings*'
                 )
             place = found.end()
-            text = found["phrase"] or found["word"] or ""
-            words = tuple(_words(text))
-            if text in _OPERATORS:
-                raise self.invalid(
-                    f"does not take {text}: words side by side must all be there, a comma means or"
-                )
+            text = found["phrase"] or found["dose"] or found["word"] or ""
+            if found["word"]:
+                self._refuse_operator(text, value[place : place + 1])
+            words, is_beginning = words_sought(text)
             if words:
-                phrases.append(Phrase(words, bool(found["end"] or found["star"])))
+                prefix = is_beginning or bool(found["end"] or found["star"])
+                phrases.append(Phrase(tuple(words), prefix))
             elif found["phrase"] is not None or found["word"] is not None:
                 raise self.invalid("has no letter or digit to look for")
         if len(value) > MAX_LENGTH or sum(len(phrase.words) for phrase in phrases) > MAX_WORDS:
             raise self.invalid(f"takes at most {MAX_WORDS} words and {MAX_LENGTH} characters")
         return phrases
+
+    def _refuse_operator(self, word: str, following: str) -> None:
+        """Raises InvalidParameter for what would not be read as it is meant."""
+        if word in _OPERATORS:
+            operator = word
+        elif word[0] in _MINUS and (word.strip(_MINUS) or following == '"'):
+            operator = f"{word[0]} before a word"
+        else:
+            return
+        raise self.invalid(
+            f"does not take {operator}: words side by side must all be there, a comma means or,"
+            " and what lacks a word is not looked for; in quotes it is a word"
+        )
 
 
 def scores(
@@ -190,7 +204,7 @@ def scores(
 
 
 def _described(phrase: Phrase) -> str:
-    text = told(" ".join(phrase.words))
+    text = told(readable(phrase.words))
     if len(phrase.words) == 1:
         return f"a word that begins with {text}" if phrase.prefix else f"the word {text}"
     return f"the words {text} together" + (", or longer at the end" if phrase.prefix else "")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 
-from fhirapp.search.words import normalised
+from fhirapp.search.tokenizer import normalised
 from fhirapp.store.definition import Definition
 from fhirapp.store.prepare import Prepared
 from fhirapp.text import Extractor, Unreadable
@@ -43,19 +43,20 @@ class Notes:
     def _read(self, prepared: Prepared, known: frozenset[str]) -> Prepared:
         if prepared.definition is self._binary:
             data, kind = prepared.columns.get("data"), prepared.columns.get("content_type")
-            words = self._words(data or b"", kind or "")
+            words = self.words_of(data or b"", kind or "")
             return replace(prepared, columns={**prepared.columns, "words": words})
         if not prepared.blobs:
             return prepared
         blobs = [
             blob
             if blob.id in known
-            else blob._replace(words=self._words(blob.data, blob.content_type))
+            else blob._replace(words=self.words_of(blob.data, blob.content_type))
             for blob in prepared.blobs
         ]
         return replace(prepared, blobs=blobs)
 
-    def _words(self, data: bytes, content_type: str) -> str | None:
+    def words_of(self, data: bytes, content_type: str) -> str | None:
+        """Return the words of a document, None where it cannot be read."""
         try:
             return normalised(self._extractor.text_of(data, content_type))
         except Unreadable as error:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, func, select, update
 
 from fhirapp.fhir import json as fhir_json
 from fhirapp.store.definition import Definition
+from fhirapp.store.notes import Notes
 from fhirapp.store.render import (
     IndexBatch,
     Rendering,
@@ -16,8 +17,10 @@ from fhirapp.store.render import (
     read_documents,
     render,
 )
-from fhirapp.store.state import RENDERING, get_state, raise_generation, set_state
+from fhirapp.store.state import INDEX, RENDERING, get_state, raise_generation, set_state
 
+# Whoever changes what index rows or words are made of raises this: a start makes older ones anew.
+RULES = "2"
 _BATCH = 500
 
 
@@ -38,14 +41,25 @@ def rendering_in_force(connection: Connection, wanted: Rendering) -> Rendering:
     return stored or wanted
 
 
+def is_outdated(connection: Connection) -> bool:
+    """Say whether index rows and words are there that an older release made by other rules."""
+    return stored_rendering(connection) is not None and get_state(connection, INDEX) != RULES
+
+
 def _remember(connection: Connection, rendering: Rendering) -> None:
     set_state(connection, RENDERING, fhir_json.text(list(rendering)))
+    set_state(connection, INDEX, RULES)
 
 
 def reindex(
     connection: Connection, definitions: Mapping[str, Definition], rendering: Rendering
 ) -> int:
-    """Render and index every version again; return how many. One transaction."""
+    """Render and index every version again; return how many. One transaction.
+
+    Where the words are an older release's, the documents are read again.
+    """
+    if is_outdated(connection):
+        _read_again(connection, definitions["Binary"])
     count = 0
     for definition in definitions.values():
         clear_index(connection, definition)
@@ -53,6 +67,20 @@ def reindex(
     _remember(connection, rendering)
     raise_generation(connection)
     return count
+
+
+def _read_again(connection: Connection, binary: Definition) -> None:
+    """Read the words of every document again, one at a time: bytes may be many."""
+    table = binary.table
+    numbers = connection.execute(select(table.c.pk).where(table.c.data.is_not(None))).scalars()
+    with Notes(binary) as notes:
+        for pk in numbers.all():
+            which = table.c.pk == pk
+            data, kind = connection.execute(
+                select(table.c.data, table.c.content_type).where(which)
+            ).one()
+            words = notes.words_of(data, kind or "")
+            connection.execute(update(table).where(which).values(words=words))
 
 
 def _reindex_type(

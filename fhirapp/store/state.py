@@ -14,10 +14,15 @@ from fhirapp.db import Base, Reader
 
 GENERATION = "generation"
 RENDERING = "rendering"
+INDEX = "index"
 
 
 class StoreState(Base):
-    """Names and values: `generation`, and `rendering`, the settings that bodies were made with."""
+    """Names and values.
+
+    `generation`; `rendering`, the settings that bodies were made with; `index`, the number of the
+    rules that index rows and words were made by.
+    """
 
     __tablename__ = "store_state"
 

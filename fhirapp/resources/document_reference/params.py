@@ -8,7 +8,7 @@ from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.reference import Reference
 from fhirapp.search.string import String
-from fhirapp.search.token import Token
+from fhirapp.search.token import MediaType, Token
 from fhirapp.search.uri import Uri
 
 SPEC = "http://hl7.org/fhir/SearchParameter/"
@@ -68,12 +68,11 @@ PARAMS = Parameters(
             CLINICAL + "identifier",
             of_identifier=True,
         ),
-        Token(
+        MediaType(
             "contenttype",
             ("content.attachment.contentType",),
             "Media type of an attachment",
             DOCUMENT + "contenttype",
-            system="urn:ietf:bcp:13",
         ),
         Token("format", ("content.format",), "Format code of a rendering", DOCUMENT + "format"),
         Token(

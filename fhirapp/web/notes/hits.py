@@ -8,18 +8,15 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.search.common import WORDS
 from fhirapp.search.fulltext import Phrase
+from fhirapp.search.tokenizer import located
 from fhirapp.search.values import unescape
-from fhirapp.search.words import normalised
 
 _CONTENT = next(one for one in WORDS if one.name == "_content")
-# A letter or digit, and on; accents may stand behind their letter.
-_WORD = re.compile(r"[^\W_](?:[^\W_]|[\u0300-\u036f])*")
 # Characters before and after a hit, and how many pieces of a note.
 _AROUND, _PIECES = 90, 3
 _MOST_HITS = 1_000
@@ -95,7 +92,7 @@ def _spans(text: str, wanted: Sequence[Phrase]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     # The words up to here, as many as a phrase has: a text may have hundreds of thousands.
     latest: deque[_Word] = deque(maxlen=longest)
-    for word in _words(text):
+    for word in located(text):
         latest.append(word)
         for phrase, last in ((phrase, phrase.words[-1]) for phrase in wanted):
             # Most words are no end of a hit: ask of one word before of all.
@@ -110,17 +107,6 @@ def _spans(text: str, wanted: Sequence[Phrase]) -> list[tuple[int, int]]:
         if len(found) >= _MOST_HITS:
             break
     return found
-
-
-def _words(text: str) -> Iterator[_Word]:
-    for found in _WORD.finditer(text):
-        for one in _folded(found[0]):
-            yield one, found.start(), found.end()
-
-
-@lru_cache(maxsize=20_000)
-def _folded(word: str) -> tuple[str, ...]:
-    return tuple(normalised(word[:500]).split())
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
