@@ -163,6 +163,7 @@ class Import:
         self._publish_all(self._admission.again(REFERENCE), final=True)
         self._publish_older()
         self.report.unreadable.update(self._notes.unreadable)
+        self.report.unread.update(self._notes.unread)
         with db.engine.connect() as connection:
             for target, times in dangling(connection, self._definitions, self._run.untold):
                 self.report.keep(target, f"{target.partition('/')[0]} is not here", times)
