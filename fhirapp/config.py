@@ -10,9 +10,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import UTC, tzinfo
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
+from zoneinfo import ZoneInfo
 
 from flask import Flask, current_app
 from marshmallow import ValidationError
@@ -29,6 +32,11 @@ class ConfigurationError(Exception):
 def _setting(parser: Field[Any], default: Any, doc: str, shown: str = "") -> Any:
     """Declare a setting; shown is the default as README's table tells it."""
     return field(default=default, metadata={"parser": parser, "doc": doc, "shown": shown})
+
+
+def _check_zone(name: str) -> None:
+    if _zone(name) is None:
+        raise ValidationError("it is not the IANA name of a time zone, such as Europe/Berlin.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +121,13 @@ class Settings:
         "(`.mo`), made of `fhirapp/web/texts/messages.pot`",
         shown="none: English",
     )
+    timezone: str = _setting(
+        String(validate=_check_zone),
+        "",
+        "Time zone in which pages show times, as an IANA name: `America/Chicago`. Records and the "
+        "answers of the API keep UTC",
+        shown="the machine's, from `TZ` or `/etc/localtime`; else UTC",
+    )
     log_level: str = _setting(
         String(validate=OneOf(["DEBUG", "INFO", "WARNING", "ERROR"])), "INFO", "What is logged"
     )
@@ -143,6 +158,37 @@ class Settings:
         if scheme in ("postgres", "postgresql"):
             scheme = "postgresql+psycopg"
         return scheme + separator + rest
+
+    @cached_property
+    def zone(self) -> tzinfo:
+        """The clinic's time zone; str() is its name."""
+        return (_zone(self.timezone) if self.timezone else _machine_zone()) or UTC
+
+
+_LOCALTIME = Path("/etc/localtime")
+
+
+def _machine_zone() -> tzinfo | None:
+    """Return the zone that the machine is set to, None where that cannot be told."""
+    if name := os.environ.get("TZ", "").removeprefix(":"):
+        # A path too, as :/usr/share/zoneinfo/Europe/Berlin.
+        return _zone(name.rpartition("zoneinfo/")[2])
+    try:
+        path = _LOCALTIME.resolve(strict=True)
+        if zone := _zone(str(path).rpartition("zoneinfo/")[2]):
+            return zone
+        with path.open("rb") as file:
+            return ZoneInfo.from_file(file, key="the machine's time zone")
+    except (OSError, ValueError):
+        return None
+
+
+def _zone(name: str) -> tzinfo | None:
+    """Return the zone of an IANA name, None where there is none."""
+    try:
+        return ZoneInfo(name)
+    except (LookupError, OSError, ValueError):
+        return None
 
 
 def sqlite_url(path: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -62,9 +63,12 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_settings_from_outside() -> None:
-    """Keep the settings of whoever runs the tests out of them."""
+    """Keep the settings of whoever runs the tests out of them, and their machine's time zone."""
     for name in [name for name in os.environ if name.startswith("FHIRAPP_") and name != SERVER]:
         del os.environ[name]
+    os.environ["TZ"] = "UTC"
+    if hasattr(time, "tzset"):
+        time.tzset()
 
 
 @pytest.fixture(autouse=True, scope="session")

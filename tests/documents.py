@@ -130,6 +130,35 @@ C_CDA = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
+def section(title: str, text: str, *entries: str, attributes: str = "") -> str:
+    """Return a section of a C-CDA; text is XML, attributes are those of its text."""
+    return (
+        f"<component><section><title>{title}</title><text{attributes}>{text}</text>"
+        f"{''.join(f'<entry>{one}</entry>' for one in entries)}</section></component>"
+    )
+
+
+def base64_section(title: str, content_type: str, body: str) -> str:
+    """Return a section whose text is a file, in base64."""
+    return section(title, body, attributes=f' mediaType="{content_type}" representation="B64"')
+
+
+def medium(content_type: str, body: str, name: str = "MM1") -> str:
+    """Return an entry that holds a file, which a section's text may show."""
+    return (
+        f'<observationMedia ID="{name}" classCode="OBS" moodCode="EVN"><value'
+        f' mediaType="{content_type}" representation="B64">{body}</value></observationMedia>'
+    )
+
+
+def clinical(*sections: str) -> bytes:
+    """Return a C-CDA of sections."""
+    return (
+        '<ClinicalDocument xmlns="urn:hl7-org:v3"><title>Visit</title><component>'
+        f"<structuredBody>{''.join(sections)}</structuredBody></component></ClinicalDocument>"
+    ).encode()
+
+
 def unstructured(content_type: str, body: str) -> bytes:
     """Return a C-CDA whose body is another document, in base64."""
     return (

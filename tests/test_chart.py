@@ -156,7 +156,7 @@ def test_what_may_hurt_stands_first_and_what_never_was_last(clinician):
         " (severe) · Urticaria, Itching of skin: Hives on the trunk, two hours after the second"
         " tablet (moderate)",
         "Note: Carries an alert card.",
-        "active, confirmed 2 June 1974 last occurred 20 November 1998",
+        "active, confirmed 2 June 1974 UTC last occurred 20 November 1998",
         "Ibuprofen intolerance, medication",
         "Co-trimoxazole coded as sulfamethoxazole / trimethoprim",
         "Ragweed",
@@ -304,7 +304,7 @@ def test_an_age_is_told_as_far_as_it_is_known(elements, words):
 @pytest.mark.parametrize(
     ("elements", "words"),
     [
-        ({"deceasedDateTime": "2025-03-02T10:00:00+00:00"}, "died 2 March 2025"),
+        ({"deceasedDateTime": "2025-03-02T10:00:00+00:00"}, "died 2 March 2025 UTC"),
         ({"deceasedBoolean": True}, "died, day not known"),
         ({"deceasedBoolean": False}, ""),
         ({}, ""),

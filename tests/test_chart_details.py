@@ -42,8 +42,11 @@ def test_an_allergy_tells_what_is_recorded_and_who_recorded_it(clinician):
         "record of Amelia Rose Hartwell · born 12 April 1958 · LGH-100237",
         *("Recorded by recorder Dr. Folake Adeyemi", "Told by asserter Amelia Hartwell"),
         *("Carries an alert card.", "Anaphylaxis", "severe", "Urticaria", "moderate"),
-        *("Written down, 14 February 2023", "written by Northgate Family Medicine"),
-        *("sent by Lakeside General Hospital", "Version 1 14 February 2023 · The first version."),
+        *("Written down, 14 February 2023 UTC", "written by Northgate Family Medicine"),
+        *(
+            "sent by Lakeside General Hospital",
+            "Version 1 14 February 2023 UTC · The first version.",
+        ),
     )
 
 
@@ -72,7 +75,7 @@ def test_who_acted_for_whom_and_why_is_told(clinic, clinician):
         },
     )
     page = clinician.get(f"/patients/{patient}/allergies/{one['id']}")
-    assert "Recorded, 6 May 2024 scribe: Ó, on behalf of Dr. Osei" in page.words
+    assert "Recorded, 6 May 2024 UTC scribe: Ó, on behalf of Dr. Osei" in page.words
     assert "reason: Told at the desk" in page.words
     assert page.links["from Admission history and physical, 18 Jan 2024"] == "/notes/doc-p1-hp-2024"
     assert "Is it confirmed verificationStatus not recorded" in page.words
@@ -112,7 +115,7 @@ def test_who_wrote_beside_it_is_told_by_name(clinic, clinician):
     note = [{"text": "Tolerated.", "authorReference": author, "time": "2024-05-06T07:08:09+00:00"}]
     one = allergy("Nuts", note=note, recorder={"reference": "Practitioner/nobody"})
     words = clinician.get(f"/patients/{patient_with(clinic, one)}/allergies/{one['id']}").words
-    assert "Keiko Sato, 6 May 2024)" in words
+    assert "Keiko Sato, 6 May 2024 UTC)" in words
     assert "Recorded by recorder Practitioner/nobody" in words
 
 
@@ -135,7 +138,7 @@ def test_what_changed_between_versions_is_told_in_words(clinician):
         page.words,
         *("Version 3 25 June 2024", "clinical status active → became resolved"),
         *("criticality high → became low", "Version 2 27 February 2024"),
-        *("verification not confirmed → became confirmed", "Version 1 9 March 2023"),
+        *("verification not confirmed → became confirmed", "Version 1 9 March 2023 UTC"),
         "The first version.",
     )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from dataclasses import fields
+from datetime import datetime
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,7 @@ def test_variables_of_other_programs_are_not_read():
         ("REQUIRE_PATIENT_OR_ID", "2"),
         ("SELF_LINK", "API"),
         ("EMPTY_CONTENT", "null"),
+        *(("TIMEZONE", one) for one in ("Berlin", "Europe", "../UTC", "CET-1CEST", "+02:00")),
         ("LOG_LEVEL", "loud"),
         ("LOG_FORMAT", "xml"),
     ],
@@ -91,6 +95,50 @@ def test_a_value_that_cannot_be_used_is_named(name, value):
     said = refusal({name: value})
     assert said.startswith(f"FHIRAPP_{name}={value!r} cannot be used: ")
     assert said.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("tz", "name"),
+    [
+        ("Asia/Kolkata", "Asia/Kolkata"),
+        (":America/Chicago", "America/Chicago"),
+        (":/usr/share/zoneinfo/Europe/Berlin", "Europe/Berlin"),
+        ("CET-1CEST", "UTC"),
+    ],
+)
+def test_the_time_zone_is_the_machines_unless_it_is_set(monkeypatch, tz, name):
+    monkeypatch.setenv("TZ", tz)
+    assert str(load_settings({}).zone) == name
+    assert str(load_settings({"FHIRAPP_TIMEZONE": "Asia/Tokyo"}).zone) == "Asia/Tokyo"
+
+
+def test_the_machines_zone_is_read_where_no_variable_names_it(monkeypatch, tmp_path):
+    monkeypatch.delenv("TZ")
+    here = tmp_path / "localtime"
+    monkeypatch.setattr("fhirapp.config._LOCALTIME", here)
+    assert str(load_settings({}).zone) == "UTC"
+    folder = tmp_path / "zoneinfo" / "Asia"
+    folder.mkdir(parents=True)
+    file = files("tzdata").joinpath("zoneinfo", "Asia", "Kolkata").read_bytes()
+    (folder / "Kolkata").write_bytes(file)
+    here.symlink_to(folder / "Kolkata")
+    assert str(load_settings({}).zone) == "Asia/Kolkata"
+    here.unlink()
+    here.write_bytes(file)
+    copied = load_settings({}).zone
+    assert str(copied) == "the machine's time zone"
+    assert datetime(2024, 3, 2, tzinfo=copied).isoformat() == "2024-03-02T00:00:00+05:30"
+    here.write_bytes(b"no zone")
+    assert str(load_settings({}).zone) == "UTC"
+
+
+def test_zones_are_known_on_a_machine_that_has_none():
+    zoneinfo.reset_tzpath(to=())
+    zoneinfo.ZoneInfo.clear_cache()
+    try:
+        assert str(load_settings({"FHIRAPP_TIMEZONE": "Asia/Kathmandu"}).zone) == "Asia/Kathmandu"
+    finally:
+        zoneinfo.reset_tzpath()
 
 
 @pytest.mark.parametrize("name", ["PORTT", "SECRET_KEY", "AUTH", ""])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from flask import Flask
 
 from fhirapp.auth.models.user import CLINICIAN, PATIENT
 from tests.browsing import Browser, Page, add_person
+from tests.conftest import token_for
+from tests.documents import base64_section, clinical, medium, section
+from tests.helpers import Fhir
+from tests.importing import load, write
 from tests.noted import (
     ACTIVE_PDF,
     BOMB,
@@ -309,3 +314,33 @@ def test_the_heading_tells_whose_record_it_is_and_of_which_visit(browser):
     assert "record of Amelia Rose Hartwell, born 12 Apr 1958" in page.words
     assert "Visit Hospital admission, 18 Jan 2024" in page.words
     assert page.offered["Amelia Rose Hartwell"] == "/patients/p1"
+
+
+def test_a_file_inside_that_is_unreadable_is_named_beside_all_other_sections(own_app, tmp_path):
+    broken = b64encode(b"Not RTF").decode()
+    document = clinical(
+        section("Allergies", "Penicillin: urticaria"),
+        base64_section("Hospital &lt;course&gt;", "application/rtf", broken),
+        section("Pictures", "None", medium("image/tiff", "SUkqAA==")),
+        base64_section("Letter", "application/rtf", b64encode(RTF).decode()),
+        section("Plan", "Torasemide daily"),
+    )
+    one = note("n-inside", attached(document, "text/xml"))
+    report = load(own_app, write(tmp_path, one))
+    reasons = ("image/tiff is not read", "what is called RTF and is not")
+    assert report.also() == [("parts without words", 1, reason) for reason in reasons]
+    assert report.content()["unreadableParts"] == dict.fromkeys(reasons, 1)
+    fhir = Fhir(own_app, token_for(own_app, "system/*.rs"))
+    for word in ("urticaria", "torasemide", "ceftriaxone", "hospital"):
+        assert "n-inside" in fhir.ids(f"DocumentReference?_content={word}")
+    browser = Browser(own_app).resume(add_person(own_app, CLINICIAN))
+    page = browser.get("/notes/n-inside?q=ceftriaxone")
+    assert (
+        "It holds files whose words could not be read or found: Hospital <course> (what is called"
+        " RTF and is not); Pictures (image/tiff is not read)."
+    ) in page.words
+    assert "Rash after ceftriaxone ." in page.words
+    shown = browser.get("/notes/n-inside/content/1?version=1").response.text
+    assert "Penicillin: urticaria" in shown
+    assert "Torasemide daily" in shown
+    assert broken not in shown

@@ -16,10 +16,19 @@ from hypothesis import strategies as st
 
 from fhirapp.text import Extractor, Unreadable
 from fhirapp.text.extractor import MAX_BYTES
-from fhirapp.text.media import kind_of
+from fhirapp.text.media import Reading, Unread, kind_of
 from fhirapp.text.reading import read
 from fhirapp.text.words import MAX_CHARACTERS
-from tests.documents import C_CDA, lines, pdf_of_pages, unstructured
+from tests.documents import (
+    C_CDA,
+    base64_section,
+    clinical,
+    lines,
+    medium,
+    pdf_of_pages,
+    section,
+    unstructured,
+)
 
 PDF = pdf_of_pages(lines("Takes warfarin"))
 RTF = rb"{\rtf1\ansi Takes \b warfarin\b0\par}"
@@ -38,7 +47,7 @@ def text_of(request: pytest.FixtureRequest, extractor: Extractor) -> Callable[[b
     """Return what gives a document's text: the extractor, and the reader that it should use."""
     if request.param == "extractor":
         return extractor.text_of
-    return lambda data, content_type: read(kind_of(content_type, data), data)
+    return lambda data, content_type: read(kind_of(content_type, data), data).text
 
 
 @pytest.mark.parametrize(
@@ -145,17 +154,78 @@ def test_the_body_of_an_unstructured_c_cda_is_read(text_of):
         assert text_of(enclosed, "text/xml") == "Scanned note\nTakes warfarin"
 
 
+UNREADABLE = [
+    ("image/tiff", "SUkqAA==", "image/tiff is not read"),
+    ("text/rtf", "Tm90IFJURg==", "what is called RTF and is not"),
+    ("application/pdf", b64encode(PDF[:30]).decode(), "broken PDF"),
+    ("text/xml", b64encode(b"<a>").decode(), "XML that is not well-formed"),
+    ("application/pdf", "not base64!", "what is called base64 and is not"),
+    ("application/pdf", "ñ", "what is called base64 and is not"),
+]
+
+
+@pytest.mark.parametrize(("content_type", "body", "reason"), UNREADABLE)
+def test_a_c_cda_whose_body_is_unreadable_has_its_header(extractor, content_type, body, reason):
+    found = extractor.read(unstructured(content_type, body), "text/xml")
+    assert found == Reading("Scanned note", (Unread("", reason),))
+
+
+@pytest.mark.parametrize(("content_type", "body", "reason"), UNREADABLE)
+def test_a_file_that_is_unreadable_takes_nothing_from_the_others(
+    extractor, content_type, body, reason
+):
+    shows = 'See <renderMultiMedia referencedObject="MM1"/>'
+    document = clinical(
+        *(section(f"Section {number}", f"Word{number}") for number in range(12)),
+        base64_section("Hospital course", content_type, body),
+        section("Pictures", shows, medium(content_type, body)),
+        base64_section("Discharge letter", "text/rtf", b64encode(RTF).decode()),
+        section("Attached", "", medium("application/pdf", b64encode(PDF).decode(), "MM2")),
+        *(section(f"Section {number}", f"Word{number}") for number in range(12, 25)),
+    )
+    found = extractor.read(document, "text/xml")
+    lines = found.text.split("\n")
+    assert [one for one in lines if one.startswith("Word")] == [f"Word{n}" for n in range(25)]
+    assert lines.count("Takes warfarin") == 2
+    assert {"Hospital course", "Pictures", "See", "Discharge letter"} < set(lines)
+    assert found.unread == (Unread("Hospital course", reason), Unread("Pictures", reason))
+    # What is left is shown too, and no base64.
+    shown = extractor.html_of(document, "text/xml")
+    assert all(f"<h2>Section {n}</h2><div>Word{n}</div>" in shown for n in range(25))
+    file = f"<i>(a file that is not shown here: {content_type})</i>"
+    assert f"<h2>Hospital course</h2><div>{file}</div>" in shown
+    picture = "<i>(a picture that is not shown)</i>"
+    assert f"<div>See {picture if content_type == 'image/tiff' else file}</div>" in shown
+    assert body not in shown
+
+
+def test_what_is_in_a_file_within_a_file_is_named_by_its_own_section(extractor):
+    scan = base64_section("Scan", "image/tiff", "SUkqAA==")
+    inner = clinical(section("Plan", "Rest"), scan)
+    outer = clinical(base64_section("Letter", "text/xml", b64encode(inner).decode()))
+    found = extractor.read(outer, "text/xml")
+    assert found.text.split("\n") == ["Visit", "Letter", "Visit", "Plan", "Rest", "Scan"]
+    assert found.unread == (Unread("Scan", "image/tiff is not read"),)
+
+
 @pytest.mark.parametrize(
-    ("content_type", "body", "reason"),
+    "value",
     [
-        ("image/tiff", "SUkqAA==", "image/tiff is not read"),
-        ("application/pdf", "not base64!", "C-CDA whose body is not base64"),
-        ("application/pdf", "ñ", "C-CDA whose body is not base64"),
+        '<value mediaType="image/png" representation="B64"><reference value="a.png"/></value>',
+        '<value representation="B64">{rtf}<thumbnail representation="B64">iVBO</thumbnail></value>',
     ],
 )
-def test_a_c_cda_whose_body_is_unreadable_is_so_too(text_of, content_type, body, reason):
-    with pytest.raises(Unreadable, match=reason):
-        text_of(unstructured(content_type, body), "text/xml")
+def test_what_only_names_or_pictures_a_file_is_no_file_of_its_own(extractor, value):
+    entry = f"<observationMedia>{value.format(rtf=b64encode(RTF).decode())}</observationMedia>"
+    found = extractor.read(clinical(section("Letter", "See below", entry)), "text/xml")
+    assert found.unread == ()
+    assert ("Takes warfarin" in found.text) is ("{rtf}" in value)
+
+
+def test_a_large_scan_does_not_keep_a_document_from_being_shown(extractor):
+    scan = base64_section("Scan", "image/tiff", "SUkq" * 1_000_000)
+    document = clinical(section("Plan", "Rest"), scan)
+    assert "<div>Rest</div>" in extractor.html_of(document, "text/xml")
 
 
 def test_a_c_cda_in_a_c_cda_is_read_to_the_end(extractor):

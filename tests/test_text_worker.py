@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import zlib
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from fhirapp.text import Extractor, Unreadable, protocol, start, worker
-from fhirapp.text.media import Kind
-from tests.documents import laughs, lines, pdf_of_pages
+from fhirapp.text.media import Kind, Unread
+from tests.documents import base64_section, clinical, laughs, lines, pdf_of_pages, section
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all the limits")
 
@@ -66,6 +67,18 @@ def test_a_document_that_takes_too_long_is_unreadable(children):
         assert children() == set()
         assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
         assert children().isdisjoint(before)
+
+
+def test_a_file_within_that_takes_too_long_takes_nothing_from_the_sections():
+    endless = base64_section("Letter", "text/html", b64encode(ENDLESS).decode())
+    letter = base64_section("Other", "text/html", b64encode(HTML).decode())
+    document = clinical(section("Plan", "Takes heparin"), endless, letter)
+    with Extractor(seconds=2) as extractor:
+        found = extractor.read(document, "text/xml")
+        reason = "left out: of the files within, one takes longer than 2 s"
+        assert found.unread == (Unread("Letter", reason), Unread("Other", reason))
+        assert found.text.split("\n") == ["Visit", "Plan", "Takes heparin", "Letter", "Other"]
+        assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
 
 
 @linux

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
-from fhirapp.fhir import narrative, systems
+from fhirapp.fhir import local_time, narrative, systems
 
 LONGEST = 300
 # They turn around what is written after them, in a sentence as in a line of a table.
@@ -43,9 +43,14 @@ def concept(value: Mapping[str, Any]) -> str:
 
 
 def when(value: str | None) -> str:
-    """Return a date or dateTime by its day, in UTC: 2 June 1974, June 1974, 1974; or nothing."""
+    """Return a date or dateTime by its day: 2 June 1974, June 1974, 1974; or nothing.
+
+    The day of an instant is that of the clinic's zone, and names it: 2 June 2024 CDT.
+    """
     if not value:
         return ""
+    if then := local_time.local_of(value):
+        return f"{when(then.date().isoformat())} {local_time.zone_name(then)}"
     parts = [int(part) for part in value[:10].split("-")]
     if len(parts) == 1:
         return f"{parts[0]:04}"

@@ -17,10 +17,14 @@ from fhirapp.text import Extractor, Unreadable
 
 
 class Notes:
-    """Reads documents; unreadable counts those that could not be, by the reason."""
+    """Reads documents; unreadable counts those that could not be, by the reason.
+
+    unread counts the files within others that could not be.
+    """
 
     def __init__(self, binary: Definition) -> None:
         self.unreadable: Counter[str] = Counter()
+        self.unread: Counter[str] = Counter()
         self._binary = binary
         self._extractor = Extractor()
 
@@ -58,10 +62,12 @@ class Notes:
     def words_of(self, data: bytes, content_type: str) -> str | None:
         """Return the words of a document, None where it cannot be read."""
         try:
-            return normalised(self._extractor.text_of(data, content_type))
+            found = self._extractor.read(data, content_type)
         except Unreadable as error:
             self.unreadable[str(error)] += 1
             return None
+        self.unread.update(one.reason for one in found.unread)
+        return normalised(found.text)
 
 
 def blob_ids(batch: Sequence[Prepared]) -> list[str]:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import IO
 
 from fhirapp.text import protocol
-from fhirapp.text.media import Kind, Shower, Unreadable, kind_of
+from fhirapp.text.media import Kind, Reading, Shower, Unreadable, kind_of
 from fhirapp.text.words import decode, tidy
 
 MAX_BYTES = 50_000_000
@@ -29,6 +29,10 @@ _START = Path(__file__).with_name("start.py")
 # A worker has no use for where the database is, and its password.
 _SECRET = ("FHIRAPP_", "PG")
 _OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
+
+
+class _Died(Unreadable):
+    """The worker died of a document; says of what."""
 
 
 class Extractor:
@@ -58,16 +62,30 @@ class Extractor:
             self._stop()
 
     def text_of(self, data: bytes, content_type: str) -> str:
+        """Return a document's text alone. Raises Unreadable."""
+        return self.read(data, content_type).text
+
+    def read(self, data: bytes, content_type: str) -> Reading:
         """Return a document's text: NFC, a single space between the words of a line, no empty line.
 
-        At most words.MAX_CHARACTERS of it; "" if it has none. Raises Unreadable.
+        At most words.MAX_CHARACTERS of it; "" if it has none. Of a C-CDA also which files within
+        could not be read. Raises Unreadable.
         """
         if len(data) > MAX_BYTES:
             raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
         kind = kind_of(content_type, data)
         if kind.reader == "plain" and len(data) <= _LIGHT_BYTES:
-            return tidy(decode(data, kind.codec))
-        return self._answer(kind, data).decode()
+            return Reading(tidy(decode(data, kind.codec)))
+        try:
+            return protocol.unpack(self._answer(kind, data))
+        except _Died as error:
+            if kind.reader != "xml" or b"B64" not in data.replace(b"\0", b""):
+                raise
+            reason = f"left out: of the files within, one {error}"
+        # Whichever of them it was: the sections count.
+        found = protocol.unpack(self._answer(Kind("xml-alone", kind.codec), data))
+        unread = tuple(one._replace(reason=reason) for one in found.unread)
+        return found._replace(unread=unread)
 
     def html_of(self, data: bytes, content_type: str) -> str:
         """Return safe HTML of a document that is HTML or C-CDA. Raises Unreadable."""
@@ -167,7 +185,7 @@ class _Worker:
         finally:
             timer.cancel()
             timer.join()
-        raise Unreadable(self._cause(status))
+        raise _Died(self._cause(status))
 
     def _give_up(self) -> None:
         self._overdue.set()

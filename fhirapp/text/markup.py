@@ -65,14 +65,26 @@ def xml_characters(data: bytes, codec: str) -> str:
 
 
 class Enclosed(NamedTuple):
-    """A document within a C-CDA that has no other body: CDA R2 §4.2.4.2, nonXMLBody."""
+    """A file within a C-CDA: its body, a section's text, or what an entry holds.
+
+    CDA R2 §4.2.4.2 (nonXMLBody) and §4.3.6.5 (observationMedia); data types §2.4 (ED). section is
+    the title of the section that it is in, "" outside of one.
+    """
 
     content_type: str
-    data: bytes
+    base64: str
+    section: str
+
+    def content(self) -> bytes:
+        """Return its bytes. Raises Unreadable."""
+        try:
+            return b64decode(self.base64)
+        except ValueError:
+            raise Unreadable("what is called base64 and is not") from None
 
 
 def read_xml(data: bytes, codec: str) -> tuple[str, list[Enclosed]]:
-    """Return the text of XML, and the documents within. Raises Unreadable.
+    """Return the text of XML, and the files within. Raises Unreadable.
 
     Nothing is fetched, and what declares entities is not read: an entity of an entity makes a
     few bytes into gigabytes.
@@ -127,10 +139,15 @@ class _Collector:
         self.enclosed: list[Enclosed] = []
         # Whether it is a C-CDA; None until the first element says so.
         self._clinical: bool | None = None
+        self._path: list[str] = []
         # How many elements are open from the one for people inwards.
         self._open = 0
         self._displays: set[str] = set()
-        self._enclosing: list[str] | None = None
+        # The titles of the sections that are open.
+        self._titles: list[list[str]] = []
+        # The base64 of a file, how deep its element is, and its media type.
+        self._file: list[str] | None = None
+        self._depth = 0
         self._type = ""
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -140,6 +157,9 @@ class _Collector:
         self._separate(local)
         if not self._clinical:
             return
+        self._path.append(local)
+        if local == "section":
+            self._titles.append([])
         display = attributes.get("displayName")
         if display and display not in self._displays:
             self._displays.add(display)
@@ -148,29 +168,38 @@ class _Collector:
             self._open += 1
         elif local in _FOR_PEOPLE:
             self._open = 1
-            if attributes.get("representation") == "B64":
-                self._enclosing, self._type = [], attributes.get("mediaType", "")
+        if self._file is None and attributes.get("representation") == "B64":
+            self._file, self._depth = [], len(self._path)
+            self._type = attributes.get("mediaType", "")
 
     def characters(self, text: str) -> None:
-        if self._enclosing is not None:
-            self._enclosing.append(text)
+        if self._file is not None:
+            # Not those of a thumbnail within.
+            if len(self._path) == self._depth:
+                self._file.append(text)
         elif self._open or not self._clinical:
             self.parts.append(text)
+            if self._path[-2:] == ["section", "title"]:
+                self._titles[-1].append(text)
 
     def end(self, name: str) -> None:
         self._separate(name.rpartition(":")[2])
+        if not self._clinical:
+            return
         if self._open:
             self._open -= 1
-        if self._enclosing is not None and not self._open:
-            self._enclose("".join(self._enclosing))
-            self._enclosing = None
+        if self._file is not None and len(self._path) == self._depth:
+            self._enclose("".join(self._file))
+            self._file = None
+        if self._path.pop() == "section":
+            self._titles.pop()
 
     def _separate(self, local: str) -> None:
         if not (self._clinical and local in _WITHIN_A_WORD):
             self.parts.append("\n")
 
-    def _enclose(self, text: str) -> None:
-        try:
-            self.enclosed.append(Enclosed(self._type, b64decode(text)))
-        except ValueError:
-            raise Unreadable("C-CDA whose body is not base64") from None
+    def _enclose(self, base64: str) -> None:
+        # One that is empty only names a file elsewhere.
+        if base64.strip():
+            titles = ("".join(one).strip() for one in reversed(self._titles))
+            self.enclosed.append(Enclosed(self._type, base64, next(filter(None, titles), "")))

@@ -8,13 +8,28 @@ from typing import Literal, NamedTuple
 
 from fhirapp.text.words import codec_of
 
-Reader = Literal["plain", "html", "xml", "json", "rtf", "pdf"]
+# "xml-alone" leaves the files within a C-CDA unread.
+Reader = Literal["plain", "html", "xml", "xml-alone", "json", "rtf", "pdf"]
 # What shows a document, instead of reading its words.
 Shower = Literal["show-html", "show-xml", "show-pdf"]
 
 
 class Unreadable(ValueError):
     """A document whose words cannot be read; says why, without a word of it."""
+
+
+class Unread(NamedTuple):
+    """A file within a document whose words cannot be read: the title of its section, and why."""
+
+    section: str
+    reason: str
+
+
+class Reading(NamedTuple):
+    """The tidy text of a document, and what of it could not be read."""
+
+    text: str
+    unread: tuple[Unread, ...] = ()
 
 
 class Kind(NamedTuple):

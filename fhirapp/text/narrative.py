@@ -63,8 +63,18 @@ class _Narrative:
         # The text of the fact that is being heard.
         self._said: list[str] | None = None
         self._file = ""
+        # How deep the element is whose base64 is left out; 0 outside of one.
+        self._left_out = 0
+        # The media types of what sections show, by id; and where in the body each is shown.
+        self._media: dict[str, str] = {}
+        self._medium = ""
+        self._shown: list[tuple[int, str]] = []
 
     def html(self) -> str:
+        for place, name in self._shown:
+            kind = self._media.get(name, "")
+            if kind and not kind.startswith("image/"):
+                self._body[place] = _not_shown(kind)
         facts = "".join(f"<dt>{name}</dt><dd>{escape(said)}</dd>" for name, said in self._facts)
         head = f"<h1>{escape(self._title or 'Clinical document without a title')}</h1>"
         if self._file:
@@ -91,8 +101,15 @@ class _Narrative:
             )
             self._body.append(opened)
             self._closing.append(closed)
+            if attributes.get("representation") == "B64":
+                self._left_out = len(self._path)
+                self._body.append(_not_shown(attributes.get("mediaType", "")))
         elif local == "text" and self._path[-2:-1] == ["nonXMLBody"]:
             self._file = attributes.get("mediaType") or "of a kind that it does not tell"
+        elif local == "observationMedia":
+            self._medium = attributes.get("ID", "")
+        elif local == "value" and self._path[-2:-1] == ["observationMedia"]:
+            self._media[self._medium] = attributes.get("mediaType", "")
         else:
             self._hear_fact(local, attributes)
 
@@ -115,6 +132,7 @@ class _Narrative:
         elif local == "content":
             tag = self._style(attributes)
         elif local == "renderMultiMedia":
+            self._shown.append((len(self._body), attributes.get("referencedObject", "")))
             self._body.append("<i>(a picture that is not shown)</i>")
         if not tag:
             self._closing.append("")
@@ -135,6 +153,8 @@ class _Narrative:
         return next((tag for word, tag in _STYLES if word in style), "span")
 
     def characters(self, text: str) -> None:
+        if self._left_out:
+            return
         if self._closing:
             self._body.append(escape(text))
         elif self._said is not None:
@@ -142,6 +162,8 @@ class _Narrative:
 
     def end(self, _name: str) -> None:
         at = "/".join(self._path[1:])
+        if len(self._path) == self._left_out:
+            self._left_out = 0
         self._path.pop()
         if self._closing:
             self._body.append(self._closing.pop())
@@ -152,6 +174,11 @@ class _Narrative:
                 self._title = said
             elif said:
                 self._facts.append((_TEXTS[at], said))
+
+
+def _not_shown(media_type: str) -> str:
+    kind = media_type or "of a kind that it does not tell"
+    return f"<i>(a file that is not shown here: {escape(kind)})</i>"
 
 
 def _date(time: str) -> str:

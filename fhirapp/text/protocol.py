@@ -1,15 +1,15 @@
 """How a worker is asked: frames over its standard input and output, each led by its length.
 
 First the worker says that it is READY. A request is two frames, the kind and the document; its
-answer is one, TEXT or UNREADABLE and then the text or the reason. A worker that dies says why by
-its exit status.
+answer is one, TEXT or UNREADABLE and then the text or the reason; behind a text, each led by a NUL,
+section and reason of what could not be read of it. A worker that dies says why by its exit status.
 """
 
 from __future__ import annotations
 
 from typing import IO
 
-from fhirapp.text.media import Kind
+from fhirapp.text.media import Kind, Reading, Unread
 
 READY = b"!"
 TEXT = b"+"
@@ -37,6 +37,17 @@ def _read(stream: IO[bytes], length: int) -> bytes:
     if len(data) < length:
         raise EOFError
     return data
+
+
+def pack(found: Reading) -> bytes:
+    """Return the bytes of what was read: tidy text has no NUL."""
+    return "\0".join([found.text, *(part for one in found.unread for part in one)]).encode()
+
+
+def unpack(answer: bytes) -> Reading:
+    """Return what was read."""
+    text, *parts = answer.decode().split("\0")
+    return Reading(text, tuple(map(Unread, parts[::2], parts[1::2])))
 
 
 def write_request(stream: IO[bytes], kind: Kind, data: bytes) -> None:

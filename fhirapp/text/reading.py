@@ -6,21 +6,38 @@ from collections.abc import Callable, Mapping
 
 from fhirapp.text.json import read_json
 from fhirapp.text.markup import read_html, read_xml
-from fhirapp.text.media import Kind, kind_of
+from fhirapp.text.media import Kind, Reading, Unread, Unreadable, kind_of
 from fhirapp.text.pdf import read_pdf
 from fhirapp.text.rtf import read_rtf
 from fhirapp.text.words import decode, tidy
 
 
-def read(kind: Kind, data: bytes) -> str:
+def read(kind: Kind, data: bytes) -> Reading:
     """Return the tidy text of a document. Raises Unreadable, and MemoryError."""
-    return tidy(_READERS[kind.reader](data, kind.codec))
+    if kind.reader in ("xml", "xml-alone"):
+        return _read_clinical(kind, data)
+    return Reading(tidy(_READERS[kind.reader](data, kind.codec)))
 
 
-def _read_clinical(data: bytes, codec: str) -> str:
-    """Return the text of XML and of the documents within; base64 in base64 soon comes to an end."""
-    text, enclosed = read_xml(data, codec)
-    return "\n".join([text, *(read(kind_of(*document), document.data) for document in enclosed)])
+def _read_clinical(kind: Kind, data: bytes) -> Reading:
+    """Return the text of XML and of the files within; base64 in base64 soon comes to an end.
+
+    A file that cannot be read takes nothing from the others.
+    """
+    text, enclosed = read_xml(data, kind.codec)
+    texts, unread = [text], []
+    for file in enclosed:
+        try:
+            if kind.reader == "xml-alone":
+                raise Unreadable("")
+            content = file.content()
+            found = read(kind_of(file.content_type, content), content)
+        except Unreadable as error:
+            unread.append(Unread(tidy(file.section), str(error)))
+        else:
+            texts.append(found.text)
+            unread += found.unread
+    return Reading(tidy("\n".join(texts)), tuple(unread))
 
 
 _READERS: Mapping[str, Callable[[bytes, str], str]] = {
@@ -29,5 +46,4 @@ _READERS: Mapping[str, Callable[[bytes, str], str]] = {
     "pdf": read_pdf,
     "plain": decode,
     "rtf": read_rtf,
-    "xml": _read_clinical,
 }

@@ -58,7 +58,7 @@ def answer(stream: IO[bytes], kind: Kind, data: bytes) -> None:
     """Answer one request."""
     try:
         shown = kind.reader.startswith("show-")
-        answered = show(kind, data) if shown else read(kind, data).encode()
+        answered = show(kind, data) if shown else protocol.pack(read(kind, data))
     except Unreadable as error:
         protocol.write_frame(stream, protocol.UNREADABLE, str(error).encode())
     except MemoryError:

@@ -1,9 +1,10 @@
-"""Days and moments as people write them, in UTC."""
+"""Days and moments as people write them, in the clinic's zone."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from fhirapp.fhir import local_time
 from fhirapp.web.texts import _
 
 _MONTHS = (
@@ -23,29 +24,45 @@ _MONTHS = (
 
 
 def day(seconds: int | None) -> str:
-    """Return the day of a moment in seconds since 1970: 3 May 2026."""
+    """Return the day of a moment in seconds since 1970: 3 May 2026. The page names the zone."""
     if not seconds:
         return _("never")
-    then = datetime.fromtimestamp(seconds, UTC)
+    then = _local(seconds)
     return _day(then.year, then.month, then.day)
 
 
 def moment(seconds: int | None) -> str:
-    """Return a moment in seconds since 1970: 3 May 2026, 14:05 UTC."""
-    if not seconds:
-        return _("never")
-    time = f"{datetime.fromtimestamp(seconds, UTC):%H:%M}"
-    return _("%(day)s, %(time)s UTC", day=day(seconds), time=time)
+    """Return a moment in seconds since 1970: 3 May 2026, 14:05 CDT."""
+    return moment_of(_local(seconds)) if seconds else _("never")
+
+
+def moment_of(then: datetime) -> str:
+    """Return a local time, with its zone."""
+    return _(
+        "%(day)s, %(time)s %(zone)s",
+        day=_day(then.year, then.month, then.day),
+        time=f"{then:%H:%M}",
+        zone=local_time.zone_name(then),
+    )
+
+
+def exact(instant: str) -> str:
+    """Return an instant to the second: 3 May 2026, 14:05:09 CDT."""
+    return local_time.exact(local_time.local(datetime.fromisoformat(instant)))
 
 
 def partial(fhir: str) -> str:
-    """Return a FHIR date, which may be a year or a month only: 12 April 1958, April 1958, 1958."""
-    parts = [int(part) for part in fhir.split("-")]
+    """Return the day of a FHIR date or time: 12 April 1958, April 1958, 1958."""
+    parts = [int(part) for part in local_time.day_of(fhir).split("-")]
     if len(parts) == 3:
         return _day(*parts)
     if len(parts) == 2:
         return _("%(month)s %(year)s", month=_(_MONTHS[parts[1] - 1]), year=parts[0])
     return fhir
+
+
+def _local(seconds: int) -> datetime:
+    return local_time.local(datetime.fromtimestamp(seconds, UTC))
 
 
 def _day(year: int, month: int, day: int) -> str:

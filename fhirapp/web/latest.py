@@ -39,14 +39,14 @@ def _latest(type_name: str, patient_id: str) -> Sequence[dict[str, Any]]:
 
 
 def _visit(encounter: dict[str, Any]) -> str:
-    day = encounter.get("period", {}).get("start", "")[:10]
+    day = encounter.get("period", {}).get("start", "")
     said = (_concept(one) for one in encounter.get("type", ()))
     kind = next(filter(None, said), "") or encounter.get("class", {}).get("display") or _("Visit")
     return f"{kind}, {partial(day) if day else _('day not known')}"
 
 
 def _document(document: dict[str, Any]) -> str:
-    day = document.get("date", "")[:10]
+    day = document.get("date", "")
     kind = _concept(document.get("type", {})) or _("Document")
     return f"{kind}, {partial(day) if day else _('day not known')}"
 

@@ -30,7 +30,7 @@ from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.web import cookies, typed
-from fhirapp.web.dates import day, moment, partial
+from fhirapp.web.dates import day, exact, moment, partial
 from fhirapp.web.errors import PageError as PageError
 from fhirapp.web.errors import is_disk_full, told_of, wait
 from fhirapp.web.fields import field as field
@@ -59,6 +59,7 @@ def init_app(app: Flask) -> None:
     """Give the templates what each page shows."""
     app.context_processor(_shared)
     app.add_template_filter(day, "day")
+    app.add_template_filter(exact, "exact")
     app.add_template_filter(moment, "moment")
     app.add_template_filter(partial, "partial")
     app.extensions[ERROR_PAGE] = error_page
@@ -206,6 +207,7 @@ def _shared() -> dict[str, Any]:
         "demo": settings().demo,
         "base_url": base_url(),
         "now": int(time.time()),
+        "zone": str(settings().zone),
     }
 
 

@@ -25,6 +25,7 @@ from fhirapp.auth.models import AuthorizationCode, Client, Grant, RefreshToken, 
 from fhirapp.auth.models.client import BASIC
 from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
 from fhirapp.db import db
+from fhirapp.fhir import local_time
 
 # Of an address that a client sent, in characters.
 _LONGEST = 100
@@ -178,6 +179,5 @@ def _of_grant(grant_id: str) -> Iterator[str]:
 
 
 def shown(seconds: int) -> str:
-    """Return a moment as refusals tell it: 3 May 2026, 14:05:09 UTC."""
-    then = datetime.fromtimestamp(seconds, UTC)
-    return f"{then.day} {then:%B %Y, %H:%M:%S} UTC"
+    """Return a moment as refusals tell it: 3 May 2026, 14:05:09 CDT."""
+    return local_time.exact(local_time.local(datetime.fromtimestamp(seconds, UTC)))

@@ -165,6 +165,7 @@ class Import:
         self._publish_all(self._admission.again(REFERENCE), final=True)
         self._publish_older()
         self.report.unreadable.update(self._notes.unreadable)
+        self.report.unread.update(self._notes.unread)
         with db.engine.connect() as connection:
             since = self._run.untold
             for target, why, times in dangling(connection, self._definitions, since):

@@ -58,6 +58,8 @@ class Report:
     unreachable_count: Counter[str] = field(default_factory=Counter)
     # Attached documents whose words could not be read, by the reason; they are stored all the same.
     unreadable: Counter[str] = field(default_factory=Counter)
+    # The same of the files within documents: of those all other words can be found.
+    unread: Counter[str] = field(default_factory=Counter)
     mended: list[Mended] = field(default_factory=list)
     mended_count: Counter[str] = field(default_factory=Counter)
     # Resources that the input held twice, with different content: the last one counts.
@@ -156,6 +158,7 @@ class Report:
                 ("documents without words", count, why)
                 for why, count in sorted(self.unreadable.items())
             ),
+            *(("parts without words", count, why) for why, count in sorted(self.unread.items())),
             *(("repaired", count, rule) for rule, count in sorted(self.mended_count.items())),
             *(("remarks", count, what) for what, count in sorted(self.remarks.items())),
             *((("twice in the input", self.twice_count, "the last counts"),) if self.twice else ()),
@@ -187,6 +190,7 @@ class Report:
             "unreachable": self.unreachable,
             "unreachableCount": dict(self.unreachable_count),
             "unreadable": dict(self.unreadable),
+            "unreadableParts": dict(self.unread),
             "repaired": [one._asdict() for one in self.mended],
             "twice": self.twice,
             "remarks": dict(self.remarks),

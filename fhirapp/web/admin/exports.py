@@ -16,7 +16,8 @@ from fhirapp.db import db, reader
 from fhirapp.exchange.bulk import folder as bulk_folder
 from fhirapp.exchange.bulk import jobs
 from fhirapp.exchange.bulk.model import DONE, FAILED, QUEUED, RUNNING, BulkExport
-from fhirapp.fhir.temporal import instant_of, interval
+from fhirapp.fhir.local_time import interval
+from fhirapp.fhir.temporal import instant_of
 from fhirapp.ops.tasks import folder as tasks
 from fhirapp.ops.tasks import start
 from fhirapp.ops.tasks.exporting import ARCHIVE

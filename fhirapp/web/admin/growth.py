@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import NamedTuple
 
 from fhirapp.db import reader
+from fhirapp.fhir.local_time import begin_of, now
+from fhirapp.fhir.temporal import instant
 from fhirapp.store.definition import types
 
 MONTHS = 24
@@ -61,16 +63,15 @@ def numbers(budget: float = BUDGET_SECONDS) -> Sequence[OfType]:
 def growth(today: date | None = None, budget: float = BUDGET_SECONDS) -> Growth:
     """Count new versions by month, this one first, as far back as time allows."""
     end = time.monotonic() + budget
-    now = today or datetime.now(UTC).date()
     months: list[Month] = []
-    for first, following in _months(now):
+    for first, following in _months(today or now().date()):
         if time.monotonic() >= end:
             break
-        months.insert(0, Month(first, _count(first.isoformat(), following.isoformat())))
+        months.insert(0, Month(first, _count(_begin(first), _begin(following))))
     is_whole = len(months) == MONTHS
     before = None
     if is_whole and time.monotonic() < end:
-        before = _count("", months[0].first.isoformat())
+        before = _count("", _begin(months[0].first))
     return Growth(months, before, is_whole, int(time.time()))
 
 
@@ -83,8 +84,12 @@ def _months(today: date) -> Iterator[tuple[date, date]]:
         first = date(first.year - (first.month == 1), (first.month - 2) % 12 + 1, 1)
 
 
+def _begin(day: date) -> str:
+    return instant(begin_of(day))
+
+
 def _count(since: str, until: str) -> int:
-    """Return how many versions of records came since one day and before another."""
+    """Return how many versions of records came since one instant and before another."""
     return sum(
         int(row[0])
         for one in types().values()

@@ -70,6 +70,7 @@ def _listed() -> Iterator[Shown]:
         "base_url": base_url(),
         "instance_path": str(now.instance),
         "processes": str(processes()),
+        "timezone": str(now.zone),
     }
     for one in fields(Settings):
         value = getattr(now, one.name)

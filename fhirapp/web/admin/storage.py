@@ -9,7 +9,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from fhirapp.audit.trail import FOLDER
 from fhirapp.config import settings
 from fhirapp.db import db, reader
 from fhirapp.disk.files import because, beside, database_path
+from fhirapp.fhir.local_time import now
 from fhirapp.ops.check import one_snapshot
 from fhirapp.search.fulltext import words_table
 from fhirapp.store.definition import types
@@ -138,7 +139,7 @@ def _folder(folder: Path) -> int:
 
 def note_day(total: int, today: date | None = None) -> None:
     """Note what it takes all together, once a day; where that cannot be written the log says so."""
-    day = today or datetime.now(UTC).date()
+    day = today or now().date()
     path = _days_path()
     noted = days()
     if noted and noted[-1].day >= day:

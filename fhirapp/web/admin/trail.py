@@ -14,7 +14,8 @@ from sqlalchemy import ColumnElement, func, or_, select
 from fhirapp.audit.index import Entry, entries
 from fhirapp.auth.models import Client, User
 from fhirapp.db import db
-from fhirapp.fhir.temporal import instant_of, interval
+from fhirapp.fhir.local_time import interval
+from fhirapp.fhir.temporal import instant_of
 from fhirapp.search.values import escape
 from fhirapp.web.admin.names import VIA
 from fhirapp.web.ask import ask, token_of

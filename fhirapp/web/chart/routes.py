@@ -6,12 +6,11 @@ from the audit trail, once that person has read the record itself.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from flask import Response, request
 
 from fhirapp.auth.clients.pages import OwnToken
 from fhirapp.auth.models.user import PATIENT
+from fhirapp.fhir import local_time
 from fhirapp.web.chart.allergies import VIA, allergies_of
 from fhirapp.web.chart.details import details_of, read_allergy
 from fhirapp.web.chart.finding import linked, record
@@ -19,6 +18,7 @@ from fhirapp.web.chart.origin import origins
 from fhirapp.web.chart.versions import versions_of
 from fhirapp.web.chart.viewers import looks_at
 from fhirapp.web.chart.words import born, died, sex
+from fhirapp.web.dates import moment_of
 from fhirapp.web.notes.of_patient import of_patient
 from fhirapp.web.notes.opened import visit
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, somebody
@@ -57,7 +57,7 @@ def chart(patient_id: str) -> Response:
     """Show a patient's allergies and notes. Aborts with 404."""
     patient, token = record(patient_id)
     allergies = allergies_of(patient_id, token)
-    now = datetime.now(UTC)
+    now = local_time.now()
     return page(
         "chart/chart.html",
         scripts=True,
@@ -68,7 +68,7 @@ def chart(patient_id: str) -> Response:
         is_unused=patient.get("active") is False,
         allergies=allergies,
         notes=_notes(patient_id, token),
-        printed=f"{now.day} {now:%B %Y, %H:%M} UTC",
+        printed=moment_of(now),
     )
 
 

@@ -16,6 +16,8 @@ from fhirapp.audit.index import Entry, entries, patients_of
 from fhirapp.auth.models import Client, User
 from fhirapp.auth.models.client import OF_PAGES
 from fhirapp.db import db
+from fhirapp.fhir.local_time import local
+from fhirapp.web.dates import moment_of
 from fhirapp.web.texts import _
 
 # Requests on a page; those of one person in one minute are one line.
@@ -81,7 +83,7 @@ def looks_at(patient_id: str, before: int | None) -> tuple[list[Look], int | Non
             Look(
                 _who(last, people),
                 _pages(together) if is_ours else _app(last, apps),
-                _moment(last.at),
+                moment_of(local(datetime.fromisoformat(last.at))),
                 _("nothing: it was refused") if refused else _what(seen),
                 refused,
             )
@@ -134,11 +136,6 @@ def _app(entry: Entry, apps: Mapping[str, str]) -> str:
     if entry.client_id is None:
         return _("an app that is not known")
     return apps.get(entry.client_id) or _("an app that is gone")
-
-
-def _moment(at: str) -> str:
-    then = datetime.fromisoformat(at)
-    return f"{then.day} {then:%B %Y, %H:%M} UTC"
 
 
 def _what(seen: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
+from fhirapp.fhir import local_time
 from fhirapp.fhir.words import shortened, when
 from fhirapp.web.texts import _
 
@@ -48,7 +49,7 @@ def born(patient: Json, today: date) -> str:
     birth = str(patient.get("birthDate") or "")
     if not birth:
         return _("date of birth not known")
-    died = str(patient.get("deceasedDateTime") or "")[:10]
+    died = local_time.day_of(str(patient.get("deceasedDateTime") or ""))
     text = _("born %(day)s", day=when(birth))
     if patient.get("deceasedBoolean") and not died:
         return text

@@ -13,7 +13,7 @@ from fhirapp.address import base_url
 from fhirapp.auth.clients.pages import OwnToken
 from fhirapp.store.attachments import sha1
 from fhirapp.text import Extractor, Unreadable
-from fhirapp.text.media import kind_of
+from fhirapp.text.media import Reading, kind_of
 from fhirapp.text.words import decode
 from fhirapp.web.ask import ask
 from fhirapp.web.notes.said import format_of, shortened
@@ -140,9 +140,14 @@ def plain_text(found: Attachment) -> tuple[str, bool]:
     return text[:_SHOWN_CHARACTERS], len(text) > _SHOWN_CHARACTERS
 
 
-def words(found: Attachment) -> str:
+def read_words(found: Attachment) -> Reading:
     """Return the text of a document, as the search reads it. Raises Unreadable."""
-    return extractor().text_of(found.data or b"", found.content_type)
+    return extractor().read(found.data or b"", found.content_type)
+
+
+def words(found: Attachment) -> str:
+    """Return that text alone. Raises Unreadable."""
+    return read_words(found).text
 
 
 _made: dict[int, Extractor] = {}

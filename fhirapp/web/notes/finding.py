@@ -10,6 +10,8 @@ from urllib.parse import quote, urlencode
 from werkzeug.datastructures import MultiDict
 
 from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.fhir.local_time import interval
+from fhirapp.fhir.temporal import instant_of
 from fhirapp.search.fulltext import Phrase
 from fhirapp.text import Unreadable
 from fhirapp.web.notes import hits
@@ -137,14 +139,34 @@ def _parameters(wanted: Asked) -> list[tuple[str, str]]:
         ("_content", wanted.q),
         ("patient", wanted.patient),
         ("type", wanted.kind),
-        ("date", f"ge{wanted.since}" if wanted.since else ""),
-        ("date", f"le{wanted.until}" if wanted.until else ""),
+        ("date", _since(wanted.since)),
+        ("date", _until(wanted.until)),
         ("_sort", "_score" if wanted.is_ranked else "-date"),
         ("_count", str(BEST if wanted.q else PAGE)),
         ("_cursor", wanted.cursor),
         ("_include", "" if wanted.patient else "DocumentReference:patient"),
     ]
     return [(name, value) for name, value in given if value]
+
+
+def _since(day: str) -> str:
+    """Return the bound of notes since a day begins at the clinic.
+
+    A note that is dated by a day alone has that day in UTC: one may be found beside those meant.
+    """
+    try:
+        return f"ge{instant_of(interval(day).low)}" if day else ""
+    except ValueError:
+        # The search says what is wrong.
+        return f"ge{day}"
+
+
+def _until(day: str) -> str:
+    """Return the bound of notes until a day ends at the clinic."""
+    try:
+        return f"lt{instant_of(interval(day).high)}" if day else ""
+    except ValueError:
+        return f"le{day}"
 
 
 def _hit(

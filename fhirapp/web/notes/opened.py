@@ -11,8 +11,10 @@ from urllib.parse import quote
 from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.clients.pages import OwnToken
 from fhirapp.auth.models.user import PATIENT
+from fhirapp.fhir import words
 from fhirapp.search.fulltext import Phrase
 from fhirapp.text import Unreadable
+from fhirapp.text.media import Unread
 from fhirapp.web.ask import read, token_of
 from fhirapp.web.notes import hits, naming
 from fhirapp.web.notes.attachments import (
@@ -23,8 +25,8 @@ from fhirapp.web.notes.attachments import (
     attachment,
     extractor,
     plain_text,
+    read_words,
     way,
-    words,
 )
 from fhirapp.web.notes.listing import every
 from fhirapp.web.notes.said import (
@@ -43,6 +45,8 @@ from fhirapp.web.texts import _
 
 # Of a PDF, what is drawn; who has a longer one downloads it.
 MOST_PAGES = 50
+# Files within a document that are named.
+_MOST_PARTS = 10
 # For all documents of a note; what comes later than that can be saved, not seen.
 _SECONDS = 10
 
@@ -156,10 +160,11 @@ def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Sho
         if kind == "text":
             text, is_cut = plain_text(document)
         elif kind not in ("picture", "download"):
-            text = words(document)
+            text, unread = read_words(document)
+            told = _unread(unread)
     except Unreadable as error:
         told = _("Its words could not be read: %(reason)s.", reason=str(error))
-    told = told or _turned(text)
+    told = " ".join(filter(None, (told, _turned(text))))
     if kind == "download":
         told = _not_shown(document)
     elif not document.data:
@@ -168,6 +173,21 @@ def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Sho
         told = _("It has pictures only: none of its words can be read out or found.")
     marked = hits.marked(text, phrases)
     return Shown(document, kind, marked, sum(piece.is_hit for piece in marked), is_cut, pages, told)
+
+
+def _unread(parts: Sequence[Unread]) -> str:
+    """Return which files within a document no search finds, by their sections."""
+    if not parts:
+        return ""
+    named = [
+        f"{words.shortened(one.section) or _('outside of a section')} ({one.reason})"
+        for one in parts[:_MOST_PARTS]
+    ]
+    if len(parts) > _MOST_PARTS:
+        named.append(_("%(count)s more", count=len(parts) - _MOST_PARTS))
+    return _(
+        "It holds files whose words could not be read or found: %(files)s.", files="; ".join(named)
+    )
 
 
 def _turned(text: str) -> str:

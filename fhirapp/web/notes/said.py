@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime
+from datetime import date
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from fhirapp.fhir import local_time
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
@@ -155,11 +156,10 @@ def format_of(content_type: str) -> str:
 
 
 def day_of(value: object) -> str:
-    """Return the day of a FHIR date or time: 3 Nov 2023, Nov 2023, 2023."""
+    """Return the day of a FHIR date or time, in the zone that the page names: 3 Nov 2023, 2023."""
     text = str(value or "")
-    parts = text[:10].split("-")
     try:
-        numbers = [int(part) for part in parts]
+        numbers = [int(part) for part in local_time.day_of(text).split("-")]
         if len(numbers) == 3:
             return f"{numbers[2]} {date(*numbers):%b} {numbers[0]}"
         if len(numbers) == 2:
@@ -170,16 +170,14 @@ def day_of(value: object) -> str:
 
 
 def moment_of(value: object) -> str:
-    """Return a FHIR time with its hour: 3 Nov 2023, 14:05 (UTC+02:00)."""
-    text = str(value or "")
+    """Return a FHIR time with its hour: 3 Nov 2023, 14:05 CET."""
     try:
-        then = datetime.fromisoformat(text)
+        then = local_time.local_of(str(value or ""))
     except ValueError:
+        then = None
+    if then is None:
         return day_of(value)
-    if "T" not in text:
-        return day_of(value)
-    zone = f" {then.tzname()}" if then.tzinfo else ""
-    return f"{day_of(text)}, {then:%H:%M}{zone}"
+    return f"{day_of(value)}, {then:%H:%M} {local_time.zone_name(then)}"
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
+from fhirapp.fhir import local_time
 from fhirapp.web.notes.said import day_of, note_path, shortened
 from fhirapp.web.texts import _
 
@@ -113,8 +114,8 @@ def _summary(dated: Sequence[tuple[date, Dot]], rows: Sequence[str]) -> str:
 
 def _day(text: str) -> date | None:
     """Return the first day of a FHIR date; None where there is none, or one beyond reason."""
-    parts = [*text[:10].split("-"), "1", "1"][:3]
     try:
+        parts = [*local_time.day_of(text).split("-"), "1", "1"][:3]
         found = date(*(int(part) for part in parts))
     except ValueError:
         return None
