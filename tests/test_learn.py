@@ -130,7 +130,7 @@ WALK: Mapping[str, Sequence[Do | str]] = {
     "smart-launch": [
         as_app(),
         as_app("Patient/p2"),
-        as_app(f"{ALLERGY}?patient=p2"),
+        as_app(f"{ALLERGY}/$summary?patient=p2"),
         as_app(f"{NOTE}?patient=p2&_sort=-date"),
     ],
 }

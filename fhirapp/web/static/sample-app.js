@@ -3,17 +3,10 @@
 "use strict";
 
 const SERVER = `${location.origin}/fhir`;
-const SCOPE = "openid fhirUser launch/patient patient/*.rs";
-// Some entries are no allergies: somebody asked, and there was none. They are coded in SNOMED CT.
-const NONE_KNOWN = { 716186003: "No known allergies", 409137002: "No known drug allergies",
-  429625007: "No known food allergies", 428607008: "No known environmental allergies" };
-const WRONG = "entered-in-error";
+const SCOPE = "openid fhirUser launch/patient patient/Patient.rs patient/AllergyIntolerance.rs patient/DocumentReference.rs";
 const element = (id) => document.getElementById(id);
 const tell = (error) => { element("message").textContent = error.message; };
-const text = (concept) => concept?.text || concept?.coding?.[0]?.display || concept?.coding?.[0]?.code || "not named";
-// A status may be coded in other words beside FHIR's.
-const code = ({ coding = [] } = {}) =>
-  (coding.find((one) => one.system?.startsWith("http://terminology.hl7.org/CodeSystem/")) ?? coding[0])?.code;
+const make = (tag, ...content) => { const made = document.createElement(tag); made.append(...content); return made; };
 
 // Send the browser to the server: there the user signs in, chooses a patient, and allows or not.
 const connect = (scope, more) =>
@@ -21,35 +14,44 @@ const connect = (scope, more) =>
 
 // Back again, with a code: fhirclient has redeemed it for a token, and the client reads with that.
 async function show(client) {
-  if (!client.patient.id) throw new Error("No patient was chosen, so there is nothing to show.");
-  const { name: [name = {}] = [], birthDate } = await client.patient.read();
-  element("name").textContent = name.text ?? [...(name.given ?? []), name.family].join(" ");
-  element("born").textContent = `born ${birthDate ?? "on a day that is not known"}`;
-  await list(client, "allergies", "AllergyIntolerance", "", (one) => [
-    one.code?.coding?.map((coding) => NONE_KNOWN[coding.code]).find(Boolean) ?? text(one.code),
-    one.criticality === "high" && "high criticality", code(one.verificationStatus), code(one.clinicalStatus)]);
-  await list(client, "notes", "DocumentReference", "&_sort=-date", (one) => [
-    `${one.date?.slice(0, 10) ?? ""} ${text(one.type)}`, one.status, one.docStatus]);
   const { scope, patient, expires_in } = client.state.tokenResponse;
+  if (!patient) throw new Error("No patient was chosen, so there is nothing to show.");
+  await fill("patient", client.patient.read(), person);
+  await fill("allergies", client.request(`AllergyIntolerance/$summary?patient=${patient}`), allergies);
+  // Every page of the notes: the first one alone would read as the whole.
+  const found = client.request(`DocumentReference?patient=${patient}&_sort=-date`, { pageLimit: 0, flat: true });
+  await fill("notes", found, notes);
   element("token").textContent = JSON.stringify({ scope, patient, expires_in }, null, 2);
   element("record").hidden = false;
   element("connect").textContent = "Connect again";
 }
+// What the token does not allow is not "none": say so, and show the rest.
+const fill = async (id, asked, shown) => element(id).replaceChildren(...await asked.then(shown).catch(
+  ({ status, message }) => [`Not shown: ${status === 403 ? "the token does not allow it." : message}`]));
+const person = ({ name: [name = {}] = [], birthDate }) => [
+  make("h2", name.text ?? [...(name.given ?? []), name.family].join(" ")), `born ${birthDate ?? "on an unknown day"}`];
 
-// Every match, from page to page: the first page alone would read as the whole. What was entered in
-// error was never so: it is counted. Whoever reads must know what is refuted, inactive, superseded.
-async function list(client, id, type, also, told) {
-  const found = await client.request(`${type}?patient=${client.patient.id}${also}`, { pageLimit: 0, flat: true });
-  const all = found.filter((one) => one.resourceType === type).map(told);
-  const lines = all.filter(([, ...states]) => !states.includes(WRONG)).map(([name, ...states]) => {
-    const unusual = states.filter((state) => state && !["confirmed", "active", "current", "final"].includes(state));
-    return unusual.length ? `${name} (${unusual.join(", ")})` : name;
-  });
-  const wrong = all.length - lines.length;
-  if (!lines.length) lines.push("Nothing is recorded.");
-  if (wrong) lines.push(wrong === 1 ? "1 entry was entered in error." : `${wrong} entries were entered in error.`);
-  element(id).replaceChildren(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
-}
+// The server says in which order allergies matter, how severe they are, and what it means that none
+// is listed. An app that works that out by itself may say something milder: this one repeats it.
+const parts = (held, name) => (held.parameter ?? held.part).filter((one) => one.name === name);
+const value = (one) => one && one[Object.keys(one).find((key) => key.startsWith("value"))];
+const first = (held, name) => value(parts(held, name)[0]);
+const allergies = (summary) => summary.parameter.flatMap((one) => one.name === "group"
+  ? [make("h3", first(one, "text")), make("ul", ...parts(one, "entry").map(entry))]
+  : one.valueString || one.part ? make("p", one.valueString ?? first(one, "text")) : []);
+const entry = (one) => make("li",
+  make("strong", (first(one, "substance") ?? "Substance not told").replace(/^NoInformation$/, "No information")),
+  first(one, "severe") ? " (severe) " : " ", make("small", facts(one).join("; ")));
+const SHOWN = ["source", "kind", "about", "substance", "severe", "text"];
+// clinicalStatus reads as clinical status; a reaction has a text and parts of its own.
+const facts = (one) => one.part.filter(({ name }) => !SHOWN.includes(name)).map((part) =>
+  `${part.name.replace(/[A-Z]/g, " $&").toLowerCase()}: ${
+    part.part ? [first(part, "text"), ...facts(part)].join(", ") : value(part)}`);
+// A date is shown as it is, a time in the browser's zone, with its name. A status is never left out.
+const LONG = { dateStyle: "medium", timeStyle: "long" };
+const day = (date = "") => (date.includes("T") ? new Date(date).toLocaleString("en", LONG) : date);
+const notes = (found) => [found.length ? "" : "Nothing is recorded.", make("ul", ...found.map((one) => make("li",
+  [day(one.date), one.type?.text ?? one.type?.coding?.[0]?.display, one.status, one.docStatus].filter(Boolean).join(", "))))];
 
 const given = new URLSearchParams(location.search);
 element("connect").addEventListener("click", () => connect(SCOPE, { iss: SERVER }));
