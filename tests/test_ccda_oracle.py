@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fhirapp.resources.allergy_intolerance.summary import conclusion_of, entries_of
+from fhirapp.allergies.summary import conclusion_of, entries_of
 from tests import ccda_differences, ccda_generator, ccda_oracle, ccda_shapes
 from tests.ccda_differences import LOINC, NULL_FLAVOR, Reading, conclusions, differences
 from tests.ccda_generator import Planted, covered, covering, effective, generate, pairs

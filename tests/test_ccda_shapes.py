@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 from flask import Flask
 
+from fhirapp.allergies.summary import conclusion_of, entries_of
 from fhirapp.auth.models.user import CLINICIAN
 from fhirapp.fhir import systems
-from fhirapp.resources.allergy_intolerance.summary import conclusion_of, entries_of
 from fhirapp.store.definition import types
 from fhirapp.store.prepare import prepare
 from tests.browsing import Browser, add_person
@@ -482,7 +482,7 @@ def value_of(answer: dict[str, Any], name: str, part: str) -> str:
 
 
 def test_two_placeholders_are_not_recorded_more_than_once():
-    from fhirapp.resources.allergy_intolerance.findings import findings_of
+    from fhirapp.allergies.contradictions import findings_of
 
     document = SHAPES["two placeholders are not one substance"].document
     assert findings_of(entries_of(of_type(read(document), "AllergyIntolerance"))) == []

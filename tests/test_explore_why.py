@@ -34,7 +34,7 @@ def reasons(browser: Browser, address: str, reference: str) -> str:
     """Return what a page says why a resource is not found."""
     page = why(browser, address, reference)
     assert page.status == 200, page.words
-    return page.words.rpartition("Find out ")[2].removesuffix(" Back to the search")
+    return page.words.rpartition("Find out ")[2].partition(" Back to the search")[0]
 
 
 def asked(clinic: Flask) -> int:

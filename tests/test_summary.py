@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from fhirapp.allergies.assertion import ABSENT_UNKNOWN, EXPOSURE_RISK
+from fhirapp.allergies.contradictions import findings_of
+from fhirapp.allergies.summary import conclusion_of, entries_of
 from fhirapp.fhir import systems
-from fhirapp.resources.allergy_intolerance.findings import findings_of
-from fhirapp.resources.allergy_intolerance.said import ABSENT_UNKNOWN, EXPOSURE_RISK
-from fhirapp.resources.allergy_intolerance.summary import conclusion_of, entries_of
 from tests.allergies import (
     FOOD,
     IN_ERROR,

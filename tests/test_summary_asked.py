@@ -10,10 +10,10 @@ from flask import Flask
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fhirapp.allergies.assertion import ABSENT_UNKNOWN, EXPOSURE_RISK
+from fhirapp.allergies.contradictions import findings_of
+from fhirapp.allergies.summary import HOLDING, Group, conclusion_of, entries_of
 from fhirapp.fhir import systems
-from fhirapp.resources.allergy_intolerance.findings import findings_of
-from fhirapp.resources.allergy_intolerance.said import ABSENT_UNKNOWN, EXPOSURE_RISK
-from fhirapp.resources.allergy_intolerance.summary import HOLDING, Group, conclusion_of, entries_of
 from tests.allergies import (
     RXNORM,
     SEVERE,

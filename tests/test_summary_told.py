@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fhirapp.resources.allergy_intolerance.findings import findings_of
-from fhirapp.resources.allergy_intolerance.summary import conclusion_of, entries_of
+from fhirapp.allergies.contradictions import findings_of
+from fhirapp.allergies.summary import conclusion_of, entries_of
 from tests.allergies import (
     NKA,
     NO_INFORMATION,

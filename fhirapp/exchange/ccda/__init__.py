@@ -15,6 +15,7 @@ from copy import deepcopy
 from hashlib import sha256
 from typing import Any
 
+from fhirapp.allergies.assertion import SECTION
 from fhirapp.exchange.ccda.allergies import allergies_in, is_allergies
 from fhirapp.exchange.ccda.encounter import add_encounter
 from fhirapp.exchange.ccda.header import authors, custodian, document_reference
@@ -28,7 +29,6 @@ from fhirapp.exchange.ccda.section_words import REMARK
 from fhirapp.exchange.ccda.texts import Texts
 from fhirapp.exchange.ccda.tree import Element, UnreadableDocument, read
 from fhirapp.exchange.ccda.values import identifier, key
-from fhirapp.resources.allergy_intolerance.said import SECTION
 
 __all__ = ["UnreadableDocument", "contradiction", "identities", "remarks", "resources_of"]
 

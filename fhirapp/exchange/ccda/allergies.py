@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fhirapp.allergies.assertion import about_none_known, is_placeholder
 from fhirapp.exchange.ccda import times
 from fhirapp.exchange.ccda.narrative import Block, Column, Narrative
 from fhirapp.exchange.ccda.people import Actor, author
@@ -61,7 +62,6 @@ from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import absent, extended, has_code, identifiers, is_negated, key
 from fhirapp.fhir.systems import NO_KNOWN_DRUG_ALLERGY
 from fhirapp.fhir.words import strings
-from fhirapp.resources.allergy_intolerance.said import about_none_known, is_placeholder
 
 _ABATEMENT = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-abatement"
 # Of C-CDA, and of what came before it: CCD 1.0, HITSP C83, IHE PCC.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fhirapp.allergies.assertion import is_placeholder
 from fhirapp.exchange.ccda import times
 from fhirapp.exchange.ccda.severities import NOT_GRADED, Severity, severity_in
 from fhirapp.exchange.ccda.statements import inner
@@ -17,7 +18,6 @@ from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import concept, is_negated, null_coding
 from fhirapp.fhir.systems import SNOMED_CT, UNKNOWN_REACTION
 from fhirapp.fhir.words import is_unknown
-from fhirapp.resources.allergy_intolerance.said import is_placeholder
 
 _REACTION = "2.16.840.1.113883.10.20.22.4.9"
 # decisions 2.19

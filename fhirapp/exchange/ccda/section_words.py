@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fhirapp.allergies.assertion import SECTION, is_placeholder
+from fhirapp.allergies.severity import described_severely
 from fhirapp.exchange.ccda.narrative import Block, Column
 from fhirapp.exchange.ccda.severities import words_of
 from fhirapp.exchange.ccda.texts import LONGEST, Texts, covers, plain, shortened, unique
@@ -18,8 +20,6 @@ from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import null_coding
 from fhirapp.fhir.systems import ALLERGY_CLINICAL, ALLERGY_VERIFICATION
 from fhirapp.fhir.words import strings
-from fhirapp.resources.allergy_intolerance.said import SECTION, is_placeholder
-from fhirapp.resources.allergy_intolerance.severity import described_severely
 from fhirapp.search.string import fold
 
 REMARK = "its Allergies section has words that no entry holds; they are kept as they stand"

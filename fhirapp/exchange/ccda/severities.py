@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from fhirapp.allergies.assertion import is_placeholder
+from fhirapp.allergies.severity import GRADES, grade
 from fhirapp.exchange.ccda.statements import observed
 from fhirapp.exchange.ccda.texts import Texts, plain, unique
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import extended, has_code, original
-from fhirapp.resources.allergy_intolerance.said import is_placeholder
-from fhirapp.resources.allergy_intolerance.severity import GRADES, grade
 from fhirapp.search.string import fold
 
 _SEVERITY, _CRITICALITY = "2.16.840.1.113883.10.20.22.4.8", "2.16.840.1.113883.10.20.22.4.145"

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fhirapp.allergies.assertion import About, about_none_known, is_placeholder
 from fhirapp.exchange.ccda.narrative import Column, Narrative
 from fhirapp.exchange.ccda.texts import Texts, covers, plain, tidy
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import codings, concept, has_code, is_negated, null_coding
 from fhirapp.fhir.systems import NO_KNOWN_DRUG_ALLERGY, SNOMED_CT
-from fhirapp.resources.allergy_intolerance.said import About, about_none_known, is_placeholder
 from fhirapp.search.string import fold
 
 _NKA, _NKFA, _NKEA = "716186003", "429625007", "428607008"

@@ -20,6 +20,8 @@ from typing import Any
 from flask import Response
 
 from fhirapp.address import base_url
+from fhirapp.allergies.contradictions import Finding, findings_of, other_records
+from fhirapp.allergies.summary import Entry, Group, conclusion_of, entries_of
 from fhirapp.audit.trail import served
 from fhirapp.auth.access.compartment import Access
 from fhirapp.db import Reader, reader
@@ -27,9 +29,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.fhir.words import ReactionWords
-from fhirapp.resources.allergy_intolerance.findings import Finding, findings_of, other_records
 from fhirapp.resources.allergy_intolerance.returned import RETURNED
-from fhirapp.resources.allergy_intolerance.summary import Entry, Group, conclusion_of, entries_of
 from fhirapp.rest.access import access_to, check_patients
 from fhirapp.rest.negotiation import wanted_form
 from fhirapp.rest.operation import read_asked

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from fhirapp.allergies.assertion import substance
+from fhirapp.allergies.severity import Severity
+from fhirapp.allergies.summary import entries_of
 from fhirapp.auth.clients.pages import OwnToken
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.words import (
@@ -23,9 +26,6 @@ from fhirapp.web.chart.finding import unknown
 from fhirapp.web.chart.words import LONG, category, codings, notes, reference, word
 from fhirapp.web.notes import naming
 from fhirapp.web.texts import _
-
-if TYPE_CHECKING:
-    from fhirapp.resources.allergy_intolerance.severity import Severity
 
 Json = Mapping[str, Any]
 _ID = re.compile(ID_PATTERN)
@@ -74,10 +74,6 @@ def read_allergy(
 
 def details_of(allergy: Json, visit: str = "") -> Details:
     """Return an allergy in words, element by element; what is not told, too."""
-    # There is one to show only where its type is served.
-    from fhirapp.resources.allergy_intolerance.said import substance
-    from fhirapp.resources.allergy_intolerance.summary import entries_of
-
     code = substance(allergy)
     reactions = allergy.get("reaction", ())
     (entry,) = entries_of([allergy])

@@ -40,7 +40,7 @@ const allergies = (summary) => summary.parameter.flatMap((one) => one.name === "
   ? [make("h3", first(one, "text")), make("ul", ...parts(one, "entry").map(entry))]
   : one.valueString || one.part ? make("p", one.valueString ?? first(one, "text")) : []);
 const entry = (one) => make("li",
-  make("strong", (first(one, "substance") ?? "Substance not told").replace(/^NoInformation$/, "No information")),
+  make("strong", (first(one, "substance") ?? "Substance not recorded").replace(/^NoInformation$/, "No information")),
   first(one, "severe") ? " (severe) " : " ", make("small", facts(one).join("; ")));
 const SHOWN = ["source", "kind", "about", "substance", "severe", "text"];
 // clinicalStatus reads as clinical status; a reaction has a text and parts of its own.

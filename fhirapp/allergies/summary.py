@@ -1,7 +1,7 @@
 """A patient's allergies as a clinician wants them: what may hurt first, and what does not fit.
 
 Each entry is in exactly one group, and nothing is left out: what is not understood is told. Nothing
-is concluded that an entry does not say; findings.py names what contradicts.
+is concluded that an entry does not say; contradictions.py names what contradicts.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from fhirapp.fhir import systems, words
-from fhirapp.fhir.words import ReactionWords
-from fhirapp.resources.allergy_intolerance.said import (
+from fhirapp.allergies.assertion import (
     About,
     Kind,
     Said,
@@ -22,7 +20,9 @@ from fhirapp.resources.allergy_intolerance.said import (
     substance,
     what_is_said,
 )
-from fhirapp.resources.allergy_intolerance.severity import Severity, sentence, severity_of
+from fhirapp.allergies.severity import Severity, sentence, severity_of
+from fhirapp.fhir import systems, words
+from fhirapp.fhir.words import ReactionWords
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]

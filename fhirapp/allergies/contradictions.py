@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fhirapp.allergies.assertion import About
+from fhirapp.allergies.summary import HOLDING, Entry, Group
 from fhirapp.fhir.words import listed
-from fhirapp.resources.allergy_intolerance.said import About
-from fhirapp.resources.allergy_intolerance.summary import HOLDING, Entry, Group
 
 # A category that R4 has for what is given as a medicine.
 _AS_MEDICINE = frozenset({"medication", "biologic"})

@@ -1,0 +1,1 @@
+"""The clinical reading of AllergyIntolerance: assertion, severity, contradictions, summary."""
