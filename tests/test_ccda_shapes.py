@@ -536,6 +536,16 @@ def test_a_longer_narrative_is_kept_whole():
     assert all(len(one["code"]["text"]) <= 4_000 for one in found)
 
 
+@pytest.mark.parametrize("entries", [(), (observation(substance('<code nullFlavor="NI"/>')),)])
+def test_the_end_of_a_long_paragraph_is_kept(entries):
+    text = f"<paragraph>{'Seen at the desk. ' * 400}Wasps closed her throat</paragraph>"
+    found = of_type(read(document_with(*entries, text=text)), "AllergyIntolerance")
+    words = [one["code"].get("text", "") for one in found]
+    assert all(len(one) <= 4_000 for one in words)
+    assert " ".join(words).count("Seen at the desk.") == 400
+    assert any(one.is_severe for one in entries_of(found))
+
+
 def test_the_import_names_sections_whose_words_no_entry_holds(clinic, tmp_path: Path):
     document = SHAPES["a narrative without entries"].document
     report = load(clinic, write(tmp_path, of_patient(document, "W").encode(), "words.xml"))

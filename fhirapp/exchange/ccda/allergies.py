@@ -328,12 +328,14 @@ class _Section:
                 is_denied=any(denied),
             )
         )
-        pieces = list(in_pieces(left)) if not allergies else [block.text for block in left]
+        # Beside entries each line is one of its own.
+        parts = [[block.text] for block in left] if allergies else [[one.text for one in left]]
+        pieces = [piece for part in parts for piece in in_pieces(part)]
         held = [*(text for one in allergies for text in strings(one)), *pieces]
         for entry in self._unread:
             words = unread_words(entry, texts)
             if words and not covers(held, words):
-                pieces.append(words)
+                pieces += in_pieces([words])
         entries = [section_entry(text, patient) for text in pieces]
         null_flavor = self._section.null_flavor
         if not allergies and not entries and null_flavor in _WHY_EMPTY:

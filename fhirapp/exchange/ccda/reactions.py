@@ -6,14 +6,13 @@ CF-Severity; service.md 2.3; decisions 2.19.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from fhirapp.allergies.assertion import is_placeholder
 from fhirapp.exchange.ccda import times
 from fhirapp.exchange.ccda.severities import NOT_GRADED, Severity, severity_in
 from fhirapp.exchange.ccda.statements import inner
-from fhirapp.exchange.ccda.texts import Texts, covers, plain
+from fhirapp.exchange.ccda.texts import Texts, covers, plain, stands_in
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import concept, is_negated, null_coding
 from fhirapp.fhir.systems import SNOMED_CT, UNKNOWN_REACTION
@@ -23,7 +22,6 @@ _REACTION = "2.16.840.1.113883.10.20.22.4.9"
 # decisions 2.19
 _UNKNOWN = {"system": SNOMED_CT, "code": UNKNOWN_REACTION, "display": "Unknown"}
 _AS_A_WHOLE = "Severity of the allergy as a whole"
-_APART = re.compile(r"[;,/]|\band\b")
 
 Reaction = dict[str, Any]
 
@@ -56,7 +54,7 @@ def reactions(
     ]
     _add_cell([reaction for reaction, _ in found], cell)
     known = [text for reaction, _ in found for text in words_of(reaction)]
-    if cell and not is_placeholder(cell) and not _is_said(known, cell):
+    if cell and not is_placeholder(cell) and not stands_in(known, cell):
         found.append(({"manifestation": [{"text": cell}]}, NOT_GRADED))
     for reaction, own in found:
         (own if own != NOT_GRADED else severity).put_into(reaction)
@@ -115,16 +113,11 @@ def _add_cell(found: list[Reaction], cell: str) -> None:
     """Put what the narrative says beside the one reaction that there is, if it says more."""
     if len(found) == 1 and cell and not is_placeholder(cell):
         (reaction,) = found
-        if not _is_said(words_of(reaction), cell) and "description" not in reaction:
+        if not stands_in(words_of(reaction), cell) and "description" not in reaction:
             if words_of(reaction):
                 reaction["description"] = cell
             else:
                 reaction["manifestation"] = [{"text": cell}]
-
-
-def _is_said(known: list[str], cell: str) -> bool:
-    parts = [one.strip() for one in _APART.split(cell) if one.strip()]
-    return covers(known, cell) or all(covers(known, one) for one in parts)
 
 
 def _reaction(observation: Element, texts: Texts) -> Reaction | None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from textwrap import wrap
 from typing import Any
 
 from fhirapp.allergies.assertion import SECTION, is_placeholder
 from fhirapp.allergies.severity import described_severely
 from fhirapp.exchange.ccda.narrative import Block, Column
 from fhirapp.exchange.ccda.severities import words_of
-from fhirapp.exchange.ccda.texts import LONGEST, Texts, covers, plain, shortened, unique
+from fhirapp.exchange.ccda.texts import LONGEST, Texts, plain, stands_in, unique
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import null_coding
 from fhirapp.fhir.systems import ALLERGY_CLINICAL, ALLERGY_VERIFICATION
@@ -37,7 +38,6 @@ _ALLERGIES = re.compile(r"\b(?:not|allerg\w*|intoleran\w*)\b")
 _EXCEPT = re.compile(r"\b(?:except|but|besides|apart from|other than|however|only)\b")
 _LONG = 120
 _CLAUSE = re.compile(r"[;:.!?()]")
-_APART = re.compile(r"[;,/]|\band\b")
 _COMPARED = (Column.SUBSTANCE, Column.REACTION, Column.SEVERITY, Column.CRITICALITY, Column.NOTE)
 
 Resource = dict[str, Any]
@@ -103,11 +103,13 @@ def absent_entry(null_flavor: str, patient: str) -> Resource:
     return {**made, "code": {"coding": [null_coding(null_flavor)]}}
 
 
-def in_pieces(blocks: list[Block]) -> Iterator[str]:
-    """Yield the words of blocks as one text; of very much, as several that end with a block."""
+def in_pieces(blocks: Iterable[str]) -> Iterator[str]:
+    """Yield the words of blocks as one text; of very much, as several that end with a block.
+
+    A block that is longer itself is parted between two words: none is lost.
+    """
     text = ""
-    for block in blocks:
-        words = shortened(block.text)
+    for words in (piece for block in blocks for piece in wrap(block, LONGEST)):
         if text and len(text) + len(words) + 2 > LONGEST:
             yield text
             text = ""
@@ -129,9 +131,4 @@ def _is_held(block: Block, held: list[str], *, is_denied: bool) -> bool:
         ):
             return True
     cells = [block.cells[column] for column in _COMPARED if column in block.cells]
-    return all(is_placeholder(one) or _stands_in(held, one) for one in cells or [block.text])
-
-
-def _stands_in(held: list[str], words: str) -> bool:
-    parts = [one for one in map(str.strip, _APART.split(words)) if one]
-    return covers(held, words) or all(covers(held, one) for one in parts)
+    return all(is_placeholder(one) or stands_in(held, one) for one in cells or [block.text])

@@ -123,12 +123,8 @@ def _severity(observation: Element, texts: Texts) -> Severity:
         graded += [grade(text)]
     if not codes and not words and any(letter.isalpha() for letter in local):
         words = [local]
-    worst = max((Severity(one) for one in (*codes, *graded)), key=_rank, default=NOT_GRADED)
+    worst = gravest(Severity(one) for one in (*codes, *graded))
     return Severity(worst.code, "; ".join(unique(words)))
-
-
-def _rank(severity: Severity) -> int:
-    return severity.rank
 
 
 def _says(words: str) -> bool:

@@ -13,8 +13,9 @@ from fhirapp.search.string import fold
 
 # A name, or a remark: what is longer points to a whole section, which stays in the document.
 LONGEST = 4_000
-# Of the narrative's elements these do not end a word.
 _NO_WORD = re.compile(r"[\W_]+")
+_APART = re.compile(r"[;,/]|\band\b")
+# Of the narrative's elements these do not end a word.
 _WITHIN_A_WORD = frozenset({"content", "footnoteRef", "linkHtml", "sub", "sup"})
 
 
@@ -85,6 +86,12 @@ def covers(texts: list[str], words: str) -> bool:
     """Say whether one of the texts holds these words, in their order, but for case and accents."""
     wanted = f" {_bare(words)} "
     return any(wanted in f" {_bare(text)} " for text in texts)
+
+
+def stands_in(texts: list[str], words: str) -> bool:
+    """Say whether the texts hold these words, or each part of them: "hives; rash and wheezing"."""
+    parts = [one for one in map(str.strip, _APART.split(words)) if one]
+    return covers(texts, words) or all(covers(texts, one) for one in parts)
 
 
 def has_words(texts: list[str], words: str) -> bool:
