@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from fhirapp.web.notes.hits import marked, phrases, snippets
+from fhirapp.web.notes.hits import marked, phrases_of, snippets
 
 
 def shown(text: str, asked: str) -> str:
     return "".join(
-        f"[{one.text}]" if one.is_hit else one.text for one in marked(text, phrases(asked))
+        f"[{one.text}]" if one.is_hit else one.text for one in marked(text, phrases_of(asked))
     )
 
 
@@ -39,12 +39,12 @@ def test_hits_are_what_the_search_takes_for_hits(text, asked, expected):
 
 def test_marking_loses_no_character():
     text = "a\u0301\n\t<b>\u202ex\u202c hives \ud83d" * 50
-    assert "".join(one.text for one in marked(text, phrases("hives"))) == text
+    assert "".join(one.text for one in marked(text, phrases_of("hives"))) == text
 
 
 def test_the_words_around_hits_begin_and_end_with_whole_words():
     text = f"{'alpha ' * 100}hives {'omega ' * 100}"
-    ((before, left, hit, right, after),) = snippets(text, phrases("hives"))
+    ((before, left, hit, right, after),) = snippets(text, phrases_of("hives"))
     assert (before.text, hit.text, after.text) == ("… ", "hives", " …")
     assert set(left.text.split()) == {"alpha"}
     assert set(right.text.split()) == {"omega"}
@@ -52,7 +52,7 @@ def test_the_words_around_hits_begin_and_end_with_whole_words():
 
 def test_each_word_that_was_looked_for_is_shown_before_one_is_shown_twice():
     text = f"{'hives. ' * 10}{'filler ' * 100}rash"
-    found = snippets(text, phrases("hives rash"))
+    found = snippets(text, phrases_of("hives rash"))
     hits = [one.text for snippet in found for one in snippet if one.is_hit]
     assert {"hives", "rash"} <= set(hits)
 
@@ -60,5 +60,5 @@ def test_each_word_that_was_looked_for_is_shown_before_one_is_shown_twice():
 def test_a_megabyte_is_read_in_time():
     text = "penicillin and hives, Müller " * 40_000
     began = time.perf_counter()
-    assert snippets(text, phrases("penicillin hives nothing"))
+    assert snippets(text, phrases_of("penicillin hives nothing"))
     assert time.perf_counter() - began < 20

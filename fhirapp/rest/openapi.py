@@ -271,4 +271,4 @@ def _others() -> Node:
     for path in paths.values():
         path["get"]["responses"] |= instead()
     paths["/health/ready"]["get"]["responses"]["503"] = plain | {"description": "It cannot"}
-    return paths | openapi_oauth.paths()
+    return paths | openapi_oauth.oauth_paths()

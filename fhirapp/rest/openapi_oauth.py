@@ -26,7 +26,7 @@ _PROOF: Node = {
 }
 
 
-def paths() -> Node:
+def oauth_paths() -> Node:
     """Return the paths; errors of the forms are OAuth's own (RFC 6749 §5.2)."""
     plain = {"description": "What was asked for", "content": content("Object", JSON)}
     found: Node = {

@@ -26,7 +26,7 @@ def allergy(cells: Cells) -> list[dict[str, Any]]:
     """Return the entry of a row, after its patient where that is made; faults are in cells."""
     reference, patients = patient_of(cells)
     code = _code(cells)
-    none_known = codes.none_known(cells.raw("substance"))
+    none_known = codes.none_known_of(cells.raw("substance"))
     content: dict[str, Any] = {
         **_statuses(cells),
         "type": cells.code("type", "allergy", "intolerance"),
@@ -66,7 +66,7 @@ def _code(cells: Cells) -> dict[str, Any] | None:
         )
         return None
     given = _given(cells)
-    none_known = codes.none_known(name)
+    none_known = codes.none_known_of(name)
     if none_known:
         _check_none(cells, none_known, given)
         return {"coding": [none_known.coding()], "text": name}

@@ -96,7 +96,7 @@ def not_known(table: Mapping[str, Concept], name: str) -> str:
     return f"has no code here: {name[:60]!r} is kept as text{meant}"
 
 
-def none_known(name: str) -> Concept | None:
+def none_known_of(name: str) -> Concept | None:
     """Return the statement that no allergy (to drugs, to food) is known, where a name is that."""
     return _NONE_KNOWN.get(_key(name).strip("()."))
 
@@ -108,7 +108,7 @@ def is_unknown(name: str) -> bool:
 
 def is_unclear(name: str) -> bool:
     """Return whether a name may mean that there is no allergy, or that nobody asked."""
-    if none_known(name) or is_unknown(name):
+    if none_known_of(name) or is_unknown(name):
         return False
     return _UNCLEAR.fullmatch(_key(name)) is not None
 

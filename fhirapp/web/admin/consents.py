@@ -63,7 +63,7 @@ class Consent(NamedTuple):
     token_at: int | None
 
 
-def found(which: Filter, after: Place | None = None) -> tuple[Sequence[Consent], bool]:
+def find_consents(which: Filter, after: Place | None = None) -> tuple[Sequence[Consent], bool]:
     """Return the newest consents, and whether there are more."""
     asked = (
         select(Grant, Client, User)
@@ -90,12 +90,12 @@ def count(which: Filter) -> int:
     return db.session.execute(asked).scalar_one()
 
 
-def take_back(connection: Connection, which: Filter, given_until: int) -> int:
+def revoke_matching(connection: Connection, which: Filter, given_until: int) -> int:
     """Take back the consents that hold and were given until then; return how many."""
     return revoke_grants(connection, *which.conditions(), Grant.created_at <= given_until)
 
 
-def take_one_back(connection: Connection, grant_id: str) -> int:
+def revoke_one(connection: Connection, grant_id: str) -> int:
     """Take back one consent; return 0 where there is none, or it holds no more."""
     return revoke_grants(connection, Grant.id == grant_id, *Filter().conditions())
 

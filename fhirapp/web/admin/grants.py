@@ -38,7 +38,7 @@ def take_one_back(key: object) -> Response:
     which = Filter(field("person", _LONGEST), field("app", _LONGEST))
     db.session.rollback()
     with writing() as connection:
-        number = consents.take_one_back(connection, str(key))
+        number = consents.revoke_one(connection, str(key))
     if not number:
         raise NotFound
     return see_other(_address(which, done=number))
@@ -56,7 +56,7 @@ def take_back() -> Response:
         return _listed(which, asks=True)
     db.session.rollback()
     with writing() as connection:
-        number = consents.take_back(connection, which, int(given))
+        number = consents.revoke_matching(connection, which, int(given))
     return see_other(_address(which, done=number))
 
 
@@ -83,7 +83,7 @@ def _address(which: Filter, **more: object) -> str:
 def _listed(
     which: Filter, after: Place | None = None, *, asks: bool = False, number: int | None = None
 ) -> Response:
-    found, more = consents.found(which, after)
+    found, more = consents.find_consents(which, after)
     last = found[-1].grant if found else None
     older = f"{last.created_at}~{last.id}" if more and last else ""
     in_force = Filter(which.person, which.app)

@@ -125,7 +125,7 @@ _NAMES = ("q", "patient", "kind", "from", "to", "order", "cursor")
 def find(wanted: Asked, token: OwnToken) -> Found:
     """Return the notes, the best or the newest first. Raises Refused, PageError."""
     listing = search(_parameters(wanted), token)
-    phrases = hits.phrases(wanted.q)
+    phrases = hits.phrases_of(wanted.q)
     until = time.monotonic() + _SECONDS
     found = tuple(
         _hit(line, note, phrases, token, until)

@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 _Word = tuple[str, int, int]
 
 
-def phrases(asked: str) -> list[Phrase]:
+def phrases_of(asked: str) -> list[Phrase]:
     """Return what a search looks for; nothing where it is not understood."""
     if not asked.strip():
         return []

@@ -127,7 +127,7 @@ def show(note_id: str) -> Response:
         whose=whose(one),
         facts=facts(one.note, one.token),
         relations=relations(one.note, one.token),
-        documents=shown(one, hits.phrases(q)),
+        documents=shown(one, hits.phrases_of(q)),
         count=len(one.note.get("content", ())),
         most=MAX_ATTACHMENTS,
         most_pages=MOST_PAGES,
