@@ -15,6 +15,7 @@ from fhirapp.fhir.temporal import instant_of
 from fhirapp.search.fulltext import Phrase
 from fhirapp.text import Unreadable
 from fhirapp.web.notes import hits
+from fhirapp.web.notes.hits import Piece
 from fhirapp.web.notes.attachments import attachment, words
 from fhirapp.web.notes.listing import PAGE, Listing, Refused, search
 from fhirapp.web.notes.said import Line
@@ -82,7 +83,7 @@ class Hit(NamedTuple):
     """A note that was found; pieces are the words around hits, told what is instead of them."""
 
     line: Line
-    pieces: list[list[hits.Piece]]
+    pieces: list[list[Piece]]
     told: str
 
 

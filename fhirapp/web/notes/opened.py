@@ -16,7 +16,7 @@ from fhirapp.search.fulltext import Phrase
 from fhirapp.text import Unreadable
 from fhirapp.text.media import Unread
 from fhirapp.web.ask import read, token_of
-from fhirapp.web.notes import hits, naming
+from fhirapp.web.notes import naming
 from fhirapp.web.notes.attachments import (
     MAX_ATTACHMENTS,
     VIA,
@@ -28,6 +28,8 @@ from fhirapp.web.notes.attachments import (
     read_words,
     way,
 )
+from fhirapp.web.notes.hits import Piece
+from fhirapp.web.notes.hits import marked as mark_hits
 from fhirapp.web.notes.listing import every
 from fhirapp.web.notes.said import (
     Line,
@@ -67,7 +69,7 @@ class Shown(NamedTuple):
 
     document: Attachment
     way: Way
-    text: list[hits.Piece]
+    text: list[Piece]
     hits: int
     is_cut: bool
     pages: int
@@ -171,7 +173,7 @@ def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Sho
         told = _("It is empty.")
     elif kind == "pdf" and not text and not told:
         told = _("It has pictures only: none of its words can be read out or found.")
-    marked = hits.marked(text, phrases)
+    marked = mark_hits(text, phrases)
     return Shown(document, kind, marked, sum(piece.is_hit for piece in marked), is_cut, pages, told)
 
 
