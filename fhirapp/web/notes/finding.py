@@ -15,8 +15,8 @@ from fhirapp.fhir.temporal import instant_of
 from fhirapp.search.fulltext import Phrase
 from fhirapp.text import Unreadable
 from fhirapp.web.notes import hits
-from fhirapp.web.notes.hits import Piece
 from fhirapp.web.notes.attachments import attachment, words
+from fhirapp.web.notes.hits import Piece
 from fhirapp.web.notes.listing import PAGE, Listing, Refused, search
 from fhirapp.web.notes.said import Line
 from fhirapp.web.texts import _
