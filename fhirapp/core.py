@@ -12,7 +12,7 @@ from fhirapp import auth, resources, rest
 from fhirapp import db as database
 from fhirapp.config import Settings, settings
 from fhirapp.db import db
-from fhirapp.fhir.local_time import init_zone
+from fhirapp.fhir.temporal import init_zone
 
 
 def bare_app(settings: Settings) -> Flask:

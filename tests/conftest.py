@@ -25,23 +25,24 @@ from hypothesis import settings as hypothesis_settings
 from sqlalchemy import create_engine, make_url, text
 
 from fhirapp import create_app
-from fhirapp.auth.clients.registered import issue_token
+from fhirapp.auth.clients.administration import issue_token
 from fhirapp.auth.demo import add_demo
 from fhirapp.auth.keys import demo_key
 from fhirapp.auth.models.user import CLINICIAN
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
-from fhirapp.exchange.importing.importer import import_paths
-from fhirapp.exchange.importing.report import Report
+from fhirapp.definition import types
+from fhirapp.exchange.imports.importer import import_paths
+from fhirapp.exchange.imports.report import Report
 from fhirapp.ops.prepare import prepare
-from fhirapp.store.definition import types
-from fhirapp.store.render import Rendering
 from fhirapp.store.seed import load_seed, seed_path
-from tests.authorizing import Flow, add_person, add_program
-from tests.helpers import BASE_URL, Fhir
+from fhirapp.store.write import Rendering
+from tests import ROOT
+from tests.support.authorizing import Flow, add_person, add_program
+from tests.support.helpers import BASE_URL, Fhir
 
 SERVER = "FHIRAPP_TEST_POSTGRESQL"
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = ROOT.parent / "shared"
 # Whether a test passes depends neither on chance nor on what else the machine does.
 hypothesis_settings.register_profile(
     "tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -286,8 +287,8 @@ def empty(make_app: Callable[..., Flask]) -> Flask:
 @pytest.fixture
 def take(empty: Flask, tmp_path: Path) -> Callable[..., Report]:
     """Return what imports resources into it, each on a line of one file."""
-    from tests.importing import load, write
-    from tests.test_import import lines
+    from tests.exchange.test_import import lines
+    from tests.support.importing import load, write
 
     return lambda *contents, **options: load(
         empty, write(tmp_path, lines(*contents), "x.ndjson"), **options

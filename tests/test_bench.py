@@ -7,14 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.bench.paint import PAGES
 from tests.bench.rows import Row, Target
 
-ROOT = Path(__file__).resolve().parents[1]
 TINY = ("--quick", "--allergies", "200", "--documents", "200", "--patients", "20")
 
 # Each section's rows, and the target that a row is held to.

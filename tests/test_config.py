@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 
 from fhirapp import create_app
 from fhirapp.config import PREFIX, ConfigurationError, Settings, load_settings
-from fhirapp.disk.files import database_path
+from fhirapp.disk import database_path
 
 
 def refusal(environ: dict[str, str]) -> str:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.shell import ROOT, environment
-from tests.test_serve import WAIT_SECONDS, listening_port
+from tests.ops.test_serve import WAIT_SECONDS, listening_port
+from tests.support.shell import ROOT, environment
 
-pytest_plugins = ["tests.live", "tests.browser"]
+pytest_plugins = ["tests.support.live", "tests.support.browser"]
 
 MOST_CLICKS, MOST_SECONDS = 4, 60
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import pytest
 
-from fhirapp.auth.access.refusals import KEPT, KEPT_SECONDS, PER_MINUTE, UNPROVED
+from fhirapp.auth.refusals import KEPT, KEPT_SECONDS, PER_MINUTE, UNPROVED
 from fhirapp.auth.tokens import GRACE_SECONDS
-from tests import readme, search_page
-from tests.test_capability import LEFT_OUT
+from tests.rest.test_capability import LEFT_OUT
+from tests.support import readme, search_page
 
 ROOT = readme.README.parent
 README = readme.README.read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def examples(title: str, language: str = "bash") -> list[Example]:
 
 @pytest.mark.parametrize("name", readme.TABLES)
 def test_a_table_is_that_of_the_declarations(name):
-    """`python -m tests.readme` makes the tables anew."""
+    """`python -m tests.support.readme` makes the tables anew."""
     assert readme.tables_in(README).get(name) == readme.TABLES[name]()
 
 

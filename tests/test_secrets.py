@@ -12,16 +12,17 @@ import pyotp
 import pytest
 from flask import Flask
 
-from fhirapp.auth.clients.registered import new_secret
+from fhirapp.auth.clients.administration import new_secret
 from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.models.client import BASIC
 from fhirapp.auth.models.user import CLINICIAN, PATIENT
-from fhirapp.auth.people import second_factor, sessions
-from fhirapp.auth.people.users import add_user, new_setup_code, set_password
+from fhirapp.auth.users import sessions
+from fhirapp.auth.users import sign_in as users_sign_in
+from fhirapp.auth.users.accounts import add_user, new_setup_code, set_password
 from fhirapp.db import db, writing
-from tests.authorizing import STATE, VERIFIER, Flow, add_backend, add_person, add_program
-from tests.browsing import cookie_name
 from tests.conftest import token_for
+from tests.support.authorizing import STATE, VERIFIER, Flow, add_backend, add_person, add_program
+from tests.support.browsing import cookie_name
 
 PASSWORD = "plum-teapot-lantern-42"
 WRONG = "plum-teapot-lantern-43"
@@ -76,7 +77,7 @@ def sign_in(app: Flask) -> dict[str, str]:
     with app.test_request_context(), writing() as connection:
         user_id = add_user(connection, "robin", name="Robin", role=CLINICIAN, password=PASSWORD)
         set_password(connection, user_id, PASSWORD)
-        recovery = second_factor.enable(connection, user_id, secret, 0)
+        recovery = users_sign_in.enable(connection, user_id, secret, 0)
     http = app.test_client()
     used = {"second factor": secret} | {f"recovery {one}": one for one in recovery}
     for password in (WRONG, PASSWORD):

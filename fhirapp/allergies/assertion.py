@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from fhirapp.fhir import systems
-from fhirapp.fhir.words import concept, shortened
+from fhirapp.fhir import terminology
+from fhirapp.fhir.terminology import concept, shortened
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]
@@ -68,12 +68,12 @@ class Said(NamedTuple):
 
 
 _CODES: Mapping[tuple[str, str], Said] = {
-    (systems.SNOMED_CT, "716186003"): Said(Kind.NONE_KNOWN),
+    (terminology.SNOMED_CT, "716186003"): Said(Kind.NONE_KNOWN),
     # Retired from SNOMED CT, not from records.
-    (systems.SNOMED_CT, "160244002"): Said(Kind.NONE_KNOWN),
-    (systems.SNOMED_CT, systems.NO_KNOWN_DRUG_ALLERGY): Said(Kind.NONE_KNOWN, About.DRUG),
-    (systems.SNOMED_CT, "429625007"): Said(Kind.NONE_KNOWN, About.FOOD),
-    (systems.SNOMED_CT, "428607008"): Said(Kind.NONE_KNOWN, About.ENVIRONMENT),
+    (terminology.SNOMED_CT, "160244002"): Said(Kind.NONE_KNOWN),
+    (terminology.SNOMED_CT, terminology.NO_KNOWN_DRUG_ALLERGY): Said(Kind.NONE_KNOWN, About.DRUG),
+    (terminology.SNOMED_CT, "429625007"): Said(Kind.NONE_KNOWN, About.FOOD),
+    (terminology.SNOMED_CT, "428607008"): Said(Kind.NONE_KNOWN, About.ENVIRONMENT),
     (ABSENT_UNKNOWN, "no-known-allergies"): Said(Kind.NONE_KNOWN),
     (ABSENT_UNKNOWN, "no-known-medication-allergies"): Said(Kind.NONE_KNOWN, About.DRUG),
     (ABSENT_UNKNOWN, "no-known-food-allergies"): Said(Kind.NONE_KNOWN, About.FOOD),
@@ -81,10 +81,10 @@ _CODES: Mapping[tuple[str, str], Said] = {
     (ABSENT_UNKNOWN, "no-allergy-info"): Said(Kind.NO_INFORMATION),
     # Not OTH and MSK: there is an allergy, which is not told.
     **{
-        (systems.NULL_FLAVOR, code): Said(Kind.NO_INFORMATION)
+        (terminology.NULL_FLAVOR, code): Said(Kind.NO_INFORMATION)
         for code in ("NI", "UNK", "ASKU", "NAV")
     },
-    (systems.NULL_FLAVOR, "NASK"): Said(Kind.NOT_ASKED),
+    (terminology.NULL_FLAVOR, "NASK"): Said(Kind.NOT_ASKED),
     **{
         (_REASON, code): Said(Kind.NO_INFORMATION)
         for code in ("unknown", "asked-unknown", "temp-unknown", "asked-declined")
@@ -221,7 +221,7 @@ def coded_as(about: Mapping[str, Any]) -> list[str]:
     return list(reversed(differing.values()))
 
 
-_ABSENT = frozenset({systems.NULL_FLAVOR, _REASON})
+_ABSENT = frozenset({terminology.NULL_FLAVOR, _REASON})
 _NOTHING_KNOWN = (Kind.NO_INFORMATION, Kind.NOT_ASKED)
 
 
@@ -279,7 +279,7 @@ def _statements(code: Mapping[str, Any]) -> list[Said | None]:
 
 
 def _is_silent(coding: Mapping[str, Any]) -> bool:
-    return coding.get("system") == systems.NULL_FLAVOR and coding.get("code") in _UNCODED
+    return coding.get("system") == terminology.NULL_FLAVOR and coding.get("code") in _UNCODED
 
 
 _UNCODED = frozenset({"NI", "UNK", "NAV", "NA", "OTH", "UNC"})

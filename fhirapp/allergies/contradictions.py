@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import About
 from fhirapp.allergies.summary import HOLDING, Entry, Group
-from fhirapp.fhir.words import listed
+from fhirapp.fhir.terminology import listed
 
 # A category that R4 has for what is given as a medicine.
 _AS_MEDICINE = frozenset({"medication", "biologic"})

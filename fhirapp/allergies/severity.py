@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fhirapp.fhir import systems
-from fhirapp.fhir.words import severity_words, shortened
+from fhirapp.fhir import terminology
+from fhirapp.fhir.terminology import severity_words, shortened
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]
@@ -22,7 +22,7 @@ GRADES = ("mild", "moderate", "severe")
 # Reactions that may kill, by their codes. Only codes whose meaning is beyond doubt: other codes
 # are read by their words.
 _GRAVE_CODES: Mapping[str, frozenset[str]] = {
-    systems.SNOMED_CT: frozenset(
+    terminology.SNOMED_CT: frozenset(
         {
             "39579001",  # Anaphylaxis
             "417516000",  # Anaphylaxis caused by substance

@@ -21,8 +21,8 @@ from fhirapp.allergies.assertion import (
     what_is_said,
 )
 from fhirapp.allergies.severity import Severity, sentence, severity_of
-from fhirapp.fhir import systems, words
-from fhirapp.fhir.words import ReactionWords
+from fhirapp.fhir import terminology
+from fhirapp.fhir.terminology import ReactionWords
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]
@@ -107,7 +107,9 @@ class Entry(NamedTuple):
     @property
     def name(self) -> str:
         """How it is called in a sentence."""
-        return words.shortened(self.substance, _NAME) or "an allergy to something not recorded"
+        return (
+            terminology.shortened(self.substance, _NAME) or "an allergy to something not recorded"
+        )
 
     @property
     def is_severe(self) -> bool:
@@ -171,7 +173,7 @@ def _conclusion(entries: Sequence[Entry]) -> Conclusion:
         text = f"It is recorded that no allergy is known{_unconfirmed(sure)}."
         return Conclusion("none-known", text + _also(nothing), _sources(none_known))
     if none_known:
-        names = words.listed(list(dict.fromkeys(map(_denied, none_known))))
+        names = terminology.listed(list(dict.fromkeys(map(_denied, none_known))))
         text = f"It is recorded {names}{_unconfirmed(none_known)}."
         text += " Of other allergies nothing is recorded."
         return Conclusion("none-known-in-part", text + _also(nothing), _sources(none_known))
@@ -199,7 +201,9 @@ def _quoted(in_words: Sequence[Entry]) -> str:
     """Return what documents say in words alone: the beginning, and that there is more."""
     if not in_words:
         return ""
-    quotes = words.listed([f"“{words.shortened(one.substance, _QUOTED)}”" for one in in_words])
+    quotes = terminology.listed(
+        [f"“{terminology.shortened(one.substance, _QUOTED)}”" for one in in_words]
+    )
     return f" A document says in words: {quotes}"
 
 
@@ -233,9 +237,11 @@ def _sources(entries: Sequence[Entry]) -> list[str]:
 
 def _entry(resource: Resource) -> Entry:
     said = what_is_said(resource)
-    clinical = _codes(resource, "clinicalStatus", systems.ALLERGY_CLINICAL, _CLINICAL)
-    verified = _codes(resource, "verificationStatus", systems.ALLERGY_VERIFICATION, _VERIFICATION)
-    reactions = words.reactions(resource)
+    clinical = _codes(resource, "clinicalStatus", terminology.ALLERGY_CLINICAL, _CLINICAL)
+    verified = _codes(
+        resource, "verificationStatus", terminology.ALLERGY_VERIFICATION, _VERIFICATION
+    )
+    reactions = terminology.reactions(resource)
     severity = severity_of(resource)
     status, verification = next(iter(clinical), ""), next(iter(verified), "")
     about = substance(resource)
@@ -252,11 +258,13 @@ def _entry(resource: Resource) -> Entry:
         criticality=resource.get("criticality") or "",
         categories=[one for one in resource.get("category", ()) if one],
         reactions=reactions,
-        onset=words.onset(resource),
-        last_occurrence=words.when(resource.get("lastOccurrence")),
-        recorded=words.when(resource.get("recordedDate")),
+        onset=terminology.onset(resource),
+        last_occurrence=terminology.when(resource.get("lastOccurrence")),
+        recorded=terminology.when(resource.get("recordedDate")),
         comments=[
-            words.shortened(one["text"]) for one in resource.get("note", ()) if one.get("text")
+            terminology.shortened(one["text"])
+            for one in resource.get("note", ())
+            if one.get("text")
         ],
         faults=list(_faults(resource, said, clinical, verified)),
         unsaid=list(_unsaid(clinical, verified)),
@@ -266,8 +274,8 @@ def _entry(resource: Resource) -> Entry:
 
 def _substance(said: Said, about: Mapping[str, Any]) -> str:
     if said.kind is Kind.WORDS_ONLY:
-        return words.shortened(str(about.get("text") or ""), _WORDS)
-    return words.concept(about)
+        return terminology.shortened(str(about.get("text") or ""), _WORDS)
+    return terminology.concept(about)
 
 
 def _codes(resource: Resource, name: str, system: str, known: Sequence[str]) -> Sequence[str]:
@@ -324,8 +332,8 @@ def _unsaid(clinical: Sequence[str], verified: Sequence[str]) -> Iterable[str]:
 
 
 def _order(entry: Entry) -> tuple[int, bool, int, str, str]:
-    ranks = [words.severity_rank(one.severity) for one in entry.reactions]
-    worst = min(ranks, default=words.severity_rank(""))
+    ranks = [terminology.severity_rank(one.severity) for one in entry.reactions]
+    worst = min(ranks, default=terminology.severity_rank(""))
     return (
         list(Group).index(entry.group),
         not entry.is_severe,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from flask import Flask
 
-from fhirapp.audit import trail
+from fhirapp.audit import write
 
 
 def init_app(app: Flask) -> None:
     """Note every request under /fhir."""
-    trail.init_app(app)
+    write.init_app(app)

@@ -6,8 +6,7 @@ import logging
 
 from flask import Flask
 
-from fhirapp.auth import keys
-from fhirapp.auth.access import cors, protector
+from fhirapp.auth import cors, keys, protector
 from fhirapp.auth.oauth import routes, server
 
 

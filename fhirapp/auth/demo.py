@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert, select
 
-from fhirapp.auth.clients.registered import find
+from fhirapp.auth.clients.administration import find
 from fhirapp.auth.clients.registration import public_keys
 from fhirapp.auth.models import Client, User, digest
 from fhirapp.auth.models.client import ANY_LOOPBACK, BASIC, NONE, SIGNED
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
-from fhirapp.auth.people import passwords
-from fhirapp.auth.people.users import add_user, link
 from fhirapp.auth.scopes import SESSION_SCOPES
+from fhirapp.auth.users import sessions
+from fhirapp.auth.users.accounts import add_user, link
 
 SECRET = "demo"
 # Where the demo serves the app that is registered as demo-app.
@@ -86,7 +86,7 @@ def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
     known = set(connection.execute(select(User.username)).scalars())
     missing = [person for person in PEOPLE if person.username not in known]
     # One for all: a hash takes as long as the rest of this.
-    password_hash = passwords.hashed(SECRET) if missing else None
+    password_hash = sessions.hashed(SECRET) if missing else None
     for person in missing:
         user_id = add_user(
             connection,

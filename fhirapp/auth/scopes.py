@@ -1,4 +1,4 @@
-"""SMART scopes: their grammar, and what they allow. Pure: text in, values out.
+"""SMART scopes: their grammar, and what they allow: text in, values out.
 
     patient/AllergyIntolerance.rs?clinical-status=active
     └ context └ type            └ permissions └ filter
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
+
+from flask import Flask, current_app
 
 READ, SEARCH = "r", "s"
 OPENID, FHIR_USER, PROFILE = "openid", "fhirUser", "profile"
@@ -181,3 +183,17 @@ def _written(text: str, scope: Scope) -> str:
     if _suffix(text) in ("*", "read") and scope.permissions == READ + SEARCH:
         scope = scope._replace(permissions="read")
     return str(scope)
+
+
+_EXTENSION = "fhirapp.enforceable"
+
+
+def init_app(app: Flask, check: Callable[[Scope], bool]) -> None:
+    """Set how the app checks a scope's type and filters: what they mean, rest/ knows."""
+    app.extensions[_EXTENSION] = check
+
+
+def enforceable(scope: Scope) -> bool:
+    """Say whether a scope names a type that is served, and only filters that can be enforced."""
+    check: Callable[[Scope], bool] = current_app.extensions[_EXTENSION]
+    return check(scope)

@@ -15,18 +15,7 @@ from typing import Any, NoReturn
 import click
 from sqlalchemy.exc import DBAPIError
 
-from fhirapp.cli import (
-    audit,
-    backup,
-    clients,
-    database,
-    demo,
-    exporting,
-    importing,
-    keys,
-    serving,
-    users,
-)
+from fhirapp.cli import audit, backup, clients, exports, imports, server, users
 from fhirapp.config import ConfigurationError
 
 
@@ -65,7 +54,7 @@ def cli() -> None:
     """fhirapp: a small FHIR R4 server for clinical notes and allergies."""
 
 
-_PARTS = (serving, importing, exporting, clients, users, keys, audit, database, backup, demo)
+_PARTS = (server, imports, exports, clients, users, audit, backup)
 for part in _PARTS:
     for command in part.commands:
         cli.add_command(command)

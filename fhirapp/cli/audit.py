@@ -7,7 +7,7 @@ import json
 import click
 from sqlalchemy import select
 
-from fhirapp.audit.index import Entry, entries
+from fhirapp.audit.read import Entry, entries
 from fhirapp.auth.models import User
 from fhirapp.cli.common import demo_option, reading
 

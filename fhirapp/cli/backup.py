@@ -13,7 +13,7 @@ import click
 
 from fhirapp.cli.common import demo_option, say
 from fhirapp.config import Settings, load_settings
-from fhirapp.disk.files import database_path, megabytes
+from fhirapp.disk import database_path, megabytes
 from fhirapp.ops.backups.archive import InvalidBackup
 from fhirapp.ops.backups.backup import MissingPassphrase, back_up
 from fhirapp.ops.backups.drill import drill

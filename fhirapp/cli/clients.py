@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fhirapp.auth.clients import registered
+from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.registration import KINDS, Registration, public_keys, register
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models.client import BASIC, NONE, SIGNED
@@ -96,7 +96,7 @@ def add(
     )
     with changing(demo) as connection:
         register(connection, registration, client_id=client_id)
-        secret = registered.new_secret(connection, client_id) if method == BASIC else None
+        secret = administration.new_secret(connection, client_id) if method == BASIC else None
     say(f"Client {client_id} is registered.")
     if secret is not None:
         click.echo(secret)
@@ -108,7 +108,7 @@ def add(
 def list_(as_json: bool, demo: bool | None) -> None:
     """List the clients."""
     with reading(demo) as connection:
-        rows = registered.list_clients(connection)
+        rows = administration.list_clients(connection)
     if as_json:
         listed = [{name: row[name] for name in _LISTED} for row in rows]
         click.echo(fhir_json.dumps_indented(listed))
@@ -127,7 +127,7 @@ def list_(as_json: bool, demo: bool | None) -> None:
 def show(client_id: str, demo: bool | None) -> None:
     """Show one client, as JSON."""
     with reading(demo) as connection:
-        row = registered.find_known(connection, client_id)
+        row = administration.find_known(connection, client_id)
     shown = {name: row[name] for name in _SHOWN}
     # Seconds since 1970 are for programs.
     for name in ("registered", "approved"):
@@ -142,7 +142,7 @@ def show(client_id: str, demo: bool | None) -> None:
 def approve(client_id: str, demo: bool | None) -> None:
     """Let a client that its developer registered ask for tokens."""
     with changing(demo) as connection:
-        registered.approve(connection, client_id)
+        administration.approve(connection, client_id)
     say(f"Client {client_id} is approved.")
 
 
@@ -152,7 +152,7 @@ def approve(client_id: str, demo: bool | None) -> None:
 def disable(client_id: str, demo: bool | None) -> None:
     """Disable a client; its tokens stop working at once."""
     with changing(demo) as connection:
-        registered.set_disabled(connection, client_id, disabled=True)
+        administration.set_disabled(connection, client_id, disabled=True)
     say(f"Client {client_id} is disabled.")
 
 
@@ -162,7 +162,7 @@ def disable(client_id: str, demo: bool | None) -> None:
 def enable(client_id: str, demo: bool | None) -> None:
     """Enable a client that was disabled; its tokens that still live work again."""
     with changing(demo) as connection:
-        registered.set_disabled(connection, client_id, disabled=False)
+        administration.set_disabled(connection, client_id, disabled=False)
     say(f"Client {client_id} is enabled.")
 
 
@@ -172,7 +172,7 @@ def enable(client_id: str, demo: bool | None) -> None:
 def rotate(client_id: str, demo: bool | None) -> None:
     """Print a client's new secret; the old one, and the tokens that came of it, end at once."""
     with changing(demo) as connection:
-        secret = registered.new_secret(connection, client_id)
+        secret = administration.new_secret(connection, client_id)
     say(f"Client {client_id} has a new secret.")
     click.echo(secret)
 
@@ -190,7 +190,7 @@ def token() -> None:
     "--expires",
     default=3600,
     show_default=True,
-    type=click.IntRange(1, registered.LONGEST_SECONDS),
+    type=click.IntRange(1, administration.LONGEST_SECONDS),
     help="Its lifetime, in seconds.",
 )
 @demo_option
@@ -201,7 +201,7 @@ def issue(
     with changing(demo) as connection:
         if patient_id is not None:
             patient_id = known_id(connection, "Patient", patient_id)
-        issued = registered.issue_token(
+        issued = administration.issue_token(
             connection, scope=scope, client_id=client_id, patient_id=patient_id, lifetime=expires
         )
     click.echo(issued)

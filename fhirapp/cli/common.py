@@ -16,9 +16,9 @@ from fhirapp.auth.errors import RefusedCommand
 from fhirapp.config import load_settings
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
+from fhirapp.definition import types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.ops.prepare import prepare
-from fhirapp.store.definition import types
 
 _ID = re.compile(ID_PATTERN)
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from fhirapp.address import base_url
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models.user import PATIENT, ROLES
-from fhirapp.auth.people import users
+from fhirapp.auth.users import accounts
 from fhirapp.cli.common import changing, demo_option, known_id, reading, say
 
 # Longer than any password, in bytes: a line without an end is not read on.
@@ -84,7 +84,7 @@ def add(
         fhir_user = None
         if practitioner is not None:
             fhir_user = f"Practitioner/{known_id(connection, 'Practitioner', practitioner)}"
-        user_id = users.add_user(
+        user_id = accounts.add_user(
             connection,
             username,
             name=name or username,
@@ -94,7 +94,7 @@ def add(
         )
         linked = dict.fromkeys(known_id(connection, "Patient", patient) for patient in patients)
         for place, patient_id in enumerate(linked):
-            users.link(connection, user_id, patient_id, is_self=place == 0)
+            accounts.link(connection, user_id, patient_id, is_self=place == 0)
         address = _setup_address(connection, user_id) if invite else ""
     say(f"User {username} is added.")
     if invite:
@@ -107,7 +107,7 @@ def add(
 def list_(as_json: bool, demo: bool | None) -> None:
     """List the users, their roles and the records that are linked to them."""
     with reading(demo) as connection:
-        rows = users.list_users(connection)
+        rows = accounts.list_users(connection)
     if as_json:
         shown = [
             {name: row[name] for name in _SHOWN} | {"second_factor": row["totp_secret"] is not None}
@@ -129,7 +129,7 @@ def list_(as_json: bool, demo: bool | None) -> None:
 def password(username: str, password_stdin: bool, invite: bool, demo: bool | None) -> None:
     """Give a user another password; whoever is signed in as that user is signed out."""
     with reading(demo) as connection:
-        user_id = users.find_user(connection, username)["id"]
+        user_id = accounts.find_user(connection, username)["id"]
     chosen = _password(password_stdin, invite)
     if chosen is None:
         with changing(demo) as connection:
@@ -137,7 +137,7 @@ def password(username: str, password_stdin: bool, invite: bool, demo: bool | Non
         _tell(address)
         return
     with changing(demo) as connection:
-        users.set_password(connection, user_id, chosen)
+        accounts.set_password(connection, user_id, chosen)
     say(f"User {username} has a new password.")
 
 
@@ -147,8 +147,8 @@ def password(username: str, password_stdin: bool, invite: bool, demo: bool | Non
 def disable(username: str, demo: bool | None) -> None:
     """Disable a user: signed out, and what apps were allowed stops working at once."""
     with changing(demo) as connection:
-        user_id = users.find_user(connection, username)["id"]
-        users.set_user_disabled(connection, user_id, disabled=True)
+        user_id = accounts.find_user(connection, username)["id"]
+        accounts.set_user_disabled(connection, user_id, disabled=True)
     say(f"User {username} is disabled.")
 
 
@@ -158,8 +158,8 @@ def disable(username: str, demo: bool | None) -> None:
 def enable(username: str, demo: bool | None) -> None:
     """Enable a user who was disabled; what apps were allowed works again."""
     with changing(demo) as connection:
-        user_id = users.find_user(connection, username)["id"]
-        users.set_user_disabled(connection, user_id, disabled=False)
+        user_id = accounts.find_user(connection, username)["id"]
+        accounts.set_user_disabled(connection, user_id, disabled=False)
     say(f"User {username} is enabled.")
 
 
@@ -170,7 +170,7 @@ def enable(username: str, demo: bool | None) -> None:
 def role(username: str, role: str, demo: bool | None) -> None:
     """Change a user's role; it holds from the next request on."""
     with changing(demo) as connection:
-        users.set_role(connection, users.find_user(connection, username)["id"], role)
+        accounts.set_role(connection, accounts.find_user(connection, username)["id"], role)
     say(f"User {username} has the role {role}.")
 
 
@@ -182,9 +182,9 @@ def role(username: str, role: str, demo: bool | None) -> None:
 def link(username: str, patient_id: str, proxy: bool, demo: bool | None) -> None:
     """Let a user with the role patient see a record."""
     with changing(demo) as connection:
-        user_id = users.find_user(connection, username)["id"]
+        user_id = accounts.find_user(connection, username)["id"]
         known = known_id(connection, "Patient", patient_id)
-        users.link(connection, user_id, known, is_self=not proxy)
+        accounts.link(connection, user_id, known, is_self=not proxy)
     whose = "another's" if proxy else "their own"
     say(f"User {username} sees Patient/{known}, as {whose} record.")
 
@@ -197,8 +197,8 @@ def unlink(username: str, patient_id: str, demo: bool | None) -> None:
     """Take a record from a user; apps follow at once."""
     linked = patient_id.removeprefix("Patient/")
     with changing(demo) as connection:
-        user_id = users.find_user(connection, username)["id"]
-        if not users.unlink(connection, user_id, linked):
+        user_id = accounts.find_user(connection, username)["id"]
+        if not accounts.unlink(connection, user_id, linked):
             raise RefusedCommand(f"User {username} is not linked to Patient/{linked}.")
     say(f"User {username} does not see Patient/{linked} any more.")
 
@@ -209,7 +209,7 @@ def unlink(username: str, patient_id: str, demo: bool | None) -> None:
 def second_factor_off(username: str, demo: bool | None) -> None:
     """Ask a user who lost their phone for the password alone."""
     with changing(demo) as connection:
-        users.end_second_factor(connection, users.find_user(connection, username)["id"])
+        accounts.end_second_factor(connection, accounts.find_user(connection, username)["id"])
     say(f"User {username} signs in with the password alone.")
 
 
@@ -244,11 +244,11 @@ def _asked() -> str:
 
 
 def _setup_address(connection: Connection, user_id: str) -> str:
-    return f"{base_url()}/setup?code={users.new_setup_code(connection, user_id)}"
+    return f"{base_url()}/setup?code={accounts.new_setup_code(connection, user_id)}"
 
 
 def _tell(address: str) -> None:
-    hours = users.SETUP_SECONDS // 3600
+    hours = accounts.SETUP_SECONDS // 3600
     say(f"Whoever opens this address chooses the password, once, within {hours} hours:")
     click.echo(address)
 

@@ -34,8 +34,15 @@ from fhirapp.db.base import (
     db,
     quoted,
 )
-from fhirapp.db.generation import EXTENSION, Generation, generation
-from fhirapp.db.reader import Reader, forget_reader, forget_spares, reader
+from fhirapp.db.reader import (
+    EXTENSION,
+    Generation,
+    Reader,
+    forget_reader,
+    forget_spares,
+    generation,
+    reader,
+)
 from fhirapp.fhir import json as fhir_json
 
 __all__ = [

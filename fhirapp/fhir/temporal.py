@@ -3,13 +3,15 @@
 An interval is half-open, [low, high), in whole milliseconds since 1970 in UTC; low and high are
 EARLIEST and LATEST where a period has no such end. Source: FHIR R4 datatypes §2.24.0.1 and search
 §3.1.1.4.4.
+
+Times as people read them: in the clinic's zone, with its name. Records keep UTC.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, NamedTuple
 
 # Outside years 1 to 9999, and within what a 64-bit column holds.
@@ -154,3 +156,92 @@ def _date_interval(value: str) -> Interval:
     if following[0] > 9999:
         return Interval(to_milliseconds(start), LATEST)
     return Interval(to_milliseconds(start), to_milliseconds(datetime(*following, 1, tzinfo=UTC)))
+
+
+_NAMES_ZONE = re.compile(r"T.*(?:Z|[+-]\d\d:\d\d)")
+
+
+def _utc() -> tzinfo:
+    return UTC
+
+
+_find: Callable[[], tzinfo] = _utc
+
+
+def init_zone(find: Callable[[], tzinfo]) -> None:
+    """Ask find for the clinic's zone, each time that one is needed: it is that of the app."""
+    global _find
+    _find = find
+
+
+def zone() -> tzinfo:
+    """Return the clinic's zone; UTC where no app is running."""
+    return _find()
+
+
+def now() -> datetime:
+    """Return the time that it is at the clinic."""
+    return datetime.now(zone())
+
+
+def local(then: datetime) -> datetime:
+    """Return a time in the clinic's zone; at the ends of the calendar it stays as it is."""
+    try:
+        return then.astimezone(zone())
+    except OverflowError:
+        return then
+
+
+def local_of(value: str) -> datetime | None:
+    """Return the local time of an instant, or of a dateTime with an hour; None for a date alone."""
+    if "T" not in value:
+        return None
+    # A leap second counts as :59, as in a search.
+    text = f"{value[:17]}59{value[19:]}" if value[17:19] == "60" else value
+    then = datetime.fromisoformat(text)
+    return local(then if then.tzinfo else then.replace(tzinfo=UTC))
+
+
+def day_of(value: str) -> str:
+    """Return the day of a FHIR date or time, as a FHIR date: that of the clinic's zone."""
+    then = local_of(value)
+    return value if then is None else then.date().isoformat()
+
+
+def zone_name(then: datetime) -> str:
+    """Return what a zone is called at a time: CST, or UTC-03:00 where it has no letters.
+
+    Where clocks are set back, the hour that comes twice is CDT first, then CST.
+    """
+    name = then.tzname() or ""
+    return name if name[:1].isalpha() else f"UTC{then.isoformat()[-6:]}"
+
+
+def exact(then: datetime) -> str:
+    """Return a local time to the second: 3 May 2026, 14:05:09 CDT."""
+    return f"{then.day} {then:%B} {then.year}, {then:%H:%M:%S} {zone_name(then)}"
+
+
+def begin_of(day: date) -> datetime:
+    """Return when a day begins at the clinic."""
+    return datetime.combine(day, time(), zone())
+
+
+def local_time_interval(text: str) -> Interval:
+    """Return the interval that a person means, as that of a search; the clinic's zone is implied.
+
+    Raises ValueError.
+    """
+    found = interval(text)
+    if _NAMES_ZONE.fullmatch(text, 10):
+        return found
+    return Interval(_moved(found.low), _moved(found.high))
+
+
+def _moved(milliseconds: int) -> int:
+    """Return when the clinic's clocks show what those of UTC show at a moment."""
+    try:
+        shown = _EPOCH + timedelta(milliseconds=milliseconds)
+        return to_milliseconds(shown.replace(tzinfo=zone()))
+    except OverflowError:
+        return milliseconds

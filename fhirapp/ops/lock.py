@@ -15,8 +15,7 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from fhirapp.config import ConfigurationError
-from fhirapp.disk.files import because, beside, owned_as
-from fhirapp.disk.flock import take
+from fhirapp.disk import because, beside, owned_as, take
 
 
 @contextmanager

@@ -1,12 +1,16 @@
 """Make the database ready: its schema, the demo's data, bodies that fit the settings.
 
 One of an older release is copied before it is carried forward.
+
+Copy a database of an older release before it is carried forward.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 from flask import Flask
 from sqlalchemy import func, select
@@ -15,20 +19,56 @@ from sqlalchemy.exc import DatabaseError
 from fhirapp.auth import keys
 from fhirapp.auth.demo import add_demo
 from fhirapp.auth.keys import demo_key
-from fhirapp.auth.people.users import has_administrator, new_setup_code
+from fhirapp.auth.users.accounts import has_administrator, new_setup_code
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db, writing
-from fhirapp.disk.files import database_path
+from fhirapp.definition import types
+from fhirapp.disk import because, database_path, scratch, sync_folder
 from fhirapp.fhir.temporal import instant
-from fhirapp.ops.backups.swap import drop_staged, finish_swap
+from fhirapp.ops.backups.backup import copy_database, faults_of, schema_of
+from fhirapp.ops.backups.restore import drop_staged, finish_swap
 from fhirapp.ops.lock import in_use
-from fhirapp.ops.upgrade import copy_before_upgrade
 from fhirapp.store import migrate
-from fhirapp.store.definition import types
-from fhirapp.store.migrate import schema_version, shown, upgrade
-from fhirapp.store.reindex import is_outdated, reindex, rendering_in_force
-from fhirapp.store.render import Rendering
+from fhirapp.store.migrate import (
+    is_outdated,
+    reindex,
+    rendering_in_force,
+    schema_version,
+    shown,
+    upgrade,
+)
 from fhirapp.store.seed import load_seed, seed_path
+from fhirapp.store.write import Rendering
+
+
+def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | None:
+    """Copy a database beside itself, named with its schema and the time; return the copy.
+
+    None where another process has carried it forward meanwhile. Raises ConfigurationError: what
+    cannot be copied is not carried forward.
+    """
+    name = f"{database.stem}.schema-{schema}.{now:%Y%m%dT%H%M%SZ}{database.suffix}"
+    target = database.with_name(name)
+    with scratch(database.parent) as folder:
+        copy = folder / name
+        try:
+            copy_database(database, copy)
+            faults = faults_of(copy)
+            if faults:
+                raise ConfigurationError(
+                    f"The database {database} is damaged and is not carried forward ({faults[0]}); "
+                    "restore a backup."
+                )
+            if schema_of(copy) != schema:
+                return None
+            copy.replace(target)
+            sync_folder(target.parent)
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigurationError(
+                f"The database {database} cannot be copied before it is carried forward "
+                f"({because(error)}); nothing was changed."
+            ) from None
+    return target
 
 
 def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) -> None:

@@ -25,14 +25,12 @@ from fhirapp.auth.keys import demo_key
 from fhirapp.auth.models import Client, User, UserPatient
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import Busy, database_errors, db, writing
+from fhirapp.definition import types
 from fhirapp.fhir.temporal import instant
 from fhirapp.search.fulltext import full_text, words_table
-from fhirapp.store.definition import types
-from fhirapp.store.migrate import schema_version, shown
-from fhirapp.store.reindex import rendering_in_force
-from fhirapp.store.render import Rendering
+from fhirapp.store.migrate import rendering_in_force, schema_version, shown
 from fhirapp.store.seed import read_seed, seed_path, write_seed
-from fhirapp.store.state import (
+from fhirapp.store.version import (
     GENERATION,
     RENDERING,
     StoreState,
@@ -40,6 +38,7 @@ from fhirapp.store.state import (
     raise_generation,
     set_state,
 )
+from fhirapp.store.write import Rendering
 
 _log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from waitress.task import ErrorTask, WSGITask
 
 from fhirapp.auth import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
-from fhirapp.disk.files import database_path
-from fhirapp.exchange.bulk.worker import exporting
+from fhirapp.disk import database_path
+from fhirapp.exchange.bulk.run import exporting
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     BodyTooLong,
@@ -35,9 +35,9 @@ from fhirapp.fhir.outcome import (
     InternalError,
     InvalidParameter,
 )
+from fhirapp.jobs.start import keep_swept
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.reset import start_timer
-from fhirapp.ops.tasks.start import keep_swept
 from fhirapp.rest.errors import MAX_BODY, MAX_HEADERS
 from fhirapp.rest.negotiation import FHIR_JSON
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from flask import Flask
 
-from fhirapp.auth import enforce
-from fhirapp.rest import access, capability, definitions, errors, openapi, paging, totals
+from fhirapp.auth import scopes
+from fhirapp.rest import access, capability, definitions, errors, openapi, paging
 
 
 def init_app(app: Flask) -> None:
     """Give the app its errors, its memory of totals, its page links and what describes it."""
     errors.init_app(app)
-    enforce.init_app(app, access.enforceable)
-    totals.init_app(app)
+    scopes.init_app(app, access.enforceable)
+    paging.totals_init_app(app)
     paging.init_app(app)
     capability.init_app(app)
     definitions.init_app(app)

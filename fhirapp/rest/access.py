@@ -1,17 +1,242 @@
-"""How far a token reaches, decided before any data is touched. decisions §4, §6."""
+"""How far a token reaches, decided before any data is touched. decisions §4, §6.
+
+Which rows a token may see: its limit as a piece of WHERE, made here alone. decisions §6.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from fhirapp.auth.access.compartment import Access
-from fhirapp.auth.access.protector import authenticate, insufficient_scope
+from fhirapp.address import base_url
+from fhirapp.auth.access import Access, Grant
+from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Scope
-from fhirapp.rest.visibility import carriers, filtered
+from fhirapp.db import Reader, quoted
+from fhirapp.definition import Definition, Visibility, types
+from fhirapp.fhir.outcome import FhirError
 from fhirapp.search.parameter import Context
 from fhirapp.search.reference import Reference
-from fhirapp.search.values import split
-from fhirapp.store.definition import Definition, Visibility, types
+from fhirapp.search.values import AnyCondition, Condition, any_of, split
+from fhirapp.store.prepare import CARRIES
+
+NOTHING = Condition("1 = 0", narrows=True)
+ANYTHING = Condition("1 = 1")
+# The parameter that indexes what a TARGETS type is judged by.
+_TARGET = "target"
+# A Provenance may be of a Provenance. One of a Provenance of a Provenance is not shown to anyone.
+_NESTED = 1
+
+
+def carriers() -> Iterable[Definition]:
+    """Return the types whose resources carry attachments; a view only names those of its source."""
+    return [one for one in types().values() if one.attachments and one.view is None]
+
+
+def visible(
+    definition: Definition, access: Access, permission: str, nested: int = _NESTED
+) -> AnyCondition | None:
+    """Return the condition that a row `r` may be seen; None where every row may.
+
+    Of a CARRIER type carried_visibly says it, a resource at a time. nested is how often a target
+    may be of a TARGETS type itself.
+    """
+    if definition.visibility is Visibility.TARGETS:
+        return _by_targets(definition, access, permission, nested)
+    if definition.visibility is not Visibility.SCOPE:
+        return None
+    grants = access.grants(definition.name, permission)
+    if any(grant == Grant(None) for grant in grants):
+        return None
+    conditions = [
+        condition for grant in grants if (condition := _granted(definition, grant)) is not None
+    ]
+    return any_of(conditions) if conditions else NOTHING
+
+
+def _granted(definition: Definition, grant: Grant) -> AnyCondition | None:
+    """Return the condition of one grant; None, so nothing, where it cannot be enforced."""
+    parts: list[AnyCondition] = []
+    if grant.patient is not None:
+        if not definition.compartment:
+            # Of nobody's record: a patient's token has nothing to see there.
+            return None
+        parts.append(Condition("r.patient_id = ?", (grant.patient,), narrows=True))
+    limits = filtered(definition, grant.filters)
+    if limits is None:
+        return None
+    parts += limits
+    if not parts:
+        return ANYTHING
+    rendered = [part.where() for part in parts]
+    return Condition(
+        "(" + " AND ".join(part.sql for part in rendered) + ")",
+        tuple(value for part in rendered for value in part.values),
+        narrows=any(part.narrows for part in parts),
+    )
+
+
+def filtered(
+    definition: Definition, filters: Sequence[tuple[str, str]]
+) -> list[AnyCondition] | None:
+    """Return the conditions of a scope's filters; None where one of them cannot be enforced."""
+    context = Context(definition.tables, base_url())
+    conditions: list[AnyCondition] = []
+    for name, value in filters:
+        base, _, modifier = name.partition(":")
+        parameter = definition.params.by_name.get(base)
+        if parameter is None:
+            return None
+        try:
+            conditions += parameter.conditions(modifier, [value], context)
+        except FhirError:
+            return None
+    return conditions
+
+
+def _by_targets(definition: Definition, access: Access, permission: str, nested: int) -> Condition:
+    """Return the condition that every target of a row `r` may be seen.
+
+    A target that is here only by an identifier, or elsewhere, is none that we could show: the index
+    row of the one names no type, that of the other no type that is served.
+    """
+    targets = quoted(definition.tables.reference.name)
+    seen, ids = [], []
+    for target in types().values():
+        one = _seen(target, access, permission, Condition("t.target_id"), nested)
+        if one is not None:
+            seen.append(Condition(f"(t.target_type = ? AND {one.sql})", (target.name, *one.values)))
+            ids.append((target.name, _ids(target, access, permission, nested)))
+    if not seen:
+        return NOTHING
+    one_of = any_of(seen).where()
+    every = Condition(
+        f"NOT EXISTS (SELECT 1 FROM {targets} t WHERE t.pk = r.pk AND t.param = ?"
+        f" AND NOT {one_of.sql})",
+        (_TARGET, *one_of.values),
+    )
+    if not all(one.narrows for _, one in ids):
+        return every
+    # A patient's token: begun at the little that it sees, not at every row there is.
+    own = " UNION ALL ".join(
+        f"SELECT t.pk FROM {targets} t WHERE t.param = ? AND t.target_type = ?"
+        f" AND t.target_id IN ({one.sql})"
+        for _, one in ids
+    )
+    values = [value for name, one in ids for value in (_TARGET, name, *one.values)]
+    return Condition(f"r.pk IN ({own}) AND {every.sql}", (*values, *every.values), narrows=True)
+
+
+def _seen(
+    definition: Definition, access: Access, permission: str, target: Condition, nested: int
+) -> Condition | None:
+    """Return the condition that a resource is here and may be seen; None where none may be.
+
+    target is the SQL of its id. One that was deleted is judged by what it was.
+    """
+    if definition.visibility is Visibility.CARRIER:
+        return _carried(access, target)
+    if definition.visibility is Visibility.SCOPE and not access.grants(definition.name, permission):
+        return None
+    if definition.visibility is Visibility.TARGETS and nested == 0:
+        return None
+    limit = _where(visible(definition, access, permission, nested - 1))
+    table = definition.sql_table
+    return Condition(
+        f"EXISTS (SELECT 1 FROM {table} r WHERE r.pk = (SELECT d.pk FROM {table} d"
+        f" WHERE d.id = {target.sql} AND NOT d.deleted ORDER BY d.version_id DESC LIMIT 1)"
+        f" AND {limit.sql})",
+        (*target.values, *limit.values),
+    )
+
+
+def _ids(definition: Definition, access: Access, permission: str, nested: int) -> Condition:
+    """Return the SELECT of the ids of which some version may be seen; narrows where they are few.
+
+    Practitioners and organizations are few.
+    """
+    if definition.visibility is Visibility.CARRIER:
+        return _carried_ids(access)
+    limit = _where(visible(definition, access, permission, nested - 1))
+    return Condition(
+        f"SELECT r.id FROM {definition.sql_table} r WHERE {limit.sql}",
+        limit.values,
+        narrows=limit.narrows or definition.visibility is Visibility.ANY_SCOPE,
+    )
+
+
+def _carrying(access: Access) -> list[tuple[Definition, str, Condition]]:
+    """Return the types that the token may read and that carry Binaries.
+
+    Each with the table of what its versions carry, `a` in SQL, and the condition that one may be
+    read.
+    """
+    return [
+        (one, quoted(one.tables.reference.name), _where(visible(one, access, "r")))
+        for one in carriers()
+        if access.grants(one.name, "r")
+    ]
+
+
+def _carried(access: Access, target: Condition) -> Condition | None:
+    """Return the condition that a version that carries a Binary may be read; None where none may.
+
+    target is the SQL of the Binary's id.
+    """
+    carried = [
+        Condition(
+            f"EXISTS (SELECT 1 FROM {carries} a WHERE a.param = ? AND a.target_id = {target.sql}"
+            f" AND {_covered(one, limit)})",
+            (CARRIES, *target.values, *limit.values, *limit.values),
+        )
+        for one, carries, limit in _carrying(access)
+    ]
+    return any_of(carried).where() if carried else None
+
+
+def _carried_ids(access: Access) -> Condition:
+    """Return the SELECT of the ids of Binaries of which a carrier may be read, as _ids does."""
+    carrying = _carrying(access)
+    return Condition(
+        " UNION ALL ".join(
+            f"SELECT a.target_id FROM {carries} a WHERE a.param = ? AND {_covered(one, limit)}"
+            for one, carries, limit in carrying
+        ),
+        tuple(
+            value for _, _, limit in carrying for value in (CARRIES, *limit.values, *limit.values)
+        ),
+        narrows=all(limit.narrows for _, _, limit in carrying),
+    )
+
+
+def _covered(definition: Definition, limit: Condition) -> str:
+    """Return the SQL that the version whose index row is `a` may be seen: it, and its resource yet.
+
+    As in rest/read.py: the past of what a scope no longer covers is out of reach. It holds the
+    limit twice.
+    """
+    table = definition.sql_table
+    return (
+        f"EXISTS (SELECT 1 FROM {table} r WHERE r.pk = a.pk AND {limit.sql}) AND EXISTS"
+        f" (SELECT 1 FROM {table} r WHERE r.pk = (SELECT d.pk FROM {table} d WHERE d.id ="
+        f" (SELECT h.id FROM {table} h WHERE h.pk = a.pk) AND NOT d.deleted"
+        f" ORDER BY d.version_id DESC LIMIT 1) AND {limit.sql})"
+    )
+
+
+def _where(limit: AnyCondition | None) -> Condition:
+    return ANYTHING if limit is None else limit.where()
+
+
+def carried_visibly(reader: Reader, access: Access, binary_id: str) -> bool:
+    """Say whether some version that carries the Binary may be read."""
+    return _holds(reader, _carried(access, Condition("?", (binary_id,))))
+
+
+def _holds(reader: Reader, condition: Condition | None) -> bool:
+    if condition is None:
+        return False
+    return reader.first(f"SELECT 1 WHERE {condition.sql}", condition.values) is not None
+
 
 _NAMES = {"r": "read", "s": "search"}
 

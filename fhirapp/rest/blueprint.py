@@ -12,13 +12,13 @@ from typing import Any
 from flask import Blueprint, Response
 from flask.sansio.app import App
 
+from fhirapp.definition import Definition, register_type
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import NotFound, UnknownInteraction
 from fhirapp.rest.access import access_to
 from fhirapp.rest.history import history_instance, history_type
 from fhirapp.rest.read import read, vread
 from fhirapp.rest.search import search_type
-from fhirapp.store.definition import Definition, register_type
 
 # service.md 2.1: the self link of a search is under /api, so /api answers as /fhir does.
 ROOTS = ("/fhir", "/api")

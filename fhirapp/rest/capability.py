@@ -10,16 +10,16 @@ from flask import Blueprint, Flask, Response, current_app
 
 from fhirapp.address import base_url
 from fhirapp.auth.oauth.discovery import endpoints
+from fhirapp.definition import Definition, Operation, types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir import systems
+from fhirapp.fhir import terminology
 from fhirapp.fhir.temporal import check_date
-from fhirapp.rest import definitions, operation_definitions, search_parameters
+from fhirapp.rest import definitions
 from fhirapp.rest.include import includable
 from fhirapp.rest.negotiation import FORMING, arguments, check_known, wanted_form
 from fhirapp.rest.response import document_etag, respond
 from fhirapp.search.controls import REVINCLUDE
 from fhirapp.search.parameter import Parameter
-from fhirapp.store.definition import Definition, Operation, types
 
 blueprint = Blueprint("capability", __name__)
 
@@ -76,13 +76,13 @@ def capability_statement() -> dict[str, Any]:
         "description": "Serves clinical notes and allergies to read and search; "
         "data comes in by import, not over REST.",
         "kind": "instance",
-        "instantiates": [systems.US_CORE_SERVER, *(statement for _, statement in guides)],
+        "instantiates": [terminology.US_CORE_SERVER, *(statement for _, statement in guides)],
         "software": {"name": "fhirapp", "version": software_version()},
         "implementation": {"description": "fhirapp", "url": f"{base_url()}/fhir"},
         "fhirVersion": "4.0.1",
         "format": ["application/fhir+json", "json"],
         "implementationGuide": [
-            systems.US_CORE + "ImplementationGuide/hl7.fhir.us.core",
+            terminology.US_CORE + "ImplementationGuide/hl7.fhir.us.core",
             *(guide for guide, _ in guides),
         ],
         "rest": [
@@ -110,7 +110,7 @@ _OAUTH_URIS = {
 
 def _security() -> dict[str, Any]:
     coding = {
-        "system": systems.RESTFUL_SECURITY,
+        "system": terminology.RESTFUL_SECURITY,
         "code": "SMART-on-FHIR",
         "display": "SMART-on-FHIR",
     }
@@ -118,7 +118,7 @@ def _security() -> dict[str, Any]:
     return {
         "extension": [
             {
-                "url": systems.SMART_OAUTH_URIS,
+                "url": terminology.SMART_OAUTH_URIS,
                 "extension": [
                     {"url": name, "valueUri": addresses[endpoint]}
                     for name, endpoint in _OAUTH_URIS.items()
@@ -159,7 +159,7 @@ def _operations(type_name: str = "", own: Sequence[Operation] = ()) -> dict[str,
     listed = [
         {
             "name": one.name,
-            "definition": operation_definitions.canonical(type_name, one),
+            "definition": definitions.canonical(type_name, one),
             "documentation": one.doc,
         }
         for one in (*own, *offered)
@@ -182,7 +182,7 @@ def _definitions(own: definitions.Definitions) -> dict[str, Any]:
 def _parameter(definition: Definition, parameter: Parameter) -> dict[str, Any]:
     return {
         "name": parameter.name,
-        "definition": search_parameters.canonical(definition, parameter),
+        "definition": definitions.search_parameters_canonical(definition, parameter),
         "type": parameter.kind,
         "documentation": parameter.doc,
     }

@@ -10,8 +10,8 @@ from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
 
-from fhirapp.auth.access.protector import record_refusal
-from fhirapp.auth.access.refusals import HEADER, request_id
+from fhirapp.auth.protector import record_refusal
+from fhirapp.auth.refusals import HEADER, request_id
 from fhirapp.db import is_busy
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (

@@ -19,23 +19,22 @@ from typing import Any
 from flask import Response, current_app
 from itsdangerous import BadData, URLSafeSerializer
 
-from fhirapp.audit.trail import served
-from fhirapp.auth.access.compartment import Access
+from fhirapp.audit.write import served
+from fhirapp.auth.access import Access
 from fhirapp.auth.keys import key_of
 from fhirapp.config import settings
 from fhirapp.db import Reader, reader
+from fhirapp.definition import Definition
 from fhirapp.fhir.bundle import Entry, bundle, interaction
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.rest.access import access_to
-from fhirapp.rest.links import bundle_id, page_link
 from fhirapp.rest.negotiation import FORMING, Form, arguments, wanted_form
+from fhirapp.rest.paging import bundle_id, page_link
 from fhirapp.rest.read import COLUMNS, Version, find_version, visible_versions
 from fhirapp.rest.response import fhir_address, respond, with_addresses
-from fhirapp.search.condition import Condition
 from fhirapp.search.controls import parse_count
-from fhirapp.search.values import SHOWN
-from fhirapp.store.definition import Definition
+from fhirapp.search.values import SHOWN, Condition
 
 _KNOWN = ("_count", "_since", "_at", "_cursor", *FORMING)
 _UNSUPPORTED = {

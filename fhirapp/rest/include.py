@@ -13,18 +13,17 @@ from typing import NamedTuple
 
 import orjson
 
-from fhirapp.auth.access.compartment import Access
+from fhirapp.auth.access import Access
 from fhirapp.db import Reader, quoted
+from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.rest.access import visible
 from fhirapp.rest.paging import Match
 from fhirapp.rest.read import visible_versions
-from fhirapp.rest.visibility import visible
-from fhirapp.search.condition import Condition
 from fhirapp.search.controls import REVINCLUDE, Controls, Include
 from fhirapp.search.reference import Reference
-from fhirapp.search.values import SHOWN, values_at
-from fhirapp.store.definition import Definition, Visibility, types
+from fhirapp.search.values import SHOWN, Condition, values_at
 
 # How often `_include:iterate` goes on from what it brought, and how much a page brings in all.
 MAX_STEPS = 5

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from fhirapp.address import token_url
 from fhirapp.auth.oauth.discovery import endpoints
+from fhirapp.definition import Definition, OperationParameter, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest import definitions
+from fhirapp.rest.definitions import modifiers_of
 from fhirapp.rest.negotiation import FHIR_JSON
-from fhirapp.rest.search_parameters import modifiers_of
 from fhirapp.search.controls import REVINCLUDE, SUMMARIES, TOTALS
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.reference import Reference
-from fhirapp.store.definition import Definition, OperationParameter, types
 
 Node = dict[str, Any]
 # Parameters by their names among the components.

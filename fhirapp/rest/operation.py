@@ -12,6 +12,7 @@ from typing import Any
 from flask import request
 
 from fhirapp.config import settings
+from fhirapp.definition import Operation
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     InvalidParameter,
@@ -23,10 +24,9 @@ from fhirapp.fhir.outcome import (
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, interval
 from fhirapp.rest.negotiation import FORMING, MAX_PARAMETERS, arguments, parse_form
 from fhirapp.search.controls import parse_count
-from fhirapp.search.cursor import fingerprint
+from fhirapp.search.page import fingerprint
 from fhirapp.search.query import MAX_LENGTH, MAX_VALUES
 from fhirapp.search.values import SHOWN, escape, split
-from fhirapp.store.definition import Operation
 
 JSON_TYPES = ("application/fhir+json", "application/json")
 FORM_TYPE = "application/x-www-form-urlencoded"

@@ -6,25 +6,17 @@ from typing import NamedTuple
 
 from flask import Response
 
-from fhirapp.audit.trail import served
-from fhirapp.auth.access.compartment import Access
+from fhirapp.audit.write import served
+from fhirapp.auth.access import Access
 from fhirapp.db import Reader, reader
+from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
-from fhirapp.rest.access import access_to
-from fhirapp.rest.negotiation import (
-    FORMING,
-    Form,
-    arguments,
-    check_known,
-    is_strict,
-    wanted_form,
-)
+from fhirapp.rest.access import NOTHING, access_to, visible
+from fhirapp.rest.negotiation import FORMING, Form, arguments, check_known, is_strict, wanted_form
 from fhirapp.rest.response import respond, with_addresses
 from fhirapp.rest.subset import check_subset, subset
-from fhirapp.rest.visibility import NOTHING, visible
-from fhirapp.search.condition import Condition
 from fhirapp.search.controls import Controls, parse_controls
-from fhirapp.store.definition import Definition, Visibility
+from fhirapp.search.values import Condition
 
 
 class Version(NamedTuple):

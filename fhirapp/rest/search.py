@@ -11,37 +11,32 @@ from hashlib import blake2b
 from flask import Response, request
 
 from fhirapp.address import base_url
-from fhirapp.audit.trail import served
+from fhirapp.audit.write import served
 from fhirapp.config import settings
 from fhirapp.db import reader
+from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.bundle import INCLUDE, MATCH, OUTCOME, Entry, bundle, scored
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
-from fhirapp.rest.access import access_to, check_patients
-from fhirapp.rest.doubts import doubts
-from fhirapp.rest.explain import Statements, explain_limits
-from fhirapp.rest.include import (
-    Inclusion,
-    included_with,
-    not_served,
-    parse_includes,
-    target_types,
-)
-from fhirapp.rest.links import bundle_id
+from fhirapp.rest.access import access_to, check_patients, visible
+from fhirapp.rest.explain import Statements, doubts, explain_limits
+from fhirapp.rest.include import Inclusion, included_with, not_served, parse_includes, target_types
 from fhirapp.rest.negotiation import arguments, is_strict, parse_form, wanted_form
-from fhirapp.rest.paging import Page, links_of, read_page
-from fhirapp.rest.ranking import ranked_page
+from fhirapp.rest.paging import Page, bundle_id, links_of, ranked_page, read_page, total_of
 from fhirapp.rest.response import fhir_address, respond, with_addresses
 from fhirapp.rest.subset import check_subset, subset
-from fhirapp.rest.totals import total_of
-from fhirapp.rest.visibility import visible
-from fhirapp.search.controls import Controls, parse_controls, require_patient_or_id
-from fhirapp.search.cursor import fingerprint
+from fhirapp.search.controls import (
+    BY_SCORE,
+    NEWEST_FIRST,
+    Controls,
+    parse_controls,
+    parse_sort,
+    require_patient_or_id,
+)
 from fhirapp.search.explain import Issue, explain_answer, explain_query
-from fhirapp.search.order import BY_SCORE, NEWEST_FIRST, parse_sort
+from fhirapp.search.page import fingerprint
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import parse_query, select
-from fhirapp.store.definition import Definition, types
 
 _FORM = "application/x-www-form-urlencoded"
 

@@ -13,17 +13,17 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
+from fhirapp.definition import Definition
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir import systems
+from fhirapp.fhir import terminology
 from fhirapp.fhir.bundle import body_of, member, members_of
 from fhirapp.fhir.elements import Check, Complex, Repeating
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.fhir.resource import ResourceSchema
 from fhirapp.search.controls import Controls
 from fhirapp.search.values import SHOWN
-from fhirapp.store.definition import Definition
 
-_SUBSETTED = {"system": systems.OBSERVATION_VALUE, "code": "SUBSETTED"}
+_SUBSETTED = {"system": terminology.OBSERVATION_VALUE, "code": "SUBSETTED"}
 _ALWAYS = frozenset({"resourceType", "id", "meta"})
 # Of an element that R4 marks for the summary, beside its members that are marked themselves.
 _BESIDE = frozenset({"id", "extension", "modifierExtension"})

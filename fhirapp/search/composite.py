@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fhirapp.search.condition import AnyCondition, IndexCondition
 from fhirapp.search.index import IndexRow, ReferenceRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
-from fhirapp.search.values import split
+from fhirapp.search.values import AnyCondition, IndexCondition, split
 
 
 @dataclass(frozen=True)

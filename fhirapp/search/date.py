@@ -13,6 +13,8 @@ the moment that it names: 11:05:00 there is the point 11:05:00.000. So a time is
 
 Digits beyond milliseconds are kept in resources, but are not compared. `_lastUpdated` has
 milliseconds always.
+
+When the care was that a resource tells of: operations are asked for a time of care.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fhirapp.db import quoted
 from fhirapp.fhir.temporal import (
     EARLIEST,
     LATEST,
@@ -31,10 +34,9 @@ from fhirapp.fhir.temporal import (
     period_interval,
     stored_interval,
 )
-from fhirapp.search.condition import AnyCondition, Condition, IndexCondition
-from fhirapp.search.index import LONG, DateRow, IndexRow
+from fhirapp.search.index import LONG, DateRow, IndexRow, IndexTables
 from fhirapp.search.parameter import Context, Key, Parameter, never_missing
-from fhirapp.search.values import SHOWN, split
+from fhirapp.search.values import SHOWN, AnyCondition, Condition, IndexCondition, split
 
 LOWER = ("gt", "ge", "sa")
 UPPER = ("lt", "le", "eb")
@@ -276,3 +278,40 @@ def _compare_moment(prefix: str, moment: str, start: str, end: str) -> tuple[str
             return f"{moment} < ?", (start,)
         case _:
             return f"{moment} < ?", (end,)
+
+
+# A period without start and end does not tell when it was.
+_TOLD = "k.param = ? AND (k.low > ? OR k.high < ?)"
+_ALWAYS = (EARLIEST, LATEST)
+
+
+def cared_for(
+    tables: IndexTables, names: Sequence[str], time: Interval, *, undated: bool
+) -> Condition:
+    """Return the condition that a resource's care overlaps a time.
+
+    names are date parameters, of which the first that a resource has tells its care; undated says
+    whether a resource that has none of them fulfils the condition.
+    """
+    table = quoted(tables.date.name)
+    choices: list[Condition] = []
+    lacks: list[Condition] = []
+    for name in names:
+        told = IndexCondition(
+            table, f"{_TOLD} AND k.low < ? AND k.high > ?", (name, *_ALWAYS, time.high, time.low)
+        )
+        choices.append(_all([*lacks, told.where()]))
+        lacks.append(IndexCondition(table, _TOLD, (name, *_ALWAYS), negated=True).where())
+    if undated:
+        choices.append(_all(lacks))
+    return Condition(
+        "(" + " OR ".join(one.sql for one in choices) + ")",
+        tuple(value for one in choices for value in one.values),
+    )
+
+
+def _all(conditions: Sequence[Condition]) -> Condition:
+    return Condition(
+        "(" + " AND ".join(one.sql for one in conditions) + ")",
+        tuple(value for one in conditions for value in one.values),
+    )

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fhirapp.fhir.outcome import issue
-from fhirapp.search.controls import Controls, Include
-from fhirapp.search.order import BY_SCORE
+from fhirapp.search.controls import BY_SCORE, Controls, Include
 from fhirapp.search.parameter import Context, Parameter, Parameters
 from fhirapp.search.query import Query
 from fhirapp.search.values import parse_boolean, told

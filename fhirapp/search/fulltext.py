@@ -21,8 +21,8 @@ from typing import ClassVar, NamedTuple
 from sqlalchemy import DDL, Connection, event
 
 from fhirapp.db import db, quoted
-from fhirapp.search.condition import Condition, IndexCondition
 from fhirapp.search.index import IndexTables
+from fhirapp.search.values import Condition, IndexCondition
 
 # As many as an import publishes at one time.
 LATEST = 1_000

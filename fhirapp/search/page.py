@@ -3,18 +3,66 @@
 Paging shows what there was when it began, as it is now: each resource stands where it stood at the
 first page, though it may have changed since, so that it is neither missed nor seen twice. What came
 later is not shown, nor what no longer matches or is no more. Source: decisions §3.
+
+Where a page begins: an opaque, signed cursor; the server keeps nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
-from fhirapp.search.condition import Condition
-from fhirapp.search.cursor import Cursor
-from fhirapp.search.order import NEWEST_FIRST, Order, Place
+from itsdangerous import BadData, URLSafeSerializer
+
+from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.search.controls import NEWEST_FIRST, Order, Place
 from fhirapp.search.parameter import Walk, is_named
+from fhirapp.search.values import Condition
+
+
+class Cursor(NamedTuple):
+    """The place after which, or with backwards before which, a page lies.
+
+    mark is the last row number there was at the first page: what is newer is on no later page.
+    """
+
+    place: tuple[Any, ...]
+    backwards: bool
+    mark: int
+
+
+class Cursors:
+    """Signs and reads cursors with the server's key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._serializer = URLSafeSerializer(key, salt="cursor")
+
+    def write(self, cursor: Cursor, fingerprint: str) -> str:
+        text = self._serializer.dumps([*cursor, fingerprint])
+        return text if isinstance(text, str) else text.decode()
+
+    def read(self, value: str, fingerprint: str) -> Cursor:
+        """Raises InvalidParameter when it was tampered with or belongs to another query."""
+        try:
+            place, backwards, mark, made_for = self._serializer.loads(value)
+        except (BadData, ValueError, TypeError):
+            raise InvalidParameter(
+                "_cursor", "is not one of this server's; start again from the first page"
+            ) from None
+        if made_for != fingerprint:
+            raise InvalidParameter(
+                "_cursor", "belongs to another search; start again from the first page"
+            )
+        return Cursor(tuple(place), backwards, mark)
+
+
+def fingerprint(resource_type: str, parameters: Sequence[tuple[str, str]]) -> str:
+    """Return what tells one query from another: type and parameters, in any order."""
+    text = repr((resource_type, sorted(parameters)))
+    return blake2b(text.encode(), digest_size=6).hexdigest()
+
 
 Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 # The columns of a result; its keys follow.

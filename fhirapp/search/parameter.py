@@ -13,16 +13,18 @@ from typing import Any, ClassVar, NamedTuple
 
 from fhirapp.db import quoted
 from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
-from fhirapp.search.condition import AnyCondition, Condition, IndexCondition, any_of
-from fhirapp.search.index import (
-    DateRow,
-    IndexRow,
-    IndexTables,
-    ReferenceRow,
-    StringRow,
-    TokenRow,
+from fhirapp.search.index import DateRow, IndexRow, IndexTables, ReferenceRow, StringRow, TokenRow
+from fhirapp.search.values import (
+    AnyCondition,
+    Condition,
+    IndexCondition,
+    any_of,
+    parse_boolean,
+    split,
+    told,
+    unescape,
+    values_at,
 )
-from fhirapp.search.values import parse_boolean, split, told, unescape, values_at
 
 
 @dataclass(frozen=True)

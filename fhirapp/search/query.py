@@ -1,6 +1,8 @@
 """A search's parameters become conditions, and these the WHERE of one SELECT.
 
 Source: FHIR R4 search §3.1.1; decisions §3.
+
+The search parameters that every type has. Source: FHIR R4 search §3.1.1.3; decisions §3.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
-from fhirapp.search.condition import AnyCondition, Condition, IndexCondition
 from fhirapp.search.controls import Arguments, check_ids
+from fhirapp.search.date import LastUpdated
 from fhirapp.search.fulltext import WordsCondition
 from fhirapp.search.page import Run, Selection
 from fhirapp.search.parameter import Context, Identity, Parameters
-from fhirapp.search.values import SHOWN, split
+from fhirapp.search.string import Uri
+from fhirapp.search.token import Token
+from fhirapp.search.values import SHOWN, AnyCondition, Condition, IndexCondition, split
+from fhirapp.search.words import Words
 
 # Up to so many index rows are gathered first; more are asked for row by row, in the result's order.
 # That is done soon, save where many old rows have what no later one has: these are passed first.
@@ -172,3 +177,26 @@ def _count(condition: IndexCondition, most: int, run: Run) -> int:
         return condition.count
     probe = condition.count_to(most)
     return int(run(probe.sql, probe.values)[0][0])
+
+
+RESOURCE = "http://hl7.org/fhir/SearchParameter/Resource-"
+
+COMMON = (
+    Identity(),
+    LastUpdated(),
+    Token("_tag", ("meta.tag",), "Tag of the resource", RESOURCE + "tag"),
+    Uri("_profile", ("meta.profile",), "Profile that the resource claims", RESOURCE + "profile"),
+    Token("_security", ("meta.security",), "Security label", RESOURCE + "security"),
+    Uri("_source", ("meta.source",), "Where the resource comes from", RESOURCE + "source"),
+)
+# Of types whose words are indexed.
+WORDS = (
+    Words(
+        "_text",
+        (),
+        "Words of the narrative and of the attached documents",
+        "http://hl7.org/fhir/SearchParameter/DomainResource-text",
+        column="narrative",
+    ),
+    Words("_content", (), "Words of the whole, the attached documents too", RESOURCE + "content"),
+)

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.search.condition import AnyCondition, Condition, IndexCondition
 from fhirapp.search.index import IndexRow, ReferenceRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.token import Token
-from fhirapp.search.values import told, unescape
+from fhirapp.search.values import AnyCondition, Condition, IndexCondition, told, unescape
 
 _RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
 # Of an address elsewhere: FHIR R4 search §3.1.1.4.13, a search heeds no version.

@@ -12,11 +12,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fhirapp.search.condition import AnyCondition, IndexCondition
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, string_rows
-from fhirapp.search.values import split, told, unescape
+from fhirapp.search.values import AnyCondition, IndexCondition, split, told, unescape
 
 # Of which modifier an index row is, beside those that the parameter itself searches.
 _TEXT = ":text"

@@ -17,12 +17,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fhirapp.fhir.outcome import UnsupportedParameter
-from fhirapp.search.condition import AnyCondition
 from fhirapp.search.fulltext import Phrase, full_text, words_table
 from fhirapp.search.index import IndexTables, TokenRow
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.tokenizer import normalised, readable, words_sought
-from fhirapp.search.values import told, unescape
+from fhirapp.search.values import AnyCondition, told, unescape
 
 # Words of a search, and characters: more would say nothing of what is looked for.
 MAX_WORDS = 20

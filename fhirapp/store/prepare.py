@@ -1,23 +1,136 @@
 """Check a resource and take it apart into what is stored: pure, and the only place that refuses.
 
 Source: FHIR R4; decisions 2.18, 2.21.
+
+Attachments: their bytes go to Binary, byte for byte, and stay out of the resource's columns.
+The words of attached documents: read out before anything is written, kept with the bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any
+from types import TracebackType
+from typing import Any, NamedTuple
 
 from fhirapp.address import own_prefix
+from fhirapp.definition import Definition
+from fhirapp.documents import Extractor, Unreadable
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.search.reference import relative_reference
+from fhirapp.search.tokenizer import normalised
 from fhirapp.search.values import values_at
-from fhirapp.store import attachments
-from fhirapp.store.attachments import Blob
-from fhirapp.store.definition import Definition
+
+LOCAL = "Binary/"
+# The index rows that tell which versions carry a Binary.
+CARRIES = "_attachment"
+# HL7's extension for this element: where the source has what it also sends inline.
+SOURCE_URL = "http://hl7.org/fhir/4.0/StructureDefinition/extension-Attachment.url"
+
+
+class Blob(NamedTuple):
+    """The bytes of an attachment; words are its text's, None where they are not known.
+
+    address is the url that the source had beside them, empty where it is this Binary's or none.
+    """
+
+    id: str
+    content_type: str
+    data: bytes
+    words: str | None = None
+    address: str = ""
+
+
+class Document(NamedTuple):
+    """A version of a Binary, by its row: what those that carry it need of it.
+
+    data is None where it is too large to be sent inline.
+    """
+
+    pk: int
+    id: str
+    size: int
+    hash: str
+    content_type: str
+    words: str | None
+    data: bytes | None
+
+
+def sha1(data: bytes) -> str:
+    """Return the SHA-1 of bytes as Attachment.hash holds it, in base64."""
+    return base64.b64encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode()
+
+
+def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: str) -> list[Blob]:
+    """Take the data out of the attachments at path; each gets url, size and hash instead.
+
+    A url that stood beside the data is kept in an extension: it may lead to other bytes.
+
+    A Binary's id follows from the document, the place, the media type and the bytes, so the same
+    content keeps its id. Raises InvalidResource where size or hash contradict the data.
+    """
+    blobs = []
+    for position, (place, attachment) in enumerate(_located(elements, path)):
+        text = attachment.get("data")
+        if text is None:
+            continue
+        data = base64.b64decode(text)
+        for name, value in (("size", len(data)), ("hash", sha1(data))):
+            if attachment.get(name, value) != value:
+                where = f"{type_name}.{place}.{name}"
+                raise InvalidResource([(where, f"does not fit the data, whose {name} is {value}")])
+        content_type = attachment.get("contentType", "application/octet-stream")
+        place_and_type = (resource_id, str(position), content_type)
+        key = b"\0".join([*(part.encode() for part in place_and_type), data])
+        blob_id = hashlib.sha256(key).hexdigest()[:40]
+        address = attachment.get("url", "")
+        if address == LOCAL + blob_id:
+            address = ""
+        if address:
+            kept = {"url": SOURCE_URL, "valueUrl": address}
+            attachment["extension"] = [*attachment.get("extension", ()), kept]
+        blobs.append(Blob(blob_id, content_type, data, address=address))
+        del attachment["data"]
+        attachment.update(url=LOCAL + blob_id, size=len(data), hash=sha1(data))
+    return blobs
+
+
+def _located(elements: Mapping[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return what stands at an element path, each with its place: content[0].attachment."""
+    found: list[tuple[str, Any]] = [("", elements)]
+    for step in path.split("."):
+        below: list[tuple[str, Any]] = []
+        for place, value in found:
+            member = value.get(step)
+            name = f"{place}.{step}".lstrip(".")
+            if isinstance(member, list):
+                below += [(f"{name}[{index}]", item) for index, item in enumerate(member)]
+            elif member is not None:
+                below.append((name, member))
+        found = below
+    return found
+
+
+def local_ids(elements: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Yield the ids of the Binaries that the attachments at path point to."""
+    for attachment in values_at(elements, path):
+        url = attachment.get("url", "")
+        if url.startswith(LOCAL):
+            yield url.removeprefix(LOCAL)
+
+
+def complete(elements: Mapping[str, Any], path: str, facts: Mapping[str, Document]) -> None:
+    """Fill in size, hash and contentType of attachments from what they point to, by Binary id."""
+    for attachment in values_at(elements, path):
+        document = facts.get(attachment.get("url", "").removeprefix(LOCAL))
+        if document:
+            attachment.update(size=document.size, hash=document.hash)
+            attachment.setdefault("contentType", document.content_type)
 
 
 @dataclass(frozen=True)
@@ -52,7 +165,7 @@ def prepare(definition: Definition, resource: Any) -> Prepared:
         elements["meta"] = meta
     blobs: list[Blob] = []
     if definition.attachments:
-        blobs = attachments.extract(resource_id, elements, definition.attachments, definition.name)
+        blobs = extract(resource_id, elements, definition.attachments, definition.name)
     text = _canonical(definition, elements)
     own = own_prefix()
     if own and own.encode() in text:
@@ -125,3 +238,62 @@ def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepare
     elements = {"contentType": blob.content_type, "data": blob.data}
     digest = blake2b(_canonical(binary, elements), digest_size=16).digest()
     return Prepared(binary, blob.id, columns, digest)
+
+
+class Notes:
+    """Reads documents; unreadable counts those that could not be, by the reason.
+
+    unread counts the files within others that could not be.
+    """
+
+    def __init__(self, binary: Definition) -> None:
+        self.unreadable: Counter[str] = Counter()
+        self.unread: Counter[str] = Counter()
+        self._binary = binary
+        self._extractor = Extractor()
+
+    def __enter__(self) -> Notes:
+        self._extractor.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._extractor.__exit__(kind, error, trace)
+
+    def read(self, batch: Sequence[Prepared], known: frozenset[str]) -> list[Prepared]:
+        """Return resources with the words of their documents, save those that are known."""
+        return [self._read(prepared, known) for prepared in batch]
+
+    def _read(self, prepared: Prepared, known: frozenset[str]) -> Prepared:
+        if prepared.definition is self._binary:
+            data, kind = prepared.columns.get("data"), prepared.columns.get("content_type")
+            words = self.words_of(data or b"", kind or "")
+            return replace(prepared, columns={**prepared.columns, "words": words})
+        if not prepared.blobs:
+            return prepared
+        blobs = [
+            blob
+            if blob.id in known
+            else blob._replace(words=self.words_of(blob.data, blob.content_type))
+            for blob in prepared.blobs
+        ]
+        return replace(prepared, blobs=blobs)
+
+    def words_of(self, data: bytes, content_type: str) -> str | None:
+        """Return the words of a document, None where it cannot be read."""
+        try:
+            found = self._extractor.read(data, content_type)
+        except Unreadable as error:
+            self.unreadable[str(error)] += 1
+            return None
+        self.unread.update(one.reason for one in found.unread)
+        return normalised(found.text)
+
+
+def blob_ids(batch: Sequence[Prepared]) -> list[str]:
+    """Return the ids of the documents that come with resources."""
+    return [blob.id for prepared in batch for blob in prepared.blobs]

@@ -10,13 +10,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, Table, select, update
 
+from fhirapp.definition import Definition, types
 from fhirapp.search.reference import Reference
-from fhirapp.store import attachments
-from fhirapp.store.definition import Definition, types
+from fhirapp.store import prepare
 from fhirapp.store.prepare import Prepared, binary_of
-from fhirapp.store.render import Rendering
 from fhirapp.store.version import Change, Restored, Standing, Version, follow
-from fhirapp.store.write import Writer
+from fhirapp.store.write import Rendering, Writer
 
 # What may bring the bytes of attachments.
 _TAKEN = (Change.NEW, Change.CHANGED, Change.SAME)
@@ -218,7 +217,7 @@ class Publisher:
                 continue
             table, carried = definition.table, definition.tables.reference
             carriers = select(carried.c.pk).where(
-                carried.c.param == attachments.CARRIES, carried.c.target_id.in_(binary_ids)
+                carried.c.param == prepare.CARRIES, carried.c.target_id.in_(binary_ids)
             )
             found = select(table).where(table.c.is_current, table.c.pk.in_(carriers))
             rows = [dict(row) for row in self._writer.connection.execute(found).mappings()]
@@ -283,7 +282,7 @@ class Publisher:
             asked = (
                 select(index.target_id)
                 .distinct()
-                .where(index.param.in_([*params, attachments.CARRIES]))
+                .where(index.param.in_([*params, prepare.CARRIES]))
                 .where(index.target_id.in_(sorted(ids)), index.target_type == definition.name)
                 .where(held.pk == index.pk, held.is_current)
                 .where(held.source_id.is_not(None), held.source_id != self._source_id)

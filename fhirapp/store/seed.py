@@ -17,14 +17,13 @@ from sqlalchemy import JSON, Column, Connection, Engine, String, create_engine, 
 
 from fhirapp.config import ConfigurationError
 from fhirapp.db import JSON_OPTIONS, db, writing
+from fhirapp.definition import Definition
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
-from fhirapp.store.definition import Definition
-from fhirapp.store.notes import Notes
-from fhirapp.store.prepare import Prepared, prepare
+from fhirapp.store.prepare import Notes, Prepared, prepare
 from fhirapp.store.publish import Publisher
-from fhirapp.store.render import Rendering
 from fhirapp.store.version import Restored
+from fhirapp.store.write import Rendering
 
 _log = logging.getLogger(__name__)
 _INSERT = re.compile(r"(?:\s|--[^\n]*\n)*INSERT\s+INTO\s+(\w+)", re.IGNORECASE)

@@ -1,22 +1,126 @@
-"""Write versions into a type's tables: rows, indexes, views, and the Binaries that they mean."""
+"""Write versions into a type's tables: rows, indexes, views, and the Binaries that they mean.
+
+Render a version once: its body, as it is served, and its index rows. decisions §5.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from itertools import product
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from sqlalchemy import Connection, Table, bindparam, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    bindparam,
+    case,
+    delete,
+    func,
+    select,
+    update,
+)
 
-from fhirapp.db import insert_rows
+from fhirapp.config import Settings
+from fhirapp.db import insert_many, insert_rows
+from fhirapp.definition import Definition, View, views_of
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import instant_of, interval
-from fhirapp.store import attachments
-from fhirapp.store.definition import Definition, View, views_of
-from fhirapp.store.prepare import Prepared, prepare
-from fhirapp.store.render import Documents, IndexBatch, Rendering, read_documents, render
-from fhirapp.store.state import raise_generation
-from fhirapp.store.version import Standing, Version, follow, row_of
+from fhirapp.search.fulltext import full_text, words_table
+from fhirapp.search.index import IndexRow, ReferenceRow
+from fhirapp.search.words import words_of
+from fhirapp.store.prepare import CARRIES, Document, Prepared, complete, local_ids, prepare
+from fhirapp.store.version import Standing, Version, follow, raise_generation, row_of
+
+
+class Rendering(NamedTuple):
+    """The settings that a stored body depends on."""
+
+    inline_max: int
+    empty_content: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> Rendering:
+        return cls(settings.inline_max, settings.empty_content)
+
+
+# By the row of the Binary.
+Documents = Mapping[int, Document]
+
+
+class IndexBatch:
+    """The index rows of many versions of one type, written together."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+        # By their kind, each as (values…, pk).
+        self._rows: defaultdict[type[IndexRow], list[tuple[Any, ...]]] = defaultdict(list)
+        self._words: list[tuple[int, str, str]] = []
+
+    def add(self, row: Mapping[str, Any], resource: Mapping[str, Any], words: list[str]) -> None:
+        """Take up a version: its row, the resource it is, the words of its documents."""
+        definition, pk = self._definition, row["pk"]
+        found = definition.params.rows(resource)
+        if definition.attachments:
+            for blob_id in local_ids(row, definition.attachments):
+                found.add(ReferenceRow(CARRIES, blob_id, "Binary"))
+        for one in found:
+            self._rows[type(one)].append((*one, pk))
+        if definition.has_words:
+            self._words.append((pk, *words_of(resource, words)))
+
+    def write(self, connection: Connection) -> None:
+        """Insert everything."""
+        tables = self._definition.tables
+        for kind, rows in self._rows.items():
+            insert_many(connection, tables.of(kind), (*kind._fields, "pk"), rows)
+        if self._words:
+            full_text().write(connection, words_table(tables), self._words)
+
+
+def render(
+    definition: Definition,
+    row: dict[str, Any],
+    rendering: Rendering,
+    documents: Documents,
+    index: IndexBatch,
+) -> None:
+    """Put the body into a row, and what it is found by into the index."""
+    attached = {binary_id: documents[pk] for binary_id, pk in (row.get("attached") or {}).items()}
+    source = row
+    if attached:
+        # What the source said of its attachments stays in the row; the body tells what is here.
+        element = definition.attachments.partition(".")[0]
+        source = {**row, element: deepcopy(row[element])}
+        complete(source, definition.attachments, attached)
+    blobs = {one.id: one.data for one in attached.values() if one.data is not None}
+    resource = definition.schema.dump_resource(
+        {**source, "blobs": blobs, "empty_content": rendering.empty_content}
+    )
+    if "body" in row and definition.stores_body:
+        row["body"] = fhir_json.dumps_indented(resource)
+    index.add(row, resource, [one.words for one in attached.values() if one.words])
+
+
+def read_documents(
+    connection: Connection, binary: Definition, inline_max: int, which: ColumnElement[bool]
+) -> list[Document]:
+    """Return versions of Binaries; the bytes of those that are small enough to be sent inline."""
+    table = binary.table
+    names = ("pk", "id", "size", "hash", "content_type", "words")
+    small = case((table.c.size <= inline_max, table.c.data))
+    found = select(*(table.c[name] for name in names), small.label("data")).where(which)
+    return [Document._make(row) for row in connection.execute(found)]
+
+
+def clear_index(connection: Connection, definition: Definition) -> None:
+    """Forget what the type's versions are found by."""
+    for table in definition.tables:
+        connection.execute(delete(table))
+    if definition.has_words:
+        full_text().clear(connection, words_table(definition.tables))
 
 
 class Writer:
@@ -146,8 +250,7 @@ class Writer:
         if not definition.attachments or definition.view:
             return {}
         meant: list[tuple[Version, list[str]]] = [
-            (one, [*attachments.local_ids(one.prepared.columns, definition.attachments)])
-            for one in versions
+            (one, [*local_ids(one.prepared.columns, definition.attachments)]) for one in versions
         ]
         wanted = {binary_id for _, ids in meant for binary_id in ids}
         if not wanted:

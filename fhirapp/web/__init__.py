@@ -8,30 +8,17 @@ from __future__ import annotations
 
 from flask import Blueprint, Flask
 
-from fhirapp.web import (
-    account,
-    api_docs,
-    apps,
-    authorize,
-    launch,
-    pages,
-    sample,
-    sign_in,
-    start,
-    texts,
-)
+from fhirapp.web import account, apps, authorize, home, launch, pages, sign_in, texts
 from fhirapp.web.admin import (
     audit,
     backups,
     clients,
+    consents,
     exports,
-    grants,
     imports,
-    keys,
+    jobs,
     overview,
-    refusals,
     settings,
-    uploads,
     users,
 )
 from fhirapp.web.chart import routes as chart
@@ -40,12 +27,11 @@ from fhirapp.web.explore import routes as explore
 from fhirapp.web.learn import routes as learn
 from fhirapp.web.notes import routes as notes
 
-_OF_RECORDS = (start, explore, chart, notes, learn, api_docs, sample)
+_OF_RECORDS = (home, explore, chart, notes, learn)
 _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
-    *(overview, users, clients, grants, imports, uploads, exports, backups, audit),
-    *(refusals, keys, settings),
+    *(overview, users, clients, consents, imports, jobs, exports, backups, audit, settings),
 )
 
 

@@ -9,18 +9,18 @@ from typing import NamedTuple
 from flask import Response, request
 
 from fhirapp.address import base_url
-from fhirapp.auth.attempts import TooOften
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.keys import opened, sealed
 from fhirapp.auth.models import Client, Grant
 from fhirapp.auth.models.user import PATIENT
-from fhirapp.auth.people import second_factor, sessions, users
-from fhirapp.auth.people.consents import active_grants, take_back
-from fhirapp.auth.people.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
-from fhirapp.auth.people.sign_in import prove, show_second_factor
+from fhirapp.auth.throttle import TooOften
+from fhirapp.auth.users import accounts, sessions, sign_in
+from fhirapp.auth.users.accounts import active_grants, take_back
+from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
+from fhirapp.auth.users.sign_in import prove, show_second_factor
 from fhirapp.db import db, writing
 from fhirapp.web.cookies import set_session
-from fhirapp.web.dates import day, moment
+from fhirapp.web.labels import Words, day, in_words, moment, returns_to
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -34,7 +34,6 @@ from fhirapp.web.pages import (
 )
 from fhirapp.web.people import Person, people, person
 from fhirapp.web.texts import _, said
-from fhirapp.web.words import Words, in_words, returns_to
 
 blueprint = blueprint_of("account", __name__)
 # How long the page that shows a new secret can be answered.
@@ -69,7 +68,7 @@ class Connected(NamedTuple):
 def account() -> Response:
     """Tell who is signed in, for how long, and what they can do."""
     found = somebody()
-    linked = users.linked_patients(found.user.id) if found.user.role == PATIENT else []
+    linked = accounts.linked_patients(found.user.id) if found.user.role == PATIENT else []
     records = people(linked)
     return page(
         "account.html",
@@ -87,7 +86,7 @@ def account() -> Response:
 def apps() -> Response:
     """List what the user allowed, and with whom."""
     user = somebody().user
-    theirs = users.linked_patients(user.id) if user.role == PATIENT else None
+    theirs = accounts.linked_patients(user.id) if user.role == PATIENT else None
     of_record: dict[tuple[str, str | None], list[tuple[Grant, Client]]] = {}
     for grant, client in active_grants(user.id):
         of_record.setdefault((client.client_id, grant.patient_id), []).append((grant, client))
@@ -132,7 +131,7 @@ def password() -> Response:
         if not prove(user_id, old, request.remote_addr or ""):
             return _password(_(_NOT_IT), 403)
         with writing() as connection:
-            users.set_password(connection, user_id, new, keep=session_id)
+            accounts.set_password(connection, user_id, new, keep=session_id)
             set_session(sessions.renewed(connection, session_id))
     except TooOften as error:
         return too_often(_password, error)
@@ -160,7 +159,7 @@ def turn_second_factor() -> Response:
     secret = _opened(stated, user_id)
     if secret is None:
         return _second_factor(_("That took too long. Begin again with the new picture."), 400)
-    interval = second_factor.interval_of(secret, field("code", 50))
+    interval = sign_in.interval_of(secret, field("code", 50))
     if interval is None:
         message = _("That is not the code that your phone shows now. Try the next one.")
         return _second_factor(message, 403, stated)
@@ -172,7 +171,7 @@ def turn_second_factor() -> Response:
     db.session.rollback()
     try:
         with writing() as connection:
-            codes = second_factor.enable(connection, user_id, secret, interval)
+            codes = sign_in.enable(connection, user_id, secret, interval)
             sessions.end_all(connection, user_id, but=session_id)
             set_session(sessions.renewed(connection, session_id))
     except RefusedCommand:
@@ -195,7 +194,7 @@ def _turn_off() -> Response:
         return _second_factor(_("That code is not right, or was used before."), 403)
     set_session(secret)
     with writing() as connection:
-        second_factor.disable(connection, user_id)
+        sign_in.disable(connection, user_id)
     return see_other("/account/second-factor")
 
 
@@ -203,13 +202,13 @@ def _second_factor(message: str = "", status: int = 200, stated: str = "") -> Re
     """Return the page; stated is the sealed secret that it showed before."""
     user = somebody().user
     if user.totp_secret is not None:
-        left = second_factor.codes_left(user.id)
+        left = sign_in.codes_left(user.id)
         return page("second_factor.html", status, is_on=True, left=left, message=message)
     secret = _opened(stated, user.id)
     if secret is None:
-        secret = second_factor.new_secret()
+        secret = sign_in.new_secret()
         stated = _sealed(secret, user.id)
-    address = second_factor.address(secret, user.username)
+    address = sign_in.address(secret, user.username)
     return page(
         "second_factor.html",
         status,

@@ -14,10 +14,11 @@ from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models import ParkedRequest
 from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import DURATIONS, Offer, SendBack, Unanswerable
-from fhirapp.auth.people.sessions import Signed
 from fhirapp.auth.scopes import OFFLINE, ONLINE
+from fhirapp.auth.users.sessions import Signed
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.negotiation import parse_form
+from fhirapp.web.labels import in_words, returns_to
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -31,7 +32,6 @@ from fhirapp.web.pages import (
 )
 from fhirapp.web.people import NoDate, find_people, people, person
 from fhirapp.web.texts import _
-from fhirapp.web.words import in_words, returns_to
 
 blueprint = blueprint_of("authorize", __name__)
 blueprint.register_error_handler(SendBack, lambda error: see_other(error.location))

@@ -15,8 +15,8 @@ from fhirapp.auth.models import Client
 from fhirapp.auth.models.client import ANY_LOOPBACK, BASIC, NONE, OF_PAGES, OF_SHELL, SIGNED
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES
 from fhirapp.config import LOOPBACK
+from fhirapp.web.labels import Words, in_words
 from fhirapp.web.texts import _
-from fhirapp.web.words import Words, in_words
 
 
 class Kind(NamedTuple):

@@ -5,17 +5,24 @@ apart, such as a demo beside a clinic, and is the same in each process of one.
 
 A form's token is what only this server can work out of the browser's cookie, which no other site
 reads (OWASP CSRF Prevention Cheat Sheet, signed double-submit cookie).
+
+What was typed into a form that came too late: the browser keeps it for the form's page.
 """
 
 from __future__ import annotations
 
-from flask import Response, g, request
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+from flask import Response, current_app, g, request
+from werkzeug.datastructures import MultiDict
 from werkzeug.sansio.http import parse_cookie
 
 from fhirapp.address import base_url
 from fhirapp.auth.keys import keyed_digest
-from fhirapp.auth.people.sessions import ABSOLUTE_SECONDS
 from fhirapp.auth.tokens import new_token
+from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS
 from fhirapp.config import settings
 
 SESSION, VISITOR, TYPED = "session", "visitor", "typed"
@@ -107,3 +114,61 @@ def name_of(cookie: str) -> str:
 
 def _is_secure() -> bool:
     return base_url().startswith("https://")
+
+
+View = TypeVar("View", bound=Callable[..., Any])
+_KEPT, _PAGE = "keeps_typed", "page_of_form"
+# In characters: with more, browsers drop a cookie.
+_MOST = 3_500
+
+
+def keeps(*names: str, page: str = "") -> Callable[[View], View]:
+    """Say which fields of a form are kept; page is the one that has it, where that is not above."""
+
+    def named(view: View) -> View:
+        setattr(view, _KEPT, names)
+        setattr(view, _PAGE, page)
+        return view
+
+    return named
+
+
+def is_ours() -> bool:
+    """Say whether the browser tells that one of our own pages sends this form."""
+    return request.headers.get("Sec-Fetch-Site") == "same-origin"
+
+
+def page_of_form() -> str:
+    """Return the path of the page that has the form: the same one, or the nearest above it."""
+    adapter, path = current_app.create_url_adapter(request), request.path
+    if told := str(getattr(_view(), _PAGE, "")):
+        return told
+    while path and adapter is not None and not adapter.test(path, "GET"):
+        path = path.rpartition("/")[0]
+    return path or "/"
+
+
+def keep() -> bool:
+    """Keep what was typed; say whether there was something, and room for it."""
+    names = getattr(_view(), _KEPT, ())
+    pairs = [(name, one) for name in names for one in request.form.getlist(name) if one]
+    text = urlencode(pairs)
+    if not pairs or len(text) > _MOST:
+        return False
+    set_typed(f"{page_of_form()}?{text}")
+    return True
+
+
+def typed_typed() -> MultiDict[str, str]:
+    """Return what stands in the form of this page: what is sent now, or was kept of it, once."""
+    if request.method == "POST":
+        return request.form
+    path, _sign, query = (typed() or "").partition("?")
+    if path != request.path:
+        return MultiDict()
+    set_typed("")
+    return MultiDict(parse_qsl(query))
+
+
+def _view() -> object:
+    return current_app.view_functions.get(request.endpoint or "")

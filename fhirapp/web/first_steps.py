@@ -19,15 +19,8 @@ from fhirapp.auth.clients.diagnosis import can_be_granted
 from fhirapp.auth.keys import keyed_digest
 from fhirapp.auth.models import Client
 from fhirapp.auth.models.client import ANY_LOOPBACK, BASIC, SIGNED
-from fhirapp.auth.scopes import (
-    LAUNCH,
-    LAUNCH_ENCOUNTER,
-    OFFLINE,
-    ONLINE,
-    SEARCH,
-    clinical_scopes,
-)
-from fhirapp.store.definition import types
+from fhirapp.auth.scopes import LAUNCH, LAUNCH_ENCOUNTER, OFFLINE, ONLINE, SEARCH, clinical_scopes
+from fhirapp.definition import types
 from fhirapp.web.texts import _
 
 _DEMO_REDIRECT = "http://localhost:3000/"

@@ -3,14 +3,19 @@
 Pages that sign in, allow and change things have no scripts; those that only show things may have
 ours, from our own files. Nothing may frame a page. Each form carries a token (cookies.py), so no
 other site can send it.
+
+What went wrong on a page, in words.
+The fields of a form, as they were typed.
 """
 
 from __future__ import annotations
 
+import errno
 import hmac
 import logging
+import sqlite3
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
 from urllib.parse import urlencode
@@ -20,23 +25,99 @@ from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
 from fhirapp.address import base_url
-from fhirapp.auth.access.refusals import HEADER, request_id
-from fhirapp.auth.attempts import TooOften
 from fhirapp.auth.models.user import ADMINISTRATOR, STAFF
-from fhirapp.auth.people import sessions
-from fhirapp.auth.people.sessions import Signed
+from fhirapp.auth.refusals import HEADER, request_id
+from fhirapp.auth.throttle import TooOften
+from fhirapp.auth.users import sessions
+from fhirapp.auth.users.sessions import Signed
 from fhirapp.config import settings
 from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.errors import ERROR_PAGE
-from fhirapp.web import cookies, typed
-from fhirapp.web.dates import day, exact, moment, partial
-from fhirapp.web.errors import PageError as PageError
-from fhirapp.web.errors import is_disk_full, told_of, wait
-from fhirapp.web.fields import field as field
-from fhirapp.web.fields import password_field as password_field
-from fhirapp.web.fields import plain as plain
-from fhirapp.web.texts import _
+from fhirapp.web import cookies
+from fhirapp.web.labels import day, exact, moment, partial
+from fhirapp.web.texts import _, ngettext
+
+# By the answer's status: what went wrong, and what to do where nothing else is said of it.
+_TITLES = {
+    400: (_("That could not be read"), _("Go back, and try again.")),
+    403: (_("That is not for you"), _("Sign in as somebody who may do that.")),
+    404: (_("There is no such page"), _("Look at the address again, or begin at your account.")),
+    405: (_("That is not how this page works"), _("Go back, and use what the page offers.")),
+    409: (_("That was done already"), _("Go back, and look at what is there now.")),
+    413: (_("That is too long"), _("Go back, and write less.")),
+    414: (_("That address is too long"), _("Go back, and write less.")),
+    429: (_("Too many tries"), _("Wait a while, and try again.")),
+    503: (_("Not just now"), _("The server is busy. Wait a moment, and try again.")),
+    507: (
+        _("The server's disk is full"),
+        _("Nothing was done. Somebody must make room on it first: tell an administrator."),
+    ),
+}
+_OTHER = (_("Something went wrong"), _("Go back, and try again."))
+
+
+class PageError(Exception):
+    """A page cannot be shown; str() tells the person why and what to do.
+
+    title is the heading, where that of the status does not fit; form the path of the form's page.
+    """
+
+    def __init__(self, status: int, message: str, title: str = "", form: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.title = title
+        self.form = form
+
+
+def wait(error: TooOften) -> str:
+    """Return how long to wait, in words."""
+    return ngettext("Wait %(num)s minute.", "Wait %(num)s minutes.", -(-error.seconds // 60))
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Say whether an error means that the disk, or a quota, is full."""
+    cause = getattr(error, "orig", None) or error
+    if isinstance(cause, OSError):
+        return cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    # PostgreSQL's code is of its appendix A.
+    return (
+        getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        or getattr(cause, "sqlstate", None) == "53100"
+    )
+
+
+def told_of(status: int) -> tuple[str, str]:
+    """Return what is said of a status: what went wrong, and what to do."""
+    usual, advice = _TITLES.get(status, _OTHER)
+    return _(usual), _(advice)
+
+
+def field(name: str, longest: int = 2000, form: Mapping[str, str] | None = None) -> str:
+    """Return a form's field, stripped: of the one that is sent, where no other is given.
+
+    Raises PageError where it is too long, or no text.
+    """
+    text = (request.form if form is None else form).get(name, "")
+    if len(text) > longest:
+        raise PageError(
+            413, _("The field %(name)s takes %(most)s characters at most.", name=name, most=longest)
+        )
+    return plain(text).strip()
+
+
+def plain(text: str) -> str:
+    """Return a text that can be stored. Raises PageError."""
+    # PostgreSQL takes no NUL in a text.
+    if "\0" in text:
+        raise PageError(400, _("A field takes text only."))
+    return text
+
+
+def password_field(name: str) -> str:
+    """Return a password as it was typed; of one that is too long, enough to find it wrong."""
+    return request.form.get(name, "")[:1000]
+
 
 _log = logging.getLogger(__name__)
 
@@ -163,9 +244,9 @@ def _for(view: Answer, roles: Collection[str] | None) -> Answer:
 
 def _too_late() -> Response:
     """Send whoever is not signed in any more to sign in, and then to their form once more."""
-    if not typed.is_ours():
+    if not cookies.is_ours():
         return see_other(sign_in_address("/account"))
-    return see_other(sign_in_address(typed.page_of_form(), "kept" if typed.keep() else "late"))
+    return see_other(sign_in_address(cookies.page_of_form(), "kept" if cookies.keep() else "late"))
 
 
 def sign_in_address(back: str, done: str = "") -> str:
@@ -220,7 +301,7 @@ def _check_form() -> Response | None:
     token = request.form.get("form_token") or request.headers.get("X-Form-Token", "")
     if hmac.compare_digest(token.encode(), cookies.form_token().encode()):
         return None
-    if not typed.is_ours():
+    if not cookies.is_ours():
         raise PageError(
             400, _("This form is too old, or did not come from this site. Go back, and try again.")
         )
@@ -232,9 +313,9 @@ def _check_form() -> Response | None:
     said = _(
         "The page was opened too long ago, or you signed in or out since. So nothing was done."
     )
-    if typed.keep():
+    if cookies.keep():
         said = f"{said} {_('What you typed stands in the form again.')}"
-    raise PageError(400, said, _("This form is too old"), typed.page_of_form())
+    raise PageError(400, said, _("This form is too old"), cookies.page_of_form())
 
 
 def error_page(status: int, message: str = "", title: str = "", form: str = "") -> Response:
@@ -260,10 +341,10 @@ def _render_refused(error: FhirError) -> Response:
 
 def _form_again() -> str:
     """Return where to try again what was sent and not done; it is kept."""
-    if request.method != "POST" or not typed.is_ours():
+    if request.method != "POST" or not cookies.is_ours():
         return ""
-    typed.keep()
-    return typed.page_of_form()
+    cookies.keep()
+    return cookies.page_of_form()
 
 
 def _render_unexpected(error: Exception) -> Response:

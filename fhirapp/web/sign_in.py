@@ -8,17 +8,18 @@ from urllib.parse import urlencode
 
 from flask import Response, request
 
-from fhirapp.auth.attempts import TooOften
 from fhirapp.auth.demo import PEOPLE, SECRET
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import User
 from fhirapp.auth.models.user import ADMINISTRATOR
-from fhirapp.auth.people import sessions, users
-from fhirapp.auth.people.sign_in import proved_otherwise, show_second_factor
-from fhirapp.auth.people.sign_in import sign_in as try_to_sign_in
+from fhirapp.auth.throttle import TooOften
+from fhirapp.auth.users import accounts, sessions
+from fhirapp.auth.users.sign_in import proved_otherwise, show_second_factor
+from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
 from fhirapp.config import settings
 from fhirapp.db import db, writing
-from fhirapp.web.cookies import end_session, session_secret, set_session
+from fhirapp.web.cookies import end_session, keeps, session_secret, set_session
+from fhirapp.web.cookies import typed_typed as typed
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -32,7 +33,6 @@ from fhirapp.web.pages import (
     too_often,
 )
 from fhirapp.web.texts import _, said
-from fhirapp.web.typed import keeps, typed
 
 blueprint = blueprint_of("sign_in", __name__)
 # The same for a name that is not known and a password that is wrong.
@@ -129,17 +129,17 @@ def setup() -> Response:
     code, password = request.form.get("code", "")[:200], password_field("password")
     if password != password_field("again"):
         return _setup(code, _("The two passwords are not the same."))
-    found = users.setup_code(code)
+    found = accounts.setup_code(code)
     if found is None:
         raise _spent()
     user_id = found.user_id
     db.session.rollback()
     try:
         with writing() as connection:
-            if not users.spend_setup_code(connection, code):
+            if not accounts.spend_setup_code(connection, code):
                 raise _spent()
             if user_id is None:
-                users.add_user(
+                accounts.add_user(
                     connection,
                     field("username", 200),
                     name=field("name", 200),
@@ -147,7 +147,7 @@ def setup() -> Response:
                     password=password,
                 )
             else:
-                users.set_password(connection, user_id, password)
+                accounts.set_password(connection, user_id, password)
                 proved_otherwise(connection, user_id, request.remote_addr or "")
     except RefusedCommand as error:
         return _setup(code, said(error))
@@ -179,7 +179,7 @@ def _form(
         username=username,
         people=people,
         demo_password=SECRET,
-        is_new=not users.has_administrator(db.session.connection()),
+        is_new=not accounts.has_administrator(db.session.connection()),
     )
 
 
@@ -193,7 +193,7 @@ def _may_leave(back: str) -> bool:
 
 
 def _setup(code: str, message: str = "") -> Response:
-    found = users.setup_code(code)
+    found = accounts.setup_code(code)
     if found is None:
         raise _spent()
     user = None if found.user_id is None else db.session.get(User, found.user_id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from flask import Flask, Response
 
-from fhirapp.auth.access.protector import authenticate
+from fhirapp.auth.protector import authenticate
 from fhirapp.cli.common import ready_app, say
 from fhirapp.config import settings_of
 from fhirapp.ops.serve import listen

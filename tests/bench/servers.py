@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from tests import ROOT
 from tests.bench.bare import Answers
 
-ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 300
 _GREETING = re.compile(rb"serves .*http://127\.0\.0\.1:(\d+)/")
 # What waitress writes itself, in our answers as in the bare ones.

@@ -1,16 +1,175 @@
-"""What an administrator does with a client beside approving it: change, revoke, reject."""
+"""Manage registered clients, and issue tokens from the shell.
+
+What an administrator does with a client beside approving it: change, revoke, reject.
+Apps that anybody may register on the page: throttled, few, and without tokens until approved.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, delete, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
-from fhirapp.auth.clients.registered import change, find_known
-from fhirapp.auth.clients.registration import Registration, columns
+from fhirapp.auth import throttle
+from fhirapp.auth.clients.registration import (
+    OPERATOR,
+    Registration,
+    check_client_id,
+    columns,
+    owner_code,
+    register,
+)
 from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import AccessToken, Client, Grant, Refusal
-from fhirapp.auth.tokens import revoke_grants
+from fhirapp.auth.models import AccessToken, Client, Grant, Refusal, digest, token_row
+from fhirapp.auth.models.client import BASIC, OF_SHELL
+from fhirapp.auth.scopes import enforceable, grantable
+from fhirapp.auth.throttle import TooOften, network_of
+from fhirapp.auth.tokens import new_token, revoke_grants
+from fhirapp.db import db, writing
+
+_CONTEXTS = ("patient", "user", "system")
+# Ten years: what outlives that is no access token.
+LONGEST_SECONDS = 10 * 365 * 86_400
+_EVERYTHING = "patient/*.rs user/*.rs system/*.rs"
+
+
+def find(connection: Connection, client_id: str) -> Mapping[str, Any] | None:
+    """Return a client's row, None where there is none."""
+    table = Client.__table__
+    found = connection.execute(select(table).where(table.c.client_id == client_id))
+    row = found.mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+def find_known(connection: Connection, client_id: str) -> Mapping[str, Any]:
+    """Return a client's row. Raises RefusedCommand where there is none."""
+    check_client_id(client_id)
+    row = find(connection, client_id)
+    if row is None:
+        raise RefusedCommand("There is no client %(client_id)s.", client_id=client_id)
+    return row
+
+
+def find_owned(code: str) -> Client | None:
+    """Return the client that somebody manages with this code."""
+    return db.session.scalars(
+        select(Client).where(Client.owner_digest == digest(code))
+    ).one_or_none()
+
+
+def list_clients(connection: Connection) -> Sequence[Mapping[str, Any]]:
+    """Return every client's row."""
+    table = Client.__table__
+    rows = connection.execute(select(table).order_by(table.c.client_id)).mappings()
+    return [dict(row) for row in rows]
+
+
+def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> None:
+    """Disable or enable a client; its tokens follow at once. Raises RefusedCommand."""
+    find_known(connection, client_id)
+    connection.execute(
+        update(Client).where(Client.client_id == client_id).values(disabled=disabled)
+    )
+
+
+def approve(connection: Connection, client_id: str) -> None:
+    """Let a client that was registered on the page ask for tokens. Raises RefusedCommand."""
+    find_known(connection, client_id)
+    connection.execute(
+        update(Client)
+        .where(Client.client_id == client_id, Client.approved_at.is_(None))
+        .values(approved_at=int(time.time()))
+    )
+
+
+def change(connection: Connection, client_id: str, values: Mapping[str, Any]) -> None:
+    """Change what a client is registered for; registration.columns() checked it."""
+    connection.execute(update(Client).where(Client.client_id == client_id).values(**values))
+
+
+def new_secret(connection: Connection, client_id: str) -> str:
+    """Return a client's new secret, shown this once; the old one, and what came of it, is void.
+
+    Raises RefusedCommand.
+    """
+    row = find_known(connection, client_id)
+    if BASIC not in row["auth_method"].split():
+        raise RefusedCommand(
+            "The client %(client_id)s has no secret to replace.", client_id=client_id
+        )
+    secret = new_token()
+    connection.execute(
+        update(Client).where(Client.client_id == client_id).values(secret_digest=digest(secret))
+    )
+    # Whoever knew the old secret may hold tokens.
+    revoke_grants(connection, Grant.client_id == client_id)
+    connection.execute(
+        update(AccessToken).where(AccessToken.client_id == client_id).values(revoked=True)
+    )
+    return secret
+
+
+def issue_token(
+    connection: Connection,
+    *,
+    scope: str,
+    client_id: str | None = None,
+    patient_id: str | None = None,
+    lifetime: int = 3600,
+) -> str:
+    """Issue an access token for an operator; without a client it is the operator's own.
+
+    lifetime is in seconds. Raises RefusedCommand.
+    """
+    if lifetime > LONGEST_SECONDS:
+        raise RefusedCommand("A token lives %(seconds)s seconds at most.", seconds=LONGEST_SECONDS)
+    if client_id is None:
+        client_id = OPERATOR
+        _ensure_operator(connection)
+    client = find_known(connection, client_id)
+    if client["disabled"] or client["approved_at"] is None:
+        raise RefusedCommand(
+            "The client %(client_id)s is disabled, or waits for approval.", client_id=client_id
+        )
+    granted = grantable(scope.split(), client["scope"], _CONTEXTS, enforceable)
+    if not granted:
+        raise RefusedCommand(
+            "Nothing of %(scope)r can be granted to %(client_id)s.",
+            scope=scope,
+            client_id=client_id,
+        )
+    if patient_id is not None and not any(text.startswith("patient/") for text in granted):
+        raise RefusedCommand("--patient goes with a patient/ scope; others reach every patient.")
+    if patient_id is None and any(text.startswith("patient/") for text in granted):
+        raise RefusedCommand("A patient/ scope needs --patient: whose record is it for?")
+    token = new_token()
+    row = token_row(
+        token,
+        client_id=client_id,
+        scope=" ".join(granted),
+        lifetime=lifetime,
+        patient_id=patient_id,
+    )
+    connection.execute(insert(AccessToken), [row])
+    return token
+
+
+def _ensure_operator(connection: Connection) -> None:
+    if find(connection, OPERATOR) is None:
+        now = int(time.time())
+        row = {
+            "client_id": OPERATOR,
+            "name": "Operator on the shell",
+            "kind": OF_SHELL,
+            "auth_method": "none",
+            "scope": _EVERYTHING,
+            "registered_at": now,
+            "approved_at": now,
+            "disabled": False,
+        }
+        connection.execute(insert(Client), [row])
 
 
 def edit(
@@ -45,3 +204,54 @@ def reject(connection: Connection, client_id: str) -> None:
     if gone.rowcount == 0:
         raise RefusedCommand("This app was approved already; switch it off instead.")
     connection.execute(delete(Refusal).where(Refusal.client_id == client_id))
+
+
+# From one address.
+PER_HOUR = 10
+# Of one client, by whoever holds its owner's address.
+TESTS_PER_HOUR = 30
+MOST_WAITING = 100
+# What nobody approved meanwhile makes room for others.
+WAITING_SECONDS = 30 * 86_400
+_HOUR = 3600
+
+
+def apply(registration: Registration, address: str) -> str:
+    """Register a client that waits for approval; return the code of its owner's page.
+
+    address is where the request comes from. Raises RefusedCommand, TooOften.
+    """
+    # Before the write lock is taken: anybody may send this.
+    columns(registration)
+    db.session.rollback()
+    with writing() as connection:
+        _count(connection, f"register {network_of(address)}", PER_HOUR)
+        _make_room(connection)
+        client_id = register(connection, registration, approved=False)
+        return owner_code(connection, client_id)
+
+
+def count_test(client_id: str) -> None:
+    """Count one test of a client, which may ask another server. Raises TooOften."""
+    db.session.rollback()
+    with writing() as connection:
+        _count(connection, f"test {client_id}", TESTS_PER_HOUR)
+
+
+def _count(connection: Connection, key: str, limit: int) -> None:
+    wait = throttle.wait_seconds(connection, key, limit)
+    if wait:
+        raise TooOften(wait)
+    throttle.count(connection, key, _HOUR)
+
+
+def _make_room(connection: Connection) -> None:
+    waits = Client.approved_at.is_(None)
+    oldest = int(time.time()) - WAITING_SECONDS
+    connection.execute(delete(Client).where(waits, Client.registered_at < oldest))
+    count = connection.execute(select(func.count()).select_from(Client).where(waits)).scalar()
+    if count is not None and count >= MOST_WAITING:
+        raise RefusedCommand(
+            "%(count)s apps wait for approval already; ask the clinic's administrator.",
+            count=MOST_WAITING,
+        )

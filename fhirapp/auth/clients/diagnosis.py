@@ -11,8 +11,8 @@ from threading import BoundedSemaphore
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from fhirapp.auth.clients.applications import count_test
-from fhirapp.auth.clients.fetch import Unfetched, fetch_keys
+from fhirapp.auth.clients.administration import count_test
+from fhirapp.auth.clients.key_sets import Unfetched, fetch_keys
 from fhirapp.auth.clients.registration import public_keys
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import Client

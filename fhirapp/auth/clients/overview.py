@@ -8,17 +8,9 @@ from typing import NamedTuple
 
 from sqlalchemy import func, or_, select, union_all
 
-from fhirapp.auth.models import (
-    AccessToken,
-    Client,
-    Grant,
-    RefreshToken,
-    Session,
-    User,
-    UserPatient,
-)
+from fhirapp.auth.models import AccessToken, Client, Grant, RefreshToken, Session, User, UserPatient
 from fhirapp.auth.models.client import OF_PAGES
-from fhirapp.auth.people.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
+from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
 from fhirapp.db import db
 
 MOST_USERS = 50

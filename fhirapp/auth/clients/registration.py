@@ -19,11 +19,10 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from sqlalchemy import Connection, insert, select, update
 
-from fhirapp.auth.enforce import enforceable
 from fhirapp.auth.errors import Marked, RefusedCommand
 from fhirapp.auth.models import Client, digest
 from fhirapp.auth.models.client import BASIC, NONE, SIGNED
-from fhirapp.auth.scopes import CONTEXTS_OF_KIND, SESSION_SCOPES, parse_scope
+from fhirapp.auth.scopes import CONTEXTS_OF_KIND, SESSION_SCOPES, enforceable, parse_scope
 from fhirapp.auth.tokens import new_token
 from fhirapp.config import is_loopback, settings
 

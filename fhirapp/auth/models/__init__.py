@@ -10,8 +10,7 @@ seconds since 1970.
 
 from __future__ import annotations
 
-from fhirapp.auth.models.client import Client, UsedAssertion
-from fhirapp.auth.models.digest import digest
+from fhirapp.auth.models.client import Client, UsedAssertion, digest
 from fhirapp.auth.models.grant import (
     AccessToken,
     AuthorizationCode,
@@ -21,8 +20,15 @@ from fhirapp.auth.models.grant import (
     RefreshToken,
     token_row,
 )
-from fhirapp.auth.models.trouble import Attempt, Refusal
-from fhirapp.auth.models.user import RecoveryCode, Session, SetupCode, User, UserPatient
+from fhirapp.auth.models.user import (
+    Attempt,
+    RecoveryCode,
+    Refusal,
+    Session,
+    SetupCode,
+    User,
+    UserPatient,
+)
 
 __all__ = [
     "AccessToken",

@@ -1,7 +1,11 @@
-"""Clients: the programs that may ask for tokens."""
+"""Clients: the programs that may ask for tokens.
+
+How secrets are stored.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,11 +14,15 @@ from sqlalchemy import Integer, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
 from fhirapp.address import base_url
-from fhirapp.auth.enforce import enforceable
-from fhirapp.auth.models.digest import digest
-from fhirapp.auth.scopes import CONTEXTS_OF_KIND, grantable
+from fhirapp.auth.scopes import CONTEXTS_OF_KIND, enforceable, grantable
 from fhirapp.config import is_loopback
 from fhirapp.db import Base
+
+
+def digest(secret: str) -> bytes:
+    """Return the SHA-256 under which a token or secret is stored."""
+    return hashlib.sha256(secret.encode()).digest()
+
 
 # How a client proves who it is at the token endpoint.
 BASIC, SIGNED, NONE = "client_secret_basic", "private_key_jwt", "none"

@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Integer, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
-from fhirapp.auth.models.client import Client
-from fhirapp.auth.models.digest import digest
+from fhirapp.auth.models.client import Client, digest
 from fhirapp.auth.models.user import User
 from fhirapp.db import Base
 

@@ -25,12 +25,10 @@ from werkzeug.datastructures import MultiDict
 from fhirapp.address import with_parameters
 from fhirapp.auth.models import Client, ParkedRequest, User, digest
 from fhirapp.auth.models.user import PATIENT
-from fhirapp.auth.oauth import launches
-from fhirapp.auth.oauth.asked import AuthorizationRequest, checked, is_state
+from fhirapp.auth.oauth import authorization_request
+from fhirapp.auth.oauth.authorization_request import AuthorizationRequest, checked, is_state
 from fhirapp.auth.oauth.grants import CodeGrant
 from fhirapp.auth.oauth.server import authorization_server, find_client
-from fhirapp.auth.people.sessions import ABSOLUTE_SECONDS, Signed
-from fhirapp.auth.people.users import fhir_user_of, linked_patients
 from fhirapp.auth.scopes import (
     FHIR_USER,
     LAUNCH,
@@ -46,6 +44,8 @@ from fhirapp.auth.scopes import (
 )
 from fhirapp.auth.throttle import Failures
 from fhirapp.auth.tokens import CODE_SECONDS, OFFLINE_SECONDS, USER_SECONDS, new_token
+from fhirapp.auth.users.accounts import fhir_user_of, linked_patients
+from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, Signed
 from fhirapp.db import db, writing
 
 PARKED_SECONDS = 15 * 60
@@ -139,7 +139,7 @@ def park(values: MultiDict[str, str]) -> str:
     with writing() as connection:
         _make_room(connection, now)
         if "launch" in parameters:
-            launch = launches.spend(connection, parameters["launch"], client_id)
+            launch = authorization_request.spend(connection, parameters["launch"], client_id)
             if launch is not None:
                 row.update(launch)
         if "launch" not in parameters or row["patient_id"] is not None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from fhirapp.address import base_url, token_url
-from fhirapp.auth.oauth.assertion import ALGORITHMS
-from fhirapp.auth.oauth.pkce import METHOD
-from fhirapp.auth.oauth.signing import ALGORITHM
+from fhirapp.auth.oauth.client_assertion import ALGORITHMS
+from fhirapp.auth.oauth.grants import METHOD
+from fhirapp.auth.oauth.openid import ALGORITHM
 from fhirapp.auth.scopes import SESSION_SCOPES
 
 _CLINICAL = (

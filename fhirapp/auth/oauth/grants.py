@@ -5,30 +5,27 @@
     RefreshGrant   refresh_token         rotated: each serves once
 
 Where Authlib's defaults are wrong for us, the override says so.
+
+Proof Key for Code Exchange: S256, of every client. RFC 7636; SMART App Launch 2.2.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
-from authlib.oauth2.rfc6749 import InvalidGrantError
+from authlib.oauth2.rfc6749 import InvalidGrantError, InvalidRequestError
 from authlib.oauth2.rfc6749.grants import (
     AuthorizationCodeGrant,
     ClientCredentialsGrant,
     RefreshTokenGrant,
 )
+from authlib.oauth2.rfc7636 import CodeChallenge
 from sqlalchemy import insert
 
 from fhirapp.address import base_url, with_parameters
-from fhirapp.auth.models import (
-    AuthorizationCode,
-    Client,
-    Grant,
-    RefreshToken,
-    User,
-    digest,
-)
+from fhirapp.auth.models import AuthorizationCode, Client, Grant, RefreshToken, User, digest
 from fhirapp.auth.scopes import LAUNCH
 from fhirapp.auth.tokens import (
     CODE_SECONDS,
@@ -193,3 +190,28 @@ def launch_parameters(grant: Grant) -> dict[str, Any]:
         context["need_patient_banner"] = grant.need_patient_banner
         context["smart_style_url"] = f"{base_url()}/smart-style.json"
     return context
+
+
+METHOD = "S256"
+# SHA-256 in base64url without padding.
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+class S256Challenge(CodeChallenge):  # type: ignore[misc]
+    """Asks for a challenge with each authorization request, and for its verifier with the code."""
+
+    SUPPORTED_CODE_CHALLENGE_METHOD = [METHOD]
+
+    def validate_code_challenge(self, grant: Any, redirect_uri: str) -> None:  # noqa: ARG002
+        """Check an authorization request. Raises InvalidRequestError."""
+        parameters = grant.request.payload.data
+        challenge = parameters.get("code_challenge")
+        if not challenge:
+            raise InvalidRequestError("code_challenge is missing: PKCE with S256 is required.")
+        if parameters.get("code_challenge_method") != METHOD:
+            raise InvalidRequestError("code_challenge_method must be S256.")
+        if not _CHALLENGE.fullmatch(challenge):
+            raise InvalidRequestError("code_challenge must be 43 characters of base64url.")
+
+    def get_authorization_code_challenge_method(self, authorization_code: Any) -> str:  # noqa: ARG002
+        return METHOD

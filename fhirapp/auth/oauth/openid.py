@@ -1,21 +1,134 @@
 """OpenID Connect: the id token that comes with an authorization code. RS256.
 
 Source: OpenID Connect Core §2, §3.1; SMART App Launch 2.2 §Scopes for requesting identity data.
+
+The keys that sign id tokens: RS256, one active, published at /oauth/jwks.json.
 """
 
 from __future__ import annotations
 
+import json
+import secrets
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from authlib.oidc.core import OpenIDCode, UserInfo
-from joserfc.jwk import KeySet
+from flask import current_app
+from joserfc.jwk import KeySet, RSAKey
 
 from fhirapp.address import base_url
+from fhirapp.auth.keys import replace_file, write_new
 from fhirapp.auth.models import User
-from fhirapp.auth.oauth.signing import ALGORITHM, active_key
-from fhirapp.auth.people.users import fhir_user_of
 from fhirapp.auth.scopes import FHIR_USER, PROFILE
+from fhirapp.auth.users.accounts import fhir_user_of
+from fhirapp.config import ConfigurationError, settings
+
+ALGORITHM = "RS256"
+NAME = "signing-keys.json"
+# Longer than clients may keep the published keys (JWKS_SECONDS).
+PUBLISHED_BEFORE_SECONDS = 600
+JWKS_SECONDS = 300
+# Longer than an id token lives.
+KEPT_SECONDS = 86_400
+_EXTENSION = "fhirapp.signing"
+
+
+class Published(NamedTuple):
+    """A published key; signs_from is in seconds since 1970, 0 for the one of the first start."""
+
+    kid: str
+    signs_from: int
+
+
+def active_key(now: float | None = None) -> RSAKey:
+    """Return the key that signs now: the newest of those whose time has come."""
+    moment = time.time() if now is None else now
+    stored = [one for one in _stored() if one["signs_from"] <= moment]
+    newest = max(stored, key=lambda one: one["signs_from"])
+    return RSAKey.import_key(newest["key"])
+
+
+def public_keys() -> dict[str, Any]:
+    """Return the JSON Web Key Set of the keys to check id tokens with."""
+    keys = [RSAKey.import_key(one["key"]).as_dict(private=False) for one in _stored()]
+    return {"keys": keys}
+
+
+def published() -> list[Published]:
+    """Return which keys are published, the one that signs last first."""
+    found = [Published(one["key"]["kid"], one["signs_from"]) for one in _stored()]
+    return sorted(found, key=lambda one: one.signs_from, reverse=True)
+
+
+def rotate(instance: Path, now: int) -> int:
+    """Add a key; return the second from which it signs. now is in seconds.
+
+    Keys that no living token was signed with are dropped. Raises ConfigurationError.
+    """
+    path = instance / NAME
+    try:
+        _make(path)
+        return _add_key(path, now)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The signing keys {path} cannot be written ({error.strerror}); run this as the "
+            "server's own user."
+        ) from None
+
+
+def _add_key(path: Path, now: int) -> int:
+    stored = _read(path)
+    signs_from = now + PUBLISHED_BEFORE_SECONDS
+    begun = sorted(one["signs_from"] for one in stored if one["signs_from"] <= now)
+    # The active one, and those it took over from not long ago.
+    kept = [
+        one
+        for place, one in enumerate(sorted(stored, key=lambda one: one["signs_from"]))
+        if place + 1 >= len(begun) or begun[place + 1] > now - KEPT_SECONDS
+    ]
+    replace_file(path, _written([*kept, _new(signs_from)]))
+    return signs_from
+
+
+def _stored() -> list[dict[str, Any]]:
+    path = settings().instance / NAME
+    held = current_app.extensions.get(_EXTENSION)
+    try:
+        changed = path.stat().st_mtime_ns
+    except FileNotFoundError:
+        _make(path)
+        changed = path.stat().st_mtime_ns
+    if held is None or held[0] != changed:
+        held = current_app.extensions[_EXTENSION] = (changed, _read(path))
+    found: list[dict[str, Any]] = held[1]
+    return found
+
+
+def _make(path: Path) -> None:
+    if not path.exists():
+        write_new(path, _written([_new(0)]))
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = json.loads(path.read_bytes())["keys"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigurationError(
+            f"The signing keys {path} cannot be read; delete the file, and a new one is made."
+        ) from None
+    return found
+
+
+def _new(signs_from: int) -> dict[str, Any]:
+    kid = secrets.token_hex(8)
+    key = RSAKey.generate_key(2048, {"kid": kid, "alg": ALGORITHM, "use": "sig"})
+    return {"signs_from": signs_from, "key": key.as_dict(private=True)}
+
+
+def _written(stored: list[dict[str, Any]]) -> bytes:
+    return json.dumps({"keys": stored}, indent=2).encode()
+
 
 SECONDS = 3600
 

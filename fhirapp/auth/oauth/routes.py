@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify
 
-from fhirapp.auth.oauth import server, signing
+from fhirapp.auth.oauth import openid as oauth_openid
+from fhirapp.auth.oauth import server
 from fhirapp.auth.oauth.discovery import openid_configuration, smart_configuration
 
 blueprint = Blueprint("oauth", __name__)
@@ -31,8 +32,8 @@ def revoke() -> Response:
 @blueprint.get("/oauth/jwks.json")
 def jwks() -> Response:
     """Return the keys that id tokens are checked with (RFC 7517)."""
-    response = jsonify(signing.public_keys())
-    response.headers["Cache-Control"] = f"max-age={signing.JWKS_SECONDS}"
+    response = jsonify(oauth_openid.public_keys())
+    response.headers["Cache-Control"] = f"max-age={oauth_openid.JWKS_SECONDS}"
     return response
 
 

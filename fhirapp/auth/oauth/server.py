@@ -20,13 +20,18 @@ from authlib.oauth2.rfc6749 import InvalidClientError, InvalidRequestError
 from flask import Flask, Request, Response, current_app, request
 from sqlalchemy import select
 
-from fhirapp.auth.access import refusals
+from fhirapp.auth import refusals
 from fhirapp.auth.models import Client, RefreshToken, digest
-from fhirapp.auth.oauth.assertion import ClientAssertion
+from fhirapp.auth.oauth.client_assertion import ClientAssertion
 from fhirapp.auth.oauth.endpoints import Introspection, Revocation
-from fhirapp.auth.oauth.grants import BackendGrant, CodeGrant, LaunchContext, RefreshGrant
+from fhirapp.auth.oauth.grants import (
+    BackendGrant,
+    CodeGrant,
+    LaunchContext,
+    RefreshGrant,
+    S256Challenge,
+)
 from fhirapp.auth.oauth.openid import IdToken
-from fhirapp.auth.oauth.pkce import S256Challenge
 from fhirapp.auth.throttle import Failures
 from fhirapp.auth.tokens import BACKEND_SECONDS, exchange, new_token, save_backend_token
 from fhirapp.db import db

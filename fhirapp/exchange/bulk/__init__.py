@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from flask import Flask
 
-from fhirapp.exchange.bulk import operations, routes, worker
+from fhirapp.exchange.bulk import operations, routes, run
 
 
 def init_app(app: Flask) -> None:
     """Serve `$export`, and tell of it where the server describes itself."""
-    worker.init_app(app)
+    run.init_app(app)
     app.register_blueprint(routes.blueprint)
     operations.init_app(app)

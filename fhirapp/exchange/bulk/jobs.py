@@ -2,6 +2,8 @@
 
 A claim is one conditional UPDATE: of all processes one wins. It holds for a lease that the worker
 renews; who was killed renews nothing, and the next claim begins the export anew.
+
+The table of exports. What was asked for, and what came of it, stands in the export's folder.
 """
 
 from __future__ import annotations
@@ -9,12 +11,51 @@ from __future__ import annotations
 import secrets
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    Connection,
+    ForeignKey,
+    Integer,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.orm import Mapped, mapped_column
 
+from fhirapp.auth.models import Client
 from fhirapp.config import settings
-from fhirapp.db import Reader, writing
-from fhirapp.exchange.bulk.model import DONE, FAILED, QUEUED, RUNNING, BulkExport
+from fhirapp.db import Base, Reader, writing
 from fhirapp.fhir.outcome import Throttled
+
+QUEUED, RUNNING, DONE, FAILED = "queued", "running", "done", "failed"
+
+
+class BulkExport(Base):
+    """An export: whose it is and how far it is; never patient data. Times are seconds since 1970.
+
+    A cancelled or expired one has no row.
+    """
+
+    __tablename__ = "bulk_export"
+
+    # Random: it is the last part of the status address.
+    id: Mapped[str] = mapped_column(primary_key=True)
+    client_id: Mapped[str] = mapped_column(ForeignKey(Client.client_id), index=True)
+    # QUEUED, RUNNING, DONE or FAILED.
+    state: Mapped[str]
+    created_at: Mapped[int] = mapped_column(Integer)
+    expires_at: Mapped[int] = mapped_column(Integer, index=True)
+    # How often it was begun; the number of the attempt at hand, whose files count.
+    attempts: Mapped[int] = mapped_column(Integer, default=0)
+    # Until when the attempt is its worker's alone; None unless RUNNING.
+    lease_until: Mapped[int | None] = mapped_column(Integer)
+    percent: Mapped[int] = mapped_column(Integer, default=0)
+    # Why it FAILED, as a sentence.
+    error: Mapped[str | None]
+
 
 LEASE_SECONDS = 30
 # An export that ends its worker so often is at fault itself.

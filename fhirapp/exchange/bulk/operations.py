@@ -1,13 +1,151 @@
-"""`$export` as the server describes it: in its CapabilityStatement and its OpenAPI document."""
+"""`$export` as the server describes it: in its CapabilityStatement and its OpenAPI document.
+
+`$export` in the OpenAPI document: kick-off, status and files.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flask import Flask
 
-from fhirapp.exchange.bulk import openapi
+from fhirapp.definition import Operation, OperationParameter
 from fhirapp.rest import capability
+from fhirapp.rest import openapi_parts as parts
 from fhirapp.rest.openapi import describe
-from fhirapp.store.definition import Operation, OperationParameter
+from fhirapp.rest.openapi_parts import Described, Group, Node, content, instead, object_of, ref
+
+_TAG = "Export"
+_STRING: Node = {"type": "string"}
+_JSON = "application/json"
+_NDJSON = "application/fhir+ndjson"
+_KICKED_OFF = (400, 401, 403, 406, 429, 503)
+_OWN = (401, 403, 404, 429, 503)
+
+
+def _in_path(name: str, doc: str) -> Node:
+    return {"name": name, "in": "path", "description": doc, "required": True, "schema": _STRING}
+
+
+_EXPORT = _in_path("export", "The export: the last part of its Content-Location")
+_FILE = _in_path("file", "The name of a file, as it stands in the manifest")
+_PREFER: Node = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "respond-async; handling=strict: what is not known is refused; "
+    "handling=lenient: what is not here is left out, and told",
+    "required": False,
+    "schema": _STRING,
+}
+
+
+def described(offered: Mapping[str, Operation]) -> Described:
+    """Return the paths, and the parameters of the operations as components."""
+    groups: list[Group] = []
+    paths: Node = {}
+    for type_name, operation in offered.items():
+        prefix = f"{type_name or 'system'}-{operation.name}"
+        own = parts.operation_parameters(prefix, operation.parameters)
+        groups.append(own)
+        place = "/{id}" if operation.instance else ""
+        path = f"/fhir{f'/{type_name}' if type_name else ''}{place}/${operation.name}"
+        paths[path] = _kick_off(operation, own)
+    one = "/fhir/$export/{export}"
+    paths[one] = {"get": _status(), "delete": _cancel()}
+    paths[f"{one}/{{file}}"] = {"get": _fetch()}
+    return Described(paths, groups)
+
+
+def _kick_off(operation: Operation, own: Group) -> Node:
+    place = [ref("parameters", "path.id")] if operation.instance else []
+    statuses = (*_KICKED_OFF, 404, 410) if operation.instance else _KICKED_OFF
+    headers = {"Content-Location": {"schema": _STRING}}
+    taken = {
+        "description": "Taken on",
+        "headers": headers,
+        "content": content("OperationOutcome"),
+    }
+    by_url = [ref("parameters", name) for name, one in own.items() if one["name"] != "patient"]
+    body = {"content": {**parts.form(own.values()), **content("Parameters")}}
+    common = {"tags": [_TAG], "summary": operation.doc}
+    return {
+        "get": {
+            **common,
+            "parameters": [*place, *by_url, _PREFER],
+            "responses": {"202": taken, **instead(*statuses)},
+        },
+        "post": {
+            **common,
+            "parameters": [*place, _PREFER],
+            "requestBody": body,
+            "responses": {"202": taken, **instead(413, 415, *statuses)},
+        },
+    }
+
+
+def _status() -> Node:
+    file = object_of({"type": _STRING, "url": _STRING, "count": {"type": "integer"}})
+    files = {"type": "array", "items": file}
+    manifest = object_of(
+        {
+            "transactionTime": _STRING,
+            "request": _STRING,
+            "requiresAccessToken": {"const": True},
+            "output": files,
+            "deleted": files,
+            "error": files,
+        }
+    )
+    told = {name: {"required": True, "schema": _STRING} for name in ("X-Progress", "Retry-After")}
+    done = {
+        "description": "The manifest: the files, and how they are fetched",
+        "headers": {"Expires": {"required": True, "schema": _STRING}},
+        "content": {_JSON: {"schema": manifest}},
+    }
+    failed = {"description": "The export failed", "content": content("OperationOutcome")}
+    return {
+        "tags": [_TAG],
+        "summary": "Say how far an export is",
+        "parameters": [_EXPORT],
+        "responses": {
+            "200": done,
+            "202": {"description": "It goes on", "headers": told},
+            "500": failed,
+            **instead(*_OWN),
+        },
+    }
+
+
+def _cancel() -> Node:
+    return {
+        "tags": [_TAG],
+        "summary": "Cancel an export, or forget it",
+        "parameters": [_EXPORT],
+        "responses": {
+            "202": {"description": "It is no more", "content": content("OperationOutcome")},
+            **instead(*_OWN),
+        },
+    }
+
+
+def _fetch() -> Node:
+    # A resource on each line is no JSON that a schema could tell of.
+    lines: Node = {_NDJSON: {}}
+    return {
+        "tags": [_TAG],
+        "summary": "Fetch a file of an export",
+        "parameters": [
+            _EXPORT,
+            _FILE,
+            *(ref("parameters", f"range.{name}") for name in ("Range", "If-Range")),
+        ],
+        "responses": {
+            "200": {"description": "A resource on each line", "content": lines},
+            "206": {"description": "The range of bytes", "content": lines},
+            **instead(416, *_OWN),
+        },
+    }
+
 
 _GUIDE = "http://hl7.org/fhir/uv/bulkdata/"
 _COMMON = (
@@ -69,4 +207,4 @@ def init_app(app: Flask) -> None:
         capability.offer(app, operation, type_name)
     guide = _GUIDE + "ImplementationGuide/hl7.fhir.uv.bulkdata"
     capability.follow(app, guide, _GUIDE + "CapabilityStatement/bulk-data")
-    describe(app, lambda: openapi.described(offered))
+    describe(app, lambda: described(offered))

@@ -12,17 +12,24 @@ import time
 from flask import Blueprint, Response, current_app, request
 from werkzeug.http import http_date
 
-from fhirapp.auth.access.protector import insufficient_scope
+from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import forget_reader, reader
-from fhirapp.exchange.bulk import folder, jobs, worker
-from fhirapp.exchange.bulk.access import covers, exporter, registered_still
-from fhirapp.exchange.bulk.asked import NDJSON, read_wanted
-from fhirapp.exchange.bulk.folder import Manifest, StoredFile
-from fhirapp.exchange.bulk.jobs import Job
-from fhirapp.exchange.bulk.model import DONE, FAILED
-from fhirapp.exchange.bulk.patients import members
-from fhirapp.exchange.bulk.wanted import GROUP, PATIENT, SYSTEM, Wanted
+from fhirapp.definition import types
+from fhirapp.exchange.bulk import files, jobs, run
+from fhirapp.exchange.bulk.export_request import (
+    GROUP,
+    PATIENT,
+    SYSTEM,
+    Wanted,
+    covers,
+    exporter,
+    members,
+    registered_still,
+)
+from fhirapp.exchange.bulk.files import Manifest, StoredFile
+from fhirapp.exchange.bulk.jobs import DONE, FAILED, Job
+from fhirapp.exchange.bulk.kickoff import NDJSON, read_wanted
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     InternalError,
@@ -35,10 +42,8 @@ from fhirapp.fhir.outcome import (
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.rest.blueprint import check_id
 from fhirapp.rest.negotiation import FHIR_JSON, is_strict
-from fhirapp.rest.ranges import Span, wanted_span
 from fhirapp.rest.response import fhir_address
-from fhirapp.rest.stream import carry
-from fhirapp.store.definition import types
+from fhirapp.rest.stream import Span, carry, wanted_span
 
 blueprint = Blueprint("bulk", __name__)
 
@@ -85,13 +90,13 @@ def _kick_off(level: str, group: str = "") -> Response:
         return answer
     export_id = jobs.new_id()
     forget_reader()
-    folder.write_request(export_id, wanted)
+    files.write_request(export_id, wanted)
     try:
         jobs.add(export_id, token.client_id, int(time.time()))
     except BaseException:
-        folder.remove(export_id)
+        files.remove(export_id)
         raise
-    worker.wake()
+    run.wake()
     answer.headers["Content-Location"] = fhir_address(f"$export/{export_id}")
     return answer
 
@@ -141,7 +146,7 @@ def _cancel(job: Job) -> Response:
     """Cancel an export, or forget one that was fetched: its files are removed."""
     forget_reader()
     jobs.forget(job.id)
-    folder.remove(job.id)
+    files.remove(job.id)
     return _outcome("The export was cancelled; what it wrote is removed.")
 
 
@@ -183,7 +188,7 @@ def _own(export_id: str) -> tuple[Job, Wanted]:
     if job is None or job.client_id != token.client_id or job.expires_at <= time.time():
         raise NotFound(_UNKNOWN)
     try:
-        wanted = folder.read_request(job.id)
+        wanted = files.read_request(job.id)
     except OSError:
         raise NotFound(_UNKNOWN) from None
     then = registered_still(wanted.scope, wanted.scope)
@@ -197,7 +202,7 @@ def _own(export_id: str) -> tuple[Job, Wanted]:
 def _read_manifest(job: Job) -> Manifest:
     """Return what an export wrote. Raises NotFound where its files are not here."""
     try:
-        return folder.read_manifest(job.id, job.attempts)
+        return files.read_manifest(job.id, job.attempts)
     except OSError:
         raise NotFound(_UNKNOWN) from None
 
@@ -205,7 +210,7 @@ def _read_manifest(job: Job) -> Manifest:
 def _manifest(job: Job, wanted: Wanted, manifest: Manifest) -> bytes:
     """Return the manifest as it is served."""
     listed: dict[str, list[dict[str, object]]] = {
-        kind: [] for kind in (folder.OUTPUT, folder.DELETED, folder.ERROR)
+        kind: [] for kind in (files.OUTPUT, files.DELETED, files.ERROR)
     }
     for one in manifest.files:
         url = fhir_address(f"$export/{job.id}/{one.name}")

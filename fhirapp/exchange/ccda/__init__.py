@@ -17,18 +17,14 @@ from typing import Any
 
 from fhirapp.allergies.assertion import SECTION
 from fhirapp.exchange.ccda.allergies import allergies_in, is_allergies
-from fhirapp.exchange.ccda.encounter import add_encounter
-from fhirapp.exchange.ccda.header import authors, custodian, document_reference
-from fhirapp.exchange.ccda.oids import SSN
-from fhirapp.exchange.ccda.patient import add_patient, role_of
-from fhirapp.exchange.ccda.people import complete
-from fhirapp.exchange.ccda.provenance import provenance
+from fhirapp.exchange.ccda.document import add_encounter, authors, custodian, document_reference
+from fhirapp.exchange.ccda.narrative import Texts
+from fhirapp.exchange.ccda.patient import add_patient, contradiction, role_of
+from fhirapp.exchange.ccda.people import complete, provenance
 from fhirapp.exchange.ccda.record import Record, ranked
-from fhirapp.exchange.ccda.same import contradiction
 from fhirapp.exchange.ccda.section_words import REMARK
-from fhirapp.exchange.ccda.texts import Texts
 from fhirapp.exchange.ccda.tree import Element, UnreadableDocument, read
-from fhirapp.exchange.ccda.values import identifier, key
+from fhirapp.exchange.ccda.values import SSN, identifier, key
 
 __all__ = ["UnreadableDocument", "contradiction", "identities", "remarks", "resources_of"]
 

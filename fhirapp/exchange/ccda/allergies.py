@@ -16,15 +16,30 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import about_none_known, is_placeholder
-from fhirapp.exchange.ccda import times
-from fhirapp.exchange.ccda.narrative import Block, Column, Narrative
+from fhirapp.exchange.ccda import values
+from fhirapp.exchange.ccda.narrative import (
+    Block,
+    Column,
+    Narrative,
+    Texts,
+    covers,
+    has_words,
+    plain,
+    section_texts,
+    shortened,
+)
 from fhirapp.exchange.ccda.people import Actor, author
 from fhirapp.exchange.ccda.reactions import (
+    NOT_GRADED,
+    criticality_in,
     denied_reactions,
+    gravest,
     has_reactions,
     reaction_observations,
     reaction_words,
     reactions,
+    severity_in,
+    severity_named,
 )
 from fhirapp.exchange.ccda.record import Record
 from fhirapp.exchange.ccda.section_words import (
@@ -33,13 +48,6 @@ from fhirapp.exchange.ccda.section_words import (
     left_over,
     section_entry,
     unread_words,
-)
-from fhirapp.exchange.ccda.severities import (
-    NOT_GRADED,
-    criticality_in,
-    gravest,
-    severity_in,
-    severity_named,
 )
 from fhirapp.exchange.ccda.status import put_status
 from fhirapp.exchange.ccda.substances import (
@@ -50,18 +58,9 @@ from fhirapp.exchange.ccda.substances import (
     says_something,
     substance_of,
 )
-from fhirapp.exchange.ccda.texts import (
-    Texts,
-    covers,
-    has_words,
-    plain,
-    section_texts,
-    shortened,
-)
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import absent, extended, has_code, identifiers, is_negated, key
-from fhirapp.fhir.systems import NO_KNOWN_DRUG_ALLERGY
-from fhirapp.fhir.words import strings
+from fhirapp.fhir.terminology import NO_KNOWN_DRUG_ALLERGY, strings
 
 _ABATEMENT = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-abatement"
 # Of C-CDA, and of what came before it: CCD 1.0, HITSP C83, IHE PCC.
@@ -362,7 +361,7 @@ class _Section:
                     by = author(element, self._record)
                     if by and by.type_name in ("Practitioner", "Patient", "Organization"):
                         note["authorReference"] = by.reference
-                    times.put(note, "time", element.first("time"))
+                    values.put(note, "time", element.first("time"))
                 yield note
 
 
@@ -528,14 +527,14 @@ def _put_type(allergy: dict[str, Any], value: Element | None) -> None:
 
 def _put_onset(allergy: dict[str, Any], interval: Element | None) -> None:
     """Set the onset: when it began. When it ended has an extension of its own."""
-    start = times.start_of(interval)
+    start = values.start_of(interval)
     written = start.get("value") if start is not None else ""
-    if written and not times.date_time(written):
+    if written and not values.date_time(written):
         allergy["onsetString"] = written
     else:
-        times.put(allergy, "onsetDateTime", start)
+        values.put(allergy, "onsetDateTime", start)
     end = interval.first("high") if interval is not None else None
-    if end is not None and (ended := times.date_time(end.get("value"))):
+    if end is not None and (ended := values.date_time(end.get("value"))):
         allergy["extension"] = [{"url": _ABATEMENT, "valueDateTime": ended}]
 
 
@@ -549,7 +548,7 @@ def _put_recorded(
     recorders = [one for one in actors if one.type_name in ("Practitioner", "Patient")]
     if recorders:
         allergy["recorder"] = recorders[-1].reference
-    moments = times.in_order(one.first("time") for one in written)
-    began = times.start_of(concern.first("effectiveTime")) if concern is not None else None
-    times.put(allergy, "recordedDate", moments[0] if moments else began)
+    moments = values.in_order(one.first("time") for one in written)
+    began = values.start_of(concern.first("effectiveTime")) if concern is not None else None
+    values.put(allergy, "recordedDate", moments[0] if moments else began)
     return moments[-1] if moments else None

@@ -1,19 +1,148 @@
 """Who wrote, keeps and answers for a document: Practitioner and Organization, and who is neither.
 
 Sources: CDA R2 §4.2.2; HL7 C-CDA on FHIR 2.0.0, participations.
+
+Names, addresses and numbers of people and organizations.
+Where a document and its allergies come from: who wrote them, and which document says so.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
-from fhirapp.exchange.ccda.contact import addresses, names, telecoms
-from fhirapp.exchange.ccda.ids import identity
-from fhirapp.exchange.ccda.record import Record
-from fhirapp.exchange.ccda.texts import plain, tidy
+from fhirapp.exchange.ccda import values
+from fhirapp.exchange.ccda.narrative import plain, tidy
+from fhirapp.exchange.ccda.record import Record, identity
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import absent, concept, extended, has_code, identifiers, key
+from fhirapp.fhir.terminology import CT
+
+_NAME_USES = {"A": "nickname", "C": "official", "L": "usual", "P": "anonymous"}
+_ADDRESS_USES = {
+    "BAD": "old",
+    "H": "home",
+    "HP": "home",
+    "HV": "home",
+    "TMP": "temp",
+    "WP": "work",
+    "DIR": "work",
+    "PUB": "work",
+}
+_TELECOM_USES = {**_ADDRESS_USES, "AS": "work", "MC": "mobile"}
+_SCHEMES = {
+    "tel": "phone",
+    "fax": "fax",
+    "mailto": "email",
+    "http": "url",
+    "https": "url",
+    "sms": "sms",
+}
+_NUMBER = re.compile(r"[+(]?\d[\d\s().x*#/-]*")
+_PARTS = {
+    "city": "city",
+    "county": "district",
+    "state": "state",
+    "postalCode": "postalCode",
+    "country": "country",
+}
+_LINES = ("streetAddressLine", "streetName", "houseNumber", "additionalLocator", "unitID")
+
+
+def names(elements: list[Element]) -> list[dict[str, Any]]:
+    """Return the names that say something."""
+    return [found for one in elements if (found := _name(one))]
+
+
+def _name(element: Element) -> dict[str, Any]:
+    if element.null_flavor:
+        return {}
+    found: dict[str, Any] = {}
+    if use := _used(element, _NAME_USES):
+        found["use"] = use
+    given = element.all("given")
+    if use == "anonymous" and any("CL" in one.get("qualifier").split() for one in given):
+        found["use"] = "nickname"
+    if family := " ".join(_texts(element.all("family"))):
+        found["family"] = family
+    for name in ("given", "prefix", "suffix"):
+        if written := _texts(element.all(name)):
+            found[name] = written
+    if not ("family" in found or "given" in found):
+        text = plain(element)
+        if not text:
+            return {}
+        found = {**{name: value for name, value in found.items() if name == "use"}, "text": text}
+    if period := values.period(element.first("validTime")):
+        found["period"] = period
+    return found
+
+
+def addresses(elements: list[Element]) -> list[dict[str, Any]]:
+    """Return the addresses that say something."""
+    return [found for one in elements if (found := _address(one))]
+
+
+def _address(element: Element) -> dict[str, Any]:
+    if element.null_flavor:
+        return {}
+    found: dict[str, Any] = {}
+    if lines := _texts([one for one in element.elements if one.name in _LINES]):
+        found["line"] = lines
+    for name, called in _PARTS.items():
+        if written := " ".join(_texts(element.all(name))):
+            found[called] = written
+    if not found:
+        if not (text := plain(element)):
+            return {}
+        found["text"] = text
+    if use := _used(element, _ADDRESS_USES):
+        found = {"use": use, **found}
+    if period := values.period(element.first("useablePeriod")):
+        found["period"] = period
+    return found
+
+
+def telecoms(elements: list[Element]) -> list[dict[str, Any]]:
+    """Return the numbers and addresses that say something, each once."""
+    unique: list[dict[str, Any]] = []
+    for element in elements:
+        found = _telecom(element)
+        if found and found not in unique:
+            unique.append(found)
+    return unique
+
+
+def _telecom(element: Element) -> dict[str, Any]:
+    written = element.get("value")
+    scheme, colon, rest = written.partition(":")
+    system = _SCHEMES.get(scheme.lower()) if colon else None
+    if system and system != "url":
+        written = unquote(rest) if system == "email" else rest
+    elif not system:
+        system = "email" if "@" in written else "other"
+        if _NUMBER.fullmatch(written):
+            system = "phone"
+    written = " ".join(written.split())
+    if not written:
+        return {}
+    if "PG" in element.get("use").split():
+        system = "pager"
+    found = {"system": system, "value": written}
+    if use := _used(element, _TELECOM_USES):
+        found["use"] = use
+    return found
+
+
+def _used(element: Element, uses: dict[str, str]) -> str:
+    """Return the first use that FHIR has a word for."""
+    return next((uses[one] for one in element.get("use").split() if one in uses), "")
+
+
+def _texts(elements: list[Element]) -> list[str]:
+    return [text for one in elements if not one.null_flavor and (text := plain(one))]
 
 
 class Actor(NamedTuple):
@@ -173,3 +302,56 @@ def complete(resource: dict[str, Any]) -> None:
         for one in resource.setdefault("name", [{}]):
             if "family" not in one:
                 one["_family"] = unknown
+
+
+_PARTICIPANT_TYPE = f"{CT}provenance-participant-type"
+_CREATE = {"coding": [{"system": f"{CT}v3-DataOperation", "code": "CREATE", "display": "create"}]}
+
+
+def provenance(
+    target: str,
+    document: str,
+    authors: Sequence[Actor],
+    recorded: Element | None,
+    occurred: Element | None,
+    custodian: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the Provenance of a target, Type/id, that a document, Type/id, is the source of.
+
+    recorded is when the document was made, occurred when the target was written.
+    """
+    agents = [_agent("author", "Author", one.reference, _on_behalf_of(one)) for one in authors]
+    if custodian:
+        agents.append(_agent("custodian", "Custodian", custodian, None))
+    contained = {one["id"]: one for actor in authors for one in actor.contained}
+    found: dict[str, Any] = {
+        "resourceType": "Provenance",
+        "id": identity("Provenance", target, document),
+        "contained": list(contained.values()),
+        "target": [{"reference": target}],
+        "activity": _CREATE,
+        "agent": agents or [_agent("author", "Author", extended(absent()), None)],
+        "entity": [{"role": "source", "what": {"reference": document}}],
+    }
+    values.put(found, "occurredDateTime", occurred)
+    # An instant is never made of a date.
+    if instant := values.instant(recorded):
+        found["recorded"] = instant
+    else:
+        found["_recorded"] = extended(absent())
+    return {name: value for name, value in found.items() if value}
+
+
+def _on_behalf_of(actor: Actor) -> dict[str, Any] | None:
+    """Return for whom somebody acts; US Core asks it of some (provenance-1)."""
+    if actor.on_behalf_of is None and actor.type_name in ("Practitioner", "Device"):
+        return extended(absent())
+    return actor.on_behalf_of
+
+
+def _agent(
+    code: str, display: str, who: dict[str, Any], on_behalf_of: dict[str, Any] | None
+) -> dict[str, Any]:
+    type_ = {"coding": [{"system": _PARTICIPANT_TYPE, "code": code, "display": display}]}
+    agent = {"type": type_, "who": who, "onBehalfOf": on_behalf_of}
+    return {name: value for name, value in agent.items() if value}

@@ -1,4 +1,7 @@
-"""What is made of one document, while it is read: its resources, each once."""
+"""What is made of one document, while it is read: its resources, each once.
+
+The ids that a document's people and statements get: the same for the same, whatever comes first.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,20 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
-from fhirapp.exchange.ccda.ids import identity
-from fhirapp.exchange.ccda.oids import NPI, SSN
-from fhirapp.exchange.ccda.texts import Texts
-from fhirapp.exchange.ccda.values import key
+from fhirapp.exchange.ccda.narrative import Texts
+from fhirapp.exchange.ccda.values import NPI, SSN, key
+
+# HL7's own root of what CDA R2 defines.
+_NAMESPACE = uuid5(NAMESPACE_OID, "2.16.840.1.113883.1.3")
+
+
+def identity(type_name: str, *parts: str) -> str:
+    """Return the id of what these parts identify. No part can be taken for the end of another."""
+    written = "".join(f"{len(part)}:{part}" for part in (type_name, *parts))
+    return str(uuid5(_NAMESPACE, written))
+
 
 # Whom a number identifies best: NPIs everybody uses; of patients the SSN is left out most often.
 _FIRST, _LAST = NPI, SSN

@@ -14,13 +14,11 @@ from typing import Any
 
 from fhirapp.allergies.assertion import SECTION, is_placeholder
 from fhirapp.allergies.severity import described_severely
-from fhirapp.exchange.ccda.narrative import Block, Column
-from fhirapp.exchange.ccda.severities import words_of
-from fhirapp.exchange.ccda.texts import LONGEST, Texts, plain, stands_in, unique
+from fhirapp.exchange.ccda.narrative import LONGEST, Block, Column, Texts, plain, stands_in, unique
+from fhirapp.exchange.ccda.reactions import severities_words_of as words_of
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import null_coding
-from fhirapp.fhir.systems import ALLERGY_CLINICAL, ALLERGY_VERIFICATION
-from fhirapp.fhir.words import strings
+from fhirapp.fhir.terminology import ALLERGY_CLINICAL, ALLERGY_VERIFICATION, strings
 from fhirapp.search.string import fold
 
 REMARK = "its Allergies section has words that no entry holds; they are kept as they stand"

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fhirapp.exchange.ccda.severities import words_of
-from fhirapp.exchange.ccda.statements import observed
-from fhirapp.exchange.ccda.substances import is_none_known, is_refuted, says_something
-from fhirapp.exchange.ccda.texts import Texts, unique
-from fhirapp.exchange.ccda.times import date_time
+from fhirapp.exchange.ccda.narrative import Texts, unique
+from fhirapp.exchange.ccda.reactions import severities_words_of as words_of
+from fhirapp.exchange.ccda.substances import is_none_known, is_refuted, observed, says_something
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import code_in, has_code
-from fhirapp.fhir.systems import ALLERGY_CLINICAL, ALLERGY_VERIFICATION
+from fhirapp.exchange.ccda.values import code_in, date_time, has_code
+from fhirapp.fhir.terminology import ALLERGY_CLINICAL, ALLERGY_VERIFICATION
 from fhirapp.search.string import fold
 
 _STATUSES = {"55561003": "active", "73425007": "inactive", "413322009": "resolved"}

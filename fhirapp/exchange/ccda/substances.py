@@ -3,6 +3,8 @@
 All names that a source gives are kept: the best one as the text of the code, the others as its
 codings. Sources: C-CDA R2.1, Allergy - Intolerance Observation; HL7 C-CDA on FHIR 2.0.0,
 CF-NoKnownAllergies; service.md 2.3; decisions 2.19: NI never means "no allergy".
+
+What a statement says by way of the observations in it.
 """
 
 from __future__ import annotations
@@ -12,11 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from fhirapp.allergies.assertion import About, about_none_known, is_placeholder
-from fhirapp.exchange.ccda.narrative import Column, Narrative
-from fhirapp.exchange.ccda.texts import Texts, covers, plain, tidy
+from fhirapp.exchange.ccda.narrative import Column, Narrative, Texts, covers, plain, tidy
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import codings, concept, has_code, is_negated, null_coding
-from fhirapp.fhir.systems import NO_KNOWN_DRUG_ALLERGY, SNOMED_CT
+from fhirapp.fhir.terminology import NO_KNOWN_DRUG_ALLERGY, SNOMED_CT
 from fhirapp.search.string import fold
 
 _NKA, _NKFA, _NKEA = "716186003", "429625007", "428607008"
@@ -281,3 +282,31 @@ def _is_concrete(coding: dict[str, Any]) -> bool:
 def _snomed(code: dict[str, Any]) -> set[str]:
     listed = code.get("coding", ())
     return {one["code"] for one in listed if one.get("system") == SNOMED_CT and "code" in one}
+
+
+_GROUPING = frozenset({"entryRelationship", "component", "organizer"})
+
+
+def inner(statement: Element) -> Iterator[tuple[Element, Element]]:
+    """Yield the observations in a statement, also in an organizer, each with its relationship."""
+    for related in statement.all("entryRelationship"):
+        for observation in _observations(related):
+            yield related, observation
+
+
+def _observations(holder: Element) -> Iterator[Element]:
+    for one in holder.elements:
+        if one.name == "observation":
+            yield one
+        elif one.name in _GROUPING:
+            yield from _observations(one)
+
+
+def observed(statements: list[Element], template: str, *codes: str) -> list[Element]:
+    """Return the observations in statements that have a template or one of these codes."""
+    return [
+        observation
+        for statement in statements
+        for _, observation in inner(statement)
+        if template in observation.templates() or has_code(observation.first("code"), *codes)
+    ]

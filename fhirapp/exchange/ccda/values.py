@@ -1,25 +1,113 @@
 """The datatypes of a clinical document as those of FHIR: codes, identifiers, and what is not known.
 
 Sources: CDA R2 data types; HL7 C-CDA on FHIR 2.0.0, mapping guidance and its concept maps.
+
+Times of a clinical document as FHIR writes them, no more exact than they are.
+What the OIDs of a clinical document are called in FHIR.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from fhirapp.exchange.ccda.oids import (
-    RFC_3986,
-    URI_ROOT,
-    code_system,
-    identifier_system,
-    is_registry,
-    urn,
-)
-from fhirapp.exchange.ccda.texts import Texts, tidy
+from fhirapp.exchange.ccda.narrative import Texts, tidy
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.fhir.systems import DATA_ABSENT_REASON, NULL_FLAVOR, ORIGINAL_TEXT
+from fhirapp.fhir.temporal import check_date, interval, normalise_date_time
+from fhirapp.fhir.terminology import CT, DATA_ABSENT_REASON, NULL_FLAVOR, ORIGINAL_TEXT
+
+_OID = re.compile(r"[0-2](\.(0|[1-9][0-9]*))+", re.ASCII)
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+_HL7 = "2.16.840.1.113883."
+
+RFC_3986 = "urn:ietf:rfc:3986"
+LOINC = "http://loinc.org"
+SSN = "http://hl7.org/fhir/sid/us-ssn"
+NPI = "http://hl7.org/fhir/sid/us-npi"
+ACT_CODE = CT + "v3-ActCode"
+CONFIDENTIALITY = CT + "v3-Confidentiality"
+RACE = f"urn:oid:{_HL7}6.238"
+
+_CODE_SYSTEMS = {
+    "6.1": LOINC,
+    "6.96": "http://snomed.info/sct",
+    "6.88": "http://www.nlm.nih.gov/research/umls/rxnorm",
+    "6.209": "http://hl7.org/fhir/ndfrt",
+    "6.345": "http://va.gov/terminology/medrt",
+    "4.9": "http://fdasis.nlm.nih.gov",
+    "6.69": "http://hl7.org/fhir/sid/ndc",
+    "12.292": "http://hl7.org/fhir/sid/cvx",
+    "6.103": "http://hl7.org/fhir/sid/icd-9-cm",
+    "6.3": "http://hl7.org/fhir/sid/icd-10",
+    "6.90": "http://hl7.org/fhir/sid/icd-10-cm",
+    "6.4": "http://www.cms.gov/Medicare/Coding/ICD10",
+    "6.12": "http://www.ama-assn.org/go/cpt",
+    "6.8": "http://unitsofmeasure.org",
+    "6.101": "http://nucc.org/provider-taxonomy",
+    "6.121": "urn:ietf:bcp:47",
+    "6.301.5": "http://www.nubc.org/patient-discharge",
+    "3.26.1.1": "http://ncicb.nci.nih.gov/xml/owl/EVS/Thesaurus.owl",
+    "3.26.1.2": "http://ncimeta.nci.nih.gov",
+    "5.1": CT + "v3-AdministrativeGender",
+    "5.2": CT + "v3-MaritalStatus",
+    "5.4": ACT_CODE,
+    "5.6": CT + "v3-ActClass",
+    "5.7": CT + "v3-ActPriority",
+    "5.14": CT + "v3-ActStatus",
+    "5.25": CONFIDENTIALITY,
+    "5.88": CT + "v3-ParticipationFunction",
+    "5.90": CT + "v3-ParticipationType",
+    "5.110": CT + "v3-RoleClass",
+    "5.111": CT + "v3-RoleCode",
+    "5.112": CT + "v3-RouteOfAdministration",
+    "5.1008": CT + "v3-NullFlavor",
+    "5.1063": CT + "v3-ObservationValue",
+    "5.1076": CT + "v3-ReligiousAffiliation",
+    "12.112": CT + "v2-0112",
+}
+
+_IDENTIFIER_SYSTEMS = {
+    "4.1": SSN,
+    "4.6": NPI,
+    "4.572": "http://hl7.org/fhir/sid/us-medicare",
+    "4.927": "http://hl7.org/fhir/sid/us-mbi",
+}
+# Registries whose own OID, alone, identifies nobody: here a number always has to follow.
+_REGISTRIES = frozenset({*_IDENTIFIER_SYSTEMS, "4.2", "4.3", "4.4", "4.7", "4.814", "6.300"})
+# An extension under this root is an address of its own (THO, NamingSystem-uri).
+URI_ROOT = _HL7 + "4.873"
+
+
+def code_system(oid: str) -> str:
+    """Return FHIR's address of a code system; `urn:oid:…` where it has none."""
+    return _CODE_SYSTEMS.get(_short(oid)) or urn(oid)
+
+
+def identifier_system(oid: str) -> str:
+    """Return FHIR's address of who assigns identifiers; `urn:oid:…` where it has none."""
+    return _IDENTIFIER_SYSTEMS.get(_short(oid)) or urn(oid)
+
+
+def is_registry(oid: str) -> bool:
+    """Say whether it is of a registry, which without a number means nobody in particular."""
+    return _short(oid) in _REGISTRIES
+
+
+def urn(root: str) -> str:
+    """Return an OID or UUID as a URI; "" where it is neither.
+
+    CDA R2 data types §2.15.1 (II.root): also in capitals, which FHIR does not write.
+    """
+    if _OID.fullmatch(root):
+        return f"urn:oid:{root}"
+    return f"urn:uuid:{root.lower()}" if _UUID.fullmatch(root) else ""
+
+
+def _short(oid: str) -> str:
+    return oid.removeprefix(_HL7) if oid.startswith(_HL7) else ""
+
 
 # v3-NullFlavor: its display, and the data-absent-reason that it is (ConceptMap
 # CF-NullFlavorDataAbsentReason).
@@ -169,3 +257,104 @@ def identifiers(elements: list[Element]) -> list[dict[str, Any]]:
         if found and found not in unique:
             unique.append(found)
     return unique
+
+
+_TS = re.compile(
+    r"(\d{4})(?:(\d\d)(?:(\d\d)(?:(\d\d)(?:(\d\d)(?:(\d\d)(\.\d{1,9})?)?)?)?)?)?"
+    r"([+-]\d\d(?:\d\d)?)?",
+    re.ASCII,
+)
+
+
+def date_time(written: str) -> str:
+    """Return a dateTime; "" for what is no time.
+
+    FHIR has hours only with minutes and a zone. Where either is absent, the date is what is known:
+    a zone that is guessed would be wrong for half of the year.
+    """
+    found = _TS.fullmatch(written)
+    if not found:
+        return ""
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    date = "-".join(filter(None, (year, month, day)))
+    try:
+        check_date(date)
+        if not (minute and zone):
+            return date
+        # R4 datatypes §2.24.0.1: seconds that are not known may be zero.
+        offset = f"{zone[:3]}:{zone[3:] or '00'}"
+        whole = f"{date}T{hour}:{minute}:{second or '00'}{fraction or ''}{offset}"
+        normalise_date_time(whole)
+    except ValueError:
+        return ""
+    return whole
+
+
+def is_exact(written: str, as_date_time: str) -> bool:
+    """Say whether a dateTime tells all that was written."""
+    # Digits before the zone: YYYYMMDD are eight.
+    return len(re.split("[+-]", written)[0]) <= 8 or len(as_date_time) > 10
+
+
+def put(resource: dict[str, Any], name: str, element: Element | None) -> None:
+    """Set a dateTime; what FHIR cannot hold of it, or why there is none, stands beside it."""
+    if element is None:
+        return
+    written = element.get("value")
+    found = date_time(written)
+    if found:
+        resource[name] = found
+    if written and not (found and is_exact(written, found)):
+        resource[f"_{name}"] = extended(original(written))
+    elif not written and element.null_flavor:
+        resource[f"_{name}"] = extended(absent(element.null_flavor))
+
+
+def start_of(times: Element | None) -> Element | None:
+    """Return where an IVL_TS begins: its low, else its only point in time."""
+    if times is None or times.get("value"):
+        return times
+    return times.first("low") or (times if times.null_flavor else None)
+
+
+def period(times: Element | None) -> dict[str, Any] | None:
+    """Return the Period of an IVL_TS, None where it says nothing of one.
+
+    An end before the start is kept as it is written: either of the two may be wrong.
+    """
+    if times is None:
+        return None
+    found: dict[str, Any] = {}
+    put(found, "start", start_of(times))
+    put(found, "end", times.first("high"))
+    if times.get("value") and found.get("start"):
+        found["end"] = found["start"]
+    if "start" in found and "end" in found and _is_before(found["end"], found["start"]):
+        end = times.first("high")
+        del found["end"]
+        found["_end"] = extended(original(end.get("value") if end else ""))
+    return found or None
+
+
+def in_order(times: Iterable[Element | None]) -> list[Element]:
+    """Return those that are times, the earliest first."""
+    known = [one for one in times if one is not None and date_time(one.get("value"))]
+    return sorted(known, key=lambda one: _moment(date_time(one.get("value"))))
+
+
+def _is_before(one: str, other: str) -> bool:
+    """Say whether a time is before another, as far as the less exact of them tells."""
+    known = min(len(one), len(other))
+    if known <= 10:
+        return one[:known] < other[:known]
+    return interval(one).low < interval(other).low
+
+
+def _moment(as_date_time: str) -> int:
+    return interval(as_date_time).low
+
+
+def instant(element: Element | None) -> str:
+    """Return an instant; "" where the time is not known to the second."""
+    found = date_time(element.get("value")) if element is not None else ""
+    return found if len(found) > 10 else ""

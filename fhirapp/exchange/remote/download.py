@@ -16,20 +16,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fhirapp.exchange.remote.address import (
+    Expired,
+    Passing,
+    RemoteError,
     fhir_base,
     following,
     is_export,
     origin,
     place,
+    shown,
 )
-from fhirapp.exchange.remote.authorization import Authorization, Credentials
-from fhirapp.exchange.remote.faults import Expired, Passing, RemoteError, shown
-from fhirapp.exchange.remote.file import Fetch, Gone
-from fhirapp.exchange.remote.manifest import DELETED, ERROR, OUTPUT, Offer, read_manifest
-from fhirapp.exchange.remote.patience import Clock, asked_wait, next_wait, steadily
-from fhirapp.exchange.remote.place import FileState, Place, State, opened
-from fhirapp.exchange.remote.server import Server
-from fhirapp.exchange.remote.wire import Bounds, Wire
+from fhirapp.exchange.remote.authorization import Authorization, Credentials, Server
+from fhirapp.exchange.remote.connection import Bounds, Clock, Wire, asked_wait, next_wait, steadily
+from fhirapp.exchange.remote.files import Fetch, Gone
+from fhirapp.exchange.remote.state import (
+    DELETED,
+    ERROR,
+    OUTPUT,
+    FileState,
+    Offer,
+    Place,
+    State,
+    opened,
+    read_manifest,
+)
 
 Say = Callable[[str], None]
 # Failures one after the other, until a person is told.

@@ -14,29 +14,22 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fhirapp.exchange.repair import (
-    allergy_intolerance,
-    document_reference,
-    encounter,
-    people,
-    provenance,
-)
-from fhirapp.exchange.repair.empties import drop_empty
+from fhirapp.exchange.repair import clinical, supporting
 from fhirapp.exchange.repair.log import Log, Repair, listed
-from fhirapp.exchange.repair.values import repair_values
+from fhirapp.exchange.repair.values import drop_empty, repair_values
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource, ResourceSchema
 
 __all__ = ["Repair", "repair"]
 
 _OLDER_FIELDS: Mapping[str, Callable[[Log, dict[str, Any]], None]] = {
-    "AllergyIntolerance": allergy_intolerance.bring_to_r4,
-    "DocumentReference": document_reference.bring_to_r4,
+    "AllergyIntolerance": clinical.bring_to_r4,
+    "DocumentReference": clinical.document_reference_bring_to_r4,
     "Binary": lambda log, resource: log.rename(resource, "content", "data"),
-    "Encounter": encounter.bring_to_r4,
-    "Patient": people.patient,
-    "Practitioner": people.practitioner,
-    "Provenance": provenance.bring_to_r4,
+    "Encounter": clinical.encounter_bring_to_r4,
+    "Patient": supporting.patient,
+    "Practitioner": supporting.practitioner,
+    "Provenance": supporting.bring_to_r4,
 }
 
 

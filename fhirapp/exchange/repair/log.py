@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir import systems
+from fhirapp.fhir import terminology
 
 RULES: Mapping[str, str] = {
     "empty": "Empty strings, lists and objects, and null, say nothing and are left out.",
@@ -26,7 +26,7 @@ RULES: Mapping[str, str] = {
     "absent": "What R4 requires and an older version does not gets the extension "
     "data-absent-reason, unknown.",
 }
-ABSENT: Mapping[str, Any] = {"url": systems.DATA_ABSENT_REASON, "valueCode": "unknown"}
+ABSENT: Mapping[str, Any] = {"url": terminology.DATA_ABSENT_REASON, "valueCode": "unknown"}
 # What FHIR takes for white space; a no-break space is a character like any other.
 SPACES = " \t\n\r\f\v"
 # What is shown of a value.

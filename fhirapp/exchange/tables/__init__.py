@@ -8,7 +8,7 @@ columns.py says what may stand in a table.
 """
 
 from fhirapp.exchange.tables.columns import KINDS, template
-from fhirapp.exchange.tables.header import is_table
+from fhirapp.exchange.tables.records import is_table
 from fhirapp.exchange.tables.rows import Row, rows_of
 
 __all__ = ["KINDS", "Row", "is_table", "rows_of", "template"]

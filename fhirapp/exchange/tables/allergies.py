@@ -1,17 +1,140 @@
-"""A row of the table of allergies, as an AllergyIntolerance. service.md 2.3; decisions 2.19."""
+"""A row of the table of allergies, as an AllergyIntolerance. service.md 2.3; decisions 2.19.
+
+Names looked up to codes, and words that say that there is no allergy, or that nobody knows.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple
 
-from fhirapp.exchange.tables import codes
-from fhirapp.exchange.tables.cells import Cells
-from fhirapp.exchange.tables.codes import Concept
-from fhirapp.exchange.tables.patients import patient_of
-from fhirapp.fhir import datatypes, systems
+from fhirapp.exchange.tables.cells import Cells, patient_of
+from fhirapp.exchange.tables.vocabulary import ALLERGENS, DOCUMENTS, DRUGS, REACTIONS
+from fhirapp.fhir import datatypes, terminology
+
+RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
+LOINC = "http://loinc.org"
+
+
+class Concept(NamedTuple):
+    """A code of a system, and how it is displayed."""
+
+    system: str
+    code: str
+    display: str
+
+    def coding(self) -> dict[str, Any]:
+        return {"system": self.system, "code": self.code, "display": self.display}
+
+
+# How alike a name must be to one that is known, to be taken for a slip of the pen.
+_ALIKE = 0.8
+UNKNOWN_REACTION = Concept(terminology.SNOMED_CT, "261665006", "Unknown")
+
+
+def _key(name: str) -> str:
+    return " ".join(name.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").casefold().split())
+
+
+def _table(system: str, lines: str) -> dict[str, Concept]:
+    found: dict[str, Concept] = {}
+    for line in lines.strip().splitlines():
+        named, _, others = line.partition(" | ")
+        code, display = named.split(" ", 1)
+        concept = Concept(system, code, display)
+        for name in (display, *filter(None, others.split(", "))):
+            found[_key(name)] = concept
+    return found
+
+
+SUBSTANCES = _table(terminology.SNOMED_CT, ALLERGENS) | _table(RXNORM, DRUGS)
+MANIFESTATIONS = _table(terminology.SNOMED_CT, REACTIONS)
+DOCUMENT_TYPES = _table(LOINC, DOCUMENTS)
+DOCUMENT_CODES = {concept.code: concept for concept in DOCUMENT_TYPES.values()}
+
+_NO_DRUGS = Concept(
+    terminology.SNOMED_CT, terminology.NO_KNOWN_DRUG_ALLERGY, "No known drug allergy"
+)
+_NO_ALLERGY = Concept(terminology.SNOMED_CT, "716186003", "No known allergy")
+_NO_FOOD = Concept(terminology.SNOMED_CT, "429625007", "No known food allergy")
+_NONE_KNOWN = {
+    **dict.fromkeys(("nkda", "no known drug allergy", "no known drug allergies"), _NO_DRUGS),
+    **dict.fromkeys(
+        ("no known medication allergies", "no known medication allergy"),
+        _NO_DRUGS,
+    ),
+    **dict.fromkeys(("nka", "no known allergy", "no known allergies"), _NO_ALLERGY),
+    **dict.fromkeys(("nkfa", "no known food allergy", "no known food allergies"), _NO_FOOD),
+}
+# What may mean "none", or that nobody asked: no known drug allergy, but in other words.
+_UNCLEAR = re.compile(
+    r"(?:no|not|none|nil|n/?a|nka|nkda|nkfa|denie[sd]|denying|negative|without|never)\b.*"
+    r"|[\W\d_]+"
+)
+_UNKNOWN = frozenset(("unknown", "not known", "no information", "unk"))
+
+_SYSTEMS = {
+    "snomed ct": terminology.SNOMED_CT,
+    "snomed": terminology.SNOMED_CT,
+    "snomedct": terminology.SNOMED_CT,
+    "sct": terminology.SNOMED_CT,
+    "rxnorm": RXNORM,
+    "unii": "http://fdasis.nlm.nih.gov",
+    "cvx": "http://hl7.org/fhir/sid/cvx",
+    "loinc": LOINC,
+}
+
+
+def look_up(table: Mapping[str, Concept], name: str) -> Concept | None:
+    """Return what a name stands for, whatever its case and spaces; None where it is not known."""
+    return table.get(_key(name))
+
+
+def not_known(table: Mapping[str, Concept], name: str) -> str:
+    """Return what is said of a name without a code, with the one that is probably meant."""
+    alike = get_close_matches(_key(name)[:64], table, 1, _ALIKE)
+    meant = f"; is {table[alike[0]].display} meant?" if alike else ""
+    return f"has no code here: {name[:60]!r} is kept as text{meant}"
+
+
+def none_known_of(name: str) -> Concept | None:
+    """Return the statement that no allergy (to drugs, to food) is known, where a name is that."""
+    return _NONE_KNOWN.get(_key(name).strip("()."))
+
+
+def is_unknown(name: str) -> bool:
+    """Return whether a name says that nothing is known."""
+    return _key(name).strip("().") in _UNKNOWN
+
+
+def is_unclear(name: str) -> bool:
+    """Return whether a name may mean that there is no allergy, or that nobody asked."""
+    if none_known_of(name) or is_unknown(name):
+        return False
+    return _UNCLEAR.fullmatch(_key(name)) is not None
+
+
+def system_of(name: str) -> str:
+    """Return the address of a code system that is named, or the name where it is none of ours."""
+    return _SYSTEMS.get(_key(name), name)
+
+
+def is_loinc(code: str) -> bool:
+    """Return whether a code is LOINC's: digits, and the check digit that follows from them."""
+    digits, dash, check = code.partition("-")
+    if not (dash and digits.isdecimal() and digits.isascii() and len(digits) <= 7):
+        return False
+    total = 0
+    for place, digit in enumerate(reversed(digits)):
+        value = int(digit) * (1 if place % 2 else 2)
+        total += value // 10 + value % 10
+    return check == str(-total % 10)
+
 
 _NO_INFORMATION = {
-    "system": systems.NULL_FLAVOR,
+    "system": terminology.NULL_FLAVOR,
     "code": "NI",
     "display": "NoInformation",
     "userSelected": False,
@@ -26,7 +149,7 @@ def allergy(cells: Cells) -> list[dict[str, Any]]:
     """Return the entry of a row, after its patient where that is made; faults are in cells."""
     reference, patients = patient_of(cells)
     code = _code(cells)
-    none_known = codes.none_known_of(cells.raw("substance"))
+    none_known = none_known_of(cells.raw("substance"))
     content: dict[str, Any] = {
         **_statuses(cells),
         "type": cells.code("type", "allergy", "intolerance"),
@@ -58,7 +181,7 @@ def _code(cells: Cells) -> dict[str, Any] | None:
         if "substance" not in cells:
             cells.fault("substance", "is required; where nothing is known, write unknown")
         return None
-    if codes.is_unclear(name):
+    if is_unclear(name):
         cells.fault(
             "substance",
             f"is {name!r}, which may mean none, or not asked; write no known allergies, "
@@ -66,20 +189,20 @@ def _code(cells: Cells) -> dict[str, Any] | None:
         )
         return None
     given = _given(cells)
-    none_known = codes.none_known_of(name)
+    none_known = none_known_of(name)
     if none_known:
         _check_none(cells, none_known, given)
         return {"coding": [none_known.coding()], "text": name}
-    if codes.is_unknown(name):
+    if is_unknown(name):
         if not given:
             cells.note("substance", "is unknown: taken as no information, which is not no allergy")
         return {"coding": [given or _NO_INFORMATION], "text": name}
-    known = codes.look_up(codes.SUBSTANCES, name)
+    known = look_up(SUBSTANCES, name)
     if given:
         _compare(cells, known, given)
         return {"coding": [given], "text": name}
     if known is None:
-        cells.note("substance", codes.not_known(codes.SUBSTANCES, name))
+        cells.note("substance", not_known(SUBSTANCES, name))
         return {"text": name}
     return {"coding": [known.coding()], "text": name}
 
@@ -91,7 +214,7 @@ def _given(cells: Cells) -> dict[str, Any] | None:
     if "substance_system" not in cells:
         cells.fault("substance_system", "is required with substance_code")
         return None
-    system = codes.system_of(cells.raw("substance_system"))
+    system = system_of(cells.raw("substance_system"))
     if ":" not in system:
         cells.fault("substance_system", "is no code system known here; write its address")
         return None
@@ -125,8 +248,8 @@ def _statuses(cells: Cells) -> dict[str, Any]:
         # FHIR R4 ait-1 wants one. An app that asks for the active allergies must not miss any.
         clinical = "inactive" if verification == "refuted" else "active"
     return {
-        "clinicalStatus": _coded(systems.ALLERGY_CLINICAL, clinical),
-        "verificationStatus": _coded(systems.ALLERGY_VERIFICATION, verification),
+        "clinicalStatus": _coded(terminology.ALLERGY_CLINICAL, clinical),
+        "verificationStatus": _coded(terminology.ALLERGY_VERIFICATION, verification),
     }
 
 
@@ -154,7 +277,7 @@ def _reactions(cells: Cells) -> list[dict[str, Any]]:
     named = [_manifestation(cells, name) for name in cells.several("reaction")]
     if not named and severity:
         # service.md 2.3: this code where it is not known
-        named = [{"coding": [codes.UNKNOWN_REACTION.coding()]}]
+        named = [{"coding": [UNKNOWN_REACTION.coding()]}]
     if not named:
         return []
     return [{"manifestation": named, **({"severity": severity} if severity else {})}]
@@ -162,10 +285,10 @@ def _reactions(cells: Cells) -> list[dict[str, Any]]:
 
 def _manifestation(cells: Cells, name: str) -> dict[str, Any]:
     cells.check_text("reaction", name)
-    if codes.is_unknown(name):
-        return {"coding": [codes.UNKNOWN_REACTION.coding()], "text": name}
-    known = codes.look_up(codes.MANIFESTATIONS, name)
+    if is_unknown(name):
+        return {"coding": [UNKNOWN_REACTION.coding()], "text": name}
+    known = look_up(MANIFESTATIONS, name)
     if known is None:
-        cells.note("reaction", codes.not_known(codes.MANIFESTATIONS, name))
+        cells.note("reaction", not_known(MANIFESTATIONS, name))
         return {"text": name}
     return {"coding": [known.coding()], "text": name}

@@ -2,6 +2,8 @@
 
 `tar xzf` opens it where there is no fhirapp any more. Read here, a member's name only says which of
 the known files it is, and nothing is believed that the manifest's checksums do not bear out.
+
+A file encrypted with a passphrase, in the age format (https://age-encryption.org/v1).
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fhirapp.auth.oauth import signing
+import pyrage  # type: ignore[import-untyped]
+
+from fhirapp.auth.oauth import openid
 from fhirapp.config import ConfigurationError
-from fhirapp.disk.files import PIECE, need_space
+from fhirapp.disk import PIECE, need_space
 from fhirapp.store.migrate import is_newer
 
 # The first bytes of gzip with deflate.
@@ -30,7 +34,7 @@ GZIP = b"\x1f\x8b\x08"
 FORMAT = "fhirapp-backup-1"
 DATABASE = "database.sqlite"
 # Of the instance folder: what the database is half useless without.
-KEYS = ("secret.key", signing.NAME)
+KEYS = ("secret.key", openid.NAME)
 _MANIFEST = "manifest.json"
 _MANIFEST_MOST = 1024 * 1024
 # Bodies are repetitive: a higher level takes three times as long for a tenth less.
@@ -202,3 +206,84 @@ def _expect_end(packed: gzip.GzipFile) -> None:
     rest = packed.read(tarfile.RECORDSIZE + 2 * _BLOCK)
     if rest.strip(b"\0") or packed.read(1):
         raise ValueError("something follows its last file")
+
+
+# It has no types of its own.
+
+
+BEGIN = b"-----BEGIN AGE ENCRYPTED FILE-----\n"
+_END = b"-----END AGE ENCRYPTED FILE-----\n"
+# The key takes about 400 bytes.
+_HEAD_BYTES = 4096
+
+
+class WrongPassphrase(ConfigurationError):
+    """The passphrase does not open the file."""
+
+
+class _Writer:
+    """A file that keeps the first error of its own: of the last piece the library tells none."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: Exception | None = None
+
+    def write(self, piece: bytes) -> int:
+        try:
+            return self._file.write(piece)
+        except Exception as error:
+            self.error = self.error or error
+            raise
+
+    def flush(self) -> None:
+        """Do nothing: the file is flushed at its end."""
+
+
+def seal(plain: BinaryIO, out: BinaryIO, passphrase: str) -> None:
+    """Encrypt what a file holds into another. Raises OSError."""
+    identity = pyrage.x25519.Identity.generate()
+    out.write(pyrage.passphrase.encrypt(str(identity).encode(), passphrase, armored=True))
+    writer = _Writer(out)
+    _run(pyrage.encrypt_io, writer, plain, [identity.to_public()])
+
+
+def unseal(sealed: BinaryIO, name: str, out: BinaryIO, passphrase: str) -> None:
+    """Decrypt a file into another. Raises InvalidBackup, WrongPassphrase, OSError.
+
+    name is the sealed file's, for what is said of it. Where an error comes, what was written until
+    then is not to be believed.
+    """
+    head = sealed.read(_HEAD_BYTES)
+    end = head.find(_END) + len(_END)
+    if end < len(_END):
+        raise InvalidBackup(f"{name} is no backup, or its beginning is damaged.")
+    try:
+        key = pyrage.passphrase.decrypt(head[:end], passphrase)
+    except pyrage.DecryptError:
+        raise WrongPassphrase(
+            f"The passphrase does not open {name}: it is another one, or the file's beginning is "
+            "damaged."
+        ) from None
+    sealed.seek(end)
+    writer = _Writer(out)
+    try:
+        identity = pyrage.x25519.Identity.from_str(key.decode())
+        _run(pyrage.decrypt_io, writer, sealed, [identity])
+    except (pyrage.DecryptError, pyrage.IdentityError, ValueError) as error:
+        raise InvalidBackup(f"{name} is damaged ({error}).") from None
+    except OSError as error:
+        if writer.error is None and error.errno is None:
+            raise InvalidBackup(f"{name} is damaged: {error}, or its end is missing.") from None
+        raise
+
+
+def _run(work: Any, writer: _Writer, source: BinaryIO, keys: list[Any]) -> None:
+    """Have the library stream; an error of the writer's is raised as it came."""
+    try:
+        work(source, writer, keys)
+    except Exception:
+        if writer.error is not None:
+            raise writer.error from None
+        raise
+    if writer.error is not None:
+        raise writer.error

@@ -1,36 +1,167 @@
 """Put a backup in the place of the database and its keys. What was there is kept beside.
 
 What was taken away since the backup comes back with it, which is told; what was open then is ended.
+
+Put several files in the places of others, all of them or none, wherever a process ends.
+What a backup holds that was good for its own time alone: sessions, tokens, what was begun.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from flask import Flask
+from sqlalchemy import Connection, delete, update
 
+from fhirapp.auth.models import AccessToken, Launch, ParkedRequest, Session, SetupCode
+from fhirapp.auth.tokens import revoke_grants
 from fhirapp.config import ConfigurationError, Settings, sqlite_url
 from fhirapp.core import current_core
 from fhirapp.db import db, writing
-from fhirapp.db.generation import Generation
-from fhirapp.disk.files import because, owned_as, sync, sync_folder, written_whole
-from fhirapp.disk.scratch import scratch
+from fhirapp.db.reader import Generation
+from fhirapp.definition import types
+from fhirapp.disk import (
+    because,
+    beside,
+    copy_into,
+    owned_as,
+    scratch,
+    sync,
+    sync_folder,
+    written_whole,
+)
 from fhirapp.ops.backups.archive import DATABASE, KEYS, InvalidBackup, Manifest
-from fhirapp.ops.backups.backup import local_database, unpacked
-from fhirapp.ops.backups.ended import AS_OF_THEN, end_all
-from fhirapp.ops.backups.snapshot import faults_of, opened, schema_of
-from fhirapp.ops.backups.swap import Move, drop_staged, finish_swap, staged_for, swap
+from fhirapp.ops.backups.backup import faults_of, local_database, opened, schema_of, unpacked
 from fhirapp.ops.check import check_database
 from fhirapp.ops.lock import alone, unopened
-from fhirapp.store.definition import types
 from fhirapp.store.migrate import upgrade
-from fhirapp.store.state import GENERATION, set_state
+from fhirapp.store.version import GENERATION, set_state
+
+# Of a SQLite database that nobody could close in order.
+_BESIDE = ("-wal", "-shm", "-journal")
+
+
+@dataclass(frozen=True)
+class Move:
+    """A new file on its way to its place, and where what is there now is kept."""
+
+    staged: Path
+    place: Path
+    kept: Path
+
+
+def journal_of(database: Path) -> Path:
+    """Return where the journal of a database and its keys lies."""
+    return beside(database, ".restore")
+
+
+def staged_for(place: Path) -> Path:
+    """Return where a new file waits for a place: beside it, on the same disk."""
+    return beside(place, ".restoring")
+
+
+def swap(database: Path, moves: Sequence[Move]) -> None:
+    """Move files to their places; nobody may have the database open. Raises OSError.
+
+    The staged files must be on the disk.
+    """
+    # As seen from the database: the folder may be another's name when this is read again.
+    stated = [
+        [os.path.relpath(path, database.parent) for path in (one.staged, one.place, one.kept)]
+        for one in moves
+    ]
+    with written_whole(journal_of(database), like=database) as file:
+        file.write(json.dumps(stated).encode())
+    _finish(database)
+
+
+def finish_swap(database: Path | None) -> bool:
+    """Bring to its end what was interrupted; False where there is nothing of that kind.
+
+    Raises ConfigurationError.
+    """
+    if database is None or not journal_of(database).exists():
+        return False
+    with alone(database):
+        # Another process may have been here first.
+        if not journal_of(database).exists():
+            return False
+        with unopened(database):
+            try:
+                _finish(database)
+            except (OSError, ValueError) as error:
+                reason = because(error) if isinstance(error, OSError) else str(error)
+                raise ConfigurationError(
+                    f"A restore was interrupted and cannot be brought to its end ({reason}): see "
+                    f"{journal_of(database)}."
+                ) from None
+    return True
+
+
+def drop_staged(instance: Path, database: Path) -> None:
+    """Remove new files that no journal is there for: their restore ended before it began to move.
+
+    No restore may go on meanwhile.
+    """
+    if not journal_of(database).exists():
+        for place in (database, *(instance / name for name in KEYS)):
+            staged_for(place).unlink(missing_ok=True)
+
+
+def _finish(database: Path) -> None:
+    """Make the moves of the journal that are still to be made, and end it."""
+    journal = journal_of(database)
+    for names in json.loads(journal.read_bytes()):
+        move = Move(*(database.parent / name for name in names))
+        if move.staged.exists():
+            _swap_move(move)
+    journal.unlink()
+    sync_folder(journal.parent)
+
+
+def _swap_move(move: Move) -> None:
+    if move.place.exists() and not move.kept.exists():
+        try:
+            os.link(move.place, move.kept)
+        except OSError:
+            # A file system without hard links.
+            copy_into(move.place, move.kept)
+    for suffix in _BESIDE:
+        if beside(move.place, suffix).exists():
+            beside(move.place, suffix).replace(beside(move.kept, suffix))
+    sync_folder(move.place.parent)
+    move.staged.replace(move.place)
+    sync_folder(move.place.parent)
+
+
+# What is told of all else.
+AS_OF_THEN = (
+    "Accounts with their passwords, links to records, and clients with their secrets and keys are "
+    "as of then too: who was disabled, unlinked or changed since must be again. Everybody signs in "
+    "anew, and apps ask for consent and tokens anew."
+)
+
+
+def end_all(connection: Connection, now: int) -> None:
+    """End all sessions, consents, tokens, codes, launches and setup codes; now is in seconds.
+
+    Codes and refresh tokens end with the consent that they hang on.
+    """
+    connection.execute(update(Session).where(Session.ended_at.is_(None)).values(ended_at=now))
+    revoke_grants(connection)
+    connection.execute(update(AccessToken).values(revoked=True))
+    for begun in (Launch, ParkedRequest):
+        connection.execute(update(begun).where(begun.used_at.is_(None)).values(used_at=now))
+    connection.execute(delete(SetupCode))
+
 
 # Tables that a start fills of itself.
 _OF_A_START = ("alembic_version", "store_state", "auth_setup_code")

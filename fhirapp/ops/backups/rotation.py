@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fhirapp.config import ConfigurationError
-from fhirapp.ops.backups.archive import GZIP
-from fhirapp.ops.backups.sealing import BEGIN
+from fhirapp.ops.backups.archive import BEGIN, GZIP
 
 _IN_FOLDER = "{stem}-%Y%m%dT%H%M%SZ.backup"
 # What strftime() knows and strptime() does not.

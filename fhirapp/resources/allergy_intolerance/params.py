@@ -5,9 +5,9 @@ Source: service.md 4.2; FHIR R4; decisions 2.8, 2.9.
 
 from __future__ import annotations
 
-from fhirapp.search.common import COMMON, WORDS
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON, WORDS
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import systems
+from fhirapp.definition import Definition
+from fhirapp.fhir import terminology
 from fhirapp.resources.allergy_intolerance.model import AllergyIntolerance
 from fhirapp.resources.allergy_intolerance.operations import SUMMARY, summary
 from fhirapp.resources.allergy_intolerance.params import PARAMS
 from fhirapp.resources.allergy_intolerance.schema import AllergyIntoleranceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.store.definition import Definition
 
 blueprint = ResourceBlueprint(
     __name__,
@@ -22,7 +22,7 @@ blueprint = ResourceBlueprint(
         searchable=True,
         patient_or_id=True,
         interactions=("read", "vread", "history-instance", "history-type"),
-        profiles=(systems.US_CORE_ALLERGY,),
+        profiles=(terminology.US_CORE_ALLERGY,),
         operations=(SUMMARY,),
         doc="Allergies and intolerances of a patient.",
     ),

@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import missing
 
-from fhirapp.fhir import narrative, systems
+from fhirapp.fhir import narrative, terminology
 from fhirapp.fhir.datatypes import (
     Annotation,
     CodeableConcept,
@@ -58,8 +58,8 @@ class CriticalityElement(Element):
             return value
         codings = (obj.elements.get("code") or {}).get("coding", ())
         is_nkda = any(
-            coding.get("system") == systems.SNOMED_CT
-            and coding.get("code") == systems.NO_KNOWN_DRUG_ALLERGY
+            coding.get("system") == terminology.SNOMED_CT
+            and coding.get("code") == terminology.NO_KNOWN_DRUG_ALLERGY
             for coding in codings
         )
         return "unable-to-assess" if is_nkda else missing
@@ -68,7 +68,7 @@ class CriticalityElement(Element):
 _NO_INFORMATION = {
     "coding": [
         {
-            "system": systems.NULL_FLAVOR,
+            "system": terminology.NULL_FLAVOR,
             "code": "NI",
             "display": "NoInformation",
             "userSelected": False,
@@ -96,13 +96,17 @@ class AllergyIntoleranceSchema(DomainResourceSchema):
 
     identifier = Elements(Identifier, summary=True)
     clinical_status = Element(
-        bound_to(systems.ALLERGY_CLINICAL, "active", "inactive", "resolved"),
+        bound_to(terminology.ALLERGY_CLINICAL, "active", "inactive", "resolved"),
         summary=True,
         modifier=True,
     )
     verification_status = Element(
         bound_to(
-            systems.ALLERGY_VERIFICATION, "unconfirmed", "confirmed", "refuted", "entered-in-error"
+            terminology.ALLERGY_VERIFICATION,
+            "unconfirmed",
+            "confirmed",
+            "refuted",
+            "entered-in-error",
         ),
         summary=True,
         modifier=True,

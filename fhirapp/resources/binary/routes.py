@@ -7,14 +7,20 @@ from typing import Any
 
 from flask import Response
 
-from fhirapp.audit.trail import served
+from fhirapp.audit.write import served
 from fhirapp.db import reader
+from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, NotFound
-from fhirapp.resources.binary.content import StoredBytes, StoredJson, Version, newest_version
-from fhirapp.resources.binary.filename import content_disposition
+from fhirapp.resources.binary.content import (
+    StoredBytes,
+    StoredJson,
+    Version,
+    content_disposition,
+    newest_version,
+)
 from fhirapp.resources.binary.model import Binary
 from fhirapp.resources.binary.schema import BinarySchema
-from fhirapp.rest.access import access_to
+from fhirapp.rest.access import access_to, carried_visibly
 from fhirapp.rest.blueprint import ResourceBlueprint, check_id
 from fhirapp.rest.negotiation import (
     FHIR_JSON,
@@ -25,12 +31,9 @@ from fhirapp.rest.negotiation import (
     prefers_json,
     wanted_form,
 )
-from fhirapp.rest.ranges import Span, check_preconditions, wanted_span
 from fhirapp.rest.response import respond
-from fhirapp.rest.stream import carry
-from fhirapp.rest.visibility import carried_visibly
-from fhirapp.store.attachments import sha1
-from fhirapp.store.definition import Definition, Visibility
+from fhirapp.rest.stream import Span, carry, check_preconditions, wanted_span
+from fhirapp.store.prepare import sha1
 
 _SCHEMA = BinarySchema()
 

@@ -5,9 +5,9 @@ Source: FHIR R4; US Core.
 
 from __future__ import annotations
 
-from fhirapp.search.common import COMMON
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import systems
+from fhirapp.definition import Definition, View
+from fhirapp.fhir import terminology
 from fhirapp.resources.diagnostic_report.model import DiagnosticReport
 from fhirapp.resources.diagnostic_report.params import PARAMS
 from fhirapp.resources.diagnostic_report.schema import DiagnosticReportSchema
 from fhirapp.resources.diagnostic_report.view import report_of
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.store.definition import Definition, View
 
 blueprint = ResourceBlueprint(
     __name__,
@@ -21,7 +21,7 @@ blueprint = ResourceBlueprint(
         attachments="presentedForm",
         searchable=True,
         view=View("DocumentReference", report_of),
-        profiles=(systems.US_CORE_REPORT_NOTE, systems.US_CORE_REPORT_LAB),
+        profiles=(terminology.US_CORE_REPORT_NOTE, terminology.US_CORE_REPORT_LAB),
         care=("date",),
         doc="Documents that are laboratory, imaging, cardiology, pathology or procedure reports: "
         "each has the id, the version and the attachments of its DocumentReference.",

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fhirapp.fhir import systems
+from fhirapp.fhir import terminology
 
 Content = Mapping[str, Any]
 
 LOINC = "http://loinc.org"
 # HL7 v2 table 0074, diagnostic service sections: what R4 names as the categories of reports.
-SECTIONS = systems.CT + "v2-0074"
+SECTIONS = terminology.CT + "v2-0074"
 # The categories that US Core asks for: radiology, cardiology and pathology.
 CATEGORIES = frozenset({"LP29684-5", "LP29708-2", "LP7839-6"})
 
@@ -203,8 +203,8 @@ def _profile(report: Content) -> str | None:
     has_time = "effectivePeriod" in report or "effectiveDateTime" in report
     laboratory = [one for one in report["category"] if any(map(_is_laboratory, one["coding"]))]
     if len(laboratory) == 1 and (is_void or (has_time and "issued" in report)):
-        return systems.US_CORE_REPORT_LAB
-    return systems.US_CORE_REPORT_NOTE if is_void or has_time else None
+        return terminology.US_CORE_REPORT_LAB
+    return terminology.US_CORE_REPORT_NOTE if is_void or has_time else None
 
 
 def _is_laboratory(coding: Content) -> bool:

@@ -14,28 +14,23 @@ from hashlib import blake2b
 from flask import Response
 
 from fhirapp.address import base_url
-from fhirapp.audit.trail import served
+from fhirapp.audit.write import served
 from fhirapp.config import settings
 from fhirapp.db import reader
+from fhirapp.definition import Definition, Operation, OperationParameter
 from fhirapp.fhir.bundle import MATCH, Entry, bundle
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.rest.access import access_to, check_patients
-from fhirapp.rest.links import bundle_id, page_link
+from fhirapp.rest.access import access_to, check_patients, visible
 from fhirapp.rest.negotiation import wanted_form
 from fhirapp.rest.operation import Asked, read_asked
-from fhirapp.rest.paging import further_links, read_page
+from fhirapp.rest.paging import bundle_id, further_links, page_link, read_page, total_of
 from fhirapp.rest.response import fhir_address, respond, with_addresses
-from fhirapp.rest.totals import total_of
-from fhirapp.rest.visibility import visible
-from fhirapp.search.care import cared_for
-from fhirapp.search.condition import AnyCondition, Condition
-from fhirapp.search.controls import Controls
-from fhirapp.search.order import NEWEST_FIRST
+from fhirapp.search.controls import NEWEST_FIRST, Controls
+from fhirapp.search.date import cared_for
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import select
-from fhirapp.search.values import parse_boolean
-from fhirapp.store.definition import Definition, Operation, OperationParameter
+from fhirapp.search.values import AnyCondition, Condition, parse_boolean
 
 DOCREF = Operation(
     "docref",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from fhirapp.search.common import COMMON, WORDS
 from fhirapp.search.composite import TokenReference
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON, WORDS
 from fhirapp.search.reference import Reference
-from fhirapp.search.string import String
+from fhirapp.search.string import String, Uri
 from fhirapp.search.token import MediaType, Token
-from fhirapp.search.uri import Uri
 
 SPEC = "http://hl7.org/fhir/SearchParameter/"
 DOCUMENT = SPEC + "DocumentReference-"

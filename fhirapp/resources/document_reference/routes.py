@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import systems
+from fhirapp.definition import Definition
+from fhirapp.fhir import terminology
 from fhirapp.resources.document_reference.model import DocumentReference
 from fhirapp.resources.document_reference.operations import DOCREF, docref
 from fhirapp.resources.document_reference.params import PARAMS
 from fhirapp.resources.document_reference.schema import DocumentReferenceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.store.definition import Definition
 
 blueprint = ResourceBlueprint(
     __name__,
@@ -25,9 +25,9 @@ blueprint = ResourceBlueprint(
         interactions=("read", "vread", "history-instance", "history-type"),
         # service.md 1 names the two DiagnosticReport profiles for this type; decisions 2.13
         profiles=(
-            systems.US_CORE_DOCUMENT,
-            systems.US_CORE_REPORT_NOTE,
-            systems.US_CORE_REPORT_LAB,
+            terminology.US_CORE_DOCUMENT,
+            terminology.US_CORE_REPORT_NOTE,
+            terminology.US_CORE_REPORT_LAB,
         ),
         operations=(DOCREF,),
         care=("period", "date"),

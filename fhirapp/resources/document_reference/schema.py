@@ -8,7 +8,7 @@ from typing import Any
 
 from marshmallow import missing
 
-from fhirapp.fhir import datatypes, narrative, systems
+from fhirapp.fhir import datatypes, narrative, terminology
 from fhirapp.fhir.datatypes import (
     Attachment,
     CodeableConcept,
@@ -22,17 +22,11 @@ from fhirapp.fhir.datatypes import (
     string,
 )
 from fhirapp.fhir.elements import many
-from fhirapp.fhir.resource import (
-    DomainResourceSchema,
-    Element,
-    Elements,
-    MetaElement,
-    Source,
-)
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements, MetaElement, Source
 
 # decisions 2.13: service.md 1 names these two for DocumentReference; they are profiles of
 # DiagnosticReport, so no document may claim them.
-_NEVER_CLAIMED = frozenset({systems.US_CORE_REPORT_NOTE, systems.US_CORE_REPORT_LAB})
+_NEVER_CLAIMED = frozenset({terminology.US_CORE_REPORT_NOTE, terminology.US_CORE_REPORT_LAB})
 
 Content = backbone(required=("attachment",), attachment=Attachment, format=Coding)
 RelatesTo = backbone(
@@ -65,7 +59,7 @@ class DocumentMeta(MetaElement):
             return given
         refused = _NEVER_CLAIMED
         if not source.elements.get("content"):
-            refused |= {systems.US_CORE_DOCUMENT}
+            refused |= {terminology.US_CORE_DOCUMENT}
         kept = [
             place
             for place, profile in enumerate(profiles)
@@ -87,7 +81,7 @@ class ContentElement(Elements):
         value = super().serialize(attr, obj, accessor, **kwargs)
         if value is missing and obj.empty_content == "dar":
             # decisions 2.12: FHIR R4 requires content; this says that there is none.
-            absent = {"url": systems.DATA_ABSENT_REASON, "valueCode": "unknown"}
+            absent = {"url": terminology.DATA_ABSENT_REASON, "valueCode": "unknown"}
             return [{"attachment": {"_url": {"extension": [absent]}}}]
         return value
 
@@ -105,7 +99,7 @@ class CategoryElement(Elements):
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
         given: list[Any] = obj.elements.get("category") or []
         has_it = any(
-            coding.get("system") == systems.DOCUMENT_CATEGORY
+            coding.get("system") == terminology.DOCUMENT_CATEGORY
             and coding.get("code") == "clinical-note"
             for concept in given
             for coding in concept.get("coding", ())
@@ -116,7 +110,7 @@ class CategoryElement(Elements):
 _CLINICAL_NOTE = {
     "coding": [
         {
-            "system": systems.DOCUMENT_CATEGORY,
+            "system": terminology.DOCUMENT_CATEGORY,
             "code": "clinical-note",
             "display": "Clinical Note",
         }

@@ -5,9 +5,9 @@ An import resolves conditional references by them. Of R4's, `length` (a quantity
 
 from __future__ import annotations
 
-from fhirapp.search.common import COMMON
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import systems
+from fhirapp.definition import Definition
+from fhirapp.fhir import terminology
 from fhirapp.resources.encounter.model import Encounter
 from fhirapp.resources.encounter.params import PARAMS
 from fhirapp.resources.encounter.schema import EncounterSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.store.definition import Definition
 
 blueprint = ResourceBlueprint(
     __name__,
@@ -18,7 +18,7 @@ blueprint = ResourceBlueprint(
         params=PARAMS,
         compartment="subject",
         searchable=True,
-        profiles=(systems.US_CORE + "StructureDefinition/us-core-encounter",),
+        profiles=(terminology.US_CORE + "StructureDefinition/us-core-encounter",),
         care=("date",),
         doc="Visits and stays of a patient.",
     ),

@@ -5,8 +5,8 @@ Of R4's, `characteristic-value` is not here.
 
 from __future__ import annotations
 
-from fhirapp.search.common import COMMON
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 

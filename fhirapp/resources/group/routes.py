@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from fhirapp.definition import Definition
 from fhirapp.resources.group.model import Group
 from fhirapp.resources.group.params import PARAMS
 from fhirapp.resources.group.schema import GroupSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.store.definition import Definition
 
 blueprint = ResourceBlueprint(
     __name__,

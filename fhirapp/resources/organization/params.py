@@ -5,8 +5,8 @@ An import resolves conditional references by them. Of R4's, `phonetic` is not he
 
 from __future__ import annotations
 
-from fhirapp.search.common import COMMON
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference
 from fhirapp.search.string import String
 from fhirapp.search.token import Token

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import systems
+from fhirapp.definition import Definition, Visibility
+from fhirapp.fhir import terminology
 from fhirapp.resources.organization.model import Organization
 from fhirapp.resources.organization.params import PARAMS
 from fhirapp.resources.organization.schema import OrganizationSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.store.definition import Definition, Visibility
 
 blueprint = ResourceBlueprint(
     __name__,
@@ -18,7 +18,7 @@ blueprint = ResourceBlueprint(
         params=PARAMS,
         searchable=True,
         visibility=Visibility.ANY_SCOPE,
-        profiles=(systems.US_CORE + "StructureDefinition/us-core-organization",),
+        profiles=(terminology.US_CORE + "StructureDefinition/us-core-organization",),
         doc="Who keeps or sends records.",
     ),
 )

@@ -17,34 +17,28 @@ from typing import NamedTuple
 
 from flask import Response
 
-from fhirapp.audit.trail import served
-from fhirapp.auth.access.compartment import Access
+from fhirapp.audit.write import served
+from fhirapp.auth.access import Access
 from fhirapp.config import settings
 from fhirapp.db import Reader, reader
+from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.bundle import INCLUDE, MATCH, OUTCOME, Entry, bundle
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound, issue, operation_outcome
 from fhirapp.fhir.temporal import instant_of
-from fhirapp.rest.access import access_to
+from fhirapp.rest.access import access_to, visible
 from fhirapp.rest.include import Found, Inclusion, Join, included_with, references
-from fhirapp.rest.links import bundle_id, page_link
 from fhirapp.rest.negotiation import wanted_form
 from fhirapp.rest.operation import Asked, read_asked
-from fhirapp.rest.paging import Match, cursors
+from fhirapp.rest.paging import Match, bundle_id, cursors, page_link, total_of
 from fhirapp.rest.read import find_version
 from fhirapp.rest.response import fhir_address, respond, with_addresses
-from fhirapp.rest.totals import total_of
-from fhirapp.rest.visibility import visible
-from fhirapp.search.care import cared_for
-from fhirapp.search.condition import AnyCondition, Condition
-from fhirapp.search.controls import Controls
-from fhirapp.search.cursor import Cursor
-from fhirapp.search.order import Order
-from fhirapp.search.page import Selection, find_page, last_row
+from fhirapp.search.controls import Controls, Order
+from fhirapp.search.date import cared_for
+from fhirapp.search.page import Cursor, Selection, find_page, last_row
 from fhirapp.search.parameter import Key
 from fhirapp.search.query import select
-from fhirapp.search.values import SHOWN
-from fhirapp.store.definition import Definition, Operation, OperationParameter, types
+from fhirapp.search.values import SHOWN, AnyCondition, Condition
 
 EVERYTHING = Operation(
     "everything",

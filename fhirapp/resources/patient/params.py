@@ -6,9 +6,9 @@ out of two elements), `email` and `phone` (a telecom: `telecom=email|a@b.example
 
 from __future__ import annotations
 
-from fhirapp.search.common import COMMON
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference
 from fhirapp.search.string import String
 from fhirapp.search.token import Token

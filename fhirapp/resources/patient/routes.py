@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import systems
+from fhirapp.definition import Definition
+from fhirapp.fhir import terminology
 from fhirapp.resources.patient.model import Patient
 from fhirapp.resources.patient.operations import EVERYTHING, everything
 from fhirapp.resources.patient.params import PARAMS
 from fhirapp.resources.patient.schema import PatientSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.store.definition import Definition
 
 blueprint = ResourceBlueprint(
     __name__,
@@ -19,7 +19,7 @@ blueprint = ResourceBlueprint(
         params=PARAMS,
         compartment="id",
         searchable=True,
-        profiles=(systems.US_CORE + "StructureDefinition/us-core-patient",),
+        profiles=(terminology.US_CORE + "StructureDefinition/us-core-patient",),
         operations=(EVERYTHING,),
         doc="Whom the records are about.",
     ),

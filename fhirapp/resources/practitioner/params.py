@@ -6,8 +6,8 @@ telecom: `telecom=email|a@b.example`) are not here.
 
 from __future__ import annotations
 
-from fhirapp.search.common import COMMON
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
 from fhirapp.search.string import String
 from fhirapp.search.token import Token
 

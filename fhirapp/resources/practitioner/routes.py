@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import systems
+from fhirapp.definition import Definition, Visibility
+from fhirapp.fhir import terminology
 from fhirapp.resources.practitioner.model import Practitioner
 from fhirapp.resources.practitioner.params import PARAMS
 from fhirapp.resources.practitioner.schema import PractitionerSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.store.definition import Definition, Visibility
 
 blueprint = ResourceBlueprint(
     __name__,
@@ -18,7 +18,7 @@ blueprint = ResourceBlueprint(
         params=PARAMS,
         searchable=True,
         visibility=Visibility.ANY_SCOPE,
-        profiles=(systems.US_CORE + "StructureDefinition/us-core-practitioner",),
+        profiles=(terminology.US_CORE + "StructureDefinition/us-core-practitioner",),
         doc="Who wrote or recorded.",
     ),
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fhirapp.search.common import COMMON
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fhirapp.fhir import systems
+from fhirapp.definition import Definition, Visibility
+from fhirapp.fhir import terminology
 from fhirapp.resources.provenance.model import Provenance
 from fhirapp.resources.provenance.params import PARAMS
 from fhirapp.resources.provenance.schema import ProvenanceSchema
 from fhirapp.rest.blueprint import ResourceBlueprint
-from fhirapp.store.definition import Definition, Visibility
 
 blueprint = ResourceBlueprint(
     __name__,
@@ -19,7 +19,7 @@ blueprint = ResourceBlueprint(
         rank=2,
         searchable=True,
         visibility=Visibility.TARGETS,
-        profiles=(systems.US_CORE + "StructureDefinition/us-core-provenance",),
+        profiles=(terminology.US_CORE + "StructureDefinition/us-core-provenance",),
         doc="Who made or sent a resource.",
     ),
 )

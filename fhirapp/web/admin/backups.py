@@ -13,13 +13,13 @@ from flask import Response, request
 from werkzeug.exceptions import NotFound
 
 from fhirapp.config import settings
-from fhirapp.ops.backups.sealing import BEGIN
-from fhirapp.ops.tasks import folder as tasks
-from fhirapp.ops.tasks import start
-from fhirapp.ops.tasks.backups import backups, backups_folder, cannot
-from fhirapp.ops.tasks.folder import BACKUP, DONE, DRILL, Task
-from fhirapp.web.admin import running
-from fhirapp.web.admin.running import watched
+from fhirapp.jobs import files as tasks
+from fhirapp.jobs import start
+from fhirapp.jobs.files import BACKUP, DONE, DRILL, Task
+from fhirapp.jobs.work import backups, backups_folder, cannot
+from fhirapp.ops.backups.archive import BEGIN
+from fhirapp.web.admin import jobs
+from fhirapp.web.admin.jobs import watched
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -58,7 +58,7 @@ def take() -> Response:
         return _list(_("A passphrase takes 999 characters at most."))
     if why := cannot(settings()):
         raise PageError(409, why)
-    running.begin(BACKUP, {"encrypted": bool(passphrase)}, passphrase=passphrase)
+    jobs.begin(BACKUP, {"encrypted": bool(passphrase)}, passphrase=passphrase)
     return see_other("/admin/backups")
 
 
@@ -77,7 +77,7 @@ def drill(name: str) -> Response:
     path, passphrase = _found(name), password_field("passphrase")
     if _is_sealed(path) and not passphrase:
         return _one(path, _("Type the passphrase: without it nobody can open this backup."))
-    running.begin(DRILL, {"name": path.name}, passphrase=passphrase)
+    jobs.begin(DRILL, {"name": path.name}, passphrase=passphrase)
     return see_other(_path(path))
 
 
@@ -86,8 +86,8 @@ def drill(name: str) -> Response:
 def file(name: str) -> Response:
     """Send a backup."""
     path = _found(name)
-    response = running.sent(path, path.name)
-    running.note("fetched backup %s", path.name)
+    response = jobs.sent(path, path.name)
+    jobs.note("fetched backup %s", path.name)
     return response
 
 
@@ -102,7 +102,7 @@ def delete(name: str) -> Response:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise PageError(409, _("It cannot be deleted: %(why)s.", why=error.strerror)) from None
-    running.note("deleted backup %s", path.name)
+    jobs.note("deleted backup %s", path.name)
     return see_other("/admin/backups?done=deleted")
 
 
@@ -124,7 +124,7 @@ def _list(message: str = "") -> Response:
         done=_("The backup is deleted.") if request.args.get("done") == "deleted" else "",
         cannot=cannot(settings()),
         restore=_restore(found[0] if found else backups_folder(settings()) / _("NAME.backup")),
-        running=running,
+        running=jobs,
     )
 
 
@@ -145,7 +145,7 @@ def _one(path: Path, message: str = "", *, asks: bool = False) -> Response:
         is_under_way=any(task.is_under_way for task in drills),
         message=message,
         asks=asks,
-        running=running,
+        running=jobs,
     )
 
 

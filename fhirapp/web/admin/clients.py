@@ -1,4 +1,7 @@
-"""The administrator's page of clients: approve, switch off, change, revoke."""
+"""The administrator's page of clients: approve, switch off, change, revoke.
+
+Why was I denied? The administrator looks a refusal up by its request id.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,17 @@ from sqlalchemy import Connection
 from werkzeug.exceptions import NotFound
 
 from fhirapp.address import base_url
-from fhirapp.auth.access.refusals import refusals_of
-from fhirapp.auth.clients import administration, overview, registered
+from fhirapp.auth.clients import administration, overview
 from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import Client
+from fhirapp.auth.refusals import KEPT_SECONDS, find_refusal, newest_refusals, refusals_of
 from fhirapp.db import db, writing
 from fhirapp.web import clients as shown
-from fhirapp.web.pages import (
-    blueprint_of,
-    error_page,
-    field,
-    for_administrators,
-    page,
-    see_other,
-)
+from fhirapp.web.cookies import keeps
+from fhirapp.web.cookies import typed_typed as typed
+from fhirapp.web.pages import blueprint_of, error_page, field, for_administrators, page, see_other
 from fhirapp.web.texts import _, said
-from fhirapp.web.typed import keeps, typed
 
 blueprint = blueprint_of("admin_clients", __name__)
 # Somebody else was faster, or the page was old.
@@ -43,13 +40,13 @@ class _Action(NamedTuple):
 
 
 _ACTIONS: Mapping[str, _Action] = {
-    "approve": _Action(registered.approve, _("It is approved, and may ask for tokens.")),
+    "approve": _Action(administration.approve, _("It is approved, and may ask for tokens.")),
     "disable": _Action(
-        partial(registered.set_disabled, disabled=True),
+        partial(administration.set_disabled, disabled=True),
         _("It is switched off; its tokens do not serve any more."),
     ),
     "enable": _Action(
-        partial(registered.set_disabled, disabled=False), _("It is switched on again.")
+        partial(administration.set_disabled, disabled=False), _("It is switched on again.")
     ),
     "revoke": _Action(
         administration.revoke_everything,
@@ -132,7 +129,7 @@ def new_secret(client_id: str) -> Response:
     name = _client(client_id).name
     db.session.rollback()
     with writing() as connection:
-        secret = registered.new_secret(connection, client_id)
+        secret = administration.new_secret(connection, client_id)
     back = f"/admin/clients/{client_id}"
     return page("once.html", kind="secret", secret=secret, name=name, back=back)
 
@@ -178,4 +175,25 @@ def _client_page(
         is_typed=scope is not None,
         done=done,
         message=message,
+    )
+
+
+_LONGEST = 100
+
+
+@blueprint.get("/admin/refusals")
+@for_administrators
+def look_up() -> Response:
+    """Show the refusal with an id, or the newest ones."""
+    asked = request.args.get("id", "").strip()[:_LONGEST]
+    if asked:
+        found = find_refusal(asked.lower())
+        refusals = [] if found is None else [found]
+    else:
+        refusals = list(newest_refusals())
+    return page(
+        "admin/refusals.html",
+        asked=asked,
+        refusals=refusals,
+        days=KEPT_SECONDS // 86_400,
     )

@@ -13,21 +13,22 @@ from werkzeug.exceptions import NotFound
 from fhirapp.auth.models import Client
 from fhirapp.config import settings
 from fhirapp.db import db, reader
-from fhirapp.exchange.bulk import folder as bulk_folder
+from fhirapp.definition import types
+from fhirapp.exchange.bulk import files as bulk_folder
 from fhirapp.exchange.bulk import jobs
-from fhirapp.exchange.bulk.model import DONE, FAILED, QUEUED, RUNNING, BulkExport
-from fhirapp.fhir.local_time import interval
+from fhirapp.exchange.bulk.jobs import DONE, FAILED, QUEUED, RUNNING, BulkExport
 from fhirapp.fhir.temporal import instant_of
-from fhirapp.ops.tasks import folder as tasks
-from fhirapp.ops.tasks import start
-from fhirapp.ops.tasks.exporting import ARCHIVE
-from fhirapp.ops.tasks.folder import EXPORT, Task
-from fhirapp.store.definition import types
-from fhirapp.web.admin import running
-from fhirapp.web.admin.running import task_of, watched
+from fhirapp.fhir.temporal import local_time_interval as interval
+from fhirapp.jobs import files as tasks
+from fhirapp.jobs import start
+from fhirapp.jobs.files import EXPORT, Task
+from fhirapp.jobs.work import ARCHIVE
+from fhirapp.web.admin import jobs as admin_jobs
+from fhirapp.web.admin.jobs import task_of, watched
+from fhirapp.web.cookies import keeps
+from fhirapp.web.cookies import typed_typed as typed
 from fhirapp.web.pages import blueprint_of, error_page, field, for_administrators, page, see_other
 from fhirapp.web.texts import _
-from fhirapp.web.typed import keeps, typed
 
 blueprint = blueprint_of("admin_exports", __name__)
 # What was removed while it was looked at.
@@ -74,7 +75,7 @@ def begin() -> Response:
         )
     history = bool(request.form.get("history"))
     asked = {"types": names, "since": start_at, "history": history}
-    return see_other(f"/admin/exports/{running.begin(EXPORT, asked)}")
+    return see_other(f"/admin/exports/{admin_jobs.begin(EXPORT, asked)}")
 
 
 @blueprint.get("/admin/exports/<task_id>")
@@ -87,7 +88,7 @@ def one(task_id: str) -> Response:
         "admin/export.html",
         scripts=True,
         task=task,
-        running=running,
+        running=admin_jobs,
         archive=ARCHIVE,
         kept_until=_kept_until(task),
     )
@@ -97,7 +98,7 @@ def one(task_id: str) -> Response:
 @for_administrators
 def stop(task_id: str) -> Response:
     """Stop an export: nothing of it stays."""
-    running.end(task_of(task_id, EXPORT))
+    admin_jobs.end(task_of(task_id, EXPORT))
     return see_other(f"/admin/exports/{task_id}")
 
 
@@ -108,7 +109,7 @@ def remove(task_id: str) -> Response:
     task = task_of(task_id, EXPORT)
     if not task.is_under_way:
         tasks.remove(task)
-        running.note("removed export %s", task_id)
+        admin_jobs.note("removed export %s", task_id)
     return see_other("/admin/exports?done=removed")
 
 
@@ -119,8 +120,8 @@ def file(task_id: str, name: str) -> Response:
     task = task_of(task_id, EXPORT)
     if task.is_under_way or time.time() > _kept_until(task):
         raise NotFound
-    response = running.made_file(task, name)
-    running.note("fetched a file of export %s", task_id)
+    response = admin_jobs.made_file(task, name)
+    admin_jobs.note("fetched a file of export %s", task_id)
     return response
 
 
@@ -135,7 +136,7 @@ def cancel(export_id: str) -> Response:
     jobs.forget(export_id)
     bulk_folder.remove(export_id)
     # Not its id, with which its files could be asked for.
-    running.note("cancelled an export that a client began")
+    admin_jobs.note("cancelled an export that a client began")
     return see_other("/admin/exports?done=cancelled")
 
 
@@ -160,7 +161,7 @@ def _form(message: str = "") -> Response:
         begun=begun,
         is_under_way=any(task.is_under_way for task in listed)
         or any(one.is_under_way for one in begun),
-        running=running,
+        running=admin_jobs,
         kept_until=_kept_until,
         hours=settings().export_hours,
     )

@@ -1,29 +1,35 @@
-"""Imports: upload, watch, and read what came of it."""
+"""Imports: upload, watch, and read what came of it.
+
+What was imported: on the pages, and at the command line.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import Response, request
 from sqlalchemy import select
 
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db
-from fhirapp.exchange.importing.options import PREFIX
-from fhirapp.exchange.importing.report import LISTED, OUTCOMES
-from fhirapp.exchange.models import ImportSource
+from fhirapp.disk import is_left
+from fhirapp.exchange.imports.report import LISTED, OUTCOMES
+from fhirapp.exchange.imports.runs import PREFIX
+from fhirapp.exchange.models import ImportRun, ImportSource
 from fhirapp.fhir.outcome import BodyTooLong
-from fhirapp.ops.tasks import folder as tasks
-from fhirapp.ops.tasks import start, uploads
-from fhirapp.ops.tasks.folder import GIVEN, IMPORT, MADE, Task
-from fhirapp.ops.tasks.uploads import OutOfStep, Piece, Upload
-from fhirapp.web.admin import running
-from fhirapp.web.admin.running import task_of, watched
-from fhirapp.web.admin.runs import files_of, runs, total_of
+from fhirapp.fhir.temporal import moment_of
+from fhirapp.jobs import files as tasks
+from fhirapp.jobs import start, uploads
+from fhirapp.jobs.files import DONE, GIVEN, IMPORT, MADE, Task
+from fhirapp.jobs.uploads import OutOfStep, Piece, Upload
+from fhirapp.web.admin import jobs
+from fhirapp.web.admin.jobs import task_of, watched
+from fhirapp.web.cookies import keeps
+from fhirapp.web.cookies import typed_typed as typed
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -35,7 +41,107 @@ from fhirapp.web.pages import (
     somebody,
 )
 from fhirapp.web.texts import _
-from fhirapp.web.typed import keeps, typed
+
+# So many are listed.
+_RUNS = 50
+
+
+class Run(NamedTuple):
+    """A line of the list: when in seconds since 1970, by whom, of what, what came of it."""
+
+    began_at: int
+    who: str
+    what: str
+    phase: str
+    counts: Mapping[str, int]
+    # The page of an import that was begun on a page.
+    path: str = ""
+    is_under_way: bool = False
+    is_done: bool = False
+
+
+def runs() -> list[Run]:
+    """Return the imports, newest first: those of the pages, and those of the command line."""
+    here = tasks.every(settings().instance, IMPORT)[:_RUNS]
+    # Of a dry run it is a number in the copy.
+    of_tasks = {task.state.run for task in here if not task.asked.get("dry_run")}
+    found = [
+        *map(_run_of_task, here),
+        *(run for run_id, run in _run_rows() if run_id not in of_tasks),
+    ]
+    return sorted(found, key=lambda run: run.began_at, reverse=True)[:_RUNS]
+
+
+def _run_of_task(task: Task) -> Run:
+    what = ": ".join(filter(None, [task.asked.get("source"), files_of(task)]))
+    if task.asked.get("dry_run"):
+        what = _("dry run: %(what)s", what=what)
+    return Run(
+        task.asked_at,
+        task.who,
+        what,
+        jobs.phase_of(task),
+        total_of(task),
+        f"/admin/imports/{task.id}",
+        task.is_under_way,
+        task.state.phase == DONE,
+    )
+
+
+def files_of(task: Task) -> str:
+    """Return what an import was given: the first names, how many files, how large."""
+    # One of an earlier release may say less.
+    names, count = task.asked.get("names", []), task.asked.get("count", 0)
+    more = _("%(count)s more", count=count - len(names)) if count > len(names) else ""
+    size = jobs.size_of(task.asked.get("size", 0))
+    return f"{', '.join(filter(None, [*names, more]))} ({size})"
+
+
+def _run_rows() -> Iterator[tuple[int, Run]]:
+    """Yield what the database knows of imports, with their numbers."""
+    named = select(ImportRun, ImportSource.name).outerjoin(
+        ImportSource, ImportSource.id == ImportRun.source_id
+    )
+    newest = None
+    for run, source in db.session.execute(named.order_by(ImportRun.id.desc()).limit(_RUNS)):
+        newest = newest or run.id
+        inputs = ", ".join(one.rsplit("/", 1)[-1] for one in run.inputs[:3])
+        if run.outcome is not None:
+            phase = _("done")
+        elif run.ended_at is None and run.id == newest and _one_is_at_work():
+            phase = _("at work")
+        else:
+            phase = _("broken off")
+        what = ": ".join(filter(None, [source, inputs])) or _("standard input")
+        yield (
+            run.id,
+            Run(
+                int(moment_of(run.began_at).timestamp()),
+                run.who,
+                what,
+                phase,
+                _sum(run.outcome or {}),
+                is_done=run.outcome is not None,
+            ),
+        )
+
+
+def _one_is_at_work() -> bool:
+    path = settings().instance / "import.lock"
+    return path.exists() and not is_left(path)
+
+
+def total_of(task: Task) -> Mapping[str, int]:
+    """Return what came of an import: each outcome with its count, of all types."""
+    return _sum(task.state.counts)
+
+
+def _sum(counts: Mapping[str, Mapping[str, int]]) -> Mapping[str, int]:
+    """Return the counts of all types together."""
+    return {
+        outcome: sum(of_type.get(outcome, 0) for of_type in counts.values()) for outcome in OUTCOMES
+    }
+
 
 blueprint = blueprint_of("admin_imports", __name__)
 # What was removed while it was looked at.
@@ -68,7 +174,7 @@ def every() -> Response:
 @for_administrators
 def begin() -> Response:
     """Begin an import of what was uploaded in pieces before, or comes with this form."""
-    task_id = running.task_field()
+    task_id = jobs.task_field()
     if tasks.find(settings().instance, task_id) is not None:
         return see_other(f"/admin/imports/{task_id}")
     asked: dict[str, Any] = {name: bool(request.form.get(name)) for name in _CHOICES}
@@ -84,7 +190,7 @@ def begin() -> Response:
     given = uploads.folder_of(settings(), task_id)
     what = {"names": [one.name for one in found.files[:_NAMED]], "size": found.size}
     asked |= {"source": source, "prefix": prefix, "count": len(found.files), **what}
-    running.begin(IMPORT, asked, given)
+    jobs.begin(IMPORT, asked, given)
     return see_other(f"/admin/imports/{task_id}")
 
 
@@ -105,7 +211,7 @@ def one(task_id: str) -> Response:
         shown=_SHOWN,
         has_rejected=any(one.name.startswith(REJECTED) for one in task.files),
         listed=LISTED,
-        running=running,
+        running=jobs,
         files_of=files_of,
         total=total_of(task),
         again=tasks.new_id(),
@@ -116,7 +222,7 @@ def one(task_id: str) -> Response:
 @for_administrators
 def stop(task_id: str) -> Response:
     """Stop an import; what is committed stays."""
-    running.end(task_of(task_id, IMPORT))
+    jobs.end(task_of(task_id, IMPORT))
     return see_other(f"/admin/imports/{task_id}")
 
 
@@ -124,11 +230,11 @@ def stop(task_id: str) -> Response:
 @for_administrators
 def again(task_id: str) -> Response:
     """Import the same once more: after a dry run in earnest, or what did not come to its end."""
-    task, new = task_of(task_id, IMPORT), running.task_field()
+    task, new = task_of(task_id, IMPORT), jobs.task_field()
     if tasks.find(settings().instance, new) is None:
         if task.is_under_way or not task.has_given:
             raise PageError(409, _("Its files are not kept any more; upload them once more."))
-        running.begin(IMPORT, {**task.asked, "dry_run": False}, task.folder / GIVEN)
+        jobs.begin(IMPORT, {**task.asked, "dry_run": False}, task.folder / GIVEN)
     return see_other(f"/admin/imports/{new}")
 
 
@@ -136,8 +242,8 @@ def again(task_id: str) -> Response:
 @for_administrators
 def file(task_id: str, name: str) -> Response:
     """Send the report, or what was refused."""
-    response = running.made_file(task_of(task_id, IMPORT), name)
-    running.note("fetched a file of import %s", task_id)
+    response = jobs.made_file(task_of(task_id, IMPORT), name)
+    jobs.note("fetched a file of import %s", task_id)
     return response
 
 
@@ -175,7 +281,7 @@ def _form(
         runs=found,
         is_under_way=any(one.is_under_way for one in found),
         sources=db.session.scalars(select(ImportSource.name).order_by(ImportSource.name)).all(),
-        running=running,
+        running=jobs,
         most=uploads.MOST_FILES,
     )
 

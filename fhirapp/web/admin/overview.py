@@ -15,20 +15,21 @@ from fhirapp.address import base_url
 from fhirapp.auth.models import Client, Refusal
 from fhirapp.config import Settings, settings
 from fhirapp.db import db
-from fhirapp.disk.files import database_path
+from fhirapp.disk import database_path
 from fhirapp.exchange.models import ImportRun
-from fhirapp.ops.tasks.backups import backups
+from fhirapp.jobs.work import backups
 from fhirapp.rest.capability import software_version
 from fhirapp.store.migrate import HEAD, schema_version
-from fhirapp.web.admin import growth, plots, process, storage
-from fhirapp.web.admin.figures import kept
+from fhirapp.web.admin import growth, storage
+from fhirapp.web.admin import settings as admin_settings
+from fhirapp.web.admin.growth import kept
 from fhirapp.web.admin.settings import shown_url
 from fhirapp.web.pages import blueprint_of, for_administrators, page
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("admin_overview", __name__)
-blueprint.record(process.note_start)
-blueprint.register_blueprint(plots.blueprint)
+blueprint.record(admin_settings.note_start)
+blueprint.register_blueprint(growth.blueprint)
 BACKUPS = "backups"
 _DAY_SECONDS = 86_400
 # A backup that is older is told.
@@ -97,8 +98,8 @@ def overview() -> Response:
         state=state,
         troubles=list(troubles(state)),
         version=software_version(),
-        started=process.started_at(),
-        processes=process.processes(),
+        started=admin_settings.started_at(),
+        processes=admin_settings.processes(),
         threads=settings().threads,
         address=base_url(),
         database=_("SQLite") if database else _("PostgreSQL"),

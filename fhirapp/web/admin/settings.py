@@ -1,26 +1,108 @@
-"""Settings as they are."""
+"""Settings as they are.
+
+The keys that tokens are signed with.
+What the server knew when it started: when that was, and how many processes there would be.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from typing import Any, NamedTuple
 
-from flask import Response
+from flask import Response, current_app, request
+from flask.blueprints import BlueprintSetupState
 from marshmallow import ValidationError
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from fhirapp.address import base_url
-from fhirapp.config import PREFIX, Settings, settings
+from fhirapp.auth.oauth import openid
+from fhirapp.config import PREFIX, ConfigurationError, Settings, settings
 from fhirapp.db import db
-from fhirapp.web.admin.process import processes
-from fhirapp.web.pages import blueprint_of, for_administrators, page
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    error_page,
+    field,
+    for_administrators,
+    page,
+    see_other,
+)
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("admin_settings", __name__)
+# The keys' file cannot be read or written; what to do is told with it.
+blueprint.register_error_handler(ConfigurationError, lambda error: error_page(500, str(error)))
+
+
+@blueprint.get("/admin/keys")
+@for_administrators
+def keys_every() -> Response:
+    """Show the keys, and what each is for now."""
+    return _keys(done=request.args.get("done") == "rotated")
+
+
+@blueprint.post("/admin/keys/rotate")
+@for_administrators
+def rotate() -> Response:
+    """Make a new key, once somebody said that they are sure; `fhirapp key rotate` does the same."""
+    now = int(time.time())
+    if _waits(now):
+        # The button was pressed twice, or in two browsers.
+        raise PageError(409, _("A new key was made some minutes ago, and does not sign yet."))
+    if field("sure") != "yes":
+        return _keys(asks=True)
+    openid.rotate(settings().instance, now)
+    return see_other("/admin/keys?done=rotated")
+
+
+def _waits(now: int) -> bool:
+    """Say whether a key is published that does not sign yet."""
+    return any(one.signs_from > now for one in openid.published())
+
+
+def _keys(*, asks: bool = False, done: bool = False) -> Response:
+    now = int(time.time())
+    keys = openid.published()
+    return page(
+        "admin/keys.html",
+        keys=keys,
+        active=openid.active_key(now).kid,
+        at=now,
+        algorithm=openid.ALGORITHM,
+        minutes=openid.PUBLISHED_BEFORE_SECONDS // 60,
+        hours=openid.KEPT_SECONDS // 3600,
+        waits=_waits(now),
+        asks=asks,
+        done=_("The new key is made, and published.") if done else "",
+    )
+
+
+_EXTENSION = "fhirapp.process"
+
+
+def note_start(state: BlueprintSetupState) -> None:
+    """Remember when an app was made, and how many cores it may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    state.app.extensions[_EXTENSION] = int(time.time()), cores or 1
+
+
+def started_at() -> int:
+    """Return since when the server runs, in seconds since 1970."""
+    at: int = current_app.extensions[_EXTENSION][0]
+    return at
+
+
+def processes() -> int:
+    """Return with how many processes the server was started."""
+    cores: int = current_app.extensions[_EXTENSION][1]
+    return settings().processes or cores
+
+
 # Of an address's query: libpq takes passwords there too.
 _SECRET = re.compile("pass|secret|token|key", re.I)
 

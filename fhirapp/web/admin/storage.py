@@ -13,14 +13,14 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from fhirapp.audit.trail import FOLDER
+from fhirapp.audit.write import FOLDER
 from fhirapp.config import settings
 from fhirapp.db import db, reader
-from fhirapp.disk.files import because, beside, database_path
-from fhirapp.fhir.local_time import now
+from fhirapp.definition import types
+from fhirapp.disk import because, beside, database_path
+from fhirapp.fhir.temporal import now
 from fhirapp.ops.check import one_snapshot
 from fhirapp.search.fulltext import words_table
-from fhirapp.store.definition import types
 
 RECORDS, INDEXES, FULL_TEXT, AUDIT, OTHER = "records", "indexes", "full text", "audit", "other"
 GROUPS = (RECORDS, INDEXES, FULL_TEXT, AUDIT, OTHER)

@@ -1,4 +1,7 @@
-"""The administrator's page of people: who they are, which records are theirs, how they sign in."""
+"""The administrator's page of people: who they are, which records are theirs, how they sign in.
+
+Who a member of staff is in the records.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,33 @@ from fhirapp.auth.clients import overview
 from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import User
 from fhirapp.auth.models.user import PATIENT, ROLES
-from fhirapp.auth.people import sessions, users
-from fhirapp.auth.people.sign_in import PER_NAME_AND_ADDRESS, failed_lately
-from fhirapp.db import db, writing
-from fhirapp.web.admin.names import VIA
-from fhirapp.web.admin.records import practitioner_name
+from fhirapp.auth.users import accounts, sessions
+from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS, failed_lately
+from fhirapp.db import db, reader, writing
+from fhirapp.definition import types
+from fhirapp.fhir import json as fhir_json
+from fhirapp.web.admin.audit_descriptions import VIA
+from fhirapp.web.cookies import keeps
+from fhirapp.web.cookies import typed_typed as typed
 from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other
 from fhirapp.web.people import NoDate, find_people, person
 from fhirapp.web.texts import _, said
-from fhirapp.web.typed import keeps, typed
+
+
+def practitioner_name(reference: str | None) -> str | None:
+    """Return the name of a Practitioner/<id>; None where there is no record of one."""
+    if reference is None:
+        return None
+    row = reader().first(
+        f"SELECT body FROM {types()['Practitioner'].sql_table} WHERE id = ? AND is_current",
+        (reference.removeprefix("Practitioner/"),),
+    )
+    if row is None:
+        return None
+    name: dict[str, Any] = next(iter(fhir_json.loads(row[0]).get("name") or ()), {})
+    parts = [*name.get("prefix", ()), *name.get("given", ()), name.get("family")]
+    return name.get("text") or " ".join(filter(None, parts)) or None
+
 
 blueprint = blueprint_of("admin_users", __name__)
 _LONGEST_NAME = 200
@@ -38,11 +59,11 @@ class _Action(NamedTuple):
 
 
 def _set_role(connection: Connection, user_id: str) -> None:
-    users.set_role(connection, user_id, field("role"))
+    accounts.set_role(connection, user_id, field("role"))
 
 
 def _set_fhir_user(connection: Connection, user_id: str) -> None:
-    users.set_fhir_user(connection, user_id, field("fhir_user"))
+    accounts.set_fhir_user(connection, user_id, field("fhir_user"))
 
 
 def _link(connection: Connection, user_id: str) -> None:
@@ -50,27 +71,27 @@ def _link(connection: Connection, user_id: str) -> None:
     # Not a record that may come some day: it was chosen from those that are here.
     if person(patient_id) is None:
         raise RefusedCommand("There is no such record.")
-    users.link(connection, user_id, patient_id, is_self=field("whose") == "own")
+    accounts.link(connection, user_id, patient_id, is_self=field("whose") == "own")
 
 
 def _unlink(connection: Connection, user_id: str) -> None:
-    users.unlink(connection, user_id, field("patient", 64))
+    accounts.unlink(connection, user_id, field("patient", 64))
 
 
 _ACTIONS: Mapping[str, _Action] = {
     "role": _Action(_set_role, _("The role is changed, and holds from now on.")),
     "disable": _Action(
-        partial(users.set_user_disabled, disabled=True),
+        partial(accounts.set_user_disabled, disabled=True),
         _("The account is switched off; nobody is signed in with it any more."),
     ),
     "enable": _Action(
-        partial(users.set_user_disabled, disabled=False), _("The account is switched on again.")
+        partial(accounts.set_user_disabled, disabled=False), _("The account is switched on again.")
     ),
     "practitioner": _Action(_set_fhir_user, _("Who this is in the records is changed.")),
     "link": _Action(_link, _("The record is linked.")),
     "unlink": _Action(_unlink, _("The record is not linked any more.")),
     "second-factor": _Action(
-        users.end_second_factor, _("The second factor is taken away; the password alone serves.")
+        accounts.end_second_factor, _("The second factor is taken away; the password alone serves.")
     ),
     "sessions": _Action(sessions.end_all, _("Nobody is signed in with this account any more.")),
 }
@@ -101,8 +122,8 @@ def add() -> Response:
     db.session.rollback()
     try:
         with writing() as connection:
-            user_id = users.add_user(connection, username, name=name, role=field("role"))
-            code = users.new_setup_code(connection, user_id)
+            user_id = accounts.add_user(connection, username, name=name, role=field("role"))
+            code = accounts.new_setup_code(connection, user_id)
     except RefusedCommand as error:
         return _form(said(error))
     return _setup_address(user_id, name, code)
@@ -140,7 +161,7 @@ def new_address(key: UUID) -> Response:
     user_id, name = user.id, user.name
     db.session.rollback()
     with writing() as connection:
-        code = users.new_setup_code(connection, user_id)
+        code = accounts.new_setup_code(connection, user_id)
     return _setup_address(user_id, name, code)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from fhirapp.auth.clients.pages import OwnToken
-from fhirapp.web.ask import read
-from fhirapp.web.chart.words import category, word
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.web.chart.labels import category, word
+from fhirapp.web.internal_client import read
 from fhirapp.web.texts import _
 
 VIA = "chart"

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from flask import Response, request
 
-from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.models.user import PATIENT
-from fhirapp.fhir import local_time
+from fhirapp.fhir import temporal
 from fhirapp.web.chart.allergies import VIA, allergies_of
-from fhirapp.web.chart.details import details_of, read_allergy
-from fhirapp.web.chart.finding import linked, record
-from fhirapp.web.chart.origin import origins
+from fhirapp.web.chart.details import details_of, origins, read_allergy
+from fhirapp.web.chart.labels import born, died, sex
 from fhirapp.web.chart.versions import versions_of
 from fhirapp.web.chart.viewers import looks_at
-from fhirapp.web.chart.words import born, died, sex
-from fhirapp.web.dates import moment_of
-from fhirapp.web.notes.of_patient import of_patient
-from fhirapp.web.notes.opened import visit
+from fhirapp.web.labels import moment_of
+from fhirapp.web.notes.listing import of_patient
+from fhirapp.web.notes.note import visit
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, somebody
-from fhirapp.web.people import NoDate, Person, find_people, person_of
+from fhirapp.web.people import NoDate, Person, find_people, linked, person_of, record
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("chart", __name__)
@@ -57,7 +55,7 @@ def chart(patient_id: str) -> Response:
     """Show a patient's allergies and notes. Aborts with 404."""
     patient, token = record(patient_id)
     allergies = allergies_of(patient_id, token)
-    now = local_time.now()
+    now = temporal.now()
     return page(
         "chart/chart.html",
         scripts=True,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir.narrative import plain
-from fhirapp.fhir.words import concept, onset, reactions, shortened, when
-from fhirapp.web.ask import read
+from fhirapp.fhir.terminology import concept, onset, reactions, shortened, when
 from fhirapp.web.chart.allergies import VIA
-from fhirapp.web.chart.words import category, notes, reference, word
-from fhirapp.web.notes import naming
-from fhirapp.web.notes.opened import visit
+from fhirapp.web.chart.labels import category, notes, reference, word
+from fhirapp.web.internal_client import read
+from fhirapp.web.notes import labels
+from fhirapp.web.notes.note import visit
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
@@ -45,7 +45,7 @@ def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[Version], bool]:
     bundle = read(path, token, via=VIA)
     entries = bundle.get("entry", ())
     _name_visits(entries, token)
-    naming.name([one.get("resource") for one in entries], token, VIA)
+    labels.name([one.get("resource") for one in entries], token, VIA)
     more = any(one["relation"] == "next" for one in bundle.get("link", ()))
     found = []
     for at, entry in enumerate(entries):

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from fhirapp.audit.index import Entry, entries, patients_of
+from fhirapp.audit.read import Entry, entries, patients_of
 from fhirapp.auth.models import Client, User
 from fhirapp.auth.models.client import OF_PAGES
 from fhirapp.db import db
-from fhirapp.fhir.local_time import local
-from fhirapp.web.dates import moment_of
+from fhirapp.fhir.temporal import local
+from fhirapp.web.labels import moment_of
 from fhirapp.web.texts import _
 
 # Requests on a page; those of one person in one minute are one line.

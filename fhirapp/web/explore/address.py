@@ -11,8 +11,8 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_plus
 
 from fhirapp.address import base_url
+from fhirapp.definition import Definition, types
 from fhirapp.rest.blueprint import ROOTS
-from fhirapp.store.definition import Definition, types
 from fhirapp.web.texts import _
 
 # What may stand in an address as it is; the rest is written as percent signs and digits.

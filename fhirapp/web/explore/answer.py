@@ -1,15 +1,29 @@
-"""An answer in words, before anything else: what came, how much, how long; or what was refused."""
+"""An answer in words, before anything else: what came, how much, how long; or what was refused.
+
+Send what the address says, with the token of who signed in, as an app would; keep both sides.
+Where the explorer's page leads on to: other addresses, asked as this one was.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
-from fhirapp.store.definition import Definition
-from fhirapp.web.ask import Answer
-from fhirapp.web.explore.explained import issues_of
+from flask import request
+from werkzeug.datastructures import Headers
+
+from fhirapp.address import base_url
+from fhirapp.definition import Definition, types
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.rest.negotiation import FHIR_JSON
+from fhirapp.web.explore.address import Address, NoAddressError
+from fhirapp.web.explore.explanation import issues_of
+from fhirapp.web.explore.suggestions import SENT_VIA
+from fhirapp.web.internal_client import Answer, ask
 from fhirapp.web.texts import _
 
 # A body is parsed and shown up to here; what is longer is fetched whole, up to there.
@@ -175,3 +189,146 @@ def _size(count: int) -> str:
 
 def _time(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 9.9995 else f"{seconds:.1f} s"
+
+
+# What can be said beside the address: the header, and how the form names it.
+HEADERS: Mapping[str, str] = {
+    "accept": "Accept",
+    "prefer": "Prefer",
+    "if_none_match": "If-None-Match",
+}
+_LONGEST = 1000
+_FORM = "application/x-www-form-urlencoded"
+
+
+class Sent(NamedTuple):
+    """A request, as it went over, and its answer; the token is cut short."""
+
+    method: str
+    target: str
+    headers: Sequence[tuple[str, str]]
+    body: str
+    answer: Answer
+
+    @property
+    def request_lines(self) -> Sequence[str]:
+        """The request as HTTP writes it, line by line."""
+        lines = [f"{self.method} {self.target} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in self.headers]
+        return [*lines, "", self.body] if self.body else lines
+
+    @property
+    def answer_lines(self) -> Sequence[str]:
+        """The first line of the answer and its headers."""
+        named = [f"{name}: {value}" for name, value in self.answer.headers.items()]
+        return [f"HTTP/1.1 {self.answer.line}", *named]
+
+
+def send(
+    address: Address, secret: str, given: Mapping[str, str], most: int, *, by_post: bool = False
+) -> Sent:
+    """Send a request; given are the headers by the form's names. See ask() for most.
+
+    Raises NoAddressError where a header cannot be sent, or what is no search should be posted.
+    """
+    headers = Headers([("Accept", FHIR_JSON)])
+    for header, value in _typed(given).items():
+        headers[header] = _checked(header, value)
+    method, target, body = "GET", str(address), ""
+    if by_post:
+        searched = address.searched
+        if searched is None:
+            raise NoAddressError(
+                _("Only a search can be sent as POST: /fhir/, then the name of a type.")
+            )
+        method, target, body = "POST", f"/fhir/{searched.name}/_search", address.query
+        headers["Content-Type"] = _FORM
+    shown = [
+        ("Host", base_url().partition("://")[2].partition("/")[0]),
+        ("Authorization", f"Bearer {secret[:6]}…"),
+        *headers.items(),
+    ]
+    answer = ask(
+        target,
+        secret,
+        method=method,
+        headers=headers,
+        body=body.encode(),
+        via=SENT_VIA,
+        most=most,
+    )
+    return Sent(method, target, shown, body, answer)
+
+
+def said(given: Mapping[str, str], *, is_binary: bool = False) -> dict[str, str]:
+    """Return the headers that a program has to send to be answered as the explorer is.
+
+    Which type is accepted by default matters for a Binary alone: others get its bytes.
+    """
+    own = {"Accept": FHIR_JSON} if is_binary else {}
+    typed = {header: value for header, value in _typed(given).items() if _can_be_sent(value)}
+    return own | typed
+
+
+def _typed(given: Mapping[str, str]) -> dict[str, str]:
+    values = {header: given.get(name, "").strip() for name, header in HEADERS.items()}
+    return {header: value for header, value in values.items() if value}
+
+
+def _can_be_sent(value: str) -> bool:
+    return len(value) <= _LONGEST and re.fullmatch(r"[\x20-\x7e]+", value) is not None
+
+
+def _checked(header: str, value: str) -> str:
+    if not _can_be_sent(value):
+        raise NoAddressError(
+            _(
+                "The header %(header)s takes up to %(most)s letters, digits and signs of ASCII.",
+                header=header,
+                most=_LONGEST,
+            )
+        )
+    return value
+
+
+PAGE = "/explore"
+# What goes with an address from page to page, beside it.
+BESIDE = ("view", "method", "as", "lesson", *HEADERS)
+# What another record is not asked for with: it is about the one that is shown.
+_OF_THIS = {"method": "", "narrow": "", "if_none_match": ""}
+_LESSON = re.compile(r"[a-z0-9-]{1,100}")
+_RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/{ID_PATTERN}(?:/_history(?:/{ID_PATTERN})?)?")
+
+
+def pages_of(content: Any) -> list[tuple[str, str]]:
+    """Return the links of a Bundle to its other pages, in words."""
+    words = {"previous": _("Page before"), "next": _("Next page")}
+    is_bundle = isinstance(content, dict) and content.get("resourceType") == "Bundle"
+    links = content.get("link", ()) if is_bundle else ()
+    found = {one.get("relation"): link(str(one.get("url"))) for one in links}
+    return [(words[name], href) for name in words if (href := found.get(name))]
+
+
+def lesson() -> str:
+    """Return the name of the lesson that led here; empty where none did."""
+    name = request.args.get("lesson", "")
+    return name if _LESSON.fullmatch(name) else ""
+
+
+def link(text: str) -> str | None:
+    """Return the page that asks for an address of ours, or what a reference names; else None."""
+    own = base_url()
+    relative = _RELATIVE.fullmatch(text)
+    if relative and relative[1] in types():
+        return again(f"/fhir/{text}", **_OF_THIS)
+    # A self link may name the type alone: it is no search to repeat, it would find everybody's.
+    if text.startswith(f"{own}/fhir/") or (text.startswith(f"{own}/api/") and "?" in text):
+        return again(text.removeprefix(own), **_OF_THIS)
+    return None
+
+
+def again(address: str, path: str = PAGE, **changed: str) -> str:
+    """Return a link that asks for an address as this page did, but for what is changed."""
+    beside = {name: request.args.get(name, "") for name in BESIDE} | changed
+    given = [("address", address), *((name, value) for name, value in beside.items() if value)]
+    return f"{path}?{urlencode(given, safe='/:?=,$')}"

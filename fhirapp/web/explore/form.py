@@ -15,14 +15,14 @@ from urllib.parse import quote
 
 from werkzeug.datastructures import MultiDict
 
+from fhirapp.definition import Definition, types
+from fhirapp.rest.definitions import modifiers_of
 from fhirapp.rest.include import includable
-from fhirapp.rest.search_parameters import modifiers_of
 from fhirapp.search.controls import ITERATE, REVINCLUDE, SUMMARIES, TOTALS
 from fhirapp.search.date import PREFIXES, Date
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
-from fhirapp.store.definition import Definition, types
 from fhirapp.web.explore.address import Address, pair, piece, pieces_of
 from fhirapp.web.texts import _
 

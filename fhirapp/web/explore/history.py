@@ -13,12 +13,12 @@ from urllib.parse import urlencode
 
 from flask import Response, request
 
-from fhirapp.audit.index import Entry, entries
+from fhirapp.audit.read import Entry, entries
 from fhirapp.rest.negotiation import FHIR_JSON
-from fhirapp.web.ask import ask, token_of
-from fhirapp.web.dates import moment
 from fhirapp.web.explore.address import NoAddressError, read_address
 from fhirapp.web.explore.suggestions import SENT_VIA
+from fhirapp.web.internal_client import ask, token_of
+from fhirapp.web.labels import moment
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, somebody
 from fhirapp.web.texts import _
 

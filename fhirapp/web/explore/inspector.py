@@ -12,19 +12,18 @@ from typing import NamedTuple
 
 from flask import Response
 
-from fhirapp.auth.access.compartment import Access, Grant
-from fhirapp.auth.access.protector import Token, look_up
+from fhirapp.auth.access import Access, Grant
 from fhirapp.auth.models import Client, User, digest
 from fhirapp.auth.models.client import OF_PAGES
+from fhirapp.auth.protector import Token, look_up
 from fhirapp.config import settings
 from fhirapp.db import db
-from fhirapp.rest.visibility import carriers, filtered
-from fhirapp.store.definition import Definition, Visibility, types
-from fhirapp.web.ask import token_of
-from fhirapp.web.dates import moment
+from fhirapp.definition import Definition, Visibility, types
+from fhirapp.rest.access import carriers, filtered
+from fhirapp.web.internal_client import token_of
+from fhirapp.web.labels import Words, in_words, moment
 from fhirapp.web.pages import PageError, blueprint_of, field, for_signed_in, page, somebody
 from fhirapp.web.texts import _
-from fhirapp.web.words import Words, in_words
 
 blueprint = blueprint_of("explore_token", __name__)
 _LONGEST_TOKEN = 500

@@ -5,30 +5,51 @@
 sends that address with the token of who signed in. With send=no it is not sent yet. The form sends
 its fields and the address together, and marks of both as they were shown: whichever was changed
 since counts, with scripts and without.
+
+In the demo: the same request as another person of the demo, without signing out.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Response, request
+from sqlalchemy import select
 
-from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.auth.clients.first_party import OwnToken, own_token
+from fhirapp.auth.demo import PEOPLE, Person
+from fhirapp.auth.models import User
+from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.users.accounts import linked_patients
+from fhirapp.config import settings
+from fhirapp.db import db
+from fhirapp.definition import Definition, types
 from fhirapp.rest.errors import LONG_URLS
-from fhirapp.store.definition import Definition, types
 from fhirapp.web.explore import form as forms
 from fhirapp.web.explore import suggestions
 from fhirapp.web.explore.address import Address, NoAddressError, mark_of, read_address, readable
-from fhirapp.web.explore.answer import MOST_BYTES, MOST_WHOLE, shown
-from fhirapp.web.explore.explained import explained, narrowing
+from fhirapp.web.explore.answer import (
+    BESIDE,
+    HEADERS,
+    MOST_BYTES,
+    MOST_WHOLE,
+    PAGE,
+    again,
+    lesson,
+    link,
+    pages_of,
+    said,
+    send,
+    shown,
+)
+from fhirapp.web.explore.explanation import explained, narrowing
 from fhirapp.web.explore.form import FIRST_TYPES, read_form, write_address
 from fhirapp.web.explore.json_view import folded, visible
-from fhirapp.web.explore.links import BESIDE, PAGE, again, lesson, link, pages_of
-from fhirapp.web.explore.sending import HEADERS, said, send
 from fhirapp.web.explore.snippets import how_to_get_a_token, snippets
-from fhirapp.web.explore.somebody_else import others, token_for
 from fhirapp.web.explore.table import table_of
+from fhirapp.web.internal_client import token_of
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -36,8 +57,40 @@ from fhirapp.web.pages import (
     page,
     see_other,
     signed,
+    somebody,
 )
 from fhirapp.web.texts import _
+
+
+def others() -> Sequence[Person]:
+    """Return whom the request can be tried as beside who signed in: nobody outside the demo."""
+    if not settings().demo:
+        return ()
+    own = somebody().user.username
+    return [person for person in PEOPLE if person.username != own]
+
+
+def token_for(username: str | None) -> OwnToken:
+    """Return the token of a person of the demo, that of who signed in for None or outside it.
+
+    Raises PageError for a name that nobody in the demo has, and where nobody signed in.
+    """
+    signed = somebody()
+    if not settings().demo or not username or username == signed.user.username:
+        return token_of()
+    if username not in {person.username for person in PEOPLE}:
+        raise PageError(404, _("There is nobody of that name in the demo."))
+    named = select(User).where(User.username == username, User.disabled.is_(False))
+    user = db.session.execute(named).scalar_one_or_none()
+    if user is None:
+        raise PageError(404, _("That person of the demo cannot sign in any more."))
+    if user.role != PATIENT:
+        return own_token(signed, user)
+    record = next(iter(linked_patients(user.id)), None)
+    if record is None:
+        raise PageError(404, _("No record is linked to that person of the demo any more."))
+    return own_token(signed, user, record)
+
 
 blueprint = blueprint_of("explore", __name__)
 # These hold an address of ours in their own; who signs in comes back to it.

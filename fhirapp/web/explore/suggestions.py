@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from fhirapp.audit.index import entries
+from fhirapp.audit.read import entries
+from fhirapp.definition import Definition
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 from fhirapp.search.values import escape, values_at
-from fhirapp.store.definition import Definition
-from fhirapp.web.ask import ask
 from fhirapp.web.explore.address import NoAddressError, pair, read_address
+from fhirapp.web.internal_client import ask
 
 # Which page asks, for the audit trail: what a person sends themselves is "explore".
 VIA, SENT_VIA = "suggestions", "explore"

@@ -16,14 +16,14 @@ from urllib.parse import urlencode
 from flask import Response, request
 
 from fhirapp.address import base_url
-from fhirapp.auth.clients.pages import OwnToken
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.definition import Definition
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.search.values import values_at
-from fhirapp.store.definition import Definition
-from fhirapp.web.ask import ask
 from fhirapp.web.explore.address import NoAddressError, read_address
-from fhirapp.web.explore.explained import VIA, Count, Search, count, search_of
-from fhirapp.web.explore.somebody_else import others, token_for
+from fhirapp.web.explore.explanation import VIA, Count, Search, count, search_of
+from fhirapp.web.explore.routes import others, token_for
+from fhirapp.web.internal_client import ask
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, plain
 from fhirapp.web.texts import _
 

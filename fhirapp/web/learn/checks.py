@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fhirapp.web.learn.asked import Asked, Parameter
+from fhirapp.web.learn.interaction import Asked, Parameter
 from fhirapp.web.texts import _
 
 # Whose requests count.

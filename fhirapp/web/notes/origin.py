@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fhirapp.auth.clients.pages import OwnToken
-from fhirapp.web.notes import naming
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.web.notes import labels
 from fhirapp.web.notes.attachments import VIA
+from fhirapp.web.notes.labels import concept, day_of, moment_of, people, reference, shortened
 from fhirapp.web.notes.listing import every
-from fhirapp.web.notes.said import concept, day_of, moment_of, people, reference, shortened
 from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _
 
@@ -56,7 +56,7 @@ def origins(note_id: str, token: OwnToken) -> list[Origin] | None:
         found = list(every("Provenance", asked, token, _MOST))
     except PageError:
         return None
-    naming.name(found, token, VIA)
+    labels.name(found, token, VIA)
     return [_origin(one, f"DocumentReference/{note_id}") for one in found]
 
 

@@ -8,17 +8,15 @@ from flask import Response, request
 
 from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models.user import PATIENT
-from fhirapp.web.ask import token_of
-from fhirapp.web.notes import content, finding, hits
+from fhirapp.web.internal_client import token_of
+from fhirapp.web.notes import attachments, search
 from fhirapp.web.notes.attachments import MAX_ATTACHMENTS, Attachment, attachment
-from fhirapp.web.notes.compared import compared
-from fhirapp.web.notes.finding import Asked, Found
-from fhirapp.web.notes.listing import Refused, name_of_patient
-from fhirapp.web.notes.of_patient import timeline_of
-from fhirapp.web.notes.opened import MOST_PAGES, facts, no_record, opened, relations, shown, whose
+from fhirapp.web.notes.labels import line, moment_of, version_of
+from fhirapp.web.notes.listing import Refused, name_of_patient, timeline_of
+from fhirapp.web.notes.note import MOST_PAGES, facts, no_record, opened, relations, shown, whose
 from fhirapp.web.notes.origin import origins
-from fhirapp.web.notes.said import line, moment_of, version_of
-from fhirapp.web.notes.versions import MOST, versions
+from fhirapp.web.notes.search import Asked, Found
+from fhirapp.web.notes.versions import MOST, compared, versions
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, somebody
 from fhirapp.web.texts import _
 
@@ -30,7 +28,7 @@ blueprint = blueprint_of("notes", __name__)
 def find() -> Response:
     """Find notes by their words; of one patient, list them all. Aborts with 400, 403."""
     try:
-        wanted = finding.asked(request.args)
+        wanted = search.asked(request.args)
     except Refused as error:
         return _found(Asked(request.args.get("q", "")[:500], "", "", "", "", False, ""), str(error))
     is_patient = somebody().user.role == PATIENT
@@ -45,7 +43,7 @@ def find() -> Response:
     if wanted.is_empty:
         return _found(wanted)
     try:
-        found = finding.find(wanted, token)
+        found = search.find(wanted, token)
     except Refused as error:
         return _found(wanted, str(error))
     following = wanted.address(cursor=found.listing.next) if found.listing.next else ""
@@ -71,8 +69,8 @@ def _found(
         asked=wanted,
         refused=refused,
         found=found,
-        kinds=finding.KINDS,
-        best=finding.BEST,
+        kinds=search.KINDS,
+        best=search.BEST,
         is_patient=somebody().user.role == PATIENT,
         others=_others(wanted),
         **{"next_address": "", "timeline": None, "name": "", **values},
@@ -127,7 +125,7 @@ def show(note_id: str) -> Response:
         whose=whose(one),
         facts=facts(one.note, one.token),
         relations=relations(one.note, one.token),
-        documents=shown(one, hits.phrases_of(q)),
+        documents=shown(one, search.phrases_of(q)),
         count=len(one.note.get("content", ())),
         most=MAX_ATTACHMENTS,
         most_pages=MOST_PAGES,
@@ -169,21 +167,21 @@ def compare(note_id: str) -> Response:
 @for_signed_in
 def frame(note_id: str, number: int) -> Response:
     """Return a document as the note's page frames it. Aborts with 404."""
-    return content.content(_document(note_id, number))
+    return attachments.content(_document(note_id, number))
 
 
 @blueprint.get("/notes/<note_id>/content/<int:number>/page/<int:place>.png")
 @for_signed_in
 def draw(note_id: str, number: int, place: int) -> Response:
     """Return the picture of a PDF's page. Aborts with 404."""
-    return content.page_picture(_document(note_id, number), place)
+    return attachments.page_picture(_document(note_id, number), place)
 
 
 @blueprint.get("/notes/<note_id>/content/<int:number>/file")
 @for_signed_in
 def save(note_id: str, number: int) -> Response:
     """Return a document to be saved. Aborts with 404."""
-    return content.file(_document(note_id, number), f"{note_id}-{number}")
+    return attachments.file(_document(note_id, number), f"{note_id}-{number}")
 
 
 def _document(note_id: str, number: int) -> Attachment:

@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-from fhirapp.fhir import local_time
-from fhirapp.web.notes.said import day_of, note_path, shortened
+from fhirapp.fhir import temporal
+from fhirapp.web.notes.labels import day_of, note_path, shortened
 from fhirapp.web.texts import _
 
 # Units of the picture: what is left for the names of the rows, and how it is laid out.
@@ -115,7 +115,7 @@ def _summary(dated: Sequence[tuple[date, Dot]], rows: Sequence[str]) -> str:
 def _day(text: str) -> date | None:
     """Return the first day of a FHIR date; None where there is none, or one beyond reason."""
     try:
-        parts = [*local_time.day_of(text).split("-"), "1", "1"][:3]
+        parts = [*temporal.day_of(text).split("-"), "1", "1"][:3]
         found = date(*(int(part) for part in parts))
     except ValueError:
         return None

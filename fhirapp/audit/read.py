@@ -1,0 +1,331 @@
+"""Read the audit trail: its lines are brought into a database of its own when somebody looks.
+
+The lines are what counts; the database beside them can be deleted and is made anew, as is one that
+is damaged. Whose record a resource is, is asked of its version as it is now known: one that was
+filed wrongly is nobody's.
+
+The database beside the lines, which can be deleted, and is made anew where it is damaged.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fhirapp.audit.write import FOLDER, patients_named
+from fhirapp.config import settings
+from fhirapp.db import reader
+from fhirapp.definition import types
+from fhirapp.disk import take
+from fhirapp.fhir import json as fhir_json
+from fhirapp.store.prepare import CARRIES
+
+_log = logging.getLogger(__name__)
+
+_INDEX = "index.db"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS file (name TEXT PRIMARY KEY, done INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS entry (
+  number INTEGER PRIMARY KEY, at TEXT NOT NULL, user_id TEXT, client_id TEXT, via TEXT NOT NULL,
+  method TEXT NOT NULL, path TEXT NOT NULL, body TEXT NOT NULL, status INTEGER NOT NULL,
+  milliseconds REAL NOT NULL, served TEXT NOT NULL, request_id TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS entry_of_user ON entry (user_id, number);
+CREATE INDEX IF NOT EXISTS entry_of_client ON entry (client_id, number);
+CREATE TABLE IF NOT EXISTS seen (
+  patient_id TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (patient_id, number)
+) WITHOUT ROWID;
+"""
+# How long a page waits for another that brings lines in, and how often it looks.
+_PATIENCE_SECONDS = 10
+_LOOK_SECONDS = 0.01
+# Of what a database refuses, what a new one would too, or this one not a moment later.
+_NO_DAMAGE = frozenset(
+    {
+        *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL),
+        *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT),
+    }
+)
+
+Bring = Callable[[sqlite3.Connection], None]
+Rows = list[tuple[Any, ...]]
+
+
+def rows(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
+    """Ask the database of a folder, after bring wrote into it what is new.
+
+    One that is damaged is made anew, once. Raises sqlite3.Error.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with _held(folder, alone=False):
+            return _database_asked(folder, bring, sql, values)
+    except sqlite3.DatabaseError as error:
+        if not _is_damage(error):
+            raise
+    # SQLite's files may not be removed while somebody has them open.
+    with _held(folder, alone=True):
+        try:
+            # Another may have been first.
+            return _database_asked(folder, bring, sql, values)
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+            _log.error("the index of the audit trail is damaged (%s); it is made anew", error)
+            for file in folder.glob(f"{_INDEX}*"):
+                file.unlink(missing_ok=True)
+    with _held(folder, alone=False):
+        return _database_asked(folder, bring, sql, values)
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    # An extended code has the plain one in its last byte; a mistake of ours has none.
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF not in _NO_DAMAGE
+
+
+@contextmanager
+def _held(folder: Path, *, alone: bool) -> Iterator[None]:
+    """Hold the folder: together to ask, alone to remove. Raises OperationalError where it lasts."""
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while take(descriptor, alone=alone) is False:
+            if time.monotonic() > until:
+                raise sqlite3.OperationalError("the index of the audit trail is locked")
+            time.sleep(_LOOK_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _database_asked(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
+    path = folder / _INDEX
+    if not path.exists():
+        # Nobody else may read it, from the first moment on.
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    with closing(
+        sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
+    ) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        # After a power cut it may lack the last lines, but none that it counts as brought in.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.executescript(_TABLES)
+        bring(connection)
+        return connection.execute(sql, values).fetchall()
+
+
+# How many lines are brought in at once; and values of one SELECT.
+_AT_ONCE = 2_000
+_MOST_VALUES = 500
+# How a line begins; text in it has its quotes escaped.
+_BEGINS = b'{"at":"'
+_NEEDED = frozenset(
+    {
+        *("at", "user", "client", "via", "method", "path", "body", "status", "ms", "served"),
+        "request",
+    }
+)
+
+
+class Entry(NamedTuple):
+    """A request under /fhir, or to a page by which records are fetched, and its answer.
+
+    served has Type/id/version of each resource in the answer; via is which of our pages asked,
+    empty for an app; user_id and client_id are None where no known token came with it.
+    """
+
+    number: int
+    at: str
+    user_id: str | None
+    client_id: str | None
+    via: str
+    method: str
+    path: str
+    body: str
+    status: int
+    milliseconds: float
+    served: tuple[str, ...]
+    request_id: str
+
+
+_SERVED = Entry._fields.index("served")
+
+
+def entries(
+    *,
+    user_id: str | None = None,
+    patient_id: str | None = None,
+    client_id: str | None = None,
+    via: str | None = None,
+    status: int | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> Sequence[Entry]:
+    """Return the requests that meet all of these, the newest first.
+
+    since and until are instants as they are served; before is a number: what is older than it.
+    """
+    given = (
+        ("s.patient_id = ?", patient_id),
+        ("e.user_id = ?", user_id),
+        ("e.client_id = ?", client_id),
+        ("e.via = ?", via),
+        ("e.status = ?", status),
+        ("e.at >= ?", since),
+        ("e.at < ?", until),
+        ("e.number < ?", before),
+    )
+    asked = [(condition, value) for condition, value in given if value is not None]
+    where = " AND ".join(condition for condition, _ in asked) or "1"
+    source = "entry e" if patient_id is None else "seen s JOIN entry e ON e.number = s.number"
+    columns = ", ".join(f"e.{name}" for name in Entry._fields)
+    found = rows(
+        settings().instance / FOLDER,
+        _bring_all,
+        f"SELECT {columns} FROM {source} WHERE {where} ORDER BY e.number DESC LIMIT ?",
+        [*(value for _, value in asked), limit],
+    )
+    return [Entry(*row)._replace(served=tuple(row[_SERVED].split())) for row in found]
+
+
+def _bring_all(connection: sqlite3.Connection) -> None:
+    """Bring every line into the index that has been written until now."""
+    for file in sorted((settings().instance / FOLDER).glob("*.ndjson")):
+        while _bring(connection, file):
+            pass
+
+
+def _bring(connection: sqlite3.Connection, file: Path) -> bool:
+    """Bring some lines of a file into the index; say whether there may be more."""
+    known = connection.execute("SELECT done FROM file WHERE name = ?", (file.name,)).fetchone()
+    if known is not None and known[0] >= file.stat().st_size:
+        return False
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another may have been first.
+        known = connection.execute("SELECT done FROM file WHERE name = ?", (file.name,)).fetchone()
+        done = known[0] if known else 0
+        lines, end = _lines(file, done)
+        _add(connection, [found for line in lines if (found := _parsed(line)) is not None])
+        connection.execute(
+            "INSERT INTO file VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET done = excluded.done",
+            (file.name, end),
+        )
+        connection.execute("COMMIT")
+    except BaseException:
+        # Some errors have done so already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return len(lines) == _AT_ONCE
+
+
+def _lines(file: Path, start: int) -> tuple[list[bytes], int]:
+    """Return whole lines from a place on, and the place where they end."""
+    lines: list[bytes] = []
+    with file.open("rb") as content:
+        content.seek(start)
+        while len(lines) < _AT_ONCE:
+            line = content.readline()
+            if not line.endswith(b"\n"):
+                # It is being written.
+                break
+            lines.append(line)
+            start += len(line)
+    return lines, start
+
+
+def _parsed(line: bytes) -> Mapping[str, Any] | None:
+    """Return what a line says; None for what a full disk cut off.
+
+    Behind that, another process may have written a whole one.
+    """
+    try:
+        content = fhir_json.loads(line)
+    except ValueError:
+        begin = line.rfind(_BEGINS)
+        return _parsed(line[begin:]) if begin > 0 else None
+    return content if isinstance(content, dict) and content.keys() >= _NEEDED else None
+
+
+def _add(connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]]) -> None:
+    patients = patients_of({name for line in lines for name in line["served"]})
+    (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM entry").fetchone()
+    noted, seen = [], set()
+    for number, line in enumerate(lines, last + 1):
+        milliseconds, served = float(line["ms"]), " ".join(line["served"])
+        noted.append(
+            (
+                *(number, line["at"], line["user"], line["client"], line["via"], line["method"]),
+                *(line["path"], line["body"], line["status"], milliseconds, served),
+                line["request"],
+            )
+        )
+        whose = {patients.get(name) for name in line["served"]} | _named(line)
+        seen |= {(patient_id, number) for patient_id in whose if patient_id is not None}
+    connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * 12)})", noted)
+    connection.executemany("INSERT INTO seen VALUES (?, ?)", sorted(seen))
+
+
+def _named(line: Mapping[str, Any]) -> set[str]:
+    """Return the patients that a request named, as it was noted; of older lines by their text."""
+    if "named" in line:
+        return {*line["named"]}
+    path, _, query = line["path"].partition("?")
+    return {*patients_named(path, query, line["body"])} if line["status"] < 400 else set()
+
+
+def patients_of(names: set[str]) -> dict[str, str | None]:
+    """Return whose record each resource is, by Type/id/version."""
+    by_type: dict[str, set[str]] = {}
+    for name in names:
+        type_name, _, rest = name.partition("/")
+        by_type.setdefault(type_name, set()).add(rest.rpartition("/")[0])
+    found: dict[str, str | None] = {}
+    for type_name, ids in by_type.items():
+        definition = types().get(type_name)
+        if definition is None:
+            continue
+        for resource_id, version_id, patient_id in _asked(
+            f"SELECT id, version_id, patient_id FROM {definition.sql_table} WHERE id IN", ids
+        ):
+            found[f"{type_name}/{resource_id}/{version_id}"] = patient_id
+    # Bytes are the record of whom the documents are of that carry them.
+    carried = dict(_carried(by_type.get("Binary", set())))
+    for name in names:
+        if name.startswith("Binary/") and found.get(name) is None:
+            found[name] = carried.get(name.split("/")[1])
+    return found
+
+
+def _carried(binary_ids: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield ids of Binaries and of the patients whose documents carry them."""
+    for definition in types().values():
+        if definition.attachments and not definition.view and binary_ids:
+            carried = definition.tables.reference.name
+            yield from _asked(
+                f"SELECT c.target_id, d.patient_id FROM {carried} c"
+                f" JOIN {definition.sql_table} d ON d.pk = c.pk AND d.is_current"
+                f" WHERE c.param = '{CARRIES}' AND d.patient_id IS NOT NULL AND c.target_id IN",
+                binary_ids,
+            )
+
+
+def _asked(sql: str, ids: set[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a SELECT that ends with a list of ids."""
+    ordered = sorted(ids)
+    for at in range(0, len(ordered), _MOST_VALUES):
+        some = ordered[at : at + _MOST_VALUES]
+        yield from reader().all(f"{sql} ({', '.join('?' * len(some))})", some)

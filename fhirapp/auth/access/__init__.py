@@ -1,1 +1,0 @@
-"""What a token lets through, worked out at each request; and why it did not."""

@@ -1,0 +1,132 @@
+"""The token with which our own pages read the records, for the person who signed in.
+
+It is a token like an app's: the person's role and links decide what it opens, at each request. No
+consent comes before it, for nobody else gets it; it ends with the session. Nothing but a digest of
+it is stored: the server works it out again from the session and its own key.
+
+The app that the documentation of the API is: people try searches there, signed in by OAuth.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+from uuid import uuid4
+
+from sqlalchemy import Connection, insert, select
+
+from fhirapp.auth.clients.administration import find
+from fhirapp.auth.clients.registration import API_DOCS, PAGES
+from fhirapp.auth.keys import keyed_digest
+from fhirapp.auth.models import AccessToken, Client, Grant, User, digest, token_row
+from fhirapp.auth.models.client import NONE, OF_PAGES
+from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.scopes import FHIR_USER, LAUNCH_PATIENT, OPENID
+from fhirapp.auth.users.sessions import Signed
+from fhirapp.db import db, writing
+
+_SCOPE = "patient/*.rs user/*.rs"
+_SECONDS = 3600
+# Whoever begins at the end of an hour is not interrupted.
+_MORE_SECONDS = 600
+
+
+class OwnToken(NamedTuple):
+    """A token of our pages: the bearer's secret, and what it was issued for."""
+
+    secret: str
+    scope: str
+    patient_id: str | None
+    # Seconds since 1970.
+    expires_at: int
+
+
+def own_token(signed: Signed, user: User, patient_id: str | None = None) -> OwnToken:
+    """Return the token of a session's pages for a user: who signed in, or in the demo another.
+
+    A patient's is for one record, which patient_id names; it is issued where it is not there yet.
+    """
+    hour = int(time.time()) // _SECONDS
+    scope = "patient/*.rs" if user.role == PATIENT else "user/*.rs"
+    said = f"{signed.session_id} {user.id} {patient_id or ''} {hour}"
+    expires_at = (hour + 1) * _SECONDS + _MORE_SECONDS
+    token = OwnToken(keyed_digest("page token", said), scope, patient_id, expires_at)
+    known = select(AccessToken.digest).where(AccessToken.digest == digest(token.secret))
+    if db.session.execute(known).first() is None:
+        user_id, session_id, signed_in_at = user.id, signed.session_id, signed.signed_in_at
+        db.session.expunge_all()
+        db.session.rollback()
+        with writing() as connection:
+            # Another tab may have been first.
+            if connection.execute(known).first() is None:
+                _issue(connection, token, user_id, session_id, signed_in_at)
+    return token
+
+
+def _issue(
+    connection: Connection, token: OwnToken, user_id: str, session_id: str, signed_in_at: int
+) -> None:
+    now = int(time.time())
+    if find(connection, PAGES) is None:
+        client = {
+            "client_id": PAGES,
+            "name": "The pages of this server",
+            "kind": OF_PAGES,
+            "auth_method": NONE,
+            "scope": _SCOPE,
+            "registered_at": now,
+            "approved_at": now,
+            "disabled": False,
+        }
+        connection.execute(insert(Client), [client])
+    grant_id = str(uuid4())
+    grant = {
+        "id": grant_id,
+        "user_id": user_id,
+        "client_id": PAGES,
+        "scope": token.scope,
+        "patient_id": token.patient_id,
+        "signed_in_at": signed_in_at,
+        "created_at": now,
+        "expires_at": token.expires_at,
+        "session_id": session_id,
+    }
+    connection.execute(insert(Grant), [grant])
+    row = token_row(
+        token.secret,
+        client_id=PAGES,
+        scope=token.scope,
+        lifetime=token.expires_at - now,
+        patient_id=token.patient_id,
+        grant_id=grant_id,
+    )
+    connection.execute(insert(AccessToken), [row])
+
+
+# Where its user comes back to.
+REDIRECT_PATH = "/api-docs/signed-in"
+_DOCUMENTATION_SCOPE = f"{OPENID} {FHIR_USER} {LAUNCH_PATIENT} patient/*.rs user/*.rs"
+
+
+def add_documentation() -> None:
+    """Add the client, where it is not there yet."""
+    if db.session.get(Client, API_DOCS) is not None:
+        return
+    db.session.rollback()
+    now = int(time.time())
+    row = {
+        "client_id": API_DOCS,
+        "name": "Documentation of the API",
+        "kind": "public",
+        "auth_method": NONE,
+        "scope": _DOCUMENTATION_SCOPE,
+        "redirect_uris": [REDIRECT_PATH],
+        "developer": "this server",
+        "registered_at": now,
+        "approved_at": now,
+        "disabled": False,
+    }
+    with writing() as connection:
+        # Another request may have been first.
+        if find(connection, API_DOCS) is None:
+            connection.execute(insert(Client), [row])

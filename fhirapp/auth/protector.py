@@ -1,0 +1,285 @@
+"""The resource protector: from the Authorization header to what its bearer may see.
+
+Authlib reads the header and the token's state; SMART scopes are decided by Access (Authlib's own
+scope check compares words). Source: RFC 6750; decisions §4, §6.
+
+Tokens that were looked up, kept until anything is written.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+
+from authlib.integrations.flask_oauth2 import ResourceProtector
+from authlib.oauth2 import OAuth2Error
+from authlib.oauth2.rfc6749 import MissingAuthorizationError, UnsupportedTokenTypeError
+from authlib.oauth2.rfc6750 import BearerTokenValidator
+from flask import Flask, current_app, g, request
+
+from fhirapp.auth import refusals
+from fhirapp.auth.access import Access, access_of
+from fhirapp.auth.models import digest
+from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.refusals import shown
+from fhirapp.auth.scopes import CONTEXTS_OF_ROLE
+from fhirapp.auth.throttle import Failures
+from fhirapp.db import reader
+from fhirapp.db.reader import generation, read_since
+from fhirapp.fhir.outcome import FhirError, Forbidden, LoginRequired, Throttled, TokenExpired
+
+LONGEST_SECONDS = 1.0
+_MOST = 10_000
+Found = TypeVar("Found")
+
+
+class _Kept(NamedTuple, Generic[Found]):
+    found: Found
+    generation: bytes
+    until: float
+
+
+class Verified(Generic[Found]):
+    """What was found by a digest, in this process."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, _Kept[Found]] = {}
+
+    def get(self, digest: bytes, look_up: Callable[[bytes], Found | None]) -> Found | None:
+        """Return what belongs to a digest; look_up finds it where it is not known to hold."""
+        kept = self._kept.get(digest)
+        if (
+            kept is not None
+            and kept.generation == generation().now()
+            and kept.until > time.monotonic()
+        ):
+            return kept.found
+        # Not that of now: the request's snapshot may be older.
+        since = read_since()
+        found = look_up(digest)
+        if found is not None:
+            if len(self._kept) >= _MOST:
+                self._kept.clear()
+            self._kept[digest] = _Kept(found, since, time.monotonic() + LONGEST_SECONDS)
+        return found
+
+
+REALM = "fhirapp"
+
+# What is changed of the client, the user, the consent or the link between user and patient holds
+# for the next request: see verified.py.
+_TOKEN = (
+    "SELECT t.client_id, t.scope, t.patient_id, t.expires_at, t.revoked, c.disabled, c.scope,"
+    " g.revoked_at IS NOT NULL, u.disabled, u.id, u.role,"
+    " (SELECT count(*) FROM auth_user_patient l"
+    " WHERE l.user_id = u.id AND l.patient_id = t.patient_id),"
+    " (SELECT max(l.patient_id) FROM auth_user_patient l WHERE l.user_id = u.id AND l.is_self),"
+    " u.fhir_user"
+    " FROM oauth_access_token t JOIN oauth_client c ON c.client_id = t.client_id"
+    " LEFT JOIN oauth_grant g ON g.id = t.grant_id LEFT JOIN auth_user u ON u.id = g.user_id"
+    " WHERE t.digest = ?"
+)
+_FOUND = "access_token"
+
+
+class Token(NamedTuple):
+    """A token that was found, as Authlib asks for it; user_id and role are None of a backend's."""
+
+    client_id: str
+    scope: str
+    patient_id: str | None
+    expires_at: int
+    revoked: bool
+    client_disabled: bool
+    registered: str
+    grant_revoked: bool
+    user_disabled: bool | None
+    user_id: str | None
+    role: str | None
+    linked: int
+    own_patient: str | None
+    fhir_user: str | None
+
+    def is_expired(self) -> bool:
+        return self.expires_at <= time.time()
+
+    def is_revoked(self) -> bool:
+        return bool(
+            self.revoked or self.client_disabled or self.grant_revoked or self.user_disabled
+        )
+
+    def get_scope(self) -> str:
+        return self.scope
+
+    def access(self) -> Access:
+        """Return what the token lets its bearer see now."""
+        return access_of(
+            self.scope,
+            self.registered,
+            self.patient_id,
+            self.role,
+            self.role != PATIENT or self.linked > 0,
+            self._own(),
+        )
+
+    def _own(self) -> tuple[str, str] | None:
+        """Return who the user is in the records, as users.fhir_user_of says it."""
+        if self.role == PATIENT:
+            return None if self.own_patient is None else ("Patient", self.own_patient)
+        resource_type, _, resource_id = (self.fhir_user or "").partition("/")
+        return (resource_type, resource_id) if resource_id else None
+
+
+class _Validator(BearerTokenValidator):  # type: ignore[misc]
+    def __init__(self, realm: str) -> None:
+        super().__init__(realm=realm)
+        self._verified: Verified[Token] = Verified()
+
+    def authenticate_token(self, token_string: str) -> Token | None:
+        token = self._verified.get(digest(token_string), look_up)
+        if token is not None:
+            setattr(g, _FOUND, token)
+        return token
+
+    def validate_token(self, token: Token | None, scopes: Any, request: Any) -> None:
+        if token is not None and token.is_expired() and not token.is_revoked():
+            raise TokenExpired(
+                "The access token has expired; ask for a new one.",
+                headers={"WWW-Authenticate": f'Bearer realm="{REALM}", error="invalid_token"'},
+            )
+        super().validate_token(token, scopes, request)
+
+
+def look_up(key: bytes) -> Token | None:
+    """Return the token of a digest as it is stored now, whatever its state."""
+    row = reader().first(_TOKEN, (key,))
+    return None if row is None else Token(*row)
+
+
+class Protector(ResourceProtector):  # type: ignore[misc]
+    """Authenticates requests under /fhir."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_token_validator(_Validator(realm=REALM))
+        self._failures = Failures()
+
+    def authenticate(self) -> Token:
+        """Return the request's token. Raises LoginRequired, TokenExpired or Throttled."""
+        try:
+            # Not acquire_token: it works out the request's whole address, which nobody asks for.
+            token: Token = self.validate_request(None, request)
+        except TokenExpired:
+            self._count_failure()
+            raise
+        except OAuth2Error as error:
+            self._count_failure()
+            self.raise_error_response(error)
+        return token
+
+    def raise_error_response(self, error: OAuth2Error) -> NoReturn:
+        """Raise our own error for Authlib's, with its WWW-Authenticate header alone."""
+        if isinstance(error, MissingAuthorizationError):
+            raise LoginRequired(
+                "An access token is needed: send Authorization: Bearer <token>.",
+                headers={"WWW-Authenticate": f'Bearer realm="{REALM}"'},
+            )
+        if isinstance(error, UnsupportedTokenTypeError):
+            raise LoginRequired(
+                "The Authorization header must be: Bearer <token>.",
+                headers={"WWW-Authenticate": f'Bearer realm="{REALM}"'},
+            )
+        raise LoginRequired(
+            "The access token is not valid.",
+            headers={"WWW-Authenticate": f'Bearer realm="{REALM}", error="invalid_token"'},
+        )
+
+    def _count_failure(self) -> None:
+        wait = self._failures.count(request.remote_addr or "")
+        if wait:
+            raise Throttled(
+                "Too many requests without a valid access token; wait before the next one.",
+                headers={"Retry-After": str(wait)},
+            )
+
+
+_EXTENSION = "fhirapp.protector"
+# The scope that a challenge names (RFC 6750 §3).
+_SCOPE = re.compile(r'scope="([^"]*)"')
+
+
+def init_app(app: Flask) -> None:
+    """Give the app its protector."""
+    app.extensions[_EXTENSION] = Protector()
+
+
+def authenticate() -> Token:
+    """Return the token of the request that is served. Raises FhirError."""
+    protector: Protector = current_app.extensions[_EXTENSION]
+    return protector.authenticate()
+
+
+def used_token() -> Token | None:
+    """Return the token that the request came with; None where it has none that is known."""
+    found: Token | None = g.get(_FOUND)
+    return found
+
+
+def insufficient_scope(diagnostics: str, needed: str, parameter: str | None = None) -> Forbidden:
+    """Return the refusal of a token whose scope does not reach, naming one that would."""
+    challenge = f'Bearer realm="{REALM}", error="insufficient_scope", scope="{needed}"'
+    headers = {"WWW-Authenticate": challenge}
+    return Forbidden(diagnostics, parameter=parameter, headers=headers)
+
+
+def record_refusal(error: FhirError) -> None:
+    """Keep why the request is refused, where it came with a token that is or was one."""
+    token = used_token()
+    if token is not None and error.status in (401, 403):
+        refusals.record(
+            token.client_id, error.status, [*_reasons(token, error)], user_id=token.user_id
+        )
+
+
+def _reasons(token: Token, error: FhirError) -> Iterator[str]:
+    """Say which part of scope ∩ client ∩ user is missing."""
+    yield error.diagnostics
+    yield from _needed(token, error)
+    if token.is_expired():
+        yield f"The token expired at {shown(token.expires_at)}."
+    if token.revoked:
+        yield "The token was revoked."
+    if token.grant_revoked:
+        yield "The user, or the client, ended the consent that the token came of."
+    if token.client_disabled:
+        yield "The client is disabled."
+    if token.user_disabled:
+        yield "The user is disabled."
+    yield f"The token's scope: {token.scope}"
+    yield f"The client is registered for: {token.registered}"
+    if token.role is not None:
+        yield f"The user's role: {token.role}"
+    if token.role == PATIENT and token.patient_id is not None and not token.linked:
+        yield "The patient in context is not linked to the user any more."
+    if token.is_expired() or token.is_revoked():
+        # Nothing is, whatever its scopes.
+        return
+    access = token.access()
+    left = [str(one) for one in access.scopes if one.context != "patient" or access.patient]
+    yield f"What is left of these together: {' '.join(left) or 'nothing'}"
+
+
+def _needed(token: Token, error: FhirError) -> Iterator[str]:
+    """Name the scope that would have reached, in the contexts that the token's user can allow."""
+    asked = _SCOPE.search(error.headers.get("WWW-Authenticate", ""))
+    if asked is None:
+        return
+    rest = asked[1].partition("/")[2]
+    contexts = ["system"] if token.role is None else [*CONTEXTS_OF_ROLE[token.role]]
+    if error.parameter is not None and "patient" in contexts:
+        # The token is for one patient, and this is another.
+        contexts.remove("patient")
+    if contexts:
+        yield f"It would have needed: {' or '.join(f'{one}/{rest}' for one in contexts)}"

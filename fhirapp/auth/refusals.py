@@ -1,0 +1,320 @@
+"""Why was I denied? Each refusal of a known client is kept with its reasons, for a month.
+
+The answer on the wire stays terse and carries an X-Request-Id; the client's owner and the
+administrator read here which scope, context, expiry or link was missing. Never patient data: of an
+address only its kind is kept.
+
+Why the token endpoint refused a client that it knows, in sentences for the client's owner.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from authlib.oauth2 import OAuth2Error
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from flask import Response, current_app, g, request
+from joserfc import jws
+from joserfc.errors import JoseError
+from sqlalchemy import Select, delete, func, insert, select
+from werkzeug.datastructures import Authorization
+
+from fhirapp.address import token_url
+from fhirapp.auth.models import (
+    AuthorizationCode,
+    Client,
+    Grant,
+    RefreshToken,
+    Refusal,
+    User,
+    digest,
+)
+from fhirapp.auth.models.client import BASIC
+from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
+from fhirapp.auth.throttle import Failures
+from fhirapp.db import db, is_busy, writing
+from fhirapp.fhir import temporal
+
+# Of an address that a client sent, in characters.
+_LONGEST = 100
+_UNPRINTABLE = re.compile(r"[^ -~]")
+
+
+def causes(client: Client, error: OAuth2Error) -> list[str]:
+    """Return what is known of a refusal: the error, then what was missing."""
+    said = error.description or error.get_error_description()
+    more = [*_more(client, error.error)]
+    if not said:
+        said, *more = more or ["no more is known"]
+    return [f"{error.error}: {said}", *more]
+
+
+def claimed_client() -> Client | None:
+    """Return the client that the request says that it comes from; nothing is proved by that."""
+    basic = _basic()
+    named = None if basic is None else basic.username
+    if named is None:
+        named = request.form.get("client_id") or _issuer(request.form.get("client_assertion", ""))
+    if named is not None:
+        # PostgreSQL refuses a text with NUL in it, instead of not finding it.
+        return db.session.get(Client, named) if named.isprintable() else None
+    # SMART's own client for JavaScript refreshes without saying who it is.
+    spent = db.session.get(RefreshToken, digest(request.form.get("refresh_token", "")))
+    return None if spent is None else db.session.get(Client, spent.client_id)
+
+
+def _basic() -> Authorization | None:
+    """Return the Basic header, None where there is none, or none that can be read."""
+    try:
+        sent = request.authorization
+    except ValueError:
+        return None
+    return sent if sent is not None and sent.type == "basic" else None
+
+
+def _issuer(assertion: str) -> str | None:
+    issuer = _claims(assertion).get("iss")
+    return issuer if isinstance(issuer, str) else None
+
+
+def _claims(assertion: str) -> dict[str, Any]:
+    """Return what an assertion says, which nothing proves; nothing of one that cannot be read."""
+    try:
+        claims = json.loads(jws.extract_compact(assertion.encode()).payload)
+    except (JoseError, ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _more(client: Client, error: str) -> Iterator[str]:
+    form, client_id = request.form, client.client_id
+    if error == "invalid_client":
+        yield from _of_client(client)
+    elif error == "invalid_scope":
+        yield from _of_scope(client, form.get("scope", ""))
+    elif error == "invalid_grant" and "code" in form:
+        yield from _of_code(client_id, db.session.get(AuthorizationCode, digest(form["code"])))
+    elif error == "invalid_grant" and "refresh_token" in form:
+        key = digest(form["refresh_token"])
+        yield from _of_refresh_token(client_id, db.session.get(RefreshToken, key))
+
+
+def _of_client(client: Client) -> Iterator[str]:
+    if client.approved_at is None:
+        yield "An administrator has not approved the client yet."
+    if client.disabled:
+        yield "The client is disabled."
+    if "client_assertion" in request.form:
+        yield from _of_audience(_claims(request.form["client_assertion"]).get("aud"))
+    sent = _basic()
+    if sent is None:
+        return
+    if BASIC not in client.auth_method.split():
+        yield f"It sent a secret, but is registered for {client.auth_method}."
+    elif client.secret_digest is None:
+        yield "No secret was made for it yet."
+    elif not client.check_client_secret(sent.password or ""):
+        yield "The secret is not the one that it has now."
+
+
+def _of_audience(aud: object) -> Iterator[str]:
+    named = aud if isinstance(aud, list) else [aud]
+    if token_url() not in named:
+        came = ", ".join(shortened(one) if isinstance(one, str) else "no text" for one in named[:3])
+        said = "is missing" if aud is None else f"is {came or 'empty'}"
+        yield f"aud of the assertion must be {token_url()}; it {said}."
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of what a client sent, as far as it is printable ASCII."""
+    said = _UNPRINTABLE.sub("?", text[:_LONGEST])
+    return said if len(text) <= _LONGEST else f"{said}..."
+
+
+def _of_scope(client: Client, asked: str) -> Iterator[str]:
+    yield f"It asked for: {' '.join(map(_named, asked.split())) or 'no scope'}"
+    yield f"The client is registered for: {client.scope}"
+
+
+def _named(text: str) -> str:
+    """Return a scope; what is none may be anything."""
+    is_known = text in SESSION_SCOPES or parse_scope(text) is not None
+    return text if is_known else "(no scope that this server knows)"
+
+
+def _of_code(client_id: str, code: AuthorizationCode | None) -> Iterator[str]:
+    if code is None:
+        yield "The code was not issued here, or more than a day ago."
+    elif code.client_id != client_id:
+        yield "The code was issued to another client."
+    else:
+        if code.used_at is not None:
+            yield f"The code was used before, at {shown(code.used_at)}; it serves once."
+        if code.expires_at <= time.time():
+            yield f"The code expired at {shown(code.expires_at)}; it serves for a minute."
+        if request.form.get("redirect_uri") != code.redirect_uri:
+            yield "redirect_uri is not the one of the authorization request."
+        verifier = request.form.get("code_verifier", "")
+        if create_s256_code_challenge(verifier) != code.code_challenge:
+            yield "code_verifier does not fit the code_challenge of the authorization request."
+        yield from _of_grant(code.grant_id)
+
+
+def _of_refresh_token(client_id: str, token: RefreshToken | None) -> Iterator[str]:
+    if token is None:
+        yield "The refresh token was not issued here, or expired more than a day ago."
+    elif token.client_id != client_id:
+        yield "The refresh token was issued to another client."
+    else:
+        if token.used_at is not None:
+            yield (
+                f"The refresh token was used before, at {shown(token.used_at)}; each serves once,"
+                " and the answer brings the next one."
+            )
+        if token.expires_at <= time.time():
+            yield f"The refresh token expired at {shown(token.expires_at)}."
+        yield from _of_grant(token.grant_id)
+
+
+def _of_grant(grant_id: str) -> Iterator[str]:
+    grant = db.session.get_one(Grant, grant_id)
+    if grant.revoked_at is not None:
+        yield f"The consent ended at {shown(grant.revoked_at)}."
+    elif grant.expires_at <= time.time():
+        yield f"The consent lasted until {shown(grant.expires_at)}."
+    if db.session.get_one(User, grant.user_id).disabled:
+        yield "The user is disabled."
+
+
+def shown(seconds: int) -> str:
+    """Return a moment as refusals tell it: 3 May 2026, 14:05:09 CDT."""
+    return temporal.exact(temporal.local(datetime.fromtimestamp(seconds, UTC)))
+
+
+KEPT_SECONDS = 30 * 86_400
+# The newest of a client: one that asks wrongly in a loop fills no disk.
+KEPT = 200
+# The client waits meanwhile for its refusal.
+PATIENCE_SECONDS = 0.25
+# So many a minute are written of a client, by each process.
+PER_MINUTE = 30
+# Of those that nobody proved to come from the client.
+UNPROVED = 5
+# What is kept of each: a client's scope can be as long as a page.
+MOST_REASONS, LONGEST_REASON = 12, 500
+HEADER = "X-Request-Id"
+# patient/Patient.rs?name=Hartwell: a client may ask for whom it likes.
+_FILTER = re.compile(r"([?&][^=&\s]+=)[^&\s]+")
+_REQUEST_ID = re.compile(r"[0-9a-f]{16}")
+_EXTENSION = "fhirapp.refusals"
+# Errors that come once the client proved who it is.
+_AFTER_PROOF = frozenset({"invalid_grant", "invalid_scope", "unauthorized_client"})
+
+
+def request_id() -> str:
+    """Return the id of the request that is served, by which its refusal is found."""
+    found: str | None = g.get("request_id")
+    if found is None:
+        # Milliseconds first: so the refusals of one second sort too.
+        found = g.request_id = f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"
+    return found
+
+
+def record(
+    client_id: str,
+    status: int,
+    reasons: Sequence[str],
+    *,
+    user_id: str | None = None,
+    of: str = "fhir",
+) -> None:
+    """Keep why this request is refused; where the database is busy it is not kept.
+
+    of is what is counted apart: who asks for tokens in vain takes no place from who has one.
+    """
+    if _too_many(f"{of} {client_id}", PER_MINUTE):
+        return
+    rule = request.url_rule
+    now = int(time.time())
+    row: dict[str, Any] = {
+        "request_id": request_id(),
+        "at": now,
+        "client_id": client_id,
+        "user_id": user_id,
+        "status": status,
+        "asked": f"{request.method} {rule.rule if rule else '(unknown address)'}",
+        "reasons": [_kept(reason) for reason in reasons[:MOST_REASONS]],
+    }
+    db.session.rollback()
+    try:
+        with writing(patience=PATIENCE_SECONDS) as connection:
+            connection.execute(delete(Refusal).where(Refusal.at < now - KEPT_SECONDS))
+            count = select(func.count()).where(Refusal.client_id == client_id)
+            kept = connection.execute(count).scalar() or 0
+            if kept >= KEPT:
+                oldest = (
+                    select(Refusal.request_id)
+                    .where(Refusal.client_id == client_id)
+                    .order_by(Refusal.request_id)
+                    .limit(kept - KEPT + 1)
+                )
+                connection.execute(delete(Refusal).where(Refusal.request_id.in_(oldest)))
+            known = select(Refusal.request_id).where(Refusal.request_id == row["request_id"])
+            if connection.execute(known).first() is None:
+                connection.execute(insert(Refusal), [row])
+    except Exception as error:
+        if not is_busy(error):
+            raise
+
+
+def _too_many(key: str, per_minute: int) -> bool:
+    """Count a refusal; say whether there were so many this minute that a write is too much."""
+    counts: dict[int, Failures] = current_app.extensions.setdefault(_EXTENSION, {})
+    return counts.setdefault(per_minute, Failures(per_minute)).count(key) > 0
+
+
+def record_oauth(response: Response, client_id: str | None, error: OAuth2Error) -> None:
+    """Keep why the authorization server refused a client, and name the request in the answer.
+
+    Without client_id, where the request failed before the client was known, it is the one that the
+    request says that it comes from. Anybody can say that: of those fewer are written.
+    """
+    response.headers[HEADER] = request_id()
+    client = claimed_client() if client_id is None else db.session.get(Client, client_id)
+    # A public client's name is no proof.
+    is_proved = client is not None and client.kind != "public"
+    is_proved = is_proved and (client_id is not None or error.error in _AFTER_PROOF)
+    if client is None or (not is_proved and _too_many(f"unproved {client.client_id}", UNPROVED)):
+        return
+    record(client.client_id, response.status_code, causes(client, error), of="oauth")
+
+
+def _kept(reason: str) -> str:
+    """Return a reason as it is kept: not too long, without the values that scopes filter by."""
+    text = _FILTER.sub(r"\1…", reason)
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+
+
+def find_refusal(request_id: str) -> Refusal | None:
+    """Return what is kept of a refused request, None where that is nothing."""
+    return db.session.get(Refusal, request_id) if _REQUEST_ID.fullmatch(request_id) else None
+
+
+def refusals_of(client_id: str, limit: int = 50) -> Sequence[Refusal]:
+    """Return a client's refusals, the newest first."""
+    return db.session.scalars(_newest(limit).where(Refusal.client_id == client_id)).all()
+
+
+def newest_refusals(limit: int = 100) -> Sequence[Refusal]:
+    """Return the refusals of all clients, the newest first."""
+    return db.session.scalars(_newest(limit)).all()
+
+
+def _newest(limit: int) -> Select[Refusal]:
+    return select(Refusal).order_by(Refusal.request_id.desc()).limit(limit)

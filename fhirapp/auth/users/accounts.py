@@ -1,0 +1,303 @@
+"""Users: made, linked to records, disabled, by the shell, the administrator or their own hand.
+
+What a user allowed apps to do, as the user looks at it and takes it back.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, delete, exists, func, insert, select, update
+
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.models import Client, Grant, SetupCode, User, UserPatient, digest
+from fhirapp.auth.models.client import OF_PAGES
+from fhirapp.auth.models.user import ADMINISTRATOR, PATIENT, ROLES
+from fhirapp.auth.tokens import new_token, revoke_grants
+from fhirapp.auth.users import sessions, sign_in
+from fhirapp.db import db
+from fhirapp.fhir.datatypes import ID_PATTERN
+
+SETUP_SECONDS = 24 * 3600
+_USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,63}")
+_FHIR_USER = re.compile(f"Practitioner/{ID_PATTERN}")
+_PATIENT = re.compile(ID_PATTERN)
+
+
+def add_user(
+    connection: Connection,
+    username: str,
+    *,
+    name: str,
+    role: str,
+    password: str | None = None,
+    password_hash: str | None = None,
+    fhir_user: str | None = None,
+) -> str:
+    """Add a user; return the id. Without a password nobody signs in until one is made.
+
+    password_hash is instead of a password, which is then not checked: the demo's is too short.
+    Once there is an administrator, the address at which the first one is made is void. Raises
+    RefusedCommand.
+    """
+    username = _username(username)
+    if role not in ROLES:
+        raise RefusedCommand("A role is one of %(roles)s.", roles=", ".join(ROLES))
+    name = name.strip()
+    if not 1 <= len(name) <= 200 or not name.isprintable():
+        raise RefusedCommand("A name has 1 to 200 printable characters.")
+    if role == PATIENT and fhir_user:
+        raise RefusedCommand("A user with the role patient is no Practitioner.")
+    if connection.execute(select(User.id).where(User.username == username)).first():
+        raise RefusedCommand("There is a user %(username)s already.", username=username)
+    if password is not None:
+        password_hash = _hashed(password, username)
+    elif password_hash is None:
+        # That of random bits, which nobody knows: checking one takes as long.
+        password_hash = sessions.hashed(new_token())
+    user_id = str(uuid4())
+    row = {
+        "id": user_id,
+        "username": username,
+        "name": name,
+        "role": role,
+        "password_hash": password_hash,
+        "fhir_user": _fhir_user(fhir_user),
+        "disabled": False,
+        "created_at": int(time.time()),
+    }
+    connection.execute(insert(User), [row])
+    if role == ADMINISTRATOR:
+        connection.execute(delete(SetupCode).where(SetupCode.user_id.is_(None)))
+    return user_id
+
+
+def find_user(connection: Connection, username: str) -> Mapping[str, Any]:
+    """Return a user's row. Raises RefusedCommand where there is none."""
+    name = _username(username)
+    found = connection.execute(select(User.__table__).where(User.username == name))
+    row = found.mappings().one_or_none()
+    if row is None:
+        raise RefusedCommand("There is no user %(username)s.", username=name)
+    return dict(row)
+
+
+def list_users(connection: Connection) -> Sequence[Mapping[str, Any]]:
+    """Return every user's row, by name, with the ids of linked patients as `patients`.
+
+    `own_patient` is the one of them that the user is, None where there is none.
+    """
+    links: dict[str, list[str]] = {}
+    own: dict[str, str] = {}
+    for user_id, patient_id, is_self in connection.execute(
+        select(UserPatient.user_id, UserPatient.patient_id, UserPatient.is_self).order_by(
+            UserPatient.is_self.desc(), UserPatient.patient_id
+        )
+    ):
+        links.setdefault(user_id, []).append(patient_id)
+        if is_self:
+            own[user_id] = patient_id
+    rows = connection.execute(select(User.__table__).order_by(User.username)).mappings()
+    return [
+        {**row, "patients": links.get(row["id"], []), "own_patient": own.get(row["id"])}
+        for row in rows
+    ]
+
+
+def set_password(connection: Connection, user_id: str, password: str, *, keep: str = "") -> None:
+    """Change a password; every session ends but the one to keep. Raises RefusedCommand."""
+    username = connection.execute(select(User.username).where(User.id == user_id)).scalar_one()
+    values = {"password_hash": _hashed(password, username)}
+    connection.execute(update(User).where(User.id == user_id).values(values))
+    connection.execute(delete(SetupCode).where(SetupCode.user_id == user_id))
+    sessions.end_all(connection, user_id, but=keep)
+
+
+def set_user_disabled(connection: Connection, user_id: str, *, disabled: bool) -> None:
+    """Disable or enable a user; sessions end, tokens follow at once. Raises RefusedCommand."""
+    if disabled:
+        _keep_an_administrator(connection, user_id)
+        sessions.end_all(connection, user_id)
+    connection.execute(update(User).where(User.id == user_id).values(disabled=disabled))
+
+
+def set_role(connection: Connection, user_id: str, role: str) -> None:
+    """Change a user's role; it holds from the next request on. Raises RefusedCommand."""
+    if role not in ROLES:
+        raise RefusedCommand("A role is one of %(roles)s.", roles=", ".join(ROLES))
+    if role != ADMINISTRATOR:
+        _keep_an_administrator(connection, user_id)
+    connection.execute(update(User).where(User.id == user_id).values(role=role))
+    sessions.end_all(connection, user_id)
+
+
+def set_fhir_user(connection: Connection, user_id: str, fhir_user: str | None) -> None:
+    """Say who a user is in the records. Raises RefusedCommand."""
+    connection.execute(
+        update(User).where(User.id == user_id).values(fhir_user=_fhir_user(fhir_user))
+    )
+
+
+def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool = True) -> None:
+    """Let a patient user see a record. Raises RefusedCommand."""
+    if not _PATIENT.fullmatch(patient_id):
+        raise RefusedCommand("%(id)r is no id of a Patient.", id=patient_id)
+    role = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
+    if role != PATIENT:
+        raise RefusedCommand("Only a user with the role patient is linked to a record.")
+    unlink(connection, user_id, patient_id)
+    if is_self:
+        connection.execute(
+            update(UserPatient).where(UserPatient.user_id == user_id).values(is_self=False)
+        )
+    row = {"user_id": user_id, "patient_id": patient_id, "is_self": is_self}
+    connection.execute(insert(UserPatient), [row])
+
+
+def unlink(connection: Connection, user_id: str, patient_id: str) -> bool:
+    """Take a record from a patient user; tokens follow at once. False where it was not linked."""
+    if not _PATIENT.fullmatch(patient_id):
+        return False
+    gone = connection.execute(
+        delete(UserPatient).where(
+            UserPatient.user_id == user_id, UserPatient.patient_id == patient_id
+        )
+    )
+    return gone.rowcount == 1
+
+
+def new_setup_code(connection: Connection, user_id: str | None = None) -> str:
+    """Return a code for a one-time address; those made before for the same purpose are void."""
+    is_for = SetupCode.user_id.is_(None) if user_id is None else SetupCode.user_id == user_id
+    connection.execute(delete(SetupCode).where(is_for))
+    code = new_token()
+    row = {
+        "digest": digest(code),
+        "user_id": user_id,
+        "expires_at": int(time.time()) + SETUP_SECONDS,
+    }
+    connection.execute(insert(SetupCode), [row])
+    return code
+
+
+def setup_code(code: str) -> SetupCode | None:
+    """Return a code that still serves."""
+    return db.session.scalars(
+        select(SetupCode).where(
+            SetupCode.digest == digest(code), SetupCode.expires_at > int(time.time())
+        )
+    ).one_or_none()
+
+
+def spend_setup_code(connection: Connection, code: str) -> bool:
+    """Use a code; False where it was used meanwhile."""
+    spent = connection.execute(
+        delete(SetupCode).where(
+            SetupCode.digest == digest(code), SetupCode.expires_at > int(time.time())
+        )
+    )
+    return spent.rowcount == 1
+
+
+def has_administrator(connection: Connection) -> bool:
+    """Say whether somebody can let in others."""
+    of_them = select(User.id).where(User.role == ADMINISTRATOR, User.disabled.is_(False))
+    return bool(connection.execute(select(exists(of_them))).scalar())
+
+
+def linked_patients(user_id: str) -> list[str]:
+    """Return the ids of the records that are linked to a user, the own one first."""
+    return list(
+        db.session.scalars(
+            select(UserPatient.patient_id)
+            .where(UserPatient.user_id == user_id)
+            .order_by(UserPatient.is_self.desc(), UserPatient.patient_id)
+        )
+    )
+
+
+def fhir_user_of(user: User) -> str | None:
+    """Return who a user is in the records: Patient/<id> or Practitioner/<id>; None if unknown."""
+    if user.role != PATIENT:
+        return user.fhir_user
+    own = db.session.scalars(
+        select(UserPatient.patient_id).where(
+            UserPatient.user_id == user.id, UserPatient.is_self.is_(True)
+        )
+    ).first()
+    return None if own is None else f"Patient/{own}"
+
+
+def end_second_factor(connection: Connection, user_id: str) -> None:
+    """Take away a second factor that was lost; sessions end."""
+    sign_in.disable(connection, user_id)
+    sessions.end_all(connection, user_id)
+
+
+def _username(text: str) -> str:
+    username = text.strip().lower()
+    if not _USERNAME.fullmatch(username):
+        raise RefusedCommand(
+            "A user name has 2 to 64 letters without accents, digits and . _ @ + -"
+        )
+    return username
+
+
+def _hashed(password: str, username: str) -> str:
+    sessions.check(password, username)
+    return sessions.hashed(password)
+
+
+def _fhir_user(text: str | None) -> str | None:
+    if not text:
+        return None
+    if not _FHIR_USER.fullmatch(text):
+        raise RefusedCommand("%(text)r is no Practitioner; use Practitioner/<id>.", text=text)
+    return text
+
+
+def _keep_an_administrator(connection: Connection, user_id: str) -> None:
+    others = select(func.count()).where(
+        User.role == ADMINISTRATOR, User.disabled.is_(False), User.id != user_id
+    )
+    role = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
+    if role == ADMINISTRATOR and connection.execute(others).scalar() == 0:
+        raise RefusedCommand("This is the last administrator; make another one first.")
+
+
+def active_grants(user_id: str) -> list[tuple[Grant, Client]]:
+    """Return what a user allows now, with whom, the newest first."""
+    rows = db.session.execute(
+        select(Grant, Client)
+        .join(Client, Client.client_id == Grant.client_id)
+        .where(
+            Grant.user_id == user_id,
+            Client.kind != OF_PAGES,
+            Grant.revoked_at.is_(None),
+            Grant.expires_at > int(time.time()),
+        )
+        .order_by(Grant.created_at.desc(), Grant.id)
+    )
+    return [(grant, client) for grant, client in rows]
+
+
+def take_back(connection: Connection, grant_id: str, user_id: str) -> bool:
+    """Revoke what this user allowed the same app about the same record, however often.
+
+    False where the consent is not the user's, or there is no such thing. What was taken back
+    already stays so.
+    """
+    mine = Grant.user_id == user_id
+    found = select(Grant.client_id, Grant.patient_id).where(Grant.id == grant_id, mine)
+    row = connection.execute(found).first()
+    if row is None:
+        return False
+    client_id, patient_id = row
+    # Without a record it IS NULL, which = never is.
+    of_record = Grant.patient_id.is_not_distinct_from(patient_id)
+    revoke_grants(connection, mine, Grant.client_id == client_id, of_record)
+    return True

@@ -1,0 +1,203 @@
+"""Sessions of the people who signed in: rows here, a random secret in the browser's cookie.
+
+A session ends after half an hour without use, and twelve hours after the password was typed. Its
+secret changes whenever what it allows changes (OWASP Session Management Cheat Sheet).
+
+Passwords: argon2id. Of a process's threads, few hash at once: each takes 19 MiB meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from functools import cache
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
+
+from sqlalchemy import Connection, delete, insert, or_, select, update
+
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.models import Grant, Session, User, digest
+from fhirapp.auth.tokens import new_token, revoke_grants
+from fhirapp.db import db, is_busy, writing
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+IDLE_SECONDS = 30 * 60
+ABSOLUTE_SECONDS = 12 * 3600
+# How exactly idleness is measured: each page view would write otherwise.
+_STEP_SECONDS = 60
+
+
+class Signed(NamedTuple):
+    """Somebody who signed in, in this browser."""
+
+    user: User
+    session_id: str
+    signed_in_at: int
+    # Whether the second factor was shown, where the user has one.
+    complete: bool
+
+
+def begin(
+    connection: Connection, user_id: str, *, complete: bool, instead_of: str | None = None
+) -> str:
+    """Begin a session; return the secret for the cookie.
+
+    instead_of is the id of the session that the browser had: it goes on where it is the same
+    user's, with what apps were allowed as long as it lasts; another's ends.
+    """
+    now = int(time.time())
+    secret = new_token()
+    # One that nobody uses is kept: apps that the user allowed until signing out hang on it.
+    connection.execute(
+        delete(Session).where(
+            or_(Session.signed_in_at < now - ABSOLUTE_SECONDS, Session.ended_at.is_not(None))
+        )
+    )
+    row = {
+        "digest": digest(secret),
+        "user_id": user_id,
+        "complete": complete,
+        "signed_in_at": now,
+        "used_at": now,
+    }
+    if instead_of is not None:
+        mine = (Session.id == instead_of, Session.user_id == user_id, Session.ended_at.is_(None))
+        if connection.execute(update(Session).where(*mine).values(row)).rowcount == 1:
+            return secret
+        end(connection, instead_of)
+    connection.execute(insert(Session), [{"id": str(uuid4()), **row}])
+    return secret
+
+
+def find(secret: str) -> Signed | None:
+    """Return who signed in with this secret, None where the session is over."""
+    now = int(time.time())
+    found = db.session.execute(
+        select(Session, User)
+        .join(User, User.id == Session.user_id)
+        .where(
+            Session.digest == digest(secret),
+            Session.ended_at.is_(None),
+            Session.used_at >= now - IDLE_SECONDS,
+            Session.signed_in_at >= now - ABSOLUTE_SECONDS,
+            User.disabled.is_(False),
+        )
+    ).first()
+    if found is None:
+        return None
+    session, user = found
+    signed = Signed(user, session.id, session.signed_in_at, session.complete)
+    if session.used_at < now - _STEP_SECONDS:
+        db.session.expunge_all()
+        db.session.rollback()
+        _use(signed.session_id, now)
+    return signed
+
+
+def _use(session_id: str, now: int) -> None:
+    """Remember that a session is used; where the database is busy, the next page view will."""
+    try:
+        with writing() as connection:
+            connection.execute(update(Session).where(Session.id == session_id).values(used_at=now))
+    except Exception as error:
+        if not is_busy(error):
+            raise
+
+
+def renewed(connection: Connection, session_id: str) -> str:
+    """Give a session, whose user proved everything, a new secret for the cookie; return it."""
+    secret = new_token()
+    connection.execute(
+        update(Session)
+        .where(Session.id == session_id)
+        .values(complete=True, digest=digest(secret), used_at=int(time.time()))
+    )
+    return secret
+
+
+def end(connection: Connection, session_id: str) -> None:
+    """End a session, and what apps were allowed only as long as it lasts."""
+    connection.execute(
+        update(Session).where(Session.id == session_id).values(ended_at=int(time.time()))
+    )
+    revoke_grants(connection, Grant.session_id == session_id)
+
+
+def end_of_browser(connection: Connection, secret: str) -> None:
+    """End the session of this secret, also where it was not used for long."""
+    found = connection.execute(select(Session.id).where(Session.digest == digest(secret)))
+    for (session_id,) in found.all():
+        end(connection, session_id)
+
+
+def end_all(connection: Connection, user_id: str, *, but: str = "") -> None:
+    """End a user's sessions: the password changed, or the role, or the user is disabled."""
+    ids = select(Session.id).where(Session.user_id == user_id, Session.id != but)
+    for (session_id,) in connection.execute(ids).all():
+        end(connection, session_id)
+
+
+SHORTEST, LONGEST = 10, 200
+# A shorter name than this stands in too many words by chance.
+_NAME_TELLS = 4
+_AT_ONCE = BoundedSemaphore(2)
+
+
+class WeakPassword(RefusedCommand):
+    """A password that is not taken; str() says why, to whoever chose it."""
+
+
+def check(password: str, username: str) -> None:
+    """Raise WeakPassword for one that is too short, or easily guessed."""
+    if len(password) < SHORTEST:
+        raise WeakPassword("Choose a password of at least %(least)s characters.", least=SHORTEST)
+    if len(password) > LONGEST:
+        raise WeakPassword("Choose a password of at most %(most)s characters.", most=LONGEST)
+    if len(username) >= _NAME_TELLS and username in password.lower():
+        raise WeakPassword("It holds your user name; choose another.")
+    if len(set(password)) < 5:
+        raise WeakPassword("Choose a password that is harder to guess: a few words, say.")
+
+
+def hashed(password: str) -> str:
+    """Return the argon2id hash to store."""
+    with _AT_ONCE:
+        return _hasher().hash(_composed(password))
+
+
+def verify(stored: str | None, password: str) -> bool:
+    """Say whether a password is the stored one; without one it takes as long, and is not."""
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    with _AT_ONCE:
+        try:
+            return _hasher().verify(stored or _nobodys(), _composed(password)) and bool(stored)
+        except (VerificationError, InvalidHashError):
+            return False
+
+
+def _composed(password: str) -> str:
+    """Return the same bytes whichever keyboard composed the letters (NIST SP 800-63B §5.1.1.2)."""
+    return unicodedata.normalize("NFKC", password)
+
+
+def is_outdated(stored: str) -> bool:
+    """Say whether a hash was made with other parameters than these."""
+    return _hasher().check_needs_rehash(stored)
+
+
+@cache
+def _hasher() -> PasswordHasher:
+    # Imported at the first sign-in: a server that only answers programs never needs it.
+    from argon2 import PasswordHasher
+
+    return PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
+
+
+@cache
+def _nobodys() -> str:
+    return _hasher().hash("nobody's password")

@@ -1,0 +1,268 @@
+"""Sign in: a name and a password, and the second factor; throttled, for known and unknown alike.
+
+The second factor: one-time passwords of an app on the phone (TOTP), and recovery codes.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import NamedTuple
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from fhirapp.auth import throttle
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.keys import opened, sealed
+from fhirapp.auth.models import RecoveryCode, User, digest
+from fhirapp.auth.throttle import TooOften, network_of
+from fhirapp.auth.users import sessions
+from fhirapp.auth.users.sessions import Signed
+from fhirapp.db import db, writing
+
+ISSUER = "fhirapp"
+_INTERVAL = 30
+_RECOVERY_CODES = 8
+# Without letters and digits that look alike.
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
+
+
+def new_secret() -> str:
+    """Return a new secret, as the phone's app takes it."""
+    import pyotp
+
+    return pyotp.random_base32()
+
+
+def address(secret: str, username: str) -> str:
+    """Return the otpauth: address that the QR code shows."""
+    import pyotp
+
+    return pyotp.TOTP(secret).provisioning_uri(name=username, issuer_name=ISSUER)
+
+
+def interval_of(secret: str, code: str, now: float | None = None) -> int | None:
+    """Return the interval that a code belongs to, None where it is wrong."""
+    import pyotp
+
+    moment = int(time.time() if now is None else now) // _INTERVAL
+    digits = code.replace(" ", "")
+    for interval in (moment, moment - 1, moment + 1):
+        if secrets.compare_digest(
+            pyotp.TOTP(secret).at(interval * _INTERVAL).encode(), digits.encode()
+        ):
+            return interval
+    return None
+
+
+def enable(connection: Connection, user_id: str, secret: str, interval: int) -> list[str]:
+    """Ask for a second factor from now on; return the recovery codes, shown this once.
+
+    Raises RefusedCommand where there is one already: it is turned off first.
+    """
+    changed = connection.execute(
+        update(User)
+        .where(User.id == user_id, User.totp_secret.is_(None))
+        .values(totp_secret=sealed(secret), totp_used=interval)
+    )
+    if changed.rowcount == 0:
+        raise RefusedCommand("The second factor is on already.")
+    connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
+    codes = ["".join(secrets.choice(_ALPHABET) for _ in range(16)) for _ in range(_RECOVERY_CODES)]
+    connection.execute(
+        insert(RecoveryCode), [{"digest": digest(code), "user_id": user_id} for code in codes]
+    )
+    return [f"{code[:4]}-{code[4:8]}-{code[8:12]}-{code[12:]}" for code in codes]
+
+
+def disable(connection: Connection, user_id: str) -> None:
+    """Ask for no second factor any more."""
+    connection.execute(update(User).where(User.id == user_id).values(totp_secret=None))
+    connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
+
+
+def codes_left(user_id: str) -> int:
+    """Return how many recovery codes were not used yet."""
+    count = select(func.count()).where(RecoveryCode.user_id == user_id)
+    return db.session.execute(count).scalar_one()
+
+
+def accept(connection: Connection, user: User, code: str) -> bool:
+    """Use a one-time password or a recovery code; False where it is wrong or was used."""
+    if user.totp_secret is None:
+        return False
+    try:
+        interval = interval_of(opened(user.totp_secret), code)
+    except ValueError:
+        # The server's key was lost, and a new one made: the recovery codes still serve.
+        interval = None
+    if interval is not None:
+        changed = connection.execute(
+            update(User)
+            .where(User.id == user.id, User.totp_used < interval)
+            .values(totp_used=interval)
+        )
+        return changed.rowcount == 1
+    spent = connection.execute(
+        delete(RecoveryCode).where(
+            RecoveryCode.user_id == user.id,
+            RecoveryCode.digest == digest(code.lower().replace("-", "").replace(" ", "")),
+        )
+    )
+    return spent.rowcount == 1
+
+
+WINDOW_SECONDS = 15 * 60
+# Failures in a window: of one name from one address, of one name, from one address.
+PER_NAME_AND_ADDRESS, PER_NAME, PER_ADDRESS = 5, 50, 50
+_PASSWORD, _CODE = "password", "code"
+# So long a network from which somebody signed in is one of theirs.
+_KNOWN_SECONDS = 90 * 86_400
+
+
+class Failed(NamedTuple):
+    """Tries that failed lately: how many passwords, how many codes, and when all are forgotten.
+
+    until is a Unix time, 0 where nothing failed.
+    """
+
+    passwords: int
+    codes: int
+    until: int
+
+
+class Entered(NamedTuple):
+    """A session that began: the secret for its cookie, and whether a code is still to come."""
+
+    secret: str
+    complete: bool
+
+
+def sign_in(
+    username: str, password: str, address: str, instead_of: str | None = None
+) -> Entered | None:
+    """Begin a session; None where name or password is wrong. Raises TooOften.
+
+    address is where the request comes from, instead_of the id of the session that this browser had.
+    Whether the name is known makes no difference in the answer nor in the time that it takes.
+    """
+    name = username.strip().lower()
+    tries = _Tries(_PASSWORD, name, address)
+    tries.check(db.session.connection())
+    user = db.session.scalars(select(User).where(User.username == name)).one_or_none()
+    stored = user.password_hash if user is not None and not user.disabled else None
+    user_id = user.id if user is not None else ""
+    # The hash takes longer than anything else here: it keeps no snapshot open.
+    db.session.rollback()
+    proved = sessions.verify(stored, password)
+    with writing() as connection:
+        tries.check(connection)
+        if not proved or not _remember(connection, user_id, stored or "", password):
+            tries.failed(connection)
+            return None
+        tries.succeeded(connection)
+        without_code = select(User.totp_secret.is_(None)).where(User.id == user_id)
+        complete = bool(connection.execute(without_code).scalar_one())
+        secret = sessions.begin(connection, user_id, complete=complete, instead_of=instead_of)
+        return Entered(secret, complete)
+
+
+def prove(user_id: str, password: str, address: str) -> bool:
+    """Say whether a user who signed in knows the password still. Raises TooOften.
+
+    Counted with the attempts to sign in, which guess the same.
+    """
+    user = db.session.get_one(User, user_id)
+    stored, tries = user.password_hash, _Tries(_PASSWORD, user.username, address)
+    tries.check(db.session.connection())
+    db.session.rollback()
+    proved = sessions.verify(stored, password)
+    with writing() as connection:
+        tries.check(connection)
+        if proved:
+            tries.succeeded(connection)
+        else:
+            tries.failed(connection)
+    return proved
+
+
+def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
+    """Complete a session by a code; return its new secret, None where the code is wrong.
+
+    Raises TooOften.
+    """
+    user, session_id = signed.user, signed.session_id
+    tries = _Tries(_CODE, user.username, address)
+    db.session.expunge_all()
+    db.session.rollback()
+    with writing() as connection:
+        tries.check(connection)
+        if not accept(connection, user, code):
+            tries.failed(connection)
+            return None
+        tries.succeeded(connection)
+        return sessions.renewed(connection, session_id)
+
+
+def proved_otherwise(connection: Connection, user_id: str, address: str) -> None:
+    """Forget the passwords that were wrong, where a new one was chosen. Within writing()."""
+    username = connection.execute(select(User.username).where(User.id == user_id)).scalar_one()
+    _Tries(_PASSWORD, username, address).succeeded(connection)
+
+
+def failed_lately(username: str) -> Failed:
+    """Return what was tried in vain for a name, from anywhere."""
+    connection = db.session.connection()
+    wrong_passwords, until = throttle.counted(connection, _of_name(_PASSWORD, username))
+    wrong_codes, later = throttle.counted(connection, _of_name(_CODE, username))
+    return Failed(wrong_passwords, wrong_codes, max(until, later))
+
+
+def _of_name(what: str, name: str) -> str:
+    return f"{what} of {name}"
+
+
+def _remember(connection: Connection, user_id: str, stored: str, password: str) -> bool:
+    """Write that a user signed in; False where the password changed meanwhile, or the user went."""
+    values: dict[str, object] = {"signed_in_at": int(time.time())}
+    if sessions.is_outdated(stored):
+        values["password_hash"] = sessions.hashed(password)
+    changed = connection.execute(
+        update(User)
+        .where(User.id == user_id, User.password_hash == stored, User.disabled.is_(False))
+        .values(values)
+    )
+    return changed.rowcount == 1
+
+
+class _Tries:
+    """The tries at what one user name is proved by (what: _PASSWORD, _CODE), from one address."""
+
+    def __init__(self, what: str, name: str, address: str) -> None:
+        network = network_of(address)
+        # The name comes last: whatever is typed for one makes no other key.
+        self.here = f"{what} {network} {name}"
+        self.of_name = _of_name(what, name)
+        self.of_network = f"sign-in from {network}"
+        self.known = f"signed in from {network} {name}"
+
+    def check(self, connection: Connection) -> None:
+        """Raise TooOften. Also after the hash: meanwhile other requests tried the same.
+
+        Where strangers guess at a name, its owner still comes in from where they did before.
+        """
+        limits = {self.here: PER_NAME_AND_ADDRESS, self.of_network: PER_ADDRESS}
+        if not throttle.wait_seconds(connection, self.known, 1):
+            limits[self.of_name] = PER_NAME
+        wait = max(throttle.wait_seconds(connection, key, limit) for key, limit in limits.items())
+        if wait:
+            raise TooOften(wait)
+
+    def failed(self, connection: Connection) -> None:
+        for key in (self.here, self.of_name, self.of_network):
+            throttle.count(connection, key, WINDOW_SECONDS)
+
+    def succeeded(self, connection: Connection) -> None:
+        throttle.forget(connection, self.here)
+        throttle.forget(connection, self.known)
+        throttle.count(connection, self.known, _KNOWN_SECONDS)

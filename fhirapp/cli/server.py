@@ -1,0 +1,166 @@
+"""`fhirapp serve`.
+
+`fhirapp demo …`.
+`fhirapp key rotate`.
+`fhirapp db …`.
+"""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from fhirapp import create_app
+from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
+from fhirapp.auth.oauth import openid
+from fhirapp.cli.common import demo_option, opened_app, ready_app, say
+from fhirapp.config import Settings, load_settings, settings_of
+from fhirapp.core import core_app
+from fhirapp.db import db, writing
+from fhirapp.definition import types
+from fhirapp.disk import database_path
+from fhirapp.ops import health
+from fhirapp.ops.check import check_database, check_file
+from fhirapp.ops.lock import in_use
+from fhirapp.ops.prepare import first_setup_code, prepare
+from fhirapp.ops.reset import refuse_others, reset
+from fhirapp.ops.serve import listen
+from fhirapp.ops.serve import serve as run
+from fhirapp.store.migrate import (
+    HEAD,
+    is_newer,
+    is_older,
+    reindex,
+    rendering_in_force,
+    schema_version,
+    shown,
+)
+from fhirapp.store.write import Rendering
+
+
+@click.command()
+@click.option("--demo", is_flag=True, default=None, help="Demo data and demo clients.")
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=int, help="Port to listen on; 0 for any that is free.")
+def serve(demo: bool | None, host: str | None, port: int | None) -> None:
+    """Serve FHIR until stopped."""
+    app = ready_app(serving=True, demo=demo, host=host, port=port)
+    settings = settings_of(app)
+    health.configure(settings)
+    listener = listen(settings)
+    code = first_setup_code(app)
+    _greet(settings, listener.getsockname()[1], code)
+    run(app, listener)
+
+
+def _greet(settings: Settings, port: int, code: str | None) -> None:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = settings.base_url or f"http://{host}:{port}"
+    say(f"fhirapp serves FHIR R4 at {address}/fhir")
+    if code is not None:
+        say(
+            f"There is no administrator yet: make the first one at {address}/setup?code={code}\n"
+            "This address serves once, for a day; the next start prints another."
+        )
+    if settings.demo:
+        people = ", ".join(person.username for person in PEOPLE)
+        clients = ", ".join((BACKEND, APP, CONFIDENTIAL))
+        say(
+            f"Demo mode: try the sample app at {address}{SAMPLE_PATH}; "
+            f"sign in as {people}, password {SECRET}.\n"
+            f"Clients {clients}, secret {SECRET}. Never put real data here."
+        )
+
+
+@click.group()
+def demo() -> None:
+    """The demo."""
+
+
+@demo.command("reset")
+def reset_() -> None:
+    """Put the demo's database back as it was at first; a server that runs goes on."""
+    settings = load_settings(demo=True)
+    app = create_app(settings)
+    # Before it is made ready: that would add the demo's people to whatever it is.
+    refuse_others(app)
+    prepare(app, say)
+    with in_use(database_path(settings)), app.app_context():
+        count = reset(app, time.time())
+        db.engine.dispose()
+    say(f"The demo is as it was at first: {count} versions.")
+
+
+@click.group()
+def key() -> None:
+    """The keys that sign id tokens."""
+
+
+@key.command("rotate")
+def rotate() -> None:
+    """Make a new key for id tokens; nothing is restarted, and tokens that live stay good."""
+    settings = settings_of(core_app(load_settings()))
+    now = int(time.time())
+    minutes = (openid.rotate(settings.instance, now) - now) // 60
+    say(f"The new key is published at once and signs in {minutes} minutes.")
+
+
+@click.group("db")
+def database() -> None:
+    """The database."""
+
+
+@database.command("upgrade")
+@demo_option
+def upgrade(demo: bool | None) -> None:
+    """Bring the database to this release's schema."""
+    # The tables of the pages too.
+    app = create_app(load_settings(demo=demo))
+    prepare(app, say)
+    with app.app_context():
+        say(f"{shown(db.engine)} has schema {HEAD}.")
+
+
+@database.command("check")
+@click.option("--quick", is_flag=True, help="Leave out the bodies, and indexes against their rows.")
+@demo_option
+def check(demo: bool | None, quick: bool) -> int:
+    """Tell which schema the database has, what a start would do, and whether all of it is whole."""
+    with core_app(load_settings(demo=demo)).app_context():
+        found = schema_version(db.engine)
+        if found is None:
+            state = "is empty; a start makes it"
+        elif is_newer(found):
+            state = f"has schema {found} of a newer fhirapp; a start refuses it"
+        elif is_older(found):
+            state = f"has schema {found}; a start copies it and carries it to {HEAD}"
+        else:
+            state = "is up to date"
+        click.echo(f"{shown(db.engine)} {state}.")
+        if found is None:
+            return 0
+        if found != HEAD:
+            # The rest needs tables as this release knows them.
+            faults, looked_at = check_file(db.engine, quick=quick), "SQLite's own checks were made"
+        else:
+            checked = check_database(db.engine, types(), quick=quick)
+            faults, looked_at = checked.faults, f"{checked.versions} versions were looked at"
+        db.engine.dispose()
+    for fault in faults:
+        click.echo(fault)
+    say(f"{looked_at}: {'it is not whole' if faults else 'it is whole'}.")
+    return 2 if faults else 0
+
+
+@database.command("reindex")
+@demo_option
+def reindex_(demo: bool | None) -> None:
+    """Make every body and index row anew from the columns."""
+    with opened_app(demo) as app, writing() as connection:
+        rendering = rendering_in_force(connection, Rendering.of(settings_of(app)))
+        count = reindex(connection, types(), rendering)
+    say(f"{count} versions made anew.")
+
+
+commands = [serve, demo, key, database]

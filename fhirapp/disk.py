@@ -1,0 +1,264 @@
+"""Files: where the database lies, and files that are written whole or not at all.
+
+Locks on open files and folders, which the system releases whatever way a process ends.
+A folder for copies of the database that are looked at and thrown away.
+Files and folders: written whole or not at all, held while they are in use, private.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp, mkstemp
+from typing import BinaryIO
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from fhirapp.config import ConfigurationError, Settings
+
+
+def take(descriptor: int, *, alone: bool) -> bool | None:
+    """Take the lock of an open file; False where another has it, None where there are none.
+
+    Processes that are forked hold it too.
+    """
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # A file system without locks.
+        return None
+    return True
+
+
+def is_left(path: Path) -> bool:
+    """Say whether whoever made a file or folder, and held it, is gone."""
+    if sys.platform == "win32":
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return take(descriptor, alone=True) is True
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def naming_in(folder: Path) -> Iterator[None]:
+    """Hold a folder: nobody else makes or removes what is held in it.
+
+    So nothing is found that was made and is not held yet.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def turn(path: Path, waits: Callable[[], None]) -> Iterator[None]:
+    """Hold a file, made where it is missing; one after the other, where several want to.
+
+    waits is called once where another has it first. Raises ConfigurationError.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be held ({error.strerror}).") from None
+    if os.geteuid() == 0:
+        # The server's user takes turns too.
+        owner = path.parent.stat()
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    try:
+        if take(descriptor, alone=True) is False:
+            waits()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+# Bytes that are moved at a time.
+PIECE = 1024 * 1024
+# Left free beside what is written, for the server's log.
+_SPARE = 16 * 1024 * 1024
+# Of files that are not whole yet.
+_PREFIX = ".fhirapp-"
+_SUFFIX = ".part"
+
+
+def database_path(settings: Settings) -> Path | None:
+    """Return the SQLite file that the settings name, None for another kind of database.
+
+    Raises ConfigurationError.
+    """
+    try:
+        url = make_url(settings.database_uri)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError("FHIRAPP_DATABASE_URL is not a database address.") from None
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        return None
+    # As Flask-SQLAlchemy reads it.
+    return settings.instance / str(url.database)
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """Return the file beside another that has its name and a suffix."""
+    return Path(f"{path}{suffix}")
+
+
+def because(error: OSError | sqlite3.Error) -> str:
+    """Return what an error says, without the file's name."""
+    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return said.strip().splitlines()[0] if said.strip() else type(error).__name__
+
+
+def need_space(folder: Path, size: int, what: str) -> None:
+    """Check that a folder has room for bytes; what are they. Raises ConfigurationError."""
+    free = shutil.disk_usage(folder).free
+    if free < size + _SPARE:
+        raise ConfigurationError(
+            f"There is no room for {what} in {folder}: {megabytes(size + _SPARE)} are needed and "
+            f"{megabytes(free)} are free. Nothing was changed."
+        )
+
+
+def megabytes(size: int) -> str:
+    """Return a number of bytes as people read it."""
+    return f"{size / 1_000_000:,.1f} MB"
+
+
+@contextmanager
+def written_whole(path: Path, *, like: Path | None = None) -> Iterator[BinaryIO]:
+    """Open a file that takes a path's place when the block ends well, and else leaves nothing.
+
+    Only this user may read it, or the owner of another file like it. It is on the disk when it is
+    there. What a process left in the folder that was killed is removed.
+    """
+    with naming_in(path.parent):
+        for left in path.parent.glob(f"{_PREFIX}*{_SUFFIX}"):
+            if is_left(left):
+                left.unlink(missing_ok=True)
+        descriptor, name = mkstemp(dir=path.parent, prefix=_PREFIX, suffix=_SUFFIX)
+        # Held until it has its place.
+        held = None if sys.platform == "win32" else os.dup(descriptor)
+        take(descriptor, alone=True)
+    part = Path(name)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        owned_as(part, like or path)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        if held is not None:
+            os.close(held)
+    sync_folder(path.parent)
+
+
+def copy_into(path: Path, target: Path) -> None:
+    """Copy a file to a place, whole or not at all."""
+    with path.open("rb") as source, written_whole(target, like=path) as file:
+        shutil.copyfileobj(source, file, PIECE)
+
+
+def sync(path: Path) -> None:
+    """Have a file's content on the disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk, where the system does so."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems of a network cannot.
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def owned_as(path: Path, other: Path) -> None:
+    """Give a file to the owner of another, or of the folder where that is none.
+
+    So that a server reads what the administrator of the machine restored.
+    """
+    if sys.platform != "win32" and os.geteuid() == 0:
+        with suppress(OSError):
+            found = (other if other.exists() else path.parent).stat()
+            os.chown(path, found.st_uid, found.st_gid)
+
+
+_SCRATCH_PREFIX = ".fhirapp-scratch-"
+
+
+@contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """Make a folder in a folder, which only this user may read; it is removed at the end.
+
+    What a process left that was killed is removed by the next. Raises ConfigurationError.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path, descriptor = _make(folder)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The folder {folder} cannot be written ({because(error)}); run this as the server's "
+            "own user, or name another in FHIRAPP_INSTANCE_PATH."
+        ) from None
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _make(folder: Path) -> tuple[Path, int | None]:
+    """Make a folder and hold it; remove those that nobody holds any more."""
+    with naming_in(folder):
+        for path in folder.glob(f"{_SCRATCH_PREFIX}*"):
+            if is_left(path):
+                shutil.rmtree(path, ignore_errors=True)
+        made = Path(mkdtemp(prefix=_SCRATCH_PREFIX, dir=folder))
+        if sys.platform == "win32":
+            return made, None
+        held = os.open(made, os.O_RDONLY)
+        take(held, alone=True)
+        return made, held

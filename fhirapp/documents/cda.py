@@ -1,0 +1,194 @@
+"""A C-CDA as HTML: who and when, and the sections written for people. CDA R2 §4.2 and §4.3.5.
+
+Everything else of it, the coded entries, is for programs. Nothing is fetched or expanded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+from fhirapp.documents.markup import parse_xml
+from fhirapp.documents.media import Unreadable
+
+_MAX_DEPTH = 200
+# Of the narrative: what each element is in HTML; what is not here has its content alone.
+_NARRATIVE: Mapping[str, str] = {
+    **{name: name for name in ("br", "caption", "col", "colgroup", "sub", "sup", "table", "tbody")},
+    **{name: name for name in ("td", "tfoot", "th", "thead", "tr")},
+    "content": "span",
+    "footnote": "small",
+    "item": "li",
+    "list": "ul",
+    "paragraph": "p",
+}
+_EMPTY = frozenset({"br", "col"})
+_STYLES = (("bold", "b"), ("italics", "i"), ("underline", "u"), ("emphasis", "em"))
+_REVISED = {"delete": "del", "insert": "ins"}
+# The header: where each fact stands, below ClinicalDocument, and what it is called.
+_PATIENT = "recordTarget/patientRole/patient"
+_TEXTS = {
+    f"{_PATIENT}/name": "Patient",
+    "author/assignedAuthor/assignedPerson/name": "Author",
+    "author/assignedAuthor/assignedAuthoringDevice/softwareName": "Written by the program",
+    "custodian/assignedCustodian/representedCustodianOrganization/name": "Kept by",
+    "legalAuthenticator/assignedEntity/assignedPerson/name": "Signed by",
+}
+_TIMES = {
+    "effectiveTime": "Made",
+    f"{_PATIENT}/birthTime": "Born",
+    "componentOf/encompassingEncounter/effectiveTime/low": "Visit from",
+    "componentOf/encompassingEncounter/effectiveTime/high": "Visit until",
+}
+_NAMES = frozenset({"name", "softwareName"})
+
+
+def narrative(text: str) -> str:
+    """Return the HTML of a clinical document. Raises Unreadable."""
+    reader = _Narrative()
+    parse_xml(text, reader)
+    return reader.html()
+
+
+class _Narrative:
+    """Hears the parts of a clinical document."""
+
+    def __init__(self) -> None:
+        self._path: list[str] = []
+        # What the open elements of a narrative are closed with.
+        self._closing: list[str] = []
+        self._title = ""
+        self._facts: list[tuple[str, str]] = []
+        self._body: list[str] = []
+        # The text of the fact that is being heard.
+        self._said: list[str] | None = None
+        self._file = ""
+        # How deep the element is whose base64 is left out; 0 outside of one.
+        self._left_out = 0
+        # The media types of what sections show, by id; and where in the body each is shown.
+        self._media: dict[str, str] = {}
+        self._medium = ""
+        self._shown: list[tuple[int, str]] = []
+
+    def html(self) -> str:
+        for place, name in self._shown:
+            kind = self._media.get(name, "")
+            if kind and not kind.startswith("image/"):
+                self._body[place] = _not_shown(kind)
+        facts = "".join(f"<dt>{name}</dt><dd>{escape(said)}</dd>" for name, said in self._facts)
+        head = f"<h1>{escape(self._title or 'Clinical document without a title')}</h1>"
+        if self._file:
+            told = f"<p>The body of this document is a file: {escape(self._file)}.</p>"
+            self._body.append(told)
+        elif not self._body:
+            self._body.append("<p>No section of this document is written for people.</p>")
+        return f"{head}<dl>{facts}</dl>{''.join(self._body)}"
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        local = name.rpartition(":")[2]
+        if not self._path and local != "ClinicalDocument":
+            raise Unreadable("XML that is no clinical document")
+        self._path.append(local)
+        if len(self._path) > _MAX_DEPTH:
+            raise Unreadable(f"nested more than {_MAX_DEPTH} elements deep")
+        if self._closing:
+            self._open(local, attributes)
+        elif local in ("title", "text") and self._path[-2:-1] == ["section"]:
+            # ClinicalDocument is the heading before all.
+            level = min(1 + self._path.count("section"), 6)
+            opened, closed = (
+                (f"<h{level}>", f"</h{level}>") if local == "title" else ("<div>", "</div>")
+            )
+            self._body.append(opened)
+            self._closing.append(closed)
+            if attributes.get("representation") == "B64":
+                self._left_out = len(self._path)
+                self._body.append(_not_shown(attributes.get("mediaType", "")))
+        elif local == "text" and self._path[-2:-1] == ["nonXMLBody"]:
+            self._file = attributes.get("mediaType") or "of a kind that it does not tell"
+        elif local == "observationMedia":
+            self._medium = attributes.get("ID", "")
+        elif local == "value" and self._path[-2:-1] == ["observationMedia"]:
+            self._media[self._medium] = attributes.get("mediaType", "")
+        else:
+            self._hear_fact(local, attributes)
+
+    def _hear_fact(self, local: str, attributes: Mapping[str, str]) -> None:
+        at = "/".join(self._path[1:])
+        if at == "title" or at in _TEXTS:
+            self._said = []
+        elif at in _TIMES and (time := attributes.get("value", "")):
+            self._facts.append((_TIMES[at], _date(time)))
+        elif at == f"{_PATIENT}/administrativeGenderCode":
+            gender = attributes.get("displayName") or attributes.get("code", "")
+            self._facts.append(("Gender", gender or "not told"))
+        elif self._said is not None and local not in _NAMES:
+            self._said.append(" ")
+
+    def _open(self, local: str, attributes: Mapping[str, str]) -> None:
+        tag = _NARRATIVE.get(local, "")
+        if local == "list" and attributes.get("listType") == "ordered":
+            tag = "ol"
+        elif local == "content":
+            tag = self._style(attributes)
+        elif local == "renderMultiMedia":
+            self._shown.append((len(self._body), attributes.get("referencedObject", "")))
+            self._body.append("<i>(a picture that is not shown)</i>")
+        if not tag:
+            self._closing.append("")
+            return
+        cells = "".join(
+            f' {name}="{escape(attributes[name])}"'
+            for name in ("colspan", "rowspan")
+            if tag in ("td", "th") and name in attributes
+        )
+        self._body.append(f"<{tag}{cells}>")
+        self._closing.append("" if tag in _EMPTY else f"</{tag}>")
+
+    @staticmethod
+    def _style(attributes: Mapping[str, str]) -> str:
+        if revised := _REVISED.get(attributes.get("revised", "")):
+            return revised
+        style = attributes.get("styleCode", "").lower()
+        return next((tag for word, tag in _STYLES if word in style), "span")
+
+    def characters(self, text: str) -> None:
+        if self._left_out:
+            return
+        if self._closing:
+            self._body.append(escape(text))
+        elif self._said is not None:
+            self._said.append(text)
+
+    def end(self, _name: str) -> None:
+        at = "/".join(self._path[1:])
+        if len(self._path) == self._left_out:
+            self._left_out = 0
+        self._path.pop()
+        if self._closing:
+            self._body.append(self._closing.pop())
+        elif self._said is not None and (at == "title" or at in _TEXTS):
+            said = " ".join("".join(self._said).split())
+            self._said = None
+            if at == "title":
+                self._title = said
+            elif said:
+                self._facts.append((_TEXTS[at], said))
+
+
+def _not_shown(media_type: str) -> str:
+    kind = media_type or "of a kind that it does not tell"
+    return f"<i>(a file that is not shown here: {escape(kind)})</i>"
+
+
+def _date(time: str) -> str:
+    """Return a time of HL7 v3, YYYYMMDDhhmmss+hhmm, as 2024-03-05 14:30."""
+    digits = time[:14]
+    if not (digits[:4].isdigit() and len(digits) >= 4):
+        return time
+    day = "-".join(filter(None, (digits[:4], digits[4:6], digits[6:8])))
+    return (
+        f"{day} {digits[8:10]}:{digits[10:12]}"
+        if digits[8:12].isdigit() and len(digits) >= 12
+        else day
+    )

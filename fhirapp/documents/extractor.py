@@ -1,0 +1,204 @@
+"""Turn documents into plain text, and into what pages show, in a process of its own.
+
+Its time and its memory are limited.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Lock, Timer
+from types import TracebackType
+from typing import IO
+
+from fhirapp.documents import protocol
+from fhirapp.documents.media import Kind, Reading, Shower, Unreadable, decode, kind_of, tidy
+
+MAX_BYTES = 50_000_000
+# Plain text up to here takes a few milliseconds at worst: no reason to start a process.
+_LIGHT_BYTES = 64 * 1024
+# What the slowest machine may need until a worker is ready.
+_START_SECONDS = 60
+
+_START = Path(__file__).with_name("start.py")
+# A worker has no use for where the database is, and its password.
+_SECRET = ("FHIRAPP_", "PG")
+_OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
+
+
+class _Died(Unreadable):
+    """The worker died of a document; says of what."""
+
+
+class Extractor:
+    """Turns documents into plain text; owns at most one worker, from the first that needs it on.
+
+    A document may take so many seconds, and the worker so many megabytes (on Linux; Windows and
+    macOS know no such limit). One that takes more is unreadable, and the next has a new worker.
+    Threads may share an extractor; processes that are forked must not.
+    """
+
+    def __init__(self, seconds: float = 10, megabytes: int = 512) -> None:
+        self._seconds = seconds
+        self._megabytes = megabytes
+        self._worker: _Worker | None = None
+        self._lock = Lock()
+
+    def __enter__(self) -> Extractor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._stop()
+
+    def text_of(self, data: bytes, content_type: str) -> str:
+        """Return a document's text alone. Raises Unreadable."""
+        return self.read(data, content_type).text
+
+    def read(self, data: bytes, content_type: str) -> Reading:
+        """Return a document's text: NFC, a single space between the words of a line, no empty line.
+
+        At most words.MAX_CHARACTERS of it; "" if it has none. Of a C-CDA also which files within
+        could not be read. Raises Unreadable.
+        """
+        if len(data) > MAX_BYTES:
+            raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
+        kind = kind_of(content_type, data)
+        if kind.reader == "plain" and len(data) <= _LIGHT_BYTES:
+            return Reading(tidy(decode(data, kind.codec)))
+        try:
+            return protocol.unpack(self._answer(kind, data))
+        except _Died as error:
+            if kind.reader != "xml" or b"B64" not in data.replace(b"\0", b""):
+                raise
+            reason = f"left out: of the files within, one {error}"
+        # Whichever of them it was: the sections count.
+        found = protocol.unpack(self._answer(Kind("xml-alone", kind.codec), data))
+        unread = tuple(one._replace(reason=reason) for one in found.unread)
+        return found._replace(unread=unread)
+
+    def html_of(self, data: bytes, content_type: str) -> str:
+        """Return safe HTML of a document that is HTML or C-CDA. Raises Unreadable."""
+        kind = kind_of(content_type, data)
+        if kind.reader not in ("html", "xml"):
+            raise Unreadable("neither HTML nor XML")
+        shower: Shower = "show-html" if kind.reader == "html" else "show-xml"
+        return self._answer(Kind(shower, kind.codec), data).decode()
+
+    def pages_of(self, data: bytes) -> int:
+        """Return how many pages a PDF has. Raises Unreadable."""
+        return int(self._answer(Kind("show-pdf", "0"), data))
+
+    def page_of(self, data: bytes, number: int) -> bytes:
+        """Return the PNG of a PDF's page, from 1. Raises Unreadable."""
+        return self._answer(Kind("show-pdf", str(number)), data)
+
+    def _answer(self, kind: Kind, data: bytes) -> bytes:
+        if len(data) > MAX_BYTES:
+            raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
+        with self._lock:
+            answer = self._ask(kind, data)
+        if answer[:1] == protocol.UNREADABLE:
+            raise Unreadable(answer[1:].decode())
+        return answer[1:]
+
+    def _ask(self, kind: Kind, data: bytes) -> bytes:
+        try:
+            if self._worker is None or not self._worker.is_alive():
+                self._stop()
+                self._worker = _Worker(self._seconds, self._megabytes)
+            return self._worker.ask(kind, data)
+        except BaseException:
+            # Dead, or still at a document whose answer must not be taken for the next one's.
+            self._stop()
+            raise
+
+    def _stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+
+
+class _Worker:
+    """A process that reads documents."""
+
+    def __init__(self, seconds: float, megabytes: int) -> None:
+        """Start it, and wait until it is ready. Raises Unreadable."""
+        self._seconds = seconds
+        self._megabytes = megabytes
+        self._overdue = Event()
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(_SECRET)}
+        try:
+            self._process = subprocess.Popen(
+                # Without -P the modules beside the script would hide the standard library's.
+                [sys.executable, "-P", str(_START), str(seconds), str(megabytes)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                # It might quote a document.
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+        except OSError:
+            raise Unreadable("no process to read it could be started") from None
+        try:
+            self._exchange(_START_SECONDS, None)
+        except BaseException:
+            self.stop()
+            raise
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None and not self._overdue.is_set()
+
+    def ask(self, kind: Kind, data: bytes) -> bytes:
+        """Return the answer to a request. Raises Unreadable when the worker dies of it."""
+        return self._exchange(self._seconds, (kind, data))
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        # What was not sent yet cannot be any more.
+        for pipe in self._pipes():
+            with suppress(OSError):
+                pipe.close()
+
+    def _exchange(self, seconds: float, request: tuple[Kind, bytes] | None) -> bytes:
+        timer = Timer(seconds, self._give_up)
+        timer.daemon = True
+        timer.start()
+        requests, answers = self._pipes()
+        try:
+            if request is not None:
+                protocol.write_request(requests, *request)
+            return protocol.read_frame(answers)
+        except (EOFError, OSError):
+            status = self._process.wait()
+        finally:
+            timer.cancel()
+            timer.join()
+        raise _Died(self._cause(status))
+
+    def _give_up(self) -> None:
+        self._overdue.set()
+        self._process.kill()
+
+    def _cause(self, status: int) -> str:
+        if self._overdue.is_set() or status == _OUT_OF_TIME:
+            return f"takes longer than {self._seconds:g} s"
+        if status == protocol.OUT_OF_MEMORY:
+            return f"needs more than {self._megabytes} MB of memory"
+        return "broke down its reader"
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
+        return requests, answers

@@ -1,0 +1,243 @@
+"""Which reader a document needs: by its media type, or by how it starts.
+
+Bytes to characters, and characters to the tidy text that is searched.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Iterator
+from encodings import normalize_encoding
+from encodings.aliases import aliases
+from typing import Literal, NamedTuple
+
+# Of a document's text; the rest is not searched.
+MAX_CHARACTERS = 1_000_000
+
+# Those of WHATWG Encoding §4.2 and the code pages of old word processors. Not every codec of
+# Python: some are slow on purpose-made input (punycode, idna), some are no charset (rot13).
+_CODECS = frozenset(
+    {
+        *("utf_8", "utf_16", "utf_16_le", "utf_16_be", "cp437", "cp850", "cp852", "cp858", "cp866"),
+        *("cp874", "cp932", "cp949", "cp950", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254"),
+        *("cp1255", "cp1256", "cp1257", "cp1258", "cp1361", "mac_roman", "mac_cyrillic"),
+        *("mac_greek", "mac_latin2", "mac_turkish", "koi8_r", "koi8_u", "iso8859_2", "iso8859_3"),
+        *("iso8859_4", "iso8859_5", "iso8859_6", "iso8859_7", "iso8859_8", "iso8859_10"),
+        *("iso8859_13", "iso8859_14", "iso8859_15", "iso8859_16", "gb18030", "big5hkscs"),
+        *("euc_jp", "iso2022_jp"),
+    }
+)
+# Labels that stand for a larger set, as everywhere on the web: WHATWG Encoding §4.2.
+_LARGER = {
+    "ascii": "cp1252",
+    "big5": "big5hkscs",
+    "euc_kr": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "iso8859_11": "cp874",
+    "iso8859_9": "cp1254",
+    "latin_1": "cp1252",
+    "shift_jis": "cp932",
+    "tis_620": "cp874",
+}
+_MARKS = (
+    (codecs.BOM_UTF8, "utf_8"),
+    (codecs.BOM_UTF16_LE, "utf_16_le"),
+    (codecs.BOM_UTF16_BE, "utf_16_be"),
+)
+
+
+def load_codecs() -> None:
+    """Import every codec now: Python would read each one's file when it is first used."""
+    for codec in _CODECS:
+        codecs.lookup(codec)
+
+
+def codec_of(label: str) -> str:
+    """Return the codec of a charset's name, or "" if it is unknown."""
+    if not label.isascii():
+        return ""
+    name = normalize_encoding(label).lower()
+    name = aliases.get(name, name)
+    name = _LARGER.get(name, name)
+    return name if name in _CODECS else ""
+
+
+def decode(data: bytes, outer: str, inner: str = "") -> str:
+    """Return the characters of a document.
+
+    outer is the codec that its media type names, inner the one that it names itself: either may
+    be empty or wrong. A byte order mark counts before both: WHATWG Encoding §6.1. What is nothing
+    else is windows-1252.
+    """
+    for mark, codec in _MARKS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(codec, "replace")
+    if inner.startswith("utf_16"):
+        # Its name could be read as bytes, so it is something else: HTML §13.2.3.2.
+        inner = "utf_8"
+    for codec in filter(None, (outer, inner, "utf_8")):
+        try:
+            return data.decode(codec)
+        except UnicodeDecodeError:
+            continue
+    # A stray byte in what says that it is UTF-8 is no reason to misread all the others.
+    return data.decode("utf_8" if "utf_8" in (outer, inner) else "cp1252", "replace")
+
+
+# A soft hyphen may be followed by the end of the line that it splits a word at.
+_NOTHING = re.compile("\xad(?:[ \t]*\r?\n[ \t]*)?|[\0\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+_NO_TEXT = re.compile(
+    "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\ud800-\udfff\ufdd0-\ufdef\ufff9-\uffff]"
+)
+# Marks stand on a letter: no letter or digit, no space, never ASCII.
+_MANY_MARKS = re.compile(r"[^\w\s\x00-\x7f]{31,}")
+_MOST_MARKS = 30
+# A longer line is cut, or its words would take too much memory.
+_LINE = re.compile(f"[^\n\v\f\r\x1c-\x1e\x85\u2028\u2029]{{1,{MAX_CHARACTERS}}}")
+
+
+def tidy(text: str) -> str:
+    """Return text in NFC, without empty lines, a single space between the words of a line.
+
+    Control characters are gone, and what is beyond MAX_CHARACTERS.
+    """
+    text = "\n".join(_lines(_NO_TEXT.sub(" ", _NOTHING.sub("", text))))[:MAX_CHARACTERS]
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", _MANY_MARKS.sub(_fewer_marks, text))
+    return text[:MAX_CHARACTERS].rstrip()
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Return the lines that are not empty, as many as are needed."""
+    length = 0
+    for found in _LINE.finditer(text):
+        line = " ".join(found[0].split())
+        if line:
+            yield line
+            length += len(line)
+        if length > MAX_CHARACTERS:
+            break
+
+
+def _fewer_marks(found: re.Match[str]) -> str:
+    """Leave thirty marks to a letter: UAX #15 §13, Stream-Safe Text.
+
+    Normal forms sort the marks of a letter, in time that grows with the square of their number.
+    """
+    kept = []
+    marks = 0
+    for character in found[0]:
+        marks = marks + 1 if unicodedata.combining(character) else 0
+        if marks <= _MOST_MARKS:
+            kept.append(character)
+    return "".join(kept)
+
+
+# "xml-alone" leaves the files within a C-CDA unread.
+Reader = Literal["plain", "html", "xml", "xml-alone", "json", "rtf", "pdf"]
+# What shows a document, instead of reading its words.
+Shower = Literal["show-html", "show-xml", "show-pdf"]
+
+
+class Unreadable(ValueError):
+    """A document whose words cannot be read; says why, without a word of it."""
+
+
+class Unread(NamedTuple):
+    """A file within a document whose words cannot be read: the title of its section, and why."""
+
+    section: str
+    reason: str
+
+
+class Reading(NamedTuple):
+    """The tidy text of a document, and what of it could not be read."""
+
+    text: str
+    unread: tuple[Unread, ...] = ()
+
+
+class Kind(NamedTuple):
+    """The reader of a document, and the codec of the charset that its media type names, or ""."""
+
+    reader: Reader | Shower
+    codec: str
+
+
+_READERS: dict[str, Reader] = {
+    "application/json": "json",
+    "application/pdf": "pdf",
+    "application/rtf": "rtf",
+    "application/x-pdf": "pdf",
+    "application/x-rtf": "rtf",
+    "application/xhtml+xml": "html",
+    "application/xml": "xml",
+    "text/html": "html",
+    "text/json": "json",
+    "text/rtf": "rtf",
+    "text/xml": "xml",
+}
+# RFC 6839: what a media type with such an end can be read as.
+_FAMILIES: tuple[tuple[re.Pattern[str], Reader], ...] = (
+    (re.compile(r"(?:application|text)/.+\+xml"), "xml"),
+    (re.compile(r"(?:application|text)/.+\+json"), "json"),
+    (re.compile(r"text/.+"), "plain"),
+)
+# RFC 6838 §4.2
+_NAME = "[a-z0-9][a-z0-9!#$&^_.+-]{0,126}"
+_MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([^"';\s]+)""", re.IGNORECASE)
+# They say only that there are bytes.
+_SAY_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream"})
+
+# No document of another kind begins with these, so they count for more than the media type: a
+# .doc that is RTF is called application/msword.
+_SIGNATURES: tuple[tuple[bytes, Reader], ...] = ((b"%PDF-", "pdf"), (b"{\\rtf", "rtf"))
+_HTML = re.compile(
+    rb"(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html|head|body)[\s>]", re.IGNORECASE | re.DOTALL
+)
+_XML = re.compile(rb"<\?xml\s|<(?:\w+:)?ClinicalDocument[\s>]")
+_START = 1024
+
+
+def kind_of(content_type: str, data: bytes) -> Kind:
+    """Return what reads a document. Raises Unreadable where nothing does.
+
+    content_type may be in any case, have parameters, be empty or not be a media type at all.
+    """
+    essence, _, parameters = content_type.partition(";")
+    essence = essence.strip().lower()
+    found = _CHARSET.search(parameters)
+    codec = codec_of(found[1]) if found else ""
+    start = data[:_START].removeprefix(codecs.BOM_UTF8).lstrip()
+    for signature, reader in _SIGNATURES:
+        if start.startswith(signature):
+            return Kind(reader, codec)
+    if essence in _READERS:
+        return Kind(_READERS[essence], codec)
+    for pattern, reader in _FAMILIES:
+        if pattern.fullmatch(essence):
+            return Kind(reader, codec)
+    named = _MEDIA_TYPE.fullmatch(essence)
+    if named and essence not in _SAY_NOTHING:
+        raise Unreadable(f"{essence} is not read")
+    return Kind(_guess(start, data), codec)
+
+
+def _guess(start: bytes, data: bytes) -> Reader:
+    """Return what reads a document of which nothing is said. Raises Unreadable."""
+    if _HTML.match(start):
+        return "html"
+    if _XML.match(start):
+        return "xml"
+    if b"\0" not in data:
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            pass
+        else:
+            return "plain"
+    raise Unreadable("what has no media type is read only if it is text, PDF or RTF")

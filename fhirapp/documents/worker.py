@@ -1,0 +1,143 @@
+"""The process that reads documents: one after the other, within limits, until nobody asks any more.
+
+A document that broke the reader itself would find little here: where the platform has limits, no
+file, no other process's memory and no network can be opened any more.
+
+Read one document, by the reader that it needs.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO
+
+from fhirapp.documents import protocol
+from fhirapp.documents.markup import read_html, read_json, read_xml
+from fhirapp.documents.media import (
+    Kind,
+    Reading,
+    Unread,
+    Unreadable,
+    decode,
+    kind_of,
+    load_codecs,
+    tidy,
+)
+from fhirapp.documents.pdf import read_pdf
+from fhirapp.documents.rendering import show
+from fhirapp.documents.rtf import read_rtf
+
+
+def read(kind: Kind, data: bytes) -> Reading:
+    """Return the tidy text of a document. Raises Unreadable, and MemoryError."""
+    if kind.reader in ("xml", "xml-alone"):
+        return _read_clinical(kind, data)
+    return Reading(tidy(_READERS[kind.reader](data, kind.codec)))
+
+
+def _read_clinical(kind: Kind, data: bytes) -> Reading:
+    """Return the text of XML and of the files within; base64 in base64 soon comes to an end.
+
+    A file that cannot be read takes nothing from the others.
+    """
+    text, enclosed = read_xml(data, kind.codec)
+    texts, unread = [text], []
+    for file in enclosed:
+        try:
+            if kind.reader == "xml-alone":
+                raise Unreadable("")
+            content = file.content()
+            found = read(kind_of(file.content_type, content), content)
+        except Unreadable as error:
+            unread.append(Unread(tidy(file.section), str(error)))
+        else:
+            texts.append(found.text)
+            unread += found.unread
+    return Reading(tidy("\n".join(texts)), tuple(unread))
+
+
+_READERS: Mapping[str, Callable[[bytes, str], str]] = {
+    "html": read_html,
+    "json": read_json,
+    "pdf": read_pdf,
+    "plain": decode,
+    "rtf": read_rtf,
+}
+
+
+if sys.platform != "win32":
+    import resource
+
+_Request = tuple[Kind, bytes]
+
+
+def main(*, seconds: float, megabytes: int) -> None:
+    """Answer requests on standard input, each within so many seconds of the processor."""
+    # Ctrl-C is for the one who asks, and reaches the whole group of processes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    load_codecs()
+    requests: SimpleQueue[_Request] = SimpleQueue()
+    Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
+    _confine(megabytes)
+    protocol.write_frame(sys.stdout.buffer, protocol.READY)
+    while True:
+        kind, data = requests.get()
+        _allow(seconds)
+        answer(sys.stdout.buffer, kind, data)
+        del data
+
+
+def _receive(stream: IO[bytes], requests: SimpleQueue[_Request]) -> None:
+    """Hand on requests; end the process with whoever started it, even amid a document."""
+    try:
+        while True:
+            requests.put(protocol.read_request(stream))
+    except EOFError:
+        os._exit(0)
+    except MemoryError:
+        os._exit(protocol.OUT_OF_MEMORY)
+
+
+def answer(stream: IO[bytes], kind: Kind, data: bytes) -> None:
+    """Answer one request."""
+    try:
+        shown = kind.reader.startswith("show-")
+        answered = show(kind, data) if shown else protocol.pack(read(kind, data))
+    except Unreadable as error:
+        protocol.write_frame(stream, protocol.UNREADABLE, str(error).encode())
+    except MemoryError:
+        # What is left of the memory is in pieces.
+        os._exit(protocol.OUT_OF_MEMORY)
+    else:
+        protocol.write_frame(stream, protocol.TEXT, answered)
+
+
+def _confine(megabytes: int) -> None:
+    if sys.platform != "win32":
+        size = megabytes * 1024 * 1024
+        for limit, value in (
+            (resource.RLIMIT_AS, size),
+            # A core dump would hold a patient's document.
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_NOFILE, 0),
+        ):
+            # macOS refuses some.
+            with suppress(OSError, ValueError):
+                resource.setrlimit(limit, (value, value))
+
+
+def _allow(seconds: float) -> None:
+    """Let the process run so much longer; the limit counts from its start, in whole seconds."""
+    if sys.platform != "win32":
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        until = math.ceil(used.ru_utime + used.ru_stime + seconds)
+        _, most = resource.getrlimit(resource.RLIMIT_CPU)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_CPU, (until, most))

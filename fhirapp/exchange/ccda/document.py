@@ -1,0 +1,355 @@
+"""The header of a document as DocumentReference; as it came, it is the attachment.
+
+Sources: CDA R2 §4.2; HL7 C-CDA on FHIR 2.0.0, header; FHIR R4 documentreference; service.md 2.2.
+
+The visit that a document is about: encompassingEncounter as Encounter.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from fhirapp.exchange.ccda import values
+from fhirapp.exchange.ccda.narrative import plain, shortened
+from fhirapp.exchange.ccda.people import Actor, actor, addresses, author, organization, practitioner
+from fhirapp.exchange.ccda.record import Record
+from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.values import (
+    ACT_CODE,
+    CONFIDENTIALITY,
+    LOINC,
+    absent,
+    code_in,
+    codings,
+    concept,
+    extended,
+    identifier,
+    identifiers,
+    key,
+    null_coding,
+)
+from fhirapp.fhir.terminology import CT, DOCUMENT_CATEGORY
+
+# What HL7's C-CDA on FHIR calls CDA that is sent as it is.
+CONTENT_TYPE = "application/cda+xml"
+# HL7 Terminology defines the codes; US Core 8.0.0 binds format to a value set of them.
+_FORMATS = f"{CT}v3-HL7DocumentFormatCodes"
+_US_REALM_HEADER = "2.16.840.1.113883.10.20.22.1.1"
+# The version of C-CDA, by that of the header's template; 1.1 has none.
+_VERSIONS = {"": "1.1", "2015-08-01": "2.1", "2023-05-01": "2.1"}
+_RELATIONS = {"RPLC": "replaces", "APND": "appends", "XFRM": "transforms"}
+_VERSION_NUMBER = "http://hl7.org/fhir/5.0/StructureDefinition/extension-DocumentReference.version"
+_CLINICAL_NOTE = {
+    "coding": [{"system": DOCUMENT_CATEGORY, "code": "clinical-note", "display": "Clinical Note"}]
+}
+# Those of C-CDA's documents that FHIR R4's document-classcodes lists: a class of their own.
+_CLASSES = {
+    "11488-4": "Consult note",
+    "11504-8": "Surgical operation note",
+    "11506-3": "Progress note",
+    "18748-4": "Diagnostic imaging study",
+    "18842-5": "Discharge summary",
+    "28570-0": "Procedure note",
+    "34109-9": "Note",
+    "34117-2": "History and physical note",
+    "34133-9": "Summary of episode note",
+    "57133-1": "Referral note",
+}
+
+
+def document_reference(
+    root: Element, document: bytes, document_id: str, record: Record
+) -> dict[str, Any]:
+    """Return the DocumentReference of a document; encounter and period are put in later."""
+    actors = authors(root, record)
+    made = root.first("effectiveTime")
+    signer = _signer(root, record)
+    found: dict[str, Any] = {
+        "resourceType": "DocumentReference",
+        "id": document_id,
+        "meta": _meta(made),
+        "language": code_in(root.first("languageCode")),
+        "contained": _contained(*actors, *([signer] if signer else [])),
+        "extension": _version(root),
+        "masterIdentifier": _identifier(root.first("id")),
+        "identifier": [one for one in [_identifier(root.first("setId"))] if one],
+        "status": "current",
+        "docStatus": _doc_status(root),
+        # US Core has UNK among the types, for a document that has none.
+        "type": concept(root.first("code"), record.texts) or {"coding": [null_coding("UNK")]},
+        "category": _categories(root),
+        "subject": {"reference": record.patient},
+        "author": [one.reference for one in actors],
+        "authenticator": signer.reference if signer else None,
+        "custodian": custodian(root, record),
+        "relatesTo": _relations(root, record),
+        "securityLabel": _confidentiality(root),
+        "content": [_content(root, document)],
+        "context": _context(root, record),
+    }
+    values.put(found, "date", _date(root))
+    return {name: value for name, value in found.items() if value}
+
+
+def authors(root: Element, record: Record) -> list[Actor]:
+    """Return who wrote the document, each once."""
+    unique: list[Actor] = []
+    for one in root.all("author"):
+        found = author(one, record)
+        if found and all(found.reference != known.reference for known in unique):
+            unique.append(found)
+    return unique
+
+
+def custodian(root: Element, record: Record) -> dict[str, Any] | None:
+    """Return the Reference to the organization that keeps the document."""
+    path = "custodian/assignedCustodian/representedCustodianOrganization"
+    return organization(root.first(path), record)
+
+
+def _signer(root: Element, record: Record) -> Actor | None:
+    for path in ("legalAuthenticator", "authenticator"):
+        assigned = root.first(f"{path}/assignedEntity")
+        found = actor(assigned, record) if assigned is not None else None
+        # R4: no other may authenticate.
+        if found and found.type_name in ("Practitioner", "Organization"):
+            return found
+    return None
+
+
+def _contained(*actors: Actor) -> list[dict[str, Any]]:
+    by_id = {one["id"]: one for actor_ in actors for one in actor_.contained}
+    return list(by_id.values())
+
+
+def _meta(made: Element | None) -> dict[str, Any] | None:
+    """Return when this content was made."""
+    instant = values.instant(made)
+    return {"lastUpdated": instant} if instant else None
+
+
+def _date(root: Element) -> Element | None:
+    made = root.first("effectiveTime")
+    if made is not None and made.get("value"):
+        return made
+    written = values.in_order(one.first("time") for one in root.all("author"))
+    return written[-1] if written else made
+
+
+def _identifier(element: Element | None) -> dict[str, Any] | None:
+    return identifier(element) if element is not None else None
+
+
+def _version(root: Element) -> list[dict[str, Any]]:
+    number = root.first("versionNumber")
+    written = number.get("value") if number is not None else ""
+    return [{"url": _VERSION_NUMBER, "valueString": written}] if written else []
+
+
+def _doc_status(root: Element) -> str:
+    """Return whether the document is final: by its status, or because somebody signed it."""
+    written = code_in(root.first("sdtc:statusCode"))
+    if written == "active":
+        return "preliminary"
+    if written == "nullified":
+        return "entered-in-error"
+    is_signed = any(
+        signature.get("code") == "S"
+        for path in ("legalAuthenticator", "authenticator")
+        for signature in root.all(f"{path}/signatureCode")
+    )
+    return "final" if written == "completed" or is_signed else ""
+
+
+def _categories(root: Element) -> list[dict[str, Any]]:
+    code = root.first("code")
+    classes = [
+        {"coding": [{"system": LOINC, "code": one["code"], "display": _CLASSES[one["code"]]}]}
+        for one in (codings(code) if code is not None else ())
+        if one.get("system") == LOINC and one["code"] in _CLASSES
+    ]
+    return [_CLINICAL_NOTE, *classes]
+
+
+def _relations(root: Element, record: Record) -> list[dict[str, Any]]:
+    related = []
+    for one in root.all("relatedDocument"):
+        code = _RELATIONS.get(one.get("typeCode"))
+        for element in one.all("parentDocument/id") if code else ():
+            identified = identifier(element)
+            known = key(identified) if identified else None
+            if known:
+                reference = f"DocumentReference/{record.own_identity('DocumentReference', *known)}"
+                target = {"reference": reference, "identifier": identified}
+                related.append({"code": code, "target": target})
+    return related
+
+
+def _confidentiality(root: Element) -> list[dict[str, Any]]:
+    code = root.first("confidentialityCode")
+    if code is None:
+        return []
+    labels = codings(code)
+    for one in labels:
+        # CDA R2 §4.2.1.7: the code is one of these where no other system is named.
+        one.setdefault("system", CONFIDENTIALITY)
+    return [{"coding": labels}] if labels else []
+
+
+def _content(root: Element, document: bytes) -> dict[str, Any]:
+    attachment: dict[str, Any] = {
+        "contentType": CONTENT_TYPE,
+        "language": code_in(root.first("languageCode")),
+        "data": base64.b64encode(document).decode(),
+    }
+    title = root.first("title")
+    if title is not None:
+        attachment["title"] = shortened(plain(title))
+    values.put(attachment, "creation", root.first("effectiveTime"))
+    found: dict[str, Any] = {
+        "attachment": {name: value for name, value in attachment.items() if value}
+    }
+    if coded := _format(root):
+        found["format"] = coded
+    return found
+
+
+def _format(root: Element) -> dict[str, Any] | None:
+    versions = {
+        _VERSIONS.get(one.get("extension"), "")
+        for one in root.all("templateId")
+        if one.get("root") == _US_REALM_HEADER
+    }
+    body = root.first("component")
+    if not any(versions) or body is None:
+        return None
+    kind = "nonXMLBody" if body.first("nonXMLBody") is not None else "structuredBody"
+    code = f"ccda-{kind}:{max(versions)}"
+    return {"system": _FORMATS, "code": f"urn:hl7-org:sdwg:{code}", "display": code}
+
+
+def _context(root: Element, record: Record) -> dict[str, Any]:
+    events = root.all("documentationOf/serviceEvent")
+    found: dict[str, Any] = {
+        "event": [event for one in events if (event := concept(one.first("code"), record.texts))],
+        "period": next(
+            filter(None, (values.period(one.first("effectiveTime")) for one in events)), None
+        ),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+_PARTICIPATION = f"{CT}v3-ParticipationType"
+_RESPONSIBLE = {
+    "coding": [{"system": _PARTICIPATION, "code": "PPRF", "display": "primary performer"}]
+}
+_TYPES = {
+    "ADM": "admitter",
+    "ATND": "attender",
+    "CON": "consultant",
+    "DIS": "discharger",
+    "REF": "referrer",
+}
+
+
+def add_encounter(root: Element, document: dict[str, Any], record: Record) -> None:
+    """Add the Encounter, and to the DocumentReference which it is, when and where."""
+    visit = root.first("componentOf/encompassingEncounter")
+    if visit is None or visit.null_flavor:
+        return
+    facility = visit.first("location/healthCareFacility")
+    period = values.period(visit.first("effectiveTime"))
+    identified = identifiers(visit.all("id"))
+    keys = [known for one in identified if (known := key(one))]
+    found: dict[str, Any] = {
+        "resourceType": "Encounter",
+        "id": record.own_identity("Encounter", *(keys[0] if keys else (record.key,))),
+        "identifier": identified,
+        "status": _status(period),
+        "class": _class(visit),
+        "type": _types(visit, record),
+        "subject": {"reference": record.patient},
+        "participant": _participants(visit, record),
+        "period": period,
+        "hospitalization": _hospitalization(visit, record),
+        "location": _location(facility),
+        "serviceProvider": _provider(facility, record),
+    }
+    name = record.add({what: value for what, value in found.items() if value})
+    context = document.setdefault("context", {})
+    context["encounter"] = [{"reference": name}]
+    if period:
+        # service.md 2.2: context.period is the encounter's.
+        context["period"] = period
+    kind = concept(facility.first("code"), record.texts) if facility is not None else None
+    if kind:
+        context["facilityType"] = kind
+
+
+def _status(period: dict[str, Any] | None) -> str:
+    """Return whether the visit is over; of one that only began, nobody said."""
+    return "finished" if period and "end" in period else "unknown"
+
+
+def _class(visit: Element) -> dict[str, Any]:
+    code = visit.first("code")
+    listed = codings(code) if code is not None else []
+    known = [one for one in listed if one.get("system") == ACT_CODE]
+    return known[0] if known else extended(absent(code.null_flavor if code is not None else ""))
+
+
+def _types(visit: Element, record: Record) -> list[dict[str, Any]]:
+    """Return what else than its class is said of the kind of visit."""
+    found = concept(visit.first("code"), record.texts) or {}
+    others = [one for one in found.get("coding", ()) if one.get("system") != ACT_CODE]
+    if others:
+        return [{**found, "coding": others}]
+    # US Core requires a type.
+    return [{"text": found["text"]} if "text" in found else extended(absent())]
+
+
+def _participants(visit: Element, record: Record) -> list[dict[str, Any]]:
+    found = []
+    for path in ("responsibleParty", "encounterParticipant"):
+        for one in visit.all(path):
+            assigned = one.first("assignedEntity")
+            individual = practitioner(assigned, record) if assigned is not None else None
+            if individual:
+                found.append({"type": [_participation(one)], "individual": individual})
+    return found
+
+
+def _participation(one: Element) -> dict[str, Any]:
+    code = one.get("typeCode")
+    if code not in _TYPES:
+        return _RESPONSIBLE
+    return {"coding": [{"system": _PARTICIPATION, "code": code, "display": _TYPES[code]}]}
+
+
+def _hospitalization(visit: Element, record: Record) -> dict[str, Any] | None:
+    for name in ("dischargeDispositionCode", "sdtc:dischargeDispositionCode"):
+        if disposition := concept(visit.first(name), record.texts):
+            return {"dischargeDisposition": disposition}
+    return None
+
+
+def _location(facility: Element | None) -> list[dict[str, Any]]:
+    """Return the place by its name and number: no Location is served."""
+    if facility is None:
+        return []
+    place = facility.first("location")
+    named = plain(name) if place is not None and (name := place.first("name")) else ""
+    if not named and place is not None:
+        found = addresses(place.all("addr"))
+        named = ", ".join([*found[0].get("line", ()), found[0].get("city", "")]) if found else ""
+    reference: dict[str, Any] = {"display": named.strip(", ")} if named else {}
+    if identified := identifiers(facility.all("id")):
+        reference["identifier"] = identified[0]
+    return [{"location": reference}] if reference else []
+
+
+def _provider(facility: Element | None, record: Record) -> dict[str, Any] | None:
+    if facility is None:
+        return None
+    return organization(facility.first("serviceProviderOrganization"), record)

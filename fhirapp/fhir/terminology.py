@@ -1,0 +1,188 @@
+"""Parts of resources in words, most of them of an allergy. What is very long ends in …
+
+The code systems and canonical addresses that this server itself writes or binds to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any, NamedTuple
+
+from fhirapp.fhir import narrative, temporal
+
+CT = "http://terminology.hl7.org/CodeSystem/"
+
+ALLERGY_CLINICAL = CT + "allergyintolerance-clinical"
+ALLERGY_VERIFICATION = CT + "allergyintolerance-verification"
+DATA_ABSENT_REASON = "http://hl7.org/fhir/StructureDefinition/data-absent-reason"
+DOCUMENT_CATEGORY = "http://hl7.org/fhir/us/core/CodeSystem/us-core-documentreference-category"
+ORIGINAL_TEXT = "http://hl7.org/fhir/StructureDefinition/originalText"
+NULL_FLAVOR = CT + "v3-NullFlavor"
+OBSERVATION_VALUE = CT + "v3-ObservationValue"
+RESTFUL_SECURITY = CT + "restful-security-service"
+SNOMED_CT = "http://snomed.info/sct"
+NO_KNOWN_DRUG_ALLERGY = "409137002"
+# service.md 2.3: the manifestation of a reaction of which nothing more is known.
+UNKNOWN_REACTION = "261665006"
+
+US_CORE = "http://hl7.org/fhir/us/core/"
+US_CORE_SERVER = US_CORE + "CapabilityStatement/us-core-server"
+US_CORE_ALLERGY = US_CORE + "StructureDefinition/us-core-allergyintolerance"
+US_CORE_DOCUMENT = US_CORE + "StructureDefinition/us-core-documentreference"
+US_CORE_REPORT_NOTE = US_CORE + "StructureDefinition/us-core-diagnosticreport-note"
+US_CORE_REPORT_LAB = US_CORE + "StructureDefinition/us-core-diagnosticreport-lab"
+SMART_OAUTH_URIS = "http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris"
+
+
+LONGEST = 300
+# They turn around what is written after them, in a sentence as in a line of a table.
+_DIRECTING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_NOT_TOLD = 2
+
+
+class ReactionWords(NamedTuple):
+    """A reaction: what happened, how severe (a code, or empty), since when.
+
+    description is what the source says beside the manifestation; severity_text is the severity in
+    the source's own words, where these say more than the code.
+    """
+
+    text: str
+    severity: str
+    onset: str
+    description: str = ""
+    severity_text: str = ""
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Return a text of one line, and of a length that a person reads."""
+    line = " ".join(_DIRECTING.sub("", text[: 4 * longest]).split())
+    if len(line) > longest or len(text) > 4 * longest:
+        return f"{line[:longest]}…"
+    return line
+
+
+def concept(value: Mapping[str, Any]) -> str:
+    """Return a CodeableConcept in words, empty where nothing is told."""
+    return shortened(narrative.concept(value))
+
+
+def when(value: str | None) -> str:
+    """Return a date or dateTime by its day: 2 June 1974, June 1974, 1974; or nothing.
+
+    The day of an instant is that of the clinic's zone, and names it: 2 June 2024 CDT.
+    """
+    if not value:
+        return ""
+    if then := temporal.local_of(value):
+        return f"{when(then.date().isoformat())} {temporal.zone_name(then)}"
+    parts = [int(part) for part in value[:10].split("-")]
+    if len(parts) == 1:
+        return f"{parts[0]:04}"
+    month = f"{date(parts[0], parts[1], 1):%B} {parts[0]:04}"
+    return f"{parts[2]} {month}" if len(parts) == 3 else month
+
+
+def onset(resource: Mapping[str, Any]) -> str:
+    """Return when an allergy began, in whichever way it is told."""
+    if value := resource.get("onsetDateTime"):
+        return when(value)
+    if value := resource.get("onsetPeriod"):
+        return _between(when(value.get("start")), when(value.get("end")))
+    if value := resource.get("onsetAge"):
+        age = _quantity(value)
+        return f"at the age of {age}" if age else ""
+    if value := resource.get("onsetRange"):
+        ages = _between(_quantity(value.get("low") or {}), _quantity(value.get("high") or {}))
+        return f"at the age {ages}" if ages else ""
+    return shortened(resource.get("onsetString") or "")
+
+
+def reactions(resource: Mapping[str, Any]) -> Sequence[ReactionWords]:
+    """Return the reactions, the most severe first."""
+    found = [_reaction(one) for one in resource.get("reaction", ())]
+    return sorted(found, key=lambda one: severity_rank(one.severity))
+
+
+def severity_rank(severity: str) -> int:
+    """Return what severities are sorted by; one that is not told comes before a mild one."""
+    return {"severe": 0, "moderate": 1, "mild": 3}.get(severity, _NOT_TOLD)
+
+
+def listed(texts: Sequence[str], most: int = 5) -> str:
+    """Return texts as a sentence lists them: a, b and c; of many the first."""
+    if len(texts) > most:
+        return f"{', '.join(texts[:most])} and {len(texts) - most} more"
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _reaction(reaction: Mapping[str, Any]) -> ReactionWords:
+    manifestations = reaction.get("manifestation", ())
+    description = shortened(reaction.get("description") or "")
+    if description and all(map(is_unknown, manifestations)):
+        text, description = description, ""
+    else:
+        text = shortened(", ".join(filter(None, map(concept, manifestations))))
+    return ReactionWords(
+        text,
+        reaction.get("severity") or "",
+        when(reaction.get("onset")),
+        description,
+        severity_words(reaction),
+    )
+
+
+def is_unknown(manifestation: Mapping[str, Any]) -> bool:
+    """Say whether a manifestation only says that it is not known."""
+    return not manifestation.get("text") and all(
+        one.get("system") == NULL_FLAVOR or one.get("code") == UNKNOWN_REACTION
+        for one in manifestation.get("coding", ())
+    )
+
+
+def severity_words(reaction: Mapping[str, Any]) -> str:
+    """Return the words that the source has for a severity, beside or without a code; or ""."""
+    for one in (reaction.get("_severity") or {}).get("extension", ()):
+        if one.get("url") == ORIGINAL_TEXT and one.get("valueString"):
+            return shortened(str(one["valueString"]))
+    return ""
+
+
+def strings(held: Any) -> Iterator[str]:
+    """Yield every string in a resource, or a part of it."""
+    if isinstance(held, str):
+        yield held
+    elif isinstance(held, Mapping):
+        for value in held.values():
+            yield from strings(value)
+    elif isinstance(held, list):
+        for value in held:
+            yield from strings(value)
+
+
+def _between(low: str, high: str) -> str:
+    if low and high:
+        return f"from {low} to {high}"
+    return f"from {low}" if low else f"until {high}" if high else ""
+
+
+# UCUM's codes, which stand as units too. FHIR R4 valueset-age-units.
+_AGES = {
+    "a": "years",
+    "mo": "months",
+    "wk": "weeks",
+    "d": "days",
+    "h": "hours",
+    "min": "minutes",
+}
+
+
+def _quantity(value: Mapping[str, Any]) -> str:
+    number, unit = value.get("value"), value.get("unit") or value.get("code") or ""
+    if number is None:
+        return ""
+    unit = _AGES.get(unit, unit)
+    return shortened(f"{value.get('comparator') or ''}{number} {unit}")

@@ -1,0 +1,278 @@
+"""Entries of the audit trail in words: who searched or opened what, of whom, by what.
+
+Names for administrators: of patients over FHIR with their own token, of people and apps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from sqlalchemy import select
+
+from fhirapp.audit.read import Entry, patients_of
+from fhirapp.auth.clients.registration import PAGES
+from fhirapp.auth.models import Client, User
+from fhirapp.config import settings
+from fhirapp.db import db
+from fhirapp.web.internal_client import ask, token_of
+from fhirapp.web.people import Person, person_of
+from fhirapp.web.texts import _
+
+VIA = "audit"
+_ID = re.compile(r"[A-Za-z0-9.-]{1,64}")
+# Of patients in one search.
+_AT_ONCE = 50
+_ELEMENTS = "name,birthDate,identifier"
+
+
+def patients_named(ids: Iterable[str]) -> Mapping[str, Person]:
+    """Return these patients by id, as far as the administrator can read them."""
+    wanted = sorted({one for one in ids if _ID.fullmatch(one)})
+    found: dict[str, Person] = {}
+    size = min(_AT_ONCE, settings().page_max)
+    for at in range(0, len(wanted), size):
+        some = wanted[at : at + size]
+        query = urlencode({"_id": ",".join(some), "_count": len(some), "_elements": _ELEMENTS})
+        answer = ask(f"/fhir/Patient?{query}", token_of().secret, via=VIA)
+        if answer.status != 200:
+            continue
+        for entry in answer.json().get("entry", ()):
+            patient = entry["resource"]
+            if patient["resourceType"] == "Patient":
+                found[patient["id"]] = person_of(patient["id"], patient)
+    return found
+
+
+def users_named(ids: Iterable[str | None]) -> Mapping[str, str]:
+    """Return the names of people who can sign in, by id."""
+    wanted = {one for one in ids if one}
+    asked = select(User.id, User.name).where(User.id.in_(wanted))
+    return {one: name for one, name in db.session.execute(asked)}  # noqa: C416
+
+
+def clients_named(ids: Iterable[str | None]) -> Mapping[str, str]:
+    """Return the names of apps, by id."""
+    wanted = {one for one in ids if one}
+    asked = select(Client.client_id, Client.name).where(Client.client_id.in_(wanted))
+    return {one: name for one, name in db.session.execute(asked)}  # noqa: C416
+
+
+# Of one entry, so many patients are named.
+MOST_NAMED = 3
+_ROOT = re.compile(r"/(?:fhir|api)(?=/|$)")
+_PATIENT = re.compile(r"(?:.*/)?(?:Patient/)?([A-Za-z0-9.-]{1,64})")
+_WHOSE = ("patient", "subject", "patient:Patient", "subject:Patient")
+# Of a type: many, one.
+_THINGS: Mapping[str, tuple[str, str]] = {
+    "AllergyIntolerance": ("allergies", "an allergy"),
+    "Binary": ("attached files", "an attached file"),
+    "DiagnosticReport": ("reports", "a report"),
+    "DocumentReference": ("notes and documents", "a note or document"),
+    "Encounter": ("visits", "a visit"),
+    "Group": ("lists of patients", "a list of patients"),
+    "Organization": ("clinics and hospitals", "a clinic or hospital"),
+    "Patient": ("personal details", "personal details"),
+    "Practitioner": ("clinicians", "a clinician"),
+    "Provenance": ("who recorded what", "who recorded something"),
+}
+# What is done on the pages of administration: fetched with GET, begun with POST.
+_FETCHED: Mapping[str, str] = {
+    "audit": "fetched the audit trail",
+    "backups": "fetched a backup",
+    "exports": "fetched a file of an export",
+    "imports": "fetched a file of an import",
+}
+_BEGUN: Mapping[str, str] = {
+    "backups": "took a backup",
+    "exports": "began an export",
+    "imports": "began an import",
+}
+# Which of our pages asked.
+PLACES: Mapping[str, str] = {
+    "explore": "the explorer",
+    "explain": "the explorer's explanations",
+    "suggestions": "the explorer's suggestions",
+    "history": "the explorer's versions",
+    "chart": "the chart",
+    "notes": "the notes",
+    "launch": "the page to start apps",
+    "learn": "the lessons",
+    "picker": "the choice of a record",
+    "home": "the first page",
+    "pages": "the pages",
+    VIA: "the pages of administration",
+}
+
+
+class Named(NamedTuple):
+    """A patient of whom an entry is; name is the id where no record is found."""
+
+    id: str
+    name: str
+
+
+class Told(NamedTuple):
+    """An entry in words; patients are the first of them, more how many others there are."""
+
+    entry: Entry
+    who: str
+    through: str
+    did: str
+    patients: Sequence[Named]
+    more: int
+    result: str
+
+
+def told(found: Sequence[Entry]) -> list[Told]:
+    """Return entries in words; names of patients are read with the administrator's own token."""
+    of = patients_of({ref for one in found for ref in one.served})
+    named = {one.number: _named(one, of) for one in found}
+    people = patients_named(
+        patient_id for whose in named.values() for patient_id in whose[:MOST_NAMED]
+    )
+    users = users_named(one.user_id for one in found)
+    clients = clients_named(one.client_id for one in found)
+    return [
+        Told(
+            entry=one,
+            who=_who(one, users, clients),
+            through=_through(one, clients),
+            did=_did(one),
+            patients=[
+                Named(patient_id, _called(patient_id, people))
+                for patient_id in named[one.number][:MOST_NAMED]
+            ],
+            more=max(0, len(named[one.number]) - MOST_NAMED),
+            result=_result(one),
+        )
+        for one in found
+    ]
+
+
+def _called(patient_id: str, people: Mapping[str, Person]) -> str:
+    return people[patient_id].name if patient_id in people else patient_id
+
+
+def _who(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -> str:
+    if entry.user_id is not None:
+        return users.get(entry.user_id) or _("A person who is not here any more")
+    if entry.client_id is not None:
+        return clients.get(entry.client_id, entry.client_id)
+    return _("Somebody who is not known")
+
+
+def _through(entry: Entry, clients: Mapping[str, str]) -> str:
+    """Return by which page or app it was asked, empty where the app is who asked."""
+    if entry.via or entry.client_id == PAGES:
+        return PLACES.get(entry.via, _("the pages"))
+    if entry.user_id is None or entry.client_id is None:
+        return ""
+    return _("the app %(name)s", name=clients.get(entry.client_id, entry.client_id))
+
+
+def _parts(entry: Entry) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the steps of a path after /fhir, and what is asked in its query and its form."""
+    path, _sign, query = entry.path.partition("?")
+    steps = [one for one in _ROOT.sub("", path, count=1).split("/") if one]
+    return steps, [*parse_qsl(query), *parse_qsl(entry.body)]
+
+
+def _did(entry: Entry) -> str:
+    """Return what was done, or tried: searched allergies."""
+    steps, asked = _parts(entry)
+    happened = entry.status < 400
+    if _is_page(entry):
+        return _did_on_page(entry.method, steps[1:], happened)
+    if not steps:
+        return _("sent a bundle of requests") if happened else _("tried to send requests")
+    kind, rest = steps[0], steps[1:]
+    many, one = _THINGS.get(kind, (kind, kind))
+    if kind == "metadata":
+        return _("read what the server can do")
+    if operation := next((step for step in steps if step.startswith("$")), ""):
+        return _operation(operation, happened)
+    if entry.method not in ("GET", "HEAD") and rest != ["_search"]:
+        return _("tried to change %(what)s", what=many)
+    if entry.via == VIA and kind == "Patient" and happened:
+        return _("read the names")
+    if not rest or rest == ["_search"]:
+        found = any(name in ("_content", "_text") for name, _value in asked)
+        what = _("%(what)s by their words", what=many) if found else many
+        return (_("searched %(what)s") if happened else _("tried to search %(what)s")) % {
+            "what": what
+        }
+    if "_history" in rest[-1:]:
+        what = one if len(rest) > 1 else many
+        looked = _("looked at every version of %(what)s")
+        return (looked if happened else _("tried to see every version of %(what)s")) % {
+            "what": what
+        }
+    opened = _("opened %(what)s") if happened else _("tried to open %(what)s")
+    earlier = "_history" in rest
+    return opened % {"what": _("one version of %(what)s", what=one) if earlier else one}
+
+
+def _is_page(entry: Entry) -> bool:
+    return entry.path.startswith("/admin/")
+
+
+def _did_on_page(method: str, steps: Sequence[str], happened: bool) -> str:
+    kind = steps[0] if steps else ""
+    if method == "POST":
+        if steps[-1:] == ["drill"]:
+            return _("tried a backup out")
+        return _(_BEGUN.get(kind, "began something"))
+    if not happened:
+        return _("tried to fetch a file")
+    return _(_FETCHED.get(kind, "fetched a file"))
+
+
+def _operation(name: str, happened: bool) -> str:
+    if name == "$everything":
+        return _("read everything") if happened else _("tried to read everything")
+    if name == "$export":
+        return _("exported records") if happened else _("tried to export records")
+    if name == "$docref":
+        return _("looked documents up") if happened else _("tried to look documents up")
+    shown = _("used %(name)s") if happened else _("tried to use %(name)s")
+    return shown % {"name": name}
+
+
+def _result(entry: Entry) -> str:
+    """Return what came of it: 6 records."""
+    if entry.status in (401, 403):
+        return _("refused (%(status)s)", status=entry.status)
+    if entry.status in (404, 410):
+        return _("not found (%(status)s)", status=entry.status)
+    if entry.status >= 500:
+        return _("the server failed (%(status)s)", status=entry.status)
+    if entry.status >= 400:
+        return _("not understood (%(status)s)", status=entry.status)
+    if entry.status == 304:
+        return _("what was known already")
+    if _is_page(entry):
+        return _("done")
+    if _parts(entry)[0][:1] == ["metadata"]:
+        return _("answered")
+    count = len(entry.served)
+    if count == 1:
+        return _("1 record")
+    return _("%(count)s records", count=count) if count else _("no record")
+
+
+def _named(entry: Entry, of: Mapping[str, str | None]) -> list[str]:
+    """Return the ids of the patients whom a request names, and of whom its answer is.
+
+    of is whose record each resource is.
+    """
+    steps, asked = _parts(entry)
+    is_patient = len(steps) > 1 and steps[0] == "Patient" and steps[1][0] not in "$_"
+    found = [steps[1]] if is_patient else []
+    for name, value in asked:
+        if name in _WHOSE:
+            found += [match[1] for one in value.split(",") if (match := _PATIENT.fullmatch(one))]
+    found += [patient_id for ref in entry.served if (patient_id := of.get(ref))]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,134 @@
+"""What the chart says of elements, in words; what is not told is told too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Any
+
+from fhirapp.fhir import temporal
+from fhirapp.fhir.terminology import shortened, when
+from fhirapp.web.texts import _
+
+Json = Mapping[str, Any]
+# Of what somebody wrote at length.
+LONG = 10_000
+_SEXES = {
+    "male": _("male"),
+    "female": _("female"),
+    "other": _("other"),
+    "unknown": _("sex not known"),
+}
+_ABOUT = {
+    "active": _("active"),
+    "inactive": _("inactive"),
+    "resolved": _("resolved"),
+    "confirmed": _("confirmed"),
+    "unconfirmed": _("not confirmed"),
+    "refuted": _("refuted"),
+    "entered-in-error": _("entered in error"),
+    "low": _("low"),
+    "high": _("high"),
+    "unable-to-assess": _("cannot be assessed"),
+    "environment": _("environment"),
+    "biologic": _("biologic (vaccines, sera)"),
+}
+
+
+def word(code: str) -> str:
+    """Return a code of FHIR's in words."""
+    return _(_ABOUT[code]) if code in _ABOUT else code
+
+
+def sex(patient: Json) -> str:
+    return _(_SEXES.get(str(patient.get("gender")), "sex not known"))
+
+
+def born(patient: Json, today: date) -> str:
+    """Return when somebody was born, and how old they are, or were when they died."""
+    birth = str(patient.get("birthDate") or "")
+    if not birth:
+        return _("date of birth not known")
+    died = temporal.day_of(str(patient.get("deceasedDateTime") or ""))
+    text = _("born %(day)s", day=when(birth))
+    if patient.get("deceasedBoolean") and not died:
+        return text
+    years = _years(birth, died or today.isoformat())
+    return f"{text} ({years})" if years else text
+
+
+def died(patient: Json) -> str:
+    """Return that somebody died, and when; empty of who is not known to have."""
+    if value := patient.get("deceasedDateTime"):
+        return _("died %(day)s", day=when(str(value)))
+    return _("died, day not known") if patient.get("deceasedBoolean") else ""
+
+
+def _years(birth: str, until: str) -> str:
+    """Return how many years are between two dates; about, where one of them is no whole day."""
+    years = int(until[:4]) - int(birth[:4])
+    if years < 0 or until < birth[: len(until)]:
+        return ""
+    if len(birth) < 10 or len(until) < 10:
+        return _("about %(years)s", years=years)
+    years -= until[5:10] < birth[5:10]
+    if years > 1:
+        return str(years)
+    days = (date.fromisoformat(until) - date.fromisoformat(birth)).days
+    if days < 60:
+        return _("%(days)s days", days=days)
+    return _("%(months)s months", months=days * 12 // 365)
+
+
+def reference(value: Json | None, within: Json | None = None) -> str:
+    """Return whom a Reference names, also one that within contains; empty where it names nobody."""
+    if not value:
+        return ""
+    address = str(value.get("reference") or "")
+    if display := value.get("display"):
+        return shortened(str(display))
+    for one in (within or {}).get("contained", ()):
+        if address == f"#{one.get('id')}":
+            return _named(one)
+    identifier = value.get("identifier") or {}
+    return shortened(address or str(identifier.get("value") or ""))
+
+
+def _named(resource: Json) -> str:
+    """Return the name of a person or organization."""
+    name = resource.get("name")
+    if isinstance(name, str):
+        return shortened(name)
+    for one in name or ():
+        parts = [*one.get("prefix", ()), *one.get("given", ()), one.get("family")]
+        if said := one.get("text") or " ".join(filter(None, parts)):
+            return shortened(said)
+    return _("somebody whose name is not told")
+
+
+def references(values: Iterable[Json] | None) -> str:
+    return ", ".join(filter(None, map(reference, values or ())))
+
+
+def notes(values: Iterable[Json] | None) -> list[str]:
+    """Return annotations in words: the text, and who wrote it when."""
+    found = []
+    for one in values or ():
+        who = reference(one.get("authorReference")) or shortened(one.get("authorString") or "")
+        said = ", ".join(filter(None, (who, when(one.get("time")))))
+        text = shortened(one.get("text") or "", LONG) or _("without words")
+        found.append(f"{text} ({said})" if said else text)
+    return found
+
+
+def codings(value: Json | None) -> list[str]:
+    """Return the codes of a CodeableConcept, each with its system."""
+    return [
+        shortened(f"{one.get('display') or ''} {one.get('system') or ''}|{one['code']}").strip()
+        for one in (value or {}).get("coding", ())
+        if one.get("code")
+    ]
+
+
+def category(codes: Iterable[str] | None) -> str:
+    return ", ".join(word(one) for one in codes or () if one)

@@ -1,0 +1,263 @@
+"""What a DocumentReference says of itself, in words; what it does not say is told too.
+
+Names for what a Reference only gives an address of: nobody is known by an id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.fhir import temporal
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.web.internal_client import read
+from fhirapp.web.pages import PageError
+from fhirapp.web.texts import _
+
+Json = Mapping[str, Any]
+# Elements are of any length; what stands in a line is not.
+_LONGEST = 300
+# Statuses in which a note no longer holds, or not yet.
+_STATUSES = {
+    "superseded": _("superseded"),
+    "entered-in-error": _("entered in error"),
+    "preliminary": _("preliminary"),
+    "amended": _("amended"),
+}
+_GONE = frozenset({"superseded", "entered-in-error"})
+_FORMATS = (
+    ("application/pdf", "PDF"),
+    ("application/x-pdf", "PDF"),
+    ("image/svg", _("drawing")),
+    ("image/", _("scanned")),
+    ("text/html", "HTML"),
+    ("application/xhtml+xml", "HTML"),
+    ("application/hl7-", "C-CDA"),
+    ("application/cda", "CDA"),
+    ("text/xml", "C-CDA"),
+    ("application/xml", "C-CDA"),
+    ("text/rtf", "RTF"),
+    ("application/rtf", "RTF"),
+    ("text/", _("text")),
+)
+
+
+class Status(NamedTuple):
+    """How far a note holds: in a word, where there is something to say; is_past where no more."""
+
+    word: str
+    is_past: bool
+
+
+class Line(NamedTuple):
+    """A note in a list."""
+
+    id: str
+    version: str
+    kind: str
+    # What it is about, where somebody told more than its kind.
+    about: str
+    # As it stands; "" where the note has none.
+    date: str
+    day: str
+    author: str
+    formats: tuple[str, ...]
+    status: Status
+    patient_id: str
+    patient: str
+
+
+def line(note: Json) -> Line:
+    """Return a note as a list shows it."""
+    subject = note.get("subject") or {}
+    return Line(
+        id=note["id"],
+        version=version_of(note),
+        kind=kind_of_note(note),
+        about=about(note),
+        date=str(note.get("date", "")),
+        day=day_of(note.get("date")),
+        author=people(note.get("author")) or _("author not told"),
+        formats=formats(note),
+        status=status(note),
+        patient_id=local_id(subject, "Patient"),
+        patient=reference(subject),
+    )
+
+
+def version_of(resource: Json) -> str:
+    return str(resource.get("meta", {}).get("versionId", ""))
+
+
+def kind_of_note(note: Json) -> str:
+    """Return what kind of note it is."""
+    return concept(note.get("type")) or _("Note of a kind that is not told")
+
+
+def about(note: Json) -> str:
+    """Return what a note is about, as told in its description or by the titles of its documents."""
+    if description := note.get("description"):
+        return shortened(str(description))
+    titles = [(one.get("attachment") or {}).get("title") for one in note.get("content", ())]
+    kind = kind_of_note(note).casefold()
+    told = dict.fromkeys(str(one) for one in titles if one and str(one).casefold() != kind)
+    return shortened(", ".join(told))
+
+
+def concept(value: Json | None) -> str:
+    """Return a CodeableConcept in words: its text, a display, or a code; "" where it has none."""
+    if not value:
+        return ""
+    codings = [one for one in value.get("coding", ()) if one]
+    displays = (one.get("display") for one in codings)
+    codes = (one.get("code") for one in codings)
+    return shortened(next(filter(None, (value.get("text"), *displays, *codes)), ""))
+
+
+def reference(value: Json | None) -> str:
+    """Return whom or what a Reference means: its name, or else its address; "" without either."""
+    if not value:
+        return ""
+    identifier = value.get("identifier") or {}
+    return shortened(
+        str(value.get("display") or value.get("reference") or identifier.get("value") or "")
+    )
+
+
+def people(values: Iterable[Json] | None) -> str:
+    return ", ".join(filter(None, map(reference, values or ())))
+
+
+def local_id(value: Json | None, kind: str) -> str:
+    """Return the id of a resource of ours that a Reference points to, "" where it does not."""
+    parts = str((value or {}).get("reference", "")).split("/")
+    return parts[1] if parts[0] == kind and len(parts) > 1 else ""
+
+
+def status(note: Json) -> Status:
+    """Return how far a note holds."""
+    given = {str(note.get("status", "")), str(note.get("docStatus", ""))}
+    words = [_(word) for code, word in _STATUSES.items() if code in given]
+    return Status(", ".join(words), bool(given & _GONE))
+
+
+def formats(note: Json) -> tuple[str, ...]:
+    """Return in what formats a note's documents are, each once."""
+    found = [
+        format_of(str((one.get("attachment") or {}).get("contentType", "")))
+        for one in note.get("content", ())
+    ]
+    return tuple(dict.fromkeys(found)) or (_("no document"),)
+
+
+def format_of(content_type: str) -> str:
+    """Return the format of a media type, in a word."""
+    essence = content_type.partition(";")[0].strip().lower()
+    return next(
+        (_(word) for start, word in _FORMATS if essence.startswith(start)),
+        shortened(essence, 40) or _("format not told"),
+    )
+
+
+def day_of(value: object) -> str:
+    """Return the day of a FHIR date or time, in the zone that the page names: 3 Nov 2023, 2023."""
+    text = str(value or "")
+    try:
+        numbers = [int(part) for part in temporal.day_of(text).split("-")]
+        if len(numbers) == 3:
+            return f"{numbers[2]} {date(*numbers):%b} {numbers[0]}"
+        if len(numbers) == 2:
+            return f"{date(numbers[0], numbers[1], 1):%b} {numbers[0]}"
+        return text if text else _("not dated")
+    except ValueError:
+        return shortened(text, 40) or _("not dated")
+
+
+def moment_of(value: object) -> str:
+    """Return a FHIR time with its hour: 3 Nov 2023, 14:05 CET."""
+    try:
+        then = temporal.local_of(str(value or ""))
+    except ValueError:
+        then = None
+    if then is None:
+        return day_of(value)
+    return f"{day_of(value)}, {then:%H:%M} {temporal.zone_name(then)}"
+
+
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as people say it."""
+    if count < 1_000:
+        return _("%(count)s bytes", count=count)
+    if count < 1_000_000:
+        return f"{count / 1_000:.0f} kB"
+    return f"{count / 1_000_000:.1f} MB"
+
+
+def note_path(note_id: str, *rest: str) -> str:
+    """Return the address of a page about a note."""
+    return "/".join(["/notes", quote(note_id, safe=""), *rest])
+
+
+def person(patient: Json) -> str:
+    """Return the name of a Patient or Practitioner."""
+    for name in patient.get("name", ()):
+        parts = [*name.get("given", ()), name.get("family")]
+        if said := name.get("text") or " ".join(str(one) for one in parts if one):
+            return shortened(str(said))
+    return _("Somebody whose name is not told")
+
+
+# Each is a request.
+_MOST = 12
+_NAMED = re.compile(f"(?:Patient|Practitioner|Organization|DocumentReference)/{ID_PATTERN}")
+
+
+def name(resources: Any, token: OwnToken, via: str) -> None:
+    """Put displays where references of people, organizations and notes have none.
+
+    In resources, or a list of them, as FHIR has them; as far as may be read.
+    """
+    names: dict[str, str] = {}
+    for one in _unnamed(resources):
+        address = one["reference"]
+        if address not in names and len(names) < _MOST:
+            names[address] = _name_of(address, token, via)
+        if found := names.get(address):
+            one["display"] = found
+
+
+def _unnamed(held: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(held, list):
+        for one in held:
+            yield from _unnamed(one)
+    elif isinstance(held, dict):
+        address = held.get("reference")
+        if isinstance(address, str) and not held.get("display") and _NAMED.fullmatch(address):
+            yield held
+        for key, one in held.items():
+            if key not in _LEFT_OUT:
+                yield from _unnamed(one)
+
+
+# Told elsewhere, or about what is told itself.
+_LEFT_OUT = frozenset({"contained", "patient", "relatesTo", "subject", "target"})
+
+
+def _name_of(address: str, token: OwnToken, via: str) -> str:
+    try:
+        found = read(f"/fhir/{address}", token, via=via)
+    except PageError:
+        return ""
+    if found["resourceType"] == "DocumentReference":
+        return f"{kind_of_note(found)}, {day_of(found.get('date'))}"
+    if isinstance(given := found.get("name"), str):
+        return shortened(given)
+    return person(found) if given else ""

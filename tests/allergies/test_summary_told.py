@@ -1,0 +1,209 @@
+"""What a summary of allergies says beside their groups: how severe they are, and what they are to.
+
+The groups and what contradicts are tested in test_summary.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fhirapp.allergies.contradictions import findings_of
+from fhirapp.allergies.summary import conclusion_of, entries_of
+from tests.support.allergies import (
+    NKA,
+    NO_INFORMATION,
+    REFUTED,
+    RXNORM,
+    SEVERE,
+    SNOMED,
+    allergy,
+    coded,
+)
+
+
+def codes(resource: dict[str, Any]) -> list[str]:
+    """Return the codes of what does not fit."""
+    return [one.code for one in findings_of(entries_of([resource]))]
+
+
+@pytest.mark.parametrize(
+    ("manifestation", "is_severe"),
+    [
+        (coded(text="Anaphylaxis (disorder)"), True),
+        (coded((SNOMED, "39579001")), True),
+        (coded((SNOMED, "1", "Anaphylactic shock")), True),
+        (coded(text="Schock, anaphylaktischer"), True),
+        (coded(text="Choque anafiláctico"), True),
+        (coded(text="No anaphylaxis"), False),
+        (coded(text="Anaphylactoid reaction"), True),
+        (coded(text="Rash"), False),
+    ],
+)
+def test_anaphylaxis_is_severe_though_no_severity_is_recorded(manifestation, is_severe):
+    (entry,) = entries_of([allergy("a", reaction=[{"manifestation": [manifestation]}])])
+    assert (entry.is_severe, entry.group.code) == (
+        is_severe,
+        "active-severe" if is_severe else "active",
+    )
+
+
+ICD_10, ICD_9 = "http://hl7.org/fhir/sid/icd-10-cm", "http://hl7.org/fhir/sid/icd-9-cm"
+
+
+@pytest.mark.parametrize(
+    ("elements", "words"),
+    [
+        # By codes.
+        ({"reaction": [{"manifestation": [coded((SNOMED, "41291007"))]}]}, ""),
+        ({"reaction": [{"manifestation": [coded((ICD_10, "T78.2XXA"))]}]}, ""),
+        ({"reaction": [{"manifestation": [coded((ICD_10, "T7805XA"))]}]}, ""),
+        ({"reaction": [{"manifestation": [coded((ICD_9, "995.0"))]}]}, ""),
+        ({"code": coded((ICD_10, "T88.6XXA"))}, ""),
+        # By words: of a reaction, a local code, the substance, a note.
+        (
+            {"reaction": [{"manifestation": [coded(text="Angioedema of lips")]}]},
+            "Angioedema of lips",
+        ),
+        ({"reaction": [{"manifestation": [coded(text="Angiodema")]}]}, "Angiodema"),
+        ({"reaction": [{"manifestation": [coded(text="anaphlaxis")]}]}, "anaphlaxis"),
+        ({"reaction": [{"manifestation": [coded(("urn:x", "ANAPHYLAXIS"))]}]}, "ANAPHYLAXIS"),
+        (
+            {"reaction": [{"manifestation": [coded(text="Rash")], "description": "throat closed"}]},
+            "throat closed",
+        ),
+        ({"code": coded(text="Penicillin (severe reaction)")}, "Penicillin (severe reaction)"),
+        ({"note": [{"text": "Needed a tube in the airway"}]}, "Needed a tube in the airway"),
+        # Denied of one thing, and not of the other.
+        ({"note": [{"text": "No rash, but anaphylaxis"}]}, "No rash, but anaphylaxis"),
+        (
+            {"extension": [{"url": "http://x/allergy-severity", "valueString": "Severe"}]},
+            "Severe",
+        ),
+    ],
+)
+def test_what_is_severe_by_any_code_or_word_is_told_as_severe(elements, words):
+    (entry,) = entries_of([{**allergy("a"), **elements}])
+    assert (entry.is_severe, entry.severity.words) == (True, words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No anaphylaxis",
+        "Rash; denies throat swelling",
+        "Anaphylaxis: no",
+        "anaphylaxis was ruled out",
+        "non-anaphylactic",
+        "not severe",
+        "sore throat",
+        "Angiotensin converting enzyme inhibitor",
+        "analgesics",
+        "persevered",
+    ],
+)
+def test_what_is_denied_or_sounds_alike_is_not_severe(text):
+    (entry,) = entries_of([allergy("a", note=[{"text": text}])])
+    assert not entry.is_severe
+
+
+def test_a_severity_in_words_is_told_beside_its_reaction():
+    original = {"url": "http://hl7.org/fhir/StructureDefinition/originalText", "valueString": "++"}
+    reaction = {"manifestation": [coded(text="Rash")], "_severity": {"extension": [original]}}
+    (entry,) = entries_of([allergy("a", reaction=[reaction])])
+    assert [(one.text, one.severity, one.severity_text) for one in entry.reactions] == [
+        ("Rash", "", "++")
+    ]
+    assert not entry.is_severe
+
+
+@pytest.mark.parametrize(
+    ("resources", "text"),
+    [
+        (
+            [allergy("a", **SEVERE)],
+            (
+                "1 allergy or intolerance may still hold; it is recorded as severe, as anaphylaxis"
+                " or with high criticality."
+            ),
+        ),
+        (
+            [allergy("a")],
+            (
+                "1 allergy or intolerance may still hold; it is not recorded as severe, as"
+                " anaphylaxis or with high criticality. Its severity is not recorded."
+            ),
+        ),
+        (
+            [allergy("a"), allergy("b", criticality="unable-to-assess"), allergy("c", **SEVERE)],
+            (
+                "3 allergies or intolerances may still hold; 1 of them is recorded as severe, as"
+                " anaphylaxis or with high criticality. For 2 of them no severity is recorded."
+            ),
+        ),
+        (
+            [allergy("a", criticality="low"), allergy("b", criticality="low")],
+            (
+                "2 allergies or intolerances may still hold; none of them is recorded as severe, as"
+                " anaphylaxis or with high criticality."
+            ),
+        ),
+        (
+            [allergy(NKA, **REFUTED)],
+            (
+                "No entry tells of an allergy that still holds. That does not mean that there are"
+                " none."
+            ),
+        ),
+    ],
+)
+def test_what_nobody_recorded_is_not_told_as_harmless(resources, text):
+    assert conclusion_of(entries_of(resources)).text == text
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        (coded((SNOMED, "735029006", "Shellfish"), text="Mariscos"), ["Shellfish"]),
+        (coded((RXNORM, "723", "amoxicillin"), text="Aspirin"), ["amoxicillin"]),
+        (coded((SNOMED, "1", "Latex (substance)"), text="LATEX"), []),
+        (coded((SNOMED, "764146007")), ["http://snomed.info/sct|764146007"]),
+        (coded((SNOMED, "764146007"), text="Penicillin"), []),
+        (coded(text="Penicillin"), []),
+        (NO_INFORMATION, []),
+    ],
+)
+def test_a_code_is_named_where_the_words_say_it_otherwise(code, names):
+    (entry,) = entries_of([allergy(code)])
+    assert entry.coded_as == names
+
+
+@pytest.mark.parametrize(
+    "text", ["None", "nil known", "Denies any", "Not on file", "No penicillin"]
+)
+def test_what_reads_as_if_there_were_none_is_told_as_an_allergy_and_to_be_looked_at(text):
+    (entry,) = entries_of([allergy(text)])
+    assert entry.group.code == "active"
+    assert codes(allergy(text)) == ["entry-unclear"]
+    assert codes(allergy("Noscapine")) == []
+
+
+@pytest.mark.parametrize(
+    ("age", "words"),
+    [
+        ({"value": 5, "unit": "a"}, "at the age of 5 years"),
+        ({"value": 18, "code": "mo"}, "at the age of 18 months"),
+        ({"value": 3, "unit": "years", "code": "a"}, "at the age of 3 years"),
+        ({"value": 3, "unit": "summers"}, "at the age of 3 summers"),
+    ],
+)
+def test_an_age_is_told_in_words_that_people_use(age, words):
+    (entry,) = entries_of([allergy("a", onsetAge=age)])
+    assert entry.onset == words
+
+
+def test_what_it_tells_beside_is_told():
+    note = [{"text": "Side effect,\nno allergy."}, {"authorString": "x"}]
+    (entry,) = entries_of([allergy("Morphine", type="intolerance", note=note)])
+    assert (entry.type, entry.comments) == ("intolerance", ["Side effect, no allergy."])

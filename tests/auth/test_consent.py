@@ -1,0 +1,302 @@
+"""What a user can allow an app, whose record it is about, and what comes of the answer.
+
+decisions §6; SMART App Launch 2.2 scopes and launch context; OpenID Connect Core §3.1.2.1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+from sqlalchemy import select, update
+
+from fhirapp.auth.models import AuthorizationCode, Grant, Session, digest
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.oauth import authorize
+from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
+from fhirapp.auth.scopes import SESSION_SCOPES
+from fhirapp.auth.users.accounts import unlink
+from fhirapp.db import writing
+from tests.support.authorizing import (
+    EVERYTHING,
+    REDIRECT,
+    STATE,
+    Flow,
+    add_person,
+    add_program,
+    alter,
+    parameters_of,
+    rows,
+    set_client,
+    told,
+)
+
+DOCTOR = "Practitioner/dr-adeyemi"
+ANSWERED = "This was answered already. Go back to the app and start again."
+GONE = "The app that sent you here is not known to this server."
+ELSEWHERE = (
+    "The app that sent you here wants you back at an address (redirect_uri) that is not registered "
+    "for it."
+)
+
+
+@pytest.fixture
+def flow(oauth: Flask) -> Flow:
+    """Return a clinician with a public app."""
+    return Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN, fhir_user=DOCTOR))
+
+
+@pytest.fixture
+def of_patient(oauth: Flask) -> Callable[..., Flow]:
+    """Return a maker of patients with these records, each with a public app."""
+
+    def make(*patients: str) -> Flow:
+        return Flow(oauth, add_program(oauth), add_person(oauth, PATIENT, *patients))
+
+    return make
+
+
+def grant_row(flow: Flow) -> Grant:
+    """Return the one consent of the flow's user."""
+    ((found,),) = rows(flow.app, select(Grant).where(Grant.user_id == flow.user_id))
+    return found
+
+
+OF_STAFF = SESSION_SCOPES - {"launch", "launch/encounter", "online_access"}
+
+
+@pytest.mark.parametrize(
+    ("role", "session", "contexts"),
+    [
+        (CLINICIAN, OF_STAFF, {"patient/*.rs", "user/*.rs"}),
+        (ADMINISTRATOR, OF_STAFF, {"patient/*.rs", "user/*.rs"}),
+        (
+            PATIENT,
+            {"openid", "fhirUser", "launch/patient", "offline_access"},
+            {"patient/*.rs"},
+        ),
+    ],
+)
+def test_what_can_be_allowed_hangs_on_the_role(oauth, role, session, contexts):
+    patients, who = (["p1"], None) if role == PATIENT else ([], DOCTOR)
+    user_id = add_person(oauth, role, *patients, fhir_user=who)
+    flow = Flow(oauth, add_program(oauth), user_id)
+    asked = f"{EVERYTHING} system/*.rs"
+    assert set(flow.offer(flow.park(asked)).scopes) == session | contexts
+
+
+def test_scopes_are_offered_as_asked_as_far_as_the_client_is_registered(oauth):
+    program = add_program(oauth, scope="openid patient/AllergyIntolerance.rs user/*.read")
+    flow = Flow(oauth, program, add_person(oauth, CLINICIAN))
+    asked = (
+        "openid profile offline_access patient/*.rs patient/AllergyIntolerance "
+        "user/DocumentReference.read user/AllergyIntolerance.rs?clinical-status=active"
+    )
+    assert flow.offer(flow.park(asked)).scopes == [
+        "openid",
+        "patient/AllergyIntolerance.rs",
+        "patient/AllergyIntolerance",
+        "user/DocumentReference.read",
+        "user/AllergyIntolerance.rs?clinical-status=active",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "left"),
+    [
+        ("online_access user/*.rs", {"online_access", "user/*.rs"}),
+        ("online_access offline_access user/*.rs", {"offline_access", "user/*.rs"}),
+        ("launch launch/encounter openid", {"openid"}),
+    ],
+)
+def test_what_would_do_nothing_is_not_offered(flow, asked, left):
+    assert set(flow.offer(flow.park(asked)).scopes) == left
+
+
+def test_who_the_user_is_can_be_told_only_of_a_user_who_is_in_the_records(oauth):
+    flow = Flow(oauth, add_program(oauth), add_person(oauth, ADMINISTRATOR))
+    assert flow.offer(flow.park("openid fhirUser")).scopes == ["openid"]
+
+
+@pytest.mark.parametrize(
+    "asked", ["user/*.rs", "user/*.rs profile online_access", "launch profile"]
+)
+def test_an_app_that_this_user_can_allow_nothing_hears_it(of_patient, asked):
+    flow = of_patient("p1")
+    handle = flow.park(f"{asked} offline_access" if "user" in asked else asked)
+    with pytest.raises(SendBack) as raised:
+        flow.offer(handle)
+    assert told(raised) == ("invalid_scope", "This user can allow nothing of what was asked.")
+
+
+def test_a_patient_without_a_record_can_only_say_who_they_are(of_patient):
+    flow = of_patient()
+    asked = "openid launch/patient patient/*.rs"
+    offered = flow.offer(flow.park(asked))
+    assert (offered.scopes, offered.needs_patient) == (["openid"], False)
+    with pytest.raises(SendBack) as raised:
+        flow.offer(flow.park("launch/patient patient/*.rs"))
+    assert told(raised) == ("invalid_scope", "This user can allow nothing of what was asked.")
+
+
+def test_a_patient_with_one_record_need_not_choose(of_patient):
+    flow = of_patient("p1")
+    offered = flow.offer(flow.park("patient/*.rs"))
+    assert (offered.patients, offered.patient_id) == (["p1"], "p1")
+    assert not offered.needs_patient
+    flow.code("patient/*.rs")
+    assert grant_row(flow).patient_id == "p1"
+
+
+def test_a_patient_with_two_records_chooses_one_and_no_other(of_patient):
+    flow = of_patient("p2", "p1")
+    handle = flow.park("launch/patient openid")
+    # The own one first.
+    assert flow.offer(handle).patients == ["p2", "p1"]
+    assert flow.offer(handle).needs_patient
+    for foreign in ("p3", "", "P1", "p1 ", "' OR 1=1"):
+        flow.choose(handle, foreign)
+        assert flow.offer(handle).needs_patient
+    flow.choose(handle, "p1")
+    assert flow.offer(handle).patient_id == "p1"
+    flow.decide(handle)
+    assert grant_row(flow).patient_id == "p1"
+
+
+def test_a_link_that_ends_after_the_choice_ends_the_choice(of_patient):
+    flow = of_patient("p1", "p2", "p3")
+    handle = flow.park("patient/*.rs")
+    flow.choose(handle, "p2")
+    with flow.app.app_context(), writing() as connection:
+        unlink(connection, flow.user_id, "p2")
+    offered = flow.offer(handle)
+    assert offered.needs_patient
+    assert offered.patients == ["p1", "p3"]
+
+
+def test_staff_choose_any_patient_but_must_choose(flow):
+    handle = flow.park("patient/*.rs user/*.rs")
+    offered = flow.offer(handle)
+    assert (offered.patients, offered.patient_id) == (None, None)
+    assert offered.needs_patient
+    with pytest.raises(Unanswerable, match="Choose first whose record"):
+        flow.decide(handle)
+    flow.choose(handle, "p7")
+    flow.decide(handle)
+    assert grant_row(flow).patient_id == "p7"
+
+
+def test_no_patient_is_in_context_where_no_scope_is_about_one(flow):
+    handle = flow.park("patient/*.rs user/*.rs")
+    flow.decide(handle, ticked=["user/*.rs"])
+    assert grant_row(flow).patient_id is None
+
+
+def test_only_what_was_offered_and_ticked_is_granted(flow):
+    handle = flow.park("openid user/AllergyIntolerance.rs user/DocumentReference.rs")
+    flow.decide(handle, ticked=["user/DocumentReference.rs", "user/*.rs", "offline_access", "x"])
+    assert grant_row(flow).scope == "user/DocumentReference.rs"
+
+
+@pytest.mark.parametrize("ticked", [[], ["fhirUser"], ["user/*.cruds", "system/*.rs"]])
+def test_who_ticks_nothing_that_gives_access_denies_it(flow, ticked):
+    handle = flow.park("openid fhirUser user/*.rs")
+    with pytest.raises(SendBack) as raised:
+        flow.decide(handle, ticked=ticked)
+    assert told(raised) == ("access_denied", "The user allowed nothing.")
+
+
+def test_who_refuses_denies_it(flow):
+    handle = flow.park("user/*.rs")
+    assert parameters_of(flow.refuse(handle)) == {
+        "error": "access_denied",
+        "error_description": "The user refused.",
+        "state": STATE,
+    }
+    with flow.app.app_context():
+        assert authorize.find(handle) is None
+
+
+def test_of_two_answers_the_first_holds(flow):
+    handle = flow.park("user/*.rs")
+    with flow.app.test_request_context():
+        parked, signed = authorize.find(handle), flow.signed()
+        offered = authorize.offer(parked, signed.user)
+        authorize.decide(parked, offered, signed, offered.scopes, 1)
+        with pytest.raises(Unanswerable, match=ANSWERED):
+            authorize.decide(parked, offered, signed, offered.scopes, 1)
+        with pytest.raises(Unanswerable, match=ANSWERED):
+            authorize.refuse(parked)
+        assert authorize.find(handle) is None
+    # That there is one grant, and one code.
+    codes = select(AuthorizationCode).where(AuthorizationCode.grant_id == grant_row(flow).id)
+    assert len(rows(flow.app, codes)) == 1
+
+
+def test_a_code_is_stored_as_a_hash_and_serves_a_minute(flow):
+    handle = flow.park("user/*.rs", nonce="n-1")
+    answer = parameters_of(flow.decide(handle))
+    assert answer.keys() == {"code", "state"}
+    code = answer["code"]
+    ((row,),) = rows(
+        flow.app, select(AuthorizationCode).where(AuthorizationCode.digest == digest(code))
+    )
+    assert len(code) == 48
+    assert (row.nonce, row.redirect_uri, row.used_at) == ("n-1", REDIRECT, None)
+    assert 58 <= row.expires_at - time.time() <= 60
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"disabled": True}, GONE),
+        ({"approved_at": None}, GONE),
+        ({"redirect_uris": ["https://app.example/other"]}, ELSEWHERE),
+    ],
+)
+def test_an_app_that_is_switched_off_or_moved_meanwhile_gets_nobody_back(flow, values, message):
+    handle = flow.park("openid user/*.rs", prompt="none")
+    set_client(flow.app, flow.program, **values)
+    with pytest.raises(Unanswerable, match="The app that sent you here"):
+        flow.offer(handle)
+    with pytest.raises(Unanswerable) as raised:
+        flow.refuse(handle)
+    assert str(raised.value) == message
+    with flow.app.test_request_context(), pytest.raises(Unanswerable):
+        authorize.wants_sign_in(authorize.find(handle), None)
+
+
+def test_a_registration_that_is_narrowed_meanwhile_narrows_the_offer(flow):
+    handle = flow.park("openid user/*.rs")
+    set_client(flow.app, flow.program, scope="user/AllergyIntolerance.rs")
+    assert flow.offer(handle).scopes == ["user/AllergyIntolerance.rs"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "days", "lasts"),
+    [
+        ("user/*.rs offline_access", 1, 86_400),
+        ("user/*.rs offline_access", 180, 180 * 86_400),
+        ("user/*.rs offline_access", 9999, 180 * 86_400),
+        # What the hour of an access token, and the minute of its code, need.
+        ("user/*.rs", 90, 3660),
+    ],
+)
+def test_a_consent_ends(flow, scope, days, lasts):
+    flow.decide(flow.park(scope), days=days)
+    row = grant_row(flow)
+    assert abs(row.expires_at - row.created_at - lasts) <= 1
+    assert row.session_id is None
+
+
+def test_a_consent_for_as_long_as_the_user_is_online_ends_with_the_session(flow):
+    signed_in_at = int(time.time()) - 7200
+    mine = update(Session).where(Session.user_id == flow.user_id)
+    alter(flow.app, mine.values(signed_in_at=signed_in_at))
+    flow.decide(flow.park("user/*.rs online_access"))
+    row = grant_row(flow)
+    assert row.expires_at == signed_in_at + 12 * 3600
+    ((session,),) = rows(flow.app, select(Session).where(Session.user_id == flow.user_id))
+    assert row.session_id == session.id

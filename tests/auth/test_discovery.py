@@ -1,0 +1,263 @@
+"""What the authorization server says of itself, claim by claim: it works.
+
+SMART App Launch 2.2 conformance §smart-configuration; RFC 8414; OpenID Connect Discovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from fhirapp.auth.models.client import BASIC, NONE, SIGNED
+from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from tests.auth.test_openid import claims_of
+from tests.support.authorizing import Flow, add_backend, add_person, add_program
+from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir
+
+SMART = ("/.well-known/smart-configuration", "/fhir/.well-known/smart-configuration")
+OPENID = (
+    "/.well-known/openid-configuration",
+    "/fhir/.well-known/openid-configuration",
+    "/.well-known/oauth-authorization-server",
+)
+DOCTOR = "Practitioner/dr-adeyemi"
+
+
+@pytest.fixture(scope="module")
+def records(make_app: Callable[..., Flask]) -> Flask:
+    """Return a seeded app of these tests' own."""
+    return make_app()
+
+
+@pytest.fixture(scope="module")
+def client(records: Flask) -> FlaskClient:
+    return records.test_client()
+
+
+@pytest.fixture(scope="module")
+def claims(client: FlaskClient) -> dict[str, Any]:
+    """Return the SMART configuration."""
+    return client.get(SMART[0]).get_json()
+
+
+@pytest.fixture(scope="module")
+def openid(client: FlaskClient) -> dict[str, Any]:
+    """Return the configuration of OpenID Connect."""
+    return client.get(OPENID[0]).get_json()
+
+
+@pytest.fixture(scope="module")
+def flows(records: Flask) -> dict[str, Flow]:
+    """Return a clinician with an app of each kind, by how it proves who it is."""
+    user_id = add_person(records, CLINICIAN, fhir_user=DOCTOR)
+    return {
+        method: Flow(records, add_program(records, method), user_id)
+        for method in (NONE, BASIC, SIGNED)
+    }
+
+
+@pytest.mark.parametrize("accept", [None, "application/json", FHIR_JSON, "*/*", "text/html"])
+@pytest.mark.parametrize("addresses", [SMART, OPENID])
+def test_it_is_the_same_at_every_address_and_needs_no_token(client, addresses, accept):
+    """SMART: JSON, whatever the Accept header says."""
+    told = client.get(addresses[0]).get_json()
+    for address in addresses:
+        response = client.get(address, headers={"Accept": accept} if accept else {})
+        assert (response.status_code, response.mimetype) == (200, "application/json")
+        assert response.get_json() == told
+        assert client.head(address).status_code == 200
+
+
+def test_addresses_begin_with_the_one_that_the_client_used_on_loopback(make_app):
+    http = make_app(seed=False, base_url=None).test_client()
+    for host, base in (
+        ("localhost:8123", "http://localhost:8123"),
+        ("127.0.0.1", "http://127.0.0.1"),
+        # decisions §1: never from the Host of somebody else
+        ("evil.example", "http://127.0.0.1:8000"),
+    ):
+        told = http.get(SMART[0], headers={"Host": host}).get_json()
+        assert told["token_endpoint"] == f"{base}/oauth/token"
+        assert told["issuer"] == base
+
+
+def test_every_address_is_absolute_and_answers(records, claims, openid):
+    served = {rule.rule for rule in records.url_map.iter_rules()}
+    for told in (claims, openid):
+        assert told["issuer"] == BASE_URL
+        for name, value in told.items():
+            if name.endswith(("_endpoint", "_uri")):
+                assert value.startswith(f"{BASE_URL}/")
+                assert urlsplit(value).path in served, name
+
+
+def test_all_kinds_of_metadata_tell_the_same(client, claims, openid):
+    common = claims.keys() & openid.keys()
+    assert {name: claims[name] for name in common} == {name: openid[name] for name in common}
+    assert claims.keys() - common == {"capabilities", "management_endpoint"}
+    statement = client.get("/fhir/metadata").get_json(force=True)
+    (extension,) = statement["rest"][0]["security"]["extension"]
+    told = {one["url"]: one["valueUri"] for one in extension["extension"]}
+    assert told == {
+        "authorize": claims["authorization_endpoint"],
+        "token": claims["token_endpoint"],
+        "introspect": claims["introspection_endpoint"],
+        "revoke": claims["revocation_endpoint"],
+    }
+
+
+def test_the_issuer_and_the_keys_are_those_of_the_id_tokens(client, flows, openid):
+    answer = flows[NONE].tokens("openid fhirUser profile", nonce="n")
+    told = claims_of(flows[NONE], answer)
+    assert told["iss"] == openid["issuer"]
+    # Every claim that is named is there.
+    assert set(openid["claims_supported"]) == told.keys()
+    assert openid["id_token_signing_alg_values_supported"] == ["RS256"]
+    assert openid["subject_types_supported"] == ["public"]
+    assert client.get(urlsplit(openid["jwks_uri"]).path).status_code == 200
+
+
+def test_what_is_not_there_is_not_claimed(claims, openid):
+    assert openid["request_parameter_supported"] is False
+    assert openid["request_uri_parameter_supported"] is False
+    for told in (claims, openid):
+        assert "registration_endpoint" not in told
+        assert "userinfo_endpoint" not in told
+        # RFC 9207: single-page apps take iss for an EHR launch.
+        assert "authorization_response_iss_parameter_supported" not in told
+        assert told["response_types_supported"] == ["code"]
+        assert told["response_modes_supported"] == ["query"]
+        # SMART: S256 is listed, and plain is not.
+        assert told["code_challenge_methods_supported"] == ["S256"]
+
+
+def test_every_claimed_scope_is_granted(records, flows, claims):
+    backend = Flow(records, add_backend(records), flows[NONE].user_id)
+    for scope in claims["scopes_supported"]:
+        if scope.startswith("system/"):
+            form = {"grant_type": "client_credentials", "scope": scope}
+            answer = backend.ask("/oauth/token", **form).get_json()
+        elif scope.startswith("launch"):
+            launch = flows[NONE].launch("p1", "enc-p1-2024-ed")
+            answer = flows[NONE].tokens(f"{scope} openid", launch=launch)
+        else:
+            patient = "p1" if scope.startswith("patient/") else None
+            answer = flows[NONE].tokens(f"{scope} openid", patient=patient)
+        assert scope in answer["scope"].split()
+
+
+def works(flow: Flow, scope: str, path: str = "AllergyIntolerance", **options: Any) -> bool:
+    """Say whether a token of this scope, as asked, can search."""
+    answer = flow.tokens(scope, **options)
+    status = Fhir(flow.app, answer["access_token"]).get(path).status_code
+    return answer["scope"] == scope and status == 200
+
+
+def launched(flow: Flow, name: str) -> Any:
+    """Return what an app that our pages started is told of its context."""
+    scope = "launch launch/encounter patient/*.rs"
+    return flow.tokens(scope, launch=flow.launch("p1", "e1")).get(name)
+
+
+def posted(flow: Flow) -> bool:
+    """Say whether a request that comes as a form is taken."""
+    form = flow.parameters("user/*.rs")
+    return flow.app.test_client().post("/oauth/authorize", data=form).status_code == 303
+
+
+def styled(flow: Flow) -> bool:
+    """Say whether the app is told where its style is, and finds it there."""
+    address = flow.tokens("patient/*.rs", patient="p1")["smart_style_url"]
+    response = flow.app.test_client().get(urlsplit(address).path)
+    return response.status_code == 200 and response.get_json()["color_text"].startswith("#")
+
+
+def refreshed(flow: Flow, scope: str) -> bool:
+    """Say whether a token of this scope can be refreshed."""
+    token = flow.tokens(f"user/*.rs {scope}")["refresh_token"]
+    return flow.refresh(token).status_code == 200
+
+
+# Each capability that is claimed, and what shows that it works.
+WORKS: dict[str, Callable[[dict[str, Flow]], Any]] = {
+    "launch-ehr": lambda flows: launched(flows[NONE], "access_token"),
+    "launch-standalone": lambda flows: works(
+        flows[NONE], "launch/patient patient/*.rs", patient="p1"
+    ),
+    "authorize-post": lambda flows: posted(flows[NONE]),
+    "client-public": lambda flows: works(flows[NONE], "user/*.rs"),
+    "client-confidential-symmetric": lambda flows: works(flows[BASIC], "user/*.rs"),
+    "client-confidential-asymmetric": lambda flows: works(flows[SIGNED], "user/*.rs"),
+    "sso-openid-connect": lambda flows: claims_of(
+        flows[NONE], flows[NONE].tokens("openid fhirUser")
+    )["fhirUser"].endswith(DOCTOR),
+    "context-banner": lambda flows: launched(flows[NONE], "need_patient_banner") is True,
+    "context-style": lambda flows: styled(flows[NONE]),
+    "context-ehr-patient": lambda flows: launched(flows[NONE], "patient") == "p1",
+    "context-ehr-encounter": lambda flows: launched(flows[NONE], "encounter") == "e1",
+    "context-standalone-patient": lambda flows: (
+        flows[NONE].tokens("launch/patient openid", patient="p2")["patient"] == "p2"
+    ),
+    "permission-offline": lambda flows: refreshed(flows[NONE], "offline_access"),
+    "permission-online": lambda flows: refreshed(flows[NONE], "online_access"),
+    "permission-patient": lambda flows: works(flows[NONE], "patient/*.rs", patient="p1"),
+    "permission-user": lambda flows: works(flows[NONE], "user/*.rs"),
+    "permission-v1": lambda flows: works(flows[NONE], "user/AllergyIntolerance.read"),
+    "permission-v2": lambda flows: works(
+        flows[NONE], "user/AllergyIntolerance.rs?clinical-status=active"
+    ),
+}
+
+
+def test_every_capability_that_works_is_claimed_and_no_other(claims):
+    assert set(claims["capabilities"]) == WORKS.keys()
+    assert len(claims["capabilities"]) == len(WORKS)
+
+
+@pytest.mark.parametrize("show", WORKS.values(), ids=WORKS)
+def test_a_claimed_capability_works(flows, show):
+    assert show(flows)
+
+
+def test_every_claimed_grant_works(records, flows, claims):
+    assert set(claims["grant_types_supported"]) == {
+        "authorization_code",
+        "refresh_token",
+        "client_credentials",
+    }
+    backend = Flow(records, add_backend(records), flows[NONE].user_id)
+    form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
+    assert backend.ask("/oauth/token", **form).status_code == 200
+    assert refreshed(flows[BASIC], "offline_access")
+
+
+def test_every_claimed_way_to_authenticate_works_and_no_other(flows, claims):
+    """Which algorithms sign, test_assertion.py shows."""
+    used: dict[str, set[str]] = {"token": set(), "introspection": set(), "revocation": set()}
+    for method, flow in flows.items():
+        issued = flow.tokens("user/*.rs")
+        used["token"].add(method)
+        token = issued["access_token"]
+        if flow.introspect(token).status_code == 200:
+            used["introspection"].add(method)
+        bearer = {"headers": {"Authorization": f"Bearer {token}"}}
+        if flow.introspect(token, proof=bearer).status_code == 200:
+            used["introspection"].add("Bearer")
+        if flow.revoke(token).status_code == 200:
+            used["revocation"].add(method)
+    for name, methods in used.items():
+        assert set(claims[f"{name}_endpoint_auth_methods_supported"]) == methods
+        assert claims[f"{name}_endpoint_auth_signing_alg_values_supported"] == ["RS384", "ES384"]
+
+
+def test_a_patient_can_allow_all_that_is_claimed_for_them(records, claims):
+    flow = Flow(records, add_program(records), add_person(records, PATIENT, "p1"))
+    for scope in claims["scopes_supported"]:
+        if scope.startswith("patient/"):
+            name = scope.partition("/")[2].partition(".")[0].replace("*", "AllergyIntolerance")
+            assert works(flow, scope, name)

@@ -1,0 +1,223 @@
+"""Remembering clients' keys: when they are fetched again, and who waits for whom."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import pytest
+from joserfc.jwk import ECKey
+
+from fhirapp.auth.clients.key_sets import (
+    KEPT_SECONDS,
+    MOST_ADDRESSES,
+    RENEWAL_SECONDS,
+    REST_SECONDS,
+    KeySets,
+    Unfetched,
+)
+from fhirapp.config import Settings
+from fhirapp.fhir.outcome import Unavailable
+from tests.support.key_server import KeyServer, ok, reply, running
+
+KEY = ECKey.generate_key("P-384", {"kid": "any"}).as_dict(private=False)
+BROKEN = reply("500 Internal Server Error")
+SETTINGS = Settings(fetch_private=True, threads=9)
+
+
+@pytest.fixture
+def server() -> Iterator[KeyServer]:
+    with running() as server:
+        server.answer = named("first")
+        yield server
+
+
+class Clock:
+    """The time, in seconds, that a test sets."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def key_sets(clock: Clock) -> KeySets:
+    return KeySets(clock)
+
+
+def named(kid: str, *headers: str) -> bytes:
+    """Return the answer that holds one key of this name."""
+    return ok({"keys": [KEY | {"kid": kid}]}, *headers)
+
+
+def given(key_sets: KeySets, uri: str, most: int = 1, settings: Settings = SETTINGS) -> list[str]:
+    """Return the name of the key in each set, of which so many are asked for at the most."""
+    return [keys.keys[0].kid or "" for keys in islice(key_sets.at(uri, settings), most)]
+
+
+def test_a_set_is_kept_ten_minutes(server, key_sets, clock):
+    assert given(key_sets, server.url) == ["first"]
+    server.answer = named("second")
+    clock.now += KEPT_SECONDS - 1
+    assert given(key_sets, server.url) == ["first"]
+    assert len(server.asked) == 1
+    clock.now += 1
+    assert given(key_sets, server.url) == ["second"]
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("max-age=60", 60),
+        ("max-age=86400", KEPT_SECONDS),
+        ("max-age=0", REST_SECONDS),
+        ("max-age=-60", REST_SECONDS),
+        ("no-store", REST_SECONDS),
+    ],
+)
+def test_a_server_may_say_that_its_set_is_kept_for_less(server, key_sets, clock, said, seconds):
+    server.answer = named("first", f"Cache-Control: {said}")
+    given(key_sets, server.url)
+    clock.now += seconds - 1
+    given(key_sets, server.url)
+    assert len(server.asked) == 1
+    clock.now += 1
+    given(key_sets, server.url)
+    assert len(server.asked) == 2
+
+
+def test_a_set_that_was_fetched_just_now_is_the_only_one(server, key_sets):
+    assert given(key_sets, server.url, 2) == ["first"]
+    assert len(server.asked) == 1
+
+
+def test_a_set_that_does_not_fit_is_fetched_again_once_a_minute(server, key_sets, clock):
+    given(key_sets, server.url)
+    server.answer = named("second")
+    assert given(key_sets, server.url, 3) == ["first", "second"]
+    server.answer = named("third")
+    clock.now += RENEWAL_SECONDS - 1
+    assert given(key_sets, server.url, 3) == ["second"]
+    assert len(server.asked) == 2
+    clock.now += 1
+    assert given(key_sets, server.url, 3) == ["second", "third"]
+
+
+def test_a_failure_is_remembered_a_short_time(server, key_sets, clock, caplog):
+    server.answer = BROKEN
+    with pytest.raises(Unfetched, match="status 500"):
+        given(key_sets, server.url)
+    server.answer = named("first")
+    clock.now += REST_SECONDS - 1
+    with pytest.raises(Unfetched, match="failed a moment ago"):
+        given(key_sets, server.url)
+    assert len(server.asked) == 1
+    clock.now += 1
+    assert given(key_sets, server.url) == ["first"]
+    (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert warning.getMessage() == "The keys of a client at localhost were not fetched: status 500"
+
+
+def test_the_log_names_the_host_alone(server, key_sets, caplog):
+    caplog.set_level(logging.INFO)
+    uri = f"http://user:password@localhost:{server.port}/path?token=query"
+    given(key_sets, uri)
+    server.answer = BROKEN
+    with pytest.raises(Unfetched):
+        given(key_sets, uri, 2)
+    said = [one.getMessage() for one in caplog.records]
+    assert said == [
+        "The keys of a client at localhost were fetched: 1",
+        "The keys of a client at localhost were not fetched: status 500",
+    ]
+
+
+def test_a_renewal_that_fails_leaves_the_known_set_and_is_not_repeated(server, key_sets, clock):
+    given(key_sets, server.url)
+    server.answer = BROKEN
+    with pytest.raises(Unfetched, match="status 500"):
+        given(key_sets, server.url, 2)
+    assert given(key_sets, server.url, 2) == ["first"]
+    assert len(server.asked) == 2
+    clock.now += RENEWAL_SECONDS
+    server.answer = named("second")
+    assert given(key_sets, server.url, 2) == ["first", "second"]
+
+
+def test_a_set_that_is_too_old_is_not_given_when_it_cannot_be_fetched_again(
+    server, key_sets, clock
+):
+    given(key_sets, server.url)
+    clock.now += KEPT_SECONDS
+    server.answer = BROKEN
+    with pytest.raises(Unfetched):
+        given(key_sets, server.url)
+
+
+@pytest.mark.parametrize("is_renewal", [False, True])
+def test_of_eight_who_ask_at_once_one_fetches(server, key_sets, is_renewal):
+    if is_renewal:
+        given(key_sets, server.url)
+        server.answer = named("second")
+    expected = ["first", "second"] if is_renewal else ["first"]
+    with ThreadPoolExecutor(8) as threads:
+        asking = [threads.submit(given, key_sets, server.url, len(expected)) for _ in range(8)]
+        answers = [one.result() for one in asking]
+    # Who came when it was done already was given the new set alone.
+    assert {tuple(one) for one in answers} <= {tuple(expected), tuple(expected[-1:])}
+    assert len(server.asked) == len(expected)
+
+
+def test_of_eight_who_ask_at_once_one_fails_and_the_others_with_it(server, key_sets):
+    server.answer = BROKEN
+    with ThreadPoolExecutor(8) as threads:
+        asking = [threads.submit(given, key_sets, server.url) for _ in range(8)]
+        reasons = [str(one.exception()) for one in asking]
+    assert sorted(reasons) == ["failed a moment ago"] * 7 + ["status 500"]
+    assert len(server.asked) == 1
+
+
+def test_the_last_free_thread_does_not_wait(server, key_sets):
+    asked = server.hold()
+    two = Settings(fetch_private=True, threads=2)
+    with ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(given, key_sets, server.url, 1, two)
+        assert asked.wait(5)
+        for uri in (server.url, server.url + "?other"):
+            with pytest.raises(Unavailable):
+                given(key_sets, uri, 1, two)
+        server.over.set()
+        assert waits.result() == ["first"]
+    assert given(key_sets, server.url + "?other", 1, two) == ["first"]
+
+
+def test_who_finds_a_key_that_fits_does_not_wait_for_a_renewal(server, key_sets):
+    given(key_sets, server.url)
+    asked = server.hold()
+    server.answer = named("second")
+    with ThreadPoolExecutor(1) as threads:
+        renews = threads.submit(given, key_sets, server.url, 2)
+        assert asked.wait(5)
+        assert given(key_sets, server.url) == ["first"]
+        server.over.set()
+        assert renews.result() == ["first", "second"]
+
+
+def test_the_address_not_asked_for_longest_is_forgotten(server, key_sets):
+    for number in range(MOST_ADDRESSES):
+        given(key_sets, f"{server.url}?{number}")
+    given(key_sets, f"{server.url}?0")
+    assert len(server.asked) == MOST_ADDRESSES
+    given(key_sets, f"{server.url}?another")
+    given(key_sets, f"{server.url}?0")
+    assert len(server.asked) == MOST_ADDRESSES + 1
+    given(key_sets, f"{server.url}?1")
+    assert len(server.asked) == MOST_ADDRESSES + 2

@@ -1,0 +1,107 @@
+"""The server's own keys: made once, by whichever process, and for nobody else to read."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from fhirapp.auth.keys import DEMO_KEY, demo_key, secret_key
+from fhirapp.config import ConfigurationError
+from tests.support.racing import together
+
+NAME = "secret.key"
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_key_is_made_once_and_only_its_owner_may_read_it(tmp_path):
+    instance = tmp_path / "deep" / "instance"
+    key = secret_key(instance)
+    assert len(key) == 32
+    assert secret_key(instance) == key
+    assert mode(instance / NAME) == 0o600
+    assert [path.name for path in instance.iterdir()] == [NAME]
+
+
+def test_no_wider_mode_comes_of_a_wide_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        secret_key(tmp_path)
+        demo_key(tmp_path)
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / NAME) == mode(tmp_path / DEMO_KEY) == 0o600
+
+
+def test_each_instance_has_a_key_of_its_own(tmp_path):
+    assert secret_key(tmp_path / "a") != secret_key(tmp_path / "b")
+
+
+def test_a_key_that_is_there_is_kept(tmp_path):
+    (tmp_path / NAME).write_bytes(b"k" * 32)
+    assert secret_key(tmp_path) == b"k" * 32
+
+
+MAKE = """
+import sys
+from pathlib import Path
+from fhirapp.auth.keys import demo_key, secret_key
+print("ready", flush=True)
+sys.stdin.readline()
+print(secret_key(Path(sys.argv[1])).hex(), demo_key(Path(sys.argv[1]))["d"])
+"""
+
+
+def test_two_processes_that_start_together_get_the_same_keys(tmp_path):
+    made = set(together(MAKE, tmp_path))
+    assert made == {f"{secret_key(tmp_path).hex()} {demo_key(tmp_path)['d']}"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == [DEMO_KEY, NAME]
+
+
+def test_what_a_crash_left_behind_does_not_stop_the_start(tmp_path):
+    """In a container the server has the same process number at every start."""
+    (tmp_path / f"{NAME}.{os.getpid()}").write_bytes(b"half")
+    assert len(secret_key(tmp_path)) == 32
+
+
+@pytest.mark.parametrize("content", [b"", b"short"])
+def test_a_key_that_is_cut_short_is_refused(tmp_path, content):
+    """With an empty key anybody could sign."""
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(ConfigurationError, match=NAME):
+        secret_key(tmp_path)
+
+
+def spoil_key(instance):
+    instance.mkdir()
+    (instance / NAME).mkdir()
+
+
+def spoil_folder(instance):
+    instance.write_text("a file, no folder")
+
+
+@pytest.mark.parametrize("spoil", [spoil_key, spoil_folder])
+def test_a_key_that_cannot_be_read_is_told_in_a_sentence(tmp_path, spoil):
+    instance = tmp_path / "instance"
+    spoil(instance)
+    with pytest.raises(ConfigurationError) as raised:
+        secret_key(instance)
+    assert str(raised.value).startswith(f"The key {instance / NAME} can neither be read nor made (")
+    assert "FHIRAPP_INSTANCE_PATH" in str(raised.value)
+
+
+def test_the_demo_key_is_a_key_for_es384(tmp_path):
+    key = demo_key(tmp_path)
+    assert demo_key(tmp_path) == key
+    assert {name: key[name] for name in ("kty", "crv", "alg", "use")} == {
+        "kty": "EC",
+        "crv": "P-384",
+        "alg": "ES384",
+        "use": "sig",
+    }
+    assert key["kid"]

@@ -1,0 +1,170 @@
+"""The second factor: one-time passwords and recovery codes."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pyotp
+import pytest
+from flask import Flask
+from sqlalchemy import select, update
+
+from fhirapp.auth.errors import RefusedCommand
+from fhirapp.auth.models import RecoveryCode, User
+from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.users import sign_in
+from fhirapp.db import db, writing
+from tests.support.authorizing import alter, rows
+from tests.support.browsing import add_person
+
+SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
+# In the middle of an interval; the codes of this one and those around it differ.
+NOON = 1_800_000_015
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """An app with users of its own."""
+    return make_app()
+
+
+@pytest.fixture
+def person(clinic: Flask) -> str:
+    """A clinician's user name."""
+    return add_person(clinic, CLINICIAN)
+
+
+def user_of(app: Flask, username: str) -> User:
+    ((user,),) = rows(app, select(User).where(User.username == username))
+    found: User = user
+    return found
+
+
+def enable(app: Flask, username: str, interval: int = 1) -> list[str]:
+    """Turn a user's second factor on with SECRET; return the recovery codes."""
+    user_id = user_of(app, username).id
+    with app.app_context(), writing() as connection:
+        return sign_in.enable(connection, user_id, SECRET, interval)
+
+
+def accept(app: Flask, username: str, code: str) -> bool:
+    user_id = user_of(app, username).id
+    with app.app_context():
+        user = db.session.get_one(User, user_id)
+        with writing() as connection:
+            return sign_in.accept(connection, user, code)
+
+
+def code_at(seconds: float) -> str:
+    return pyotp.TOTP(SECRET).at(int(seconds))
+
+
+def code_now(secret: str = SECRET, later: int = 0) -> str:
+    """Return a code that counts now: this interval's, or with later=1 the next one's."""
+    return pyotp.TOTP(secret).at(int(time.time()) + 30 * later)
+
+
+@pytest.mark.parametrize(
+    ("code", "interval"),
+    [
+        (code_at(NOON), 0),
+        (code_at(NOON - 30), -1),
+        (code_at(NOON + 30), 1),
+        (f"{code_at(NOON)[:3]} {code_at(NOON)[3:]}", 0),
+        (code_at(NOON - 60), None),
+        (code_at(NOON + 60), None),
+        (code_at(NOON)[:5], None),
+        (f"{code_at(NOON)}0", None),
+        ("", None),
+        ("abcdef", None),
+        ("٠١٢٣٤٥", None),
+        ("\0" * 6, None),
+    ],
+)
+def test_a_code_counts_for_its_interval_and_those_around_it(code, interval):
+    expected = None if interval is None else NOON // 30 + interval
+    assert sign_in.interval_of(SECRET, code, NOON) == expected
+
+
+def test_secrets_are_160_random_bits():
+    secrets = {sign_in.new_secret() for _ in range(10)}
+    assert len(secrets) == 10
+    assert {len(base64.b32decode(secret)) for secret in secrets} == {20}
+
+
+def test_the_address_for_the_phone_names_the_server_and_the_user():
+    assert sign_in.address(SECRET, "a@b.example") == (
+        f"otpauth://totp/fhirapp:a%40b.example?secret={SECRET}&issuer=fhirapp"
+    )
+
+
+def test_a_code_serves_once_and_none_before_it_any_more(clinic, person):
+    enable(clinic, person)
+    now = code_now()
+    assert accept(clinic, person, now)
+    assert not accept(clinic, person, now)
+    assert not accept(clinic, person, code_now(later=-1))
+    assert accept(clinic, person, code_now(later=1))
+
+
+def test_the_code_that_turned_it_on_does_not_sign_in(clinic, person):
+    enable(clinic, person, int(time.time()) // 30)
+    assert not accept(clinic, person, code_now(later=-1))
+
+
+def test_a_recovery_code_serves_once_however_it_is_typed(clinic, person):
+    first, second, third, *_ = enable(clinic, person)
+    assert accept(clinic, person, first)
+    assert not accept(clinic, person, first)
+    assert accept(clinic, person, f" {second.upper()} ")
+    assert accept(clinic, person, third.replace("-", " "))
+
+
+def test_a_recovery_code_is_for_its_own_user(clinic, person):
+    other = add_person(clinic, CLINICIAN)
+    code, *_ = enable(clinic, person)
+    enable(clinic, other)
+    assert not accept(clinic, other, code)
+    assert accept(clinic, person, code)
+
+
+def test_without_a_second_factor_no_code_is_right(clinic, person):
+    assert not accept(clinic, person, code_now())
+    assert not accept(clinic, person, "")
+
+
+def test_it_is_not_turned_on_over_another(clinic, person):
+    enable(clinic, person)
+    with pytest.raises(RefusedCommand, match="The second factor is on already"):
+        enable(clinic, person)
+
+
+def test_where_the_servers_key_was_lost_recovery_codes_serve(clinic, person):
+    code, *_ = enable(clinic, person)
+    alter(clinic, update(User).where(User.username == person).values(totp_secret=b"sealed else"))
+    assert not accept(clinic, person, code_now())
+    assert accept(clinic, person, code)
+
+
+def test_neither_the_secret_nor_a_recovery_code_is_stored_as_it_is(clinic, person):
+    codes = enable(clinic, person)
+    user = user_of(clinic, person)
+    assert user.totp_secret is not None
+    assert SECRET.encode() not in user.totp_secret
+    kept = rows(clinic, select(RecoveryCode.digest).where(RecoveryCode.user_id == user.id))
+    assert len(kept) == len(codes) == 8
+    plain = {code.replace("-", "").encode() for code in codes}
+    assert plain.isdisjoint(digest for (digest,) in kept)
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_of_eight_who_use_one_code_at_once_one_is_let_in(clinic, person):
+    recovery, *_ = enable(clinic, person)
+    for code in (code_now(), recovery):
+        with ThreadPoolExecutor(8) as pool:
+            used = Counter(pool.map(lambda _: accept(clinic, person, code), range(8)))  # noqa: B023
+        assert used == {True: 1, False: 7}

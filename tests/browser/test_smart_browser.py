@@ -1,0 +1,481 @@
+"""SMART's own client for JavaScript, in Chromium, on a page of another origin: both launches, the
+user's choices, what each kind of app sends, and who may read the answers (CORS).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import KeySet
+from playwright.sync_api import Error as BrowserError
+
+from tests.support.authorizing import VERIFIER, challenge
+from tests.support.registered import ES384, KINDS, PUBLIC, SECRET, register_app
+
+if TYPE_CHECKING:
+    from tests.support.browser import Visit
+    from tests.support.live import Demo
+
+pytest_plugins = ["tests.support.live", "tests.support.browser"]
+
+SCOPE = "launch/patient openid fhirUser profile patient/*.rs offline_access"
+AWAY = "Keep access when you are away"
+P1 = "Amelia"
+# What the app reads of its patient.
+READ = ("AllergyIntolerance", "DocumentReference")
+
+
+@pytest.fixture(scope="module")
+def apps(demo: Demo, app_url: str) -> Mapping[str, dict[str, Any]]:
+    """What SMART's client is told of the app, by how that proves who it is."""
+    registered = {kind: register_app(demo, kind, app_url) for kind in KINDS}
+    return {
+        kind: {"clientId": one.client_id, "clientSecret": one.secret, "clientPrivateJwk": one.key}
+        for kind, one in registered.items()
+    }
+
+
+@pytest.fixture
+def connected(visit: Callable[..., Visit], apps: Mapping[str, Any]) -> Callable[..., Visit]:
+    """Return what sends a person's browser from the app to our server."""
+
+    def connect(kind: str = PUBLIC, scope: str = SCOPE, also: str = "") -> Visit:
+        one = visit()
+        one.connect(**apps[kind], scope=scope, also=also)
+        return one
+
+    return connect
+
+
+def belonging(demo: Demo, resource_type: str, patient: str) -> list[str]:
+    """Return the ids of a patient's resources, sorted."""
+    newest = {row_id: versions[-1] for row_id, versions in demo.held[resource_type].items()}
+    element = {"AllergyIntolerance": "patient", "DocumentReference": "subject"}[resource_type]
+    return sorted(
+        row_id
+        for row_id, one in newest.items()
+        if one and one[element]["reference"] == f"Patient/{patient}"
+    )
+
+
+def found(one: Visit, search: str) -> list[str]:
+    """Return the ids that the app finds, on all pages, sorted."""
+    ids: list[str] = one.ask(
+        f"client.request('{search}', {{ pageLimit: 0, flat: true }})"
+        ".then((all) => all.map((one) => one.id))"
+    )
+    return sorted(ids)
+
+
+def claims_of(demo: Demo, id_token: str) -> dict[str, Any]:
+    """Return what an id token claims, by a signature with a published key."""
+    keys = KeySet.import_key_set(json.loads(demo.ask("GET", "/oauth/jwks.json")))
+    return dict(jwt.decode(id_token, keys, algorithms=["RS256"]).claims)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_clinician_chooses_a_patient_and_the_app_reads_the_record(connected, demo, apps, kind):
+    one = connected(kind)
+    one.sign_in("clinician")
+    one.search(P1)
+    one.press(P1)
+    one.allow(tick=[AWAY])
+    told = one.ready()
+    assert told["scope"].split() == SCOPE.split()
+    assert told["need_patient_banner"] is True
+    assert one.ask("client.patient.read().then((one) => one.id)") == "p1"
+    assert {name: found(one, f"{name}?patient=p1") for name in READ} == {
+        name: belonging(demo, name, "p1") for name in READ
+    }
+    claims = claims_of(demo, told["id_token"])
+    assert (claims["iss"], claims["aud"]) == (demo.url, apps[kind]["clientId"])
+    assert claims["fhirUser"] == f"{demo.fhir}/Practitioner/dr-adeyemi"
+    assert one.ask("[client.user.id, client.user.resourceType]") == ["dr-adeyemi", "Practitioner"]
+    assert one.ask("client.user.read().then((one) => one.id)") == "dr-adeyemi"
+
+
+# Neither sends client_id: of a public client the refresh token is all that comes.
+@pytest.mark.parametrize(("kind", "has_header"), [(PUBLIC, False), (SECRET, True)])
+def test_an_app_refreshes_its_token(connected, kind, has_header):
+    one = connected(kind)
+    one.sign_in("patient")
+    one.allow(tick=[AWAY])
+    first = one.ready()
+    with one.page.expect_request("**/oauth/token") as sent:
+        again = one.ask("client.refresh().then((state) => state.tokenResponse)")
+    assert set(parse_qs(sent.value.post_data)) == {"grant_type", "refresh_token"}
+    assert ("authorization" in sent.value.headers) == has_header
+    for name in ("access_token", "refresh_token"):
+        assert again[name] != first[name]
+    assert again["scope"] == first["scope"]
+    assert one.status("Patient/p1") == 200
+
+
+@pytest.fixture
+def launched(visit: Callable[..., Visit], apps: Mapping[str, Any], demo: Demo) -> Visit:
+    """A clinician's browser, after they started the app for p2's visit from our own pages."""
+    one = visit()
+    one.open("/launch")
+    one.sign_in("clinician")
+    one.search("Luis")
+    one.follow("Luis")
+    one.page.get_by_label("Which visit").select_option("enc-p2-2023-ed")
+    one.press_value(apps[PUBLIC]["clientId"])
+    assert one.page.url.startswith(f"{one.app}?iss=")
+    return one
+
+
+EHR_SCOPE = "launch openid fhirUser patient/*.rs"
+
+
+def test_an_app_that_our_pages_start_is_told_patient_and_visit(launched, apps, demo):
+    launched.authorize(**apps[PUBLIC], scope=EHR_SCOPE)
+    launched.allow()
+    told = launched.ready()
+    assert (told["patient"], told["encounter"]) == ("p2", "enc-p2-2023-ed")
+    assert launched.ask("client.encounter.read().then((one) => one.subject.reference)") == (
+        "Patient/p2"
+    )
+    assert found(launched, "AllergyIntolerance") == belonging(demo, "AllergyIntolerance", "p2")
+    style = f"fetch('{told['smart_style_url']}').then((answer) => answer.json())"
+    assert "color_background" in launched.ask(style)
+
+
+def test_a_launch_serves_once(launched, apps):
+    address = launched.page.url
+    launched.authorize(**apps[PUBLIC], scope=EHR_SCOPE)
+    launched.page.goto(address)
+    launched.authorize(**apps[PUBLIC], scope=EHR_SCOPE)
+    with pytest.raises(BrowserError, match="was used"):
+        launched.ready()
+
+
+def test_an_app_that_somebody_else_started_learns_that_it_may_nothing(launched, apps):
+    address = launched.page.url
+    launched.open("/account")
+    launched.press("Sign out")
+    launched.page.goto(address)
+    launched.authorize(**apps[PUBLIC], scope=EHR_SCOPE)
+    launched.sign_in("admin")
+    with pytest.raises(BrowserError, match="launched by another user"):
+        launched.ready()
+
+
+def test_a_patient_sees_their_own_record_and_no_other(connected, demo):
+    one = connected()
+    one.sign_in("patient")
+    one.allow()
+    assert one.ready()["patient"] == "p1"
+    assert one.ask("client.user.fhirUser") == "Patient/p1"
+    for name in READ:
+        assert found(one, name) == belonging(demo, name, "p1")
+    assert found(one, "Patient") == ["p1"]
+    assert one.status("AllergyIntolerance?patient=p2") == 403
+    assert one.status("AllergyIntolerance/al-p2-morphine") == 404
+    assert one.status("Patient/p2") == 404
+
+
+def test_an_app_gets_no_more_than_what_stays_ticked(connected):
+    scope = "launch/patient openid patient/AllergyIntolerance.rs patient/DocumentReference.rs"
+    one = connected(scope=scope)
+    one.sign_in("patient")
+    one.allow(untick=["See clinical notes"])
+    assert one.ready()["scope"] == "launch/patient openid patient/AllergyIntolerance.rs"
+    assert one.status("AllergyIntolerance") == 200
+    assert one.status("DocumentReference") == 403
+
+
+@pytest.mark.parametrize(
+    ("username", "button"), [("patient", "Don't allow"), ("clinician", "Don't go on")]
+)
+def test_an_app_learns_that_the_user_refuses(connected, username, button):
+    one = connected()
+    one.sign_in(username)
+    one.press(button)
+    with pytest.raises(BrowserError, match="The user refused"):
+        one.ready()
+
+
+def test_an_app_learns_at_once_that_the_user_can_allow_nothing(connected):
+    one = connected(scope="user/*.rs")
+    one.sign_in("patient")
+    with pytest.raises(BrowserError, match="can allow nothing"):
+        one.ready()
+
+
+def test_an_app_that_asks_for_no_page_gets_an_error(connected, apps):
+    one = connected(also="&prompt=none")
+    with pytest.raises(BrowserError, match="not signed in"):
+        one.ready()
+    one.connect(**apps[PUBLIC], scope=SCOPE)
+    one.sign_in("patient")
+    one.connect(**apps[PUBLIC], scope=SCOPE, also="&prompt=none")
+    with pytest.raises(BrowserError, match="asked each time"):
+        one.ready()
+
+
+def test_who_is_signed_in_types_no_password_again(connected, apps):
+    one = connected()
+    one.sign_in("patient")
+    one.allow()
+    one.connect(**apps[SECRET], scope=SCOPE)
+    one.allow()
+    assert one.ready()["patient"] == "p1"
+
+
+def test_an_app_has_our_pages_in_a_window_of_their_own(visit, apps, demo):
+    one = visit()
+    one.page.goto(one.app)
+    asked = {"iss": demo.fhir, "redirectUri": one.app, "scope": SCOPE, **apps[PUBLIC]}
+    with one.page.expect_popup() as opened:
+        one.page.evaluate(
+            "(asked) => { FHIR.oauth2.authorize(asked) }",
+            {**asked, "target": "popup", "completeInTarget": False},
+        )
+    other = one.at(opened.value)
+    other.sign_in("patient")
+    other.allow()
+    # There the app hands the code over to the window that it began in.
+    with one.page.expect_navigation():
+        other.page.evaluate("() => { FHIR.oauth2.ready() }")
+    assert one.ready()["patient"] == "p1"
+
+
+def test_what_is_taken_back_under_connected_apps_ends_at_once(connected):
+    one = connected(ES384)
+    one.sign_in("patient")
+    one.allow(tick=[AWAY])
+    one.ready()
+    assert one.status("Patient/p1") == 200
+    page = one.tab("/account/apps").page
+    with page.expect_navigation():
+        article = page.get_by_role("article", name=f"App of kind {ES384}")
+        article.get_by_role("button", name="Take back").click()
+    assert one.status("Patient/p1") == 401
+
+
+def test_with_online_access_an_app_is_let_in_until_the_user_signs_out(connected):
+    one = connected(scope="launch/patient openid patient/*.rs online_access")
+    one.sign_in("clinician")
+    one.press(P1)
+    one.allow()
+    one.ready()
+    one.ask("client.refresh()")
+    assert one.status("Patient/p1") == 200
+    one.tab("/account").press("Sign out")
+    assert one.status("Patient/p1") == 401
+
+
+REQUEST = {
+    "response_type": "code",
+    "scope": SCOPE,
+    "state": "of the app's",
+    "code_challenge": challenge(VERIFIER),
+    "code_challenge_method": "S256",
+}
+
+
+def test_our_pages_need_no_script(visit, apps, demo):
+    one = visit(java_script_enabled=False)
+    client_id = apps[PUBLIC]["clientId"]
+    asked = {**REQUEST, "client_id": client_id, "redirect_uri": one.app, "aud": demo.fhir}
+    one.open(f"/oauth/authorize?{urlencode(asked)}")
+    one.sign_in("clinician")
+    one.search("Luis")
+    one.press("Luis")
+    one.follow("choose another record")
+    one.search("Hartw")
+    one.press(P1)
+    one.allow(tick=[AWAY])
+    assert one.page.url.startswith(one.app)
+    told = parse_qs(urlsplit(one.page.url).query)
+    assert told["state"] == ["of the app's"]
+    redeemed = {
+        "grant_type": "authorization_code",
+        "code": told["code"][0],
+        "redirect_uri": one.app,
+        "client_id": client_id,
+        "code_verifier": VERIFIER,
+    }
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = json.loads(demo.ask("POST", "/oauth/token", urlencode(redeemed), **kind))
+    assert answer["patient"] == "p1"
+
+
+def test_an_app_may_send_its_request_as_a_form(visit, apps, demo):
+    one = visit()
+    one.open("/account")
+    one.sign_in("patient")
+    one.page.goto(one.app)
+    asked = {"redirect_uri": one.app, "client_id": apps[PUBLIC]["clientId"], "aud": demo.fhir}
+    fields = "".join(
+        f'<input name="{name}" value="{text}">' for name, text in {**REQUEST, **asked}.items()
+    )
+    action = one.address("/oauth/authorize")
+    one.page.set_content(
+        f'<form method="post" action="{action}">{fields}<button>Go</button></form>'
+    )
+    one.press("Go")
+    one.allow()
+    assert parse_qs(urlsplit(one.page.url).query)["state"] == ["of the app's"]
+
+
+def test_an_app_reads_headers_and_asks_again_with_them(connected):
+    one = connected()
+    one.sign_in("patient")
+    one.allow()
+    one.ready()
+    etag = "({ response }) => response.headers.get('ETag')"
+    asked = "{ url: 'Patient/p1', includeResponse: true }"
+    assert one.ask(f"client.request({asked}).then({etag})") == 'W/"1"'
+    again = "{ url: 'Patient/p1', headers: { 'If-None-Match': 'W/\"1\"' } }"
+    assert one.ask(f"client.request({again}).catch((error) => error.status)") == 304
+    challenge_of = "(answer) => answer.headers.get('WWW-Authenticate')"
+    address = one.address("/fhir/Patient/p1")
+    assert "Bearer" in one.ask(f"fetch('{address}').then({challenge_of})")
+
+
+NONSENSE = {"headers": {"Authorization": "Bearer nonsense"}}
+POSTED = {
+    "method": "POST",
+    "body": "token=nonsense&grant_type=nonsense&client_id=demo-app",
+    "headers": {"Content-Type": "application/x-www-form-urlencoded"},
+}
+# Where a page asks us, how, and what an app learns: the status, or that it may not read the answer.
+FOR_APPS: list[tuple[str, dict[str, Any], int | str]] = [
+    ("/fhir/Patient/p1", {}, 401),
+    ("/fhir/Patient/p1", NONSENSE, 401),
+    ("/fhir/Patient/nonsense", NONSENSE, 401),
+    ("/fhir/Nonsense", NONSENSE, 404),
+    ("/api/AllergyIntolerance", NONSENSE, 401),
+    ("/oauth/token", POSTED, 400),
+    ("/oauth/revoke", POSTED, 200),
+    ("/oauth/introspect", POSTED, "TypeError"),
+    ("/sign-in", {}, "TypeError"),
+    ("/account", {"credentials": "include"}, "TypeError"),
+    ("/fhir/Patient/p1", {"credentials": "include"}, "TypeError"),
+]
+FOR_ALL = [
+    ("/.well-known/smart-configuration", {}, 200),
+    ("/fhir/.well-known/smart-configuration", {}, 200),
+    ("/.well-known/openid-configuration", {}, 200),
+    ("/fhir/metadata", {}, 200),
+    ("/oauth/jwks.json", {}, 200),
+    ("/smart-style.json", {}, 200),
+]
+ASK = (
+    "([url, options]) => fetch(url, options).then((answer) => answer.status, (error) => error.name)"
+)
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_answers_are_for_the_origins_of_registered_apps(visit, is_registered):
+    one = visit()
+    one.open("/account")
+    one.sign_in("patient")
+    one.page.goto(one.app if is_registered else one.stranger)
+    learned = [
+        (path, options, one.page.evaluate(ASK, [one.address(path), options]))
+        for path, options, _ in [*FOR_APPS, *FOR_ALL]
+    ]
+    nothing = [(path, options, "TypeError") for path, options, _ in FOR_APPS]
+    assert learned == [*(FOR_APPS if is_registered else nothing), *FOR_ALL]
+
+
+def test_the_sample_app_of_the_demo_shows_the_patients_own_record(visit, demo):
+    one = visit()
+    one.open("/demo/app")
+    one.press("Connect to my records")
+    one.sign_in("patient")
+    one.allow()
+    page = one.page
+    page.get_by_role("heading", name=P1).wait_for()
+    for label, name in (("Allergies", "AllergyIntolerance"), ("Notes", "DocumentReference")):
+        card = page.locator(".card").filter(has=page.get_by_role("heading", name=label))
+        assert card.get_by_role("listitem").count() == len(belonging(demo, name, "p1"))
+
+
+# Of the demo: many allergies, none known, refuted ones, none of whom anybody asked.
+@pytest.mark.parametrize("patient", ["p1", "p4", "p5", "p8", "p9", "p11"])
+def test_the_sample_app_orders_and_names_allergies_as_the_chart_does(visit, demo, patient):
+    one = visit()
+    one.open(f"/launch?patient={patient}")
+    one.sign_in("clinician")
+    one.press_value("demo-app")
+    one.allow()
+    card = card_of(one, "Allergies")
+    card.locator("p").first.wait_for()
+    names = card.locator("li > strong").all_inner_texts()
+    chart = one.tab(f"/patients/{patient}").page
+    links = chart.locator(f"main a[href^='/patients/{patient}/allergies/']:has(bdi)")
+    # What contradicts links to them too, above the table.
+    named = [link for link in links.all() if not link.locator("xpath=ancestor::p").count()]
+    assert names == [link.inner_text() for link in named]
+    summary = summary_of(demo, patient)
+    assert names == [part_of(entry, "substance") for entry in entries_of(summary)]
+    severe = [part_of(entry, "severe") for entry in entries_of(summary)]
+    assert [" (severe) " in line for line in card.locator("li").all_inner_texts()] == severe
+    # The statements, whether none is known or nobody has asked.
+    shown = card.inner_text()
+    told = [
+        one for one in summary["parameter"] if one["name"] in ("conclusion", "finding", "group")
+    ]
+    assert all(part_of(one, "text") in shown for one in told)
+    assert part_of(told[0], "text") in chart.locator("main").inner_text()
+
+
+def test_the_sample_app_shows_allergies_where_the_token_allows_nothing_else(visit, demo):
+    one = visit()
+    one.open("/demo/app")
+    one.press("Connect to my records")
+    one.sign_in("patient")
+    for scope in ("openid", "fhirUser", "patient/Patient.rs", "patient/DocumentReference.rs"):
+        one.page.locator(f'input[value="{scope}"]').uncheck()
+    one.press("Allow what is ticked")
+    card = card_of(one, "Allergies")
+    card.get_by_role("listitem").first.wait_for()
+    token = json.loads(one.page.locator("#token").inner_text())
+    assert set(token["scope"].split()) == {"launch/patient", "patient/AllergyIntolerance.rs"}
+    names = [part_of(entry, "substance") for entry in entries_of(summary_of(demo, "p1"))]
+    assert card.locator("li > strong").all_inner_texts() == names
+    refused = "Not shown: the token does not allow it."
+    assert one.page.locator("#patient").inner_text() == refused
+    assert one.page.locator("#notes").inner_text() == refused
+
+
+def card_of(one: Visit, heading: str) -> Any:
+    """Return the part of the sample app under a heading."""
+    return one.page.locator(".card").filter(
+        has=one.page.get_by_role("heading", name=heading, exact=True)
+    )
+
+
+def summary_of(demo: Demo, patient: str) -> dict[str, Any]:
+    """Return what the server says of a patient's allergies."""
+    path = f"/fhir/AllergyIntolerance/$summary?patient={patient}"
+    header = {"Authorization": f"Bearer {demo.patient_token(patient)}"}
+    found: dict[str, Any] = json.loads(demo.ask("GET", path, **header))
+    return found
+
+
+def entries_of(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries of all groups, in order."""
+    groups = [one for one in summary["parameter"] if one["name"] == "group"]
+    return [one for group in groups for one in group["part"] if one["name"] == "entry"]
+
+
+def part_of(held: dict[str, Any], name: str) -> Any:
+    """Return the value of a part."""
+    (value,) = (
+        one[key]
+        for one in held["part"]
+        if one["name"] == name
+        for key in one
+        if key.startswith("value")
+    )
+    return value

@@ -1,0 +1,230 @@
+"""A validator that nobody here wrote, @medplum/core, finds no fault in any answer of the real
+server: against FHIR R4, and against the US Core profiles that resources claim.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest_plugins = ["tests.support.live"]
+
+US_CORE = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-"
+# It cannot read the slices of this one: "Invalid slice start before discriminator".
+UNREADABLE = f"{US_CORE}provenance"
+
+ALLERGY = "AllergyIntolerance/al-p1-penicillin"
+DOCUMENT = "DocumentReference/doc-p1-progress-2023"
+PATIENT = "Patient/p1"
+PAGE = "AllergyIntolerance?_count=1000&_revinclude=Provenance:target"
+
+PROFILE = re.compile(r"package/StructureDefinition-us-core-.+\.json")
+GONE = object()
+Issues = list[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def issues_of(node: Callable[[str, object], Any]) -> Callable[..., list[Issues]]:
+    """Return what gives the issues of each resource, by path, against a profile or none."""
+
+    def run(checks: Sequence[tuple[Any, int | None]], profiles: Sequence[Any] = ()) -> list[Issues]:
+        found = node("validate.mjs", {"profiles": profiles, "checks": checks})
+        assert len(found) == len(checks)
+        return [[(path, text) for path, text in issues] for issues in found]
+
+    return run
+
+
+def faults(paths: Sequence[str], found: Sequence[Issues]) -> dict[str, Issues]:
+    """Return the issues by the path of the answer that has them."""
+    return {path: one for path, one in zip(paths, found, strict=True) if one}
+
+
+def test_it_finds_documents_without_content_and_no_other_fault(issues_of, demo, complete_demo):
+    """decisions 2.12: service.md wants these so, FHIR wants at least one content; a setting."""
+    bodies = [*complete_demo.answers.values(), *demo.answers.values()]
+    found = issues_of([(json.loads(body), None) for body in bodies])
+    split = len(complete_demo.answers)
+    assert faults([*complete_demo.answers], found[:split]) == {}
+    lacking = faults([*demo.answers], found[split:])
+    assert {path for path in lacking if not path.startswith("DocumentReference")} == set()
+    assert {(at.rpartition(".")[2], text) for one in lacking.values() for at, text in one} == {
+        ("content", "Missing required property")
+    }
+
+
+@pytest.fixture(scope="module")
+def us_core(shared: Path) -> list[dict[str, Any]]:
+    """The profiles of US Core 6.1.0, and those of 8.0.0: by canonical."""
+    folder = shared / "data" / "us-core"
+    return [profiles_in(folder / f"us_core_{version}.tgz") for version in ("610", "800")]
+
+
+def profiles_in(package: Path) -> dict[str, Any]:
+    """Return the profiles in a package, by canonical."""
+    with tarfile.open(package) as archive:
+        named = [one for one in archive if PROFILE.fullmatch(one.name)]
+        profiles = [json.load(archive.extractfile(one) or BytesIO()) for one in named]
+    return {profile["url"]: profile for profile in profiles}
+
+
+def test_resources_keep_the_profiles_that_they_claim(issues_of, us_core, complete_demo):
+    claimed = [
+        (path, resource, canonical)
+        for path, body in complete_demo.answers.items()
+        # Not again for each version of the past.
+        if path.count("/") == 1
+        for resource in [json.loads(body)]
+        for canonical in resource.get("meta", {}).get("profile", ())
+        if canonical != UNREADABLE
+    ]
+    names = sorted({canonical for _, _, canonical in claimed})
+    assert {f"{US_CORE}allergyintolerance", f"{US_CORE}documentreference"} <= set(names)
+    profiles = [package[name] for package in us_core for name in names]
+    checks = [
+        (resource, names.index(canonical) + len(names) * package)
+        for package in range(len(us_core))
+        for _, resource, canonical in claimed
+    ]
+    paths = [path for path, _, _ in claimed] * len(us_core)
+    assert faults(paths, issues_of(checks, profiles)) == {}
+
+
+def planted(*keys: str | int, value: Any = GONE) -> Callable[[Any], None]:
+    """Return what puts a value at a place in a resource, or takes away the one that is there."""
+
+    def change(resource: Any) -> None:
+        *way, last = keys
+        for key in way:
+            resource = resource[key]
+        if value is GONE:
+            del resource[last]
+        else:
+            resource[last] = value
+
+    return change
+
+
+NULL = "Invalid null value"
+AIT_1 = (
+    "Constraint ait-1 not met: AllergyIntolerance.clinicalStatus SHALL be present if"
+    " verificationStatus is not entered-in-error."
+)
+NOT_A_PATIENT = (
+    'Invalid reference: got "Practitioner",'
+    ' expected "http://hl7.org/fhir/StructureDefinition/Patient"'
+)
+# The answer, the fault planted in it, and where and as what it must be found.
+FAULTS = [
+    (ALLERGY, planted("patient"), "AllergyIntolerance.patient", "Missing required property"),
+    (
+        ALLERGY,
+        planted("allergen", value="Penicillin"),
+        "AllergyIntolerance.allergen",
+        'Invalid additional property "allergen"',
+    ),
+    (
+        ALLERGY,
+        planted("recordedDate", value="2023-02-14T9:41"),
+        "AllergyIntolerance.recordedDate",
+        "Invalid dateTime format",
+    ),
+    (
+        ALLERGY,
+        planted("meta", "lastUpdated", value="2023-02-14"),
+        "AllergyIntolerance.meta.lastUpdated",
+        "Invalid instant format",
+    ),
+    (
+        ALLERGY,
+        planted("category", value="medication"),
+        "AllergyIntolerance.category",
+        "Expected array of values for property",
+    ),
+    (ALLERGY, planted("criticality", value=None), "AllergyIntolerance.criticality", NULL),
+    (
+        ALLERGY,
+        planted("reaction", 0, "manifestation"),
+        "AllergyIntolerance.reaction[0].manifestation",
+        "Missing required property",
+    ),
+    (ALLERGY, planted("clinicalStatus"), "AllergyIntolerance", AIT_1),
+    (
+        ALLERGY,
+        planted("patient", "reference", value="Practitioner/pr1"),
+        "AllergyIntolerance.patient",
+        NOT_A_PATIENT,
+    ),
+    (DOCUMENT, planted("status"), "DocumentReference.status", "Missing required property"),
+    (
+        DOCUMENT,
+        planted("content", 0, "attachment", "size", value="925"),
+        "DocumentReference.content[0].attachment.size",
+        "Invalid JSON type: expected number, but got string",
+    ),
+    (
+        DOCUMENT,
+        planted("content", 0, "attachment", "data", value="?"),
+        "DocumentReference.content[0].attachment.data",
+        "Invalid base64Binary format",
+    ),
+    (
+        PATIENT,
+        planted("name", value={"family": "Hartwell"}),
+        "Patient.name",
+        "Expected array of values for property",
+    ),
+    (
+        PAGE,
+        planted("entry", 3, "resource", "code", "text", value=" "),
+        "Bundle.entry[3].resource.code.text",
+        "String must contain non-whitespace content",
+    ),
+    (
+        PAGE,
+        planted("type", value="collection"),
+        "Bundle",
+        "Constraint bdl-1 not met: total only when a search or history",
+    ),
+]
+
+
+def with_fault(answers: Mapping[str, bytes], path: str, plant: Callable[[Any], None]) -> Any:
+    """Return an answer with a fault planted in it."""
+    resource = json.loads(answers[path])
+    plant(resource)
+    return resource
+
+
+def test_it_finds_faults_that_are_planted(issues_of, demo):
+    checks = [(with_fault(demo.answers, path, plant), None) for path, plant, _, _ in FAULTS]
+    assert issues_of(checks) == [[(at, text)] for _, _, at, text in FAULTS]
+
+
+# What FHIR R4 allows and the profile does not.
+BREACHES = [
+    (ALLERGY, planted("code"), "AllergyIntolerance.code"),
+    (DOCUMENT, planted("category"), "DocumentReference.category"),
+    (DOCUMENT, planted("subject"), "DocumentReference.subject"),
+    (PATIENT, planted("gender"), "Patient.gender"),
+]
+
+
+def test_it_finds_breaches_of_a_profile_that_are_planted(issues_of, us_core, demo):
+    resources = [with_fault(demo.answers, path, plant) for path, plant, _ in BREACHES]
+    profiles = [us_core[0][one["meta"]["profile"][0]] for one in resources]
+    in_r4, in_profile = (
+        [(one, None) for one in resources],
+        list(zip(resources, range(4), strict=True)),
+    )
+    assert issues_of([*in_r4, *in_profile], profiles) == [
+        *([] for _ in BREACHES),
+        *([(at, "Missing required property")] for _, _, at in BREACHES),
+    ]

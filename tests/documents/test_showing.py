@@ -1,0 +1,155 @@
+"""Documents as pages show them: safe HTML, and pictures of a PDF's pages."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from fhirapp.documents import Extractor, Unreadable
+from tests import TESTS
+from tests.support.documents import lines, pdf, pdf_of_pages
+from tests.support.noted import BOMB, DRAWING, SCRIPTED, TWO_PAGES
+
+CCDA = TESTS / "ccda"
+HEAD = b'<ClinicalDocument xmlns="urn:hl7-org:v3"><component><structuredBody><component><section>'
+TAIL = b"</section></component></structuredBody></component></ClinicalDocument>"
+
+
+@pytest.fixture(scope="module")
+def extractor() -> Iterator[Extractor]:
+    with Extractor() as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (b"<p onclick='x()'>a</p>", "<p>a</p>"),
+        (b"<script>x()</script><style>p{}</style>a", "a"),
+        (b"<a href='javascript:x()'>a</a>", "a"),
+        (b"<iframe src=x>b</iframe>a<object data=x></object>", "a"),
+        (b"<form action=x><input><button>send</button></form>", "send"),
+        (b"<p style='position:fixed' class=x id=y dir=rtl>a</p>", '<p dir="rtl">a</p>'),
+        (b"<img src='https://a.example/x.png' alt=A>", '<img alt="A">'),
+        (b"<img src='data:image/svg+xml;base64,AAAA'>", "<img>"),
+        (
+            b"<img src='data:image/png;base64,AAAA' onload=x>",
+            '<img src="data:image/png;base64,AAAA">',
+        ),
+        (DRAWING, ""),
+        (b"<math><mi>x</mi></math>a", "a"),
+        (b"<td colspan=2>a", "a"),
+        (b"a<!-- b -->", "a"),
+        (b"<p>\xe9", "<p>é</p>"),
+        (b"<meta charset=utf-8><p>\xc3\xa9", "<p>é</p>"),
+        (b"&lt;script&gt;", "&lt;script&gt;"),
+    ],
+)
+def test_html_keeps_what_is_said_and_nothing_that_does_something(extractor, given, shown):
+    assert extractor.html_of(given, "text/html") == shown
+
+
+def test_a_page_full_of_programs_has_none_left(extractor):
+    shown = extractor.html_of(SCRIPTED, "text/html")
+    assert "Hives after <b>amoxicillin</b>." in shown
+    assert "ran" not in shown
+    assert "evil" not in shown
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"<title>A &lt;b&gt;</title><text>b</text>", "<h2>A &lt;b&gt;</h2><div>b</div>"),
+        (b"<text><paragraph>a<br/>b</paragraph></text>", "<div><p>a<br>b</p></div>"),
+        (b"<text><content styleCode='Bold'>a</content></text>", "<div><b>a</b></div>"),
+        (b"<text><content revised='delete'>a</content></text>", "<div><del>a</del></div>"),
+        (
+            b"<text><list listType='ordered'><item>a</item></list></text>",
+            "<div><ol><li>a</li></ol></div>",
+        ),
+        (
+            b"<text><table><tbody><tr><td colspan='2'>a</td></tr></tbody></table></text>",
+            '<div><table><tbody><tr><td colspan="2">a</td></tr></tbody></table></div>',
+        ),
+        (b"<text><linkHtml href='javascript:x()'>a</linkHtml></text>", "<div>a</div>"),
+        (b"<text><script>x()</script>a</text>", "<div>x()a</div>"),
+        (
+            b"<text>&lt;script&gt;x()&lt;/script&gt;</text>",
+            "<div>&lt;script&gt;x()&lt;/script&gt;</div>",
+        ),
+        (
+            b"<entry><observation/></entry>",
+            "<p>No section of this document is written for people.</p>",
+        ),
+    ],
+)
+def test_the_narrative_of_a_clinical_document_becomes_html(extractor, body, shown):
+    found = extractor.html_of(HEAD + body + TAIL, "text/xml")
+    assert found == f"<h1>Clinical document without a title</h1><dl></dl>{shown}"
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(CCDA.glob("*.xml"))])
+def test_every_clinical_document_has_a_heading_a_patient_and_a_day(extractor, name):
+    shown = extractor.html_of((CCDA / name).read_bytes(), "text/xml")
+    assert shown.startswith("<h1>")
+    assert "<dt>Patient</dt>" in shown
+    assert "<dt>Made</dt><dd>20" in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "content_type", "reason"),
+    [
+        (BOMB, "text/xml", "XML that declares entities"),
+        (b"<ClinicalDocument>", "text/xml", "XML that is not well-formed"),
+        (b"<other/>", "text/xml", "XML that is no clinical document"),
+        (b"<ClinicalDocument>" + b"<a>" * 300, "text/xml", "nested more than 200 elements deep"),
+        (b"words", "text/plain", "neither HTML nor XML"),
+        (b"a" * 2_000_001, "text/html", "longer than 2,000,000 characters"),
+    ],
+)
+def test_what_is_not_shown_says_why(extractor, given, content_type, reason):
+    with pytest.raises(Unreadable, match=f"^{reason}$"):
+        extractor.html_of(given, content_type)
+
+
+def test_a_page_is_a_picture_as_wide_as_is_shown(extractor):
+    assert extractor.pages_of(TWO_PAGES) == 2
+    first, second = (extractor.page_of(TWO_PAGES, number) for number in (1, 2))
+    assert first[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", first[16:24]) == (1200, 1699)
+    assert first != second
+
+
+def test_a_page_of_an_unusual_size_is_made_to_fit(extractor):
+    wide = pdf(
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 /MediaBox [0 0 20 14400] >>",
+        b"<< /Type /Page /Parent 2 0 R >>",
+    )
+    width, height = struct.unpack(">II", extractor.page_of(wide, 1)[16:24])
+    assert width * height < 4_100_000
+    assert height > 20 * width
+
+
+@pytest.mark.parametrize(
+    ("data", "number", "reason"),
+    [
+        (b"%PDF-1.7", 1, "broken PDF"),
+        (TWO_PAGES, 3, "PDF that has 2 pages"),
+    ],
+)
+def test_a_page_that_is_not_there_says_so(extractor, data, number, reason):
+    with pytest.raises(Unreadable, match=f"^{reason}$"):
+        extractor.page_of(data, number)
+
+
+def test_a_picture_that_takes_too_long_is_given_up_and_the_next_is_drawn():
+    endless = pdf_of_pages(b"0 0 m 500 800 l S " * 2_000_000)
+    with Extractor(seconds=1) as one:
+        with pytest.raises(
+            Unreadable, match=r"takes longer than 1 s|needs more than|broke down its reader"
+        ):
+            one.page_of(endless, 1)
+        assert one.page_of(pdf_of_pages(lines("after")), 1)

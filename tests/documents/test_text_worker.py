@@ -1,0 +1,303 @@
+"""The process that reads documents: bounded, kept for many, gone with its owner."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fhirapp.documents import Extractor, Unreadable, protocol, start, worker
+from fhirapp.documents.media import Kind, Unread
+from tests.support.documents import base64_section, clinical, laughs, lines, pdf_of_pages, section
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all the limits")
+
+HTML = b"<p>Takes warfarin"
+# The parser goes up through all open elements for each: hours.
+ENDLESS = b"<div>" * 200_000
+START = [sys.executable, "-P", start.__file__]
+
+
+def test_documents_one_after_the_other_are_read_by_one_process(children):
+    with Extractor() as extractor:
+        first = extractor.text_of(HTML, "text/html")
+        (one,) = children()
+        second = extractor.text_of(pdf_of_pages(lines("Takes heparin")), "application/pdf")
+        assert (first, second) == ("Takes warfarin", "Takes heparin")
+        assert children() == {one}
+    assert children() == set()
+
+
+def test_plain_text_needs_no_process(children):
+    with Extractor() as extractor:
+        assert extractor.text_of(b"Takes warfarin", "text/plain") == "Takes warfarin"
+        assert children() == set()
+
+
+def test_an_unreadable_document_does_not_end_the_process(children):
+    with Extractor() as extractor:
+        extractor.text_of(HTML, "text/html")
+        before = children()
+        with pytest.raises(Unreadable):
+            extractor.text_of(b"<a>", "text/xml")
+        assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
+        assert children() == before
+
+
+def test_a_document_that_takes_too_long_is_unreadable(children):
+    with Extractor(seconds=0.3) as extractor:
+        extractor.text_of(HTML, "text/html")
+        before = children()
+        began = time.monotonic()
+        with pytest.raises(Unreadable) as error:
+            extractor.text_of(ENDLESS, "text/html")
+        assert str(error.value) == "takes longer than 0.3 s"
+        assert time.monotonic() - began < 5
+        assert children() == set()
+        assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
+        assert children().isdisjoint(before)
+
+
+def test_a_file_within_that_takes_too_long_takes_nothing_from_the_sections():
+    endless = base64_section("Letter", "text/html", b64encode(ENDLESS).decode())
+    letter = base64_section("Other", "text/html", b64encode(HTML).decode())
+    document = clinical(section("Plan", "Takes heparin"), endless, letter)
+    with Extractor(seconds=2) as extractor:
+        found = extractor.read(document, "text/xml")
+        reason = "left out: of the files within, one takes longer than 2 s"
+        assert found.unread == (Unread("Letter", reason), Unread("Other", reason))
+        assert found.text.split("\n") == ["Visit", "Plan", "Takes heparin", "Letter", "Other"]
+        assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
+
+
+@linux
+def test_a_document_that_needs_too_much_memory_is_unreadable():
+    large = b"word " * 4_000_000
+    with Extractor(megabytes=140) as extractor:
+        with pytest.raises(Unreadable) as error:
+            extractor.text_of(large, "text/plain")
+        assert str(error.value) == "needs more than 140 MB of memory"
+        assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
+    with Extractor() as extractor:
+        assert extractor.text_of(large, "text/plain").startswith("word word")
+
+
+@linux
+@pytest.mark.parametrize(
+    ("content_type", "document"),
+    [
+        pytest.param("application/pdf", "spaces", id="a PDF of 400 MB of nothing"),
+        pytest.param("application/pdf", "text", id="a PDF of a page of 100 million letters"),
+        pytest.param("text/html", b"<" * 10_000_000, id="10 MB of <"),
+        pytest.param("text/xml", b"<a>" * 1_000_000, id="an XML of a million elements"),
+        pytest.param("text/xml", laughs(20).encode(), id="a billion laughs"),
+        pytest.param("text/rtf", b"{\\rtf1" + b"{" * 10_000_000, id="an RTF of groups"),
+        pytest.param("application/json", b"[" * 10_000_000, id="a JSON of arrays"),
+        pytest.param("text/plain", b"\0" * 10_000_000, id="10 MB of NUL"),
+        pytest.param("text/plain", b"\xff" * 10_000_000, id="10 MB of no UTF-8"),
+        pytest.param("text/plain", "\u0316\u0301".encode() * 2_000_000, id="10 MB of accents"),
+    ],
+)
+def test_a_bomb_is_text_or_unreadable_and_what_follows_is_read(bombs, content_type, document):
+    data = PDF_BOMBS[document]() if isinstance(document, str) else document
+    began = time.monotonic()
+    with suppress(Unreadable):
+        bombs.text_of(data, content_type).encode()
+    assert time.monotonic() - began < 30
+    assert bombs.text_of(HTML, "text/html") == "Takes warfarin"
+
+
+@pytest.fixture(scope="module")
+def bombs() -> Iterator[Extractor]:
+    with Extractor(seconds=1, megabytes=300) as extractor:
+        yield extractor
+
+
+def _bomb(piece: bytes, times: int) -> bytes:
+    packer = zlib.compressobj()
+    packed = b"".join(packer.compress(piece) for _ in range(times)) + packer.flush()
+    return pdf_of_pages(packed, entries=b"/Filter /FlateDecode")
+
+
+PDF_BOMBS = {
+    "spaces": lambda: _bomb(b" " * 10_000_000, 40),
+    "text": lambda: _bomb(lines("x" * 1_000) * 1_000, 100),
+}
+
+
+def test_a_worker_that_was_killed_is_replaced(children):
+    with Extractor() as extractor:
+        assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
+        (killed,) = children()
+        os.kill(killed, signal.SIGKILL)
+        os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)
+        assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
+        assert children().isdisjoint({killed})
+
+
+def test_an_extractor_can_be_used_again_after_its_end(children):
+    extractor = Extractor()
+    for _ in range(2):
+        with extractor:
+            assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
+        assert children() == set()
+
+
+def test_threads_share_an_extractor(children):
+    texts: set[tuple[str, str]] = set()
+    with Extractor() as extractor:
+
+        def ask(number: int) -> None:
+            for turn in range(20):
+                name = f"{number}-{turn}"
+                texts.add((name, extractor.text_of(f"<p>{name}".encode(), "text/html")))
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(children()) == 1
+    assert len(texts) == 160
+    assert all(asked == answered for asked, answered in texts)
+
+
+def test_what_interrupts_the_asking_thread_leaves_no_answer_for_the_next(children):
+    """As Ctrl-C does: the worker is amid a document whose text must not become another's."""
+    with Extractor(seconds=60) as extractor:
+        extractor.text_of(HTML, "text/html")
+
+        def interrupt(_signal: int, _frame: object) -> None:
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(KeyboardInterrupt):
+                extractor.text_of(ENDLESS, "text/html")
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert children() == set()
+        assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
+
+
+def test_where_no_process_can_be_started_documents_are_unreadable(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with Extractor() as extractor, pytest.raises(Unreadable) as error:
+        extractor.text_of(HTML, "text/html")
+    assert str(error.value) == "no process to read it could be started"
+
+
+def test_a_process_that_does_not_start_leaves_nothing_behind(monkeypatch, children):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with Extractor() as extractor, pytest.raises(Unreadable) as error:
+        extractor.text_of(HTML, "text/html")
+    assert str(error.value) == "broke down its reader"
+    assert children() == set()
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """A worker that nobody but its own limits bounds; it may run for a tenth of a second."""
+    with subprocess.Popen(
+        [*START, "0.1", "512"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as one:
+        assert protocol.read_frame(one.stdout) == protocol.READY
+        yield one
+        one.kill()
+
+
+@linux
+def test_a_worker_ends_when_it_has_used_up_its_time(process):
+    protocol.write_request(process.stdin, Kind("html", ""), HTML)
+    assert protocol.read_frame(process.stdout) == b"+Takes warfarin"
+    protocol.write_request(process.stdin, Kind("html", ""), ENDLESS)
+    assert process.wait(timeout=60) == -signal.SIGXCPU
+
+
+def test_a_worker_ends_with_its_owner():
+    """Even amid a document: the pipe closes."""
+    with subprocess.Popen(
+        [*START, "600", "512"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert protocol.read_frame(process.stdout) == protocol.READY
+        protocol.write_request(process.stdin, Kind("html", ""), ENDLESS)
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0
+
+
+@linux
+def test_a_worker_can_open_nothing_and_leaves_no_core(process):
+    import resource
+
+    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (0, 0)
+    assert resource.prlimit(process.pid, resource.RLIMIT_CORE) == (0, 0)
+    assert resource.prlimit(process.pid, resource.RLIMIT_AS) == (512 * 1024**2,) * 2
+
+
+@linux
+def test_a_worker_does_not_know_the_secrets_of_the_server(monkeypatch, children):
+    monkeypatch.setenv("FHIRAPP_DATABASE_URL", "postgresql://fhirapp:hunter2@db/fhirapp")
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    with Extractor() as extractor:
+        extractor.text_of(HTML, "text/html")
+        (one,) = children()
+        environment = Path(f"/proc/{one}/environ").read_bytes()
+    assert b"PATH=" in environment
+    assert b"hunter2" not in environment
+
+
+def test_a_worker_loads_neither_the_application_nor_its_libraries():
+    """They would take a second to import, and memory from the documents."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *START[1:], "1", "512"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+    assert "fhirapp.documents.worker" in loaded
+    assert not loaded & {"fhirapp", "fhirapp.config", "flask", "sqlalchemy", "authlib"}
+
+
+def test_the_answer_to_a_request():
+    answers = io.BytesIO()
+    worker.answer(answers, Kind("html", ""), HTML)
+    worker.answer(answers, Kind("xml", ""), b"<a>")
+    answers.seek(0)
+    assert protocol.read_frame(answers) == b"+Takes warfarin"
+    assert protocol.read_frame(answers) == b"-XML that is not well-formed"
+    with pytest.raises(EOFError):
+        protocol.read_frame(answers)
+
+
+@pytest.fixture
+def children():
+    """Return the processes that the extractors of a test have started."""
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("no /proc to look for processes in")
+    before = _children()
+    return lambda: _children() - before
+
+
+def _children() -> set[int]:
+    pids: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        # A thread may end meanwhile.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            pids.update(map(int, (task / "children").read_text().split()))
+    return pids

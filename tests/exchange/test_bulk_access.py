@@ -1,0 +1,235 @@
+"""Who may export, and how far: what a search with the same token finds, at each request anew."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+
+from fhirapp.auth.clients.administration import change, set_disabled
+from fhirapp.auth.models import digest
+from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.tokens import revoke_access_token
+from fhirapp.db import writing
+from tests.conftest import token_for
+from tests.support.authorizing import Flow, add_person, add_program
+from tests.support.bulk import ASYNC, EXPORTED, OF_PATIENTS, Exports
+from tests.support.contract import fill
+from tests.support.helpers import Fhir, assert_outcome
+
+NEEDED = "An export takes the token of a backend client, with system scopes that read and search."
+NOT_COVERED = "The token's scope does not cover what was exported."
+UNKNOWN = "There is no such export here."
+SCOPES = (
+    "system/*.rs",
+    "system/*.read",
+    "system/AllergyIntolerance.rs",
+    "system/DocumentReference.rs system/Patient.rs",
+    "system/AllergyIntolerance.rs?clinical-status=active",
+    "system/AllergyIntolerance.rs?category=medication system/AllergyIntolerance.rs?category=food",
+    "system/DocumentReference.rs?type=http://loinc.org|18842-5 system/Encounter.rs",
+    "system/Patient.rs?gender=female system/Provenance.rs",
+    "system/Group.rs",
+    "system/Organization.rs",
+)
+
+
+@pytest.fixture(scope="module")
+def app(make_app) -> Flask:
+    """An app that holds resources of every type."""
+    app = make_app()
+    fill(app)
+    return app
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_what_is_exported_is_what_all_pages_of_the_searches_bring(app, scope):
+    exports = Exports(app, scope)
+    found = {}
+    for name in EXPORTED:
+        response = exports.get(name)
+        if response.status_code == 200:
+            found.update(exports.searched(f"{name}?_count=7"))
+        else:
+            assert response.status_code == 403
+    assert exports.exported() == found != {}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("name", EXPORTED)
+def test_a_type_that_is_named_is_exported_or_forbidden_as_its_search_is(app, scope, name):
+    exports = Exports(app, scope)
+    if exports.get(name).status_code == 403:
+        refused = exports.kick_off(f"$export?_type={name}")
+        message = f"The token's scope does not cover export of {name}."
+        assert_outcome(refused, 403, "forbidden", message, "_type")
+        assert f'scope="system/{name}.rs"' in refused.headers["WWW-Authenticate"]
+    else:
+        assert exports.exported(f"$export?_type={name}") == exports.searched(name)
+
+
+def test_of_several_scopes_each_of_the_named_types_needs_its_own(app):
+    exports = Exports(app, "system/AllergyIntolerance.rs system/Patient.rs")
+    assert exports.kick_off("$export?_type=Patient,Encounter").status_code == 403
+    assert exports.kick_off("$export?_type=Patient,AllergyIntolerance").status_code == 202
+
+
+@pytest.mark.parametrize(
+    "scope", ["system/AllergyIntolerance.r", "system/*.s", "system/Patient.r system/Patient.s"]
+)
+def test_a_scope_must_both_read_and_search(app, scope):
+    refused = Exports(app, scope).kick_off()
+    assert_outcome(refused, 403, "forbidden", NEEDED)
+    assert 'error="insufficient_scope"' in refused.headers["WWW-Authenticate"]
+
+
+@pytest.mark.parametrize("path", ["$export", "Patient/$export", "Group/x/$export", "$export/x"])
+def test_patients_and_clinicians_export_nothing(app, path):
+    flow = Flow(app, add_program(app), add_person(app, CLINICIAN))
+    clinician = flow.redeem(flow.code("openid user/*.rs")).get_json()["access_token"]
+    for token in (clinician, token_for(app, "patient/*.rs", patient="p1")):
+        refused = Fhir(app, token).get(path, headers=ASYNC)
+        assert_outcome(refused, 403, "forbidden", NEEDED)
+
+
+def test_of_a_mixed_token_the_system_scopes_alone_count(app):
+    mixed = "patient/*.rs user/*.rs system/AllergyIntolerance.rs"
+    fhir = Fhir(app, token_for(app, mixed, patient="p1"))
+    assert fhir.get("$export?_type=Patient", headers=ASYNC).status_code == 403
+
+
+@pytest.fixture
+def done(app):
+    """A client with an export that is done: the client, its status, the address of a file."""
+    exports = Exports(app, "system/AllergyIntolerance.rs system/Patient.rs")
+    status = exports.started("$export?_type=AllergyIntolerance")
+    assert exports.work()
+    return exports, status, f"{status}/AllergyIntolerance.1.ndjson"
+
+
+def test_another_client_finds_nothing_even_with_the_whole_address(app, done):
+    owner, status, file = done
+    other = Exports(app)
+    for path in (status, file):
+        assert owner.get(path).status_code == 200
+        refused = other.get(path)
+        assert_outcome(refused, 404, "not-found", UNKNOWN)
+        unknown = other.get(path.replace(status, "/fhir/$export/nobody"))
+        assert (refused.data, dict(refused.headers)) == (unknown.data, dict(unknown.headers))
+    assert_outcome(other.request("DELETE", status), 404, "not-found", UNKNOWN)
+    assert owner.get(status).status_code == 200
+
+
+def test_another_token_of_the_client_is_as_good(app, done):
+    owner, status, file = done
+    again = Exports(app, "system/AllergyIntolerance.rs", client_id=owner.client_id)
+    assert again.get(status).status_code == again.get(file).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "scope", ["system/Patient.rs", "system/AllergyIntolerance.rs?clinical-status=active"]
+)
+def test_a_token_that_covers_less_is_refused(app, done, scope):
+    owner, status, file = done
+    with app.app_context(), writing() as connection:
+        wider = "system/AllergyIntolerance.rs system/Patient.rs"
+        change(connection, owner.client_id, {"scope": wider})
+    less = Exports(app, scope, client_id=owner.client_id)
+    for path in (status, file):
+        assert_outcome(less.get(path), 403, "forbidden", NOT_COVERED)
+    assert less.request("DELETE", status).status_code == 403
+
+
+def test_provenance_hangs_on_all_types(app):
+    owner = Exports(app, "system/*.rs")
+    status = owner.started("$export?_type=Provenance")
+    less = Exports(app, "system/Provenance.rs system/Patient.rs", client_id=owner.client_id)
+    assert less.get(status).status_code == 403
+    assert owner.get(status).status_code == 202
+
+
+def test_a_client_that_lost_a_scope_is_refused_what_it_exported(app, done):
+    owner, status, file = done
+    with app.app_context(), writing() as connection:
+        change(connection, owner.client_id, {"scope": "system/Patient.rs"})
+    for path in (status, file):
+        assert_outcome(owner.get(path), 403, "forbidden", NOT_COVERED)
+    with app.app_context(), writing() as connection:
+        change(connection, owner.client_id, {"scope": "system/*.rs"})
+    assert owner.get(file).status_code == 200
+
+
+def test_a_client_that_was_disabled_and_a_token_that_was_revoked_are_refused(app, done):
+    owner, status, file = done
+    with app.app_context(), writing() as connection:
+        set_disabled(connection, owner.client_id, disabled=True)
+    assert {owner.get(path).status_code for path in (status, file)} == {401}
+    with app.app_context(), writing() as connection:
+        set_disabled(connection, owner.client_id, disabled=False)
+    assert owner.get(file).status_code == 200
+    with app.app_context():
+        revoke_access_token(digest(owner.token))
+    assert {owner.get(path).status_code for path in (status, file)} == {401}
+
+
+def test_a_scope_that_is_lost_before_it_is_written_narrows_the_export(app):
+    exports = Exports(app, "system/AllergyIntolerance.rs system/Patient.rs")
+    status = exports.started()
+    with app.app_context(), writing() as connection:
+        change(connection, exports.client_id, {"scope": "system/Patient.rs"})
+    assert exports.work()
+    with app.app_context(), writing() as connection:
+        change(connection, exports.client_id, {"scope": "system/*.rs"})
+    types = {one["type"] for one in exports.manifest(status)["output"]}
+    assert "Patient" in types
+    assert "AllergyIntolerance" not in types
+
+
+def test_of_a_client_that_is_disabled_before_it_is_written_nothing_is(app):
+    exports = Exports(app)
+    status = exports.started()
+    for disabled in (True, False):
+        with app.app_context(), writing() as connection:
+            set_disabled(connection, exports.client_id, disabled=disabled)
+        if disabled:
+            assert exports.work()
+    failed = exports.get(status)
+    reason = "The client was disabled, or its scopes were taken away."
+    assert_outcome(failed, 500, "exception", reason)
+
+
+@pytest.mark.parametrize("level", ["Patient/$export", "Group/grp-allergy-clinic/$export"])
+def test_a_scope_narrows_what_is_of_patients_too(app, level):
+    scope = "system/AllergyIntolerance.rs?clinical-status=active system/Group.rs"
+    exports = Exports(app, scope)
+    allowed = exports.searched("AllergyIntolerance")
+    found = exports.exported(level)
+    assert {name for name in found if name[0] == "AllergyIntolerance"} <= {*allowed}
+    assert {name for name, _ in found} <= {"AllergyIntolerance", "Provenance"}
+    assert {*found} & {*allowed}
+
+
+def test_a_group_that_may_not_be_read_is_not_exported(app):
+    exports = Exports(app, "system/AllergyIntolerance.rs")
+    refused = exports.kick_off("Group/grp-allergy-clinic/$export")
+    unknown = exports.kick_off("Group/nobody/$export")
+    assert refused.status_code == unknown.status_code == 404
+    known = refused.data.replace(b"grp-allergy-clinic", b"nobody")
+    assert known == unknown.data
+
+
+def test_where_patients_may_not_be_seen_it_is_not_told_who_is_here(app):
+    exports = Exports(app, "system/AllergyIntolerance.rs")
+    statuses = {
+        exports.kick_off("Patient/$export", _patients(row_id)).status_code
+        for row_id in ("p1", "nobody")
+    }
+    assert statuses == {202}
+
+
+def _patients(*ids: str) -> dict[str, object]:
+    listed = [{"name": "patient", "valueReference": {"reference": f"Patient/{one}"}} for one in ids]
+    return {"resourceType": "Parameters", "parameter": listed}
+
+
+def test_the_types_of_patients_are_those_of_their_compartment_and_provenance():
+    assert {"Patient", "Provenance", "AllergyIntolerance"} <= {*OF_PATIENTS} < {*EXPORTED}

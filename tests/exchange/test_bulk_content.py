@@ -1,0 +1,403 @@
+"""What an export writes: resources as they are read, of one instant; levels, filters, deletions."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from fhirapp.exchange.bulk.run import Pace
+from tests.resources.test_everything import record
+from tests.support.bulk import EXPORTED, OF_PATIENTS, Exports, Name, path_of
+from tests.support.contract import SERVED, allergy, delete, fill, publish, targets, versions_held
+from tests.support.evaluator import covered
+from tests.support.helpers import BASE_URL
+from tests.support.operations import parameters, patient_named
+
+GROUP = "Group/grp-allergy-clinic/$export"
+# Those who are members: one's time is over, one is inactive.
+MEMBERS = ("p1", "p2", "p8")
+LATER = "2026-03-02T00:00:00.000+00:00"
+
+
+@pytest.fixture(scope="module")
+def app(make_app: Callable[..., Flask]) -> Flask:
+    """An app that holds resources of every type, deleted ones too, and a small export's page."""
+    app = make_app()
+    fill(app)
+    return app
+
+
+@pytest.fixture(autouse=True)
+def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fhirapp.exchange.bulk.ndjson.PAGE", 4)
+    monkeypatch.setattr("fhirapp.exchange.bulk.ndjson._WINDOW", 7)
+    monkeypatch.setattr("fhirapp.exchange.bulk.export_request.AT_ONCE", 2)
+
+
+@pytest.fixture
+def exports(app: Flask) -> Exports:
+    return Exports(app)
+
+
+def patients(*ids: str) -> dict[str, Any]:
+    """Return the body of a kick-off that names patients."""
+    return parameters(
+        *(("patient", "valueReference", {"reference": f"Patient/{one}"}) for one in ids)
+    )
+
+
+def of(app: Flask, *ids: str) -> set[Name]:
+    """Return what belongs to patients, and what tells its origin."""
+    held = {
+        (name, row_id): versions[-1]
+        for name, rows in versions_held(app).items()
+        for row_id, versions in rows.items()
+        if versions[-1] is not None
+    }
+    own = set().union(*(record(held, one) for one in ids)) & held.keys()
+    named = {*own}
+    about = {
+        name
+        for name, resource in held.items()
+        if name[0] == "Provenance" and named & {*targets(resource)}
+    }
+    return own | about
+
+
+def test_each_line_is_what_a_read_answers(exports):
+    manifest = exports.done()
+    for file in manifest["output"]:
+        for line in exports.get(path_of(file["url"])).data.splitlines():
+            row_id = line.partition(b'"id": "')[2].partition(b'"')[0].decode()
+            read = exports.get(f"{file['type']}/{row_id}?_pretty=false")
+            assert line == read.data
+
+
+def test_an_attachment_is_fetched_at_its_url_and_small_ones_stand_there_too(exports):
+    documents = exports.exported("$export?_type=DocumentReference").values()
+    attachments = [content["attachment"] for one in documents for content in one.get("content", ())]
+    assert attachments
+    for attachment in attachments:
+        assert attachment["url"].startswith(f"{BASE_URL}/fhir/Binary/")
+        fetched = exports.get(path_of(attachment["url"]))
+        assert fetched.status_code == 200
+        assert fetched.content_type == attachment["contentType"]
+        assert len(fetched.data) == attachment["size"]
+        if "data" in attachment:
+            assert base64.b64decode(attachment["data"]) == fetched.data
+
+
+def test_of_patients_all_that_is_in_their_compartments_is_exported(app, exports):
+    own = of(app, *_all_patients(app))
+    expected = {name: one for name, one in exports.exported().items() if name in own}
+    assert exports.exported("Patient/$export") == expected
+    assert {name for name, _ in expected} == {*OF_PATIENTS}
+
+
+def _all_patients(app: Flask) -> set[str]:
+    return {
+        str(versions[-1]["id"])
+        for versions in versions_held(app)["Patient"].values()
+        if versions[-1]
+    }
+
+
+def test_what_is_of_no_patient_is_exported_of_the_whole_server_alone(make_app):
+    app = make_app(seed=False)
+    visit = {"resourceType": "Encounter", "id": "test", "status": "planned"}
+    publish(app, {**visit, "class": {"code": "AMB"}}, now=LATER)
+    exports = Exports(app)
+    assert exports.exported().keys() == {("Encounter", "test")}
+    assert exports.exported("Patient/$export") == {}
+
+
+@pytest.mark.parametrize("ids", [("p1",), ("p2", "p5", "p1"), ("p11",), ("p1", "p1")])
+def test_patients_who_are_named_are_exported_and_no_others(app, exports, ids):
+    found = exports.exported("Patient/$export", patients(*ids))
+    assert found.keys() == of(app, *ids)
+
+
+def test_a_group_is_the_records_of_its_members(app, exports):
+    assert exports.exported(GROUP).keys() == of(app, *MEMBERS)
+    assert exports.exported(GROUP, patients("p8", "p2")).keys() == of(app, "p2", "p8")
+
+
+@pytest.mark.parametrize(
+    ("path", "ids", "reason"),
+    [
+        (GROUP, ("p1", "p3"), "names a patient who is no member of the group"),
+        (GROUP, ("nobody",), "names a patient who is no member of the group"),
+        ("Patient/$export", ("p1", "nobody"), "names a patient who is not known here"),
+        ("$export", ("p1",), "does not go with an export of the whole server"),
+        ("Patient/$export", ("a_b",), "is not a reference to a patient here; use Patient/<id>"),
+    ],
+)
+def test_patients_who_are_not_here_are_told(exports, path, ids, reason):
+    response = exports.kick_off(path, patients(*ids))
+    assert response.status_code == 400
+    issue = response.get_json(force=True)["issue"][0]
+    assert (issue["code"], issue["diagnostics"]) == ("value", f"patient: {reason}")
+
+
+def test_a_patient_may_be_named_by_the_whole_address(app, exports):
+    absolute = parameters(
+        ("patient", "valueReference", {"reference": f"{BASE_URL}/fhir/Patient/p1"})
+    )
+    assert exports.exported("Patient/$export", absolute).keys() == of(app, "p1")
+
+
+def test_a_group_without_members_says_so(exports):
+    manifest = exports.done("Group/grp-newborns/$export")
+    assert manifest["output"] == []
+    (outcome,) = exports.lines(manifest, "error")
+    assert outcome["issue"] == [
+        {
+            "severity": "information",
+            "code": "informational",
+            "diagnostics": "The group has no members that are patients here",
+        }
+    ]
+
+
+@pytest.mark.parametrize("level", ["$export", "Patient/$export", GROUP])
+@pytest.mark.parametrize("since", ["2023", "2024-01-30T11:05:00Z", "2026-01-31T00:00:00+02:00"])
+def test_since_a_time_what_changed_and_was_deleted_is_exported(app, exports, level, since):
+    start = covered(since)[0]
+    whole = exports.exported(level)
+    manifest = exports.done(f"{level}?_since={since.replace('+', '%2B')}")
+    lines = exports.lines(manifest)
+    found = {(one["resourceType"], one["id"]): one for one in lines}
+    assert found == {
+        name: one for name, one in whole.items() if covered(one["meta"]["lastUpdated"])[0] > start
+    }
+    bundles = exports.lines(manifest, "deleted")
+    assert {one["type"] for one in bundles} <= {"transaction"}
+    entries = [entry for one in bundles for entry in one["entry"]]
+    assert {entry["request"]["method"] for entry in entries} <= {"DELETE"}
+    gone = [entry["request"]["url"] for entry in entries]
+    assert len(gone) == len({*gone})
+    assert {*gone} == deleted_since(exports, level, start)
+    assert not {*gone} & {f"{name}/{row_id}" for name, row_id in whole}
+
+
+def deleted_since(exports: Exports, level: str, start: datetime) -> set[str]:
+    """Return what was deleted after a time, of a level, as the histories tell it."""
+    ids = set(MEMBERS) if level == GROUP else None
+    found = set()
+    for name, rows in versions_held(exports.app).items():
+        if name not in (EXPORTED if level == "$export" else OF_PATIENTS):
+            continue
+        for row_id, versions in rows.items():
+            if versions[-1] is not None:
+                continue
+            before = next(one for one in reversed(versions) if one)
+            newest = exports.read(f"{name}/{row_id}/_history")["entry"][0]
+            when = covered(newest["response"]["lastModified"])[0]
+            if when > start and (ids is None or _is_of(exports.app, name, before, ids)):
+                found.add(f"{name}/{row_id}")
+    return found
+
+
+def _is_of(app: Flask, name: str, resource: dict[str, Any], ids: set[str]) -> bool:
+    """Say whether a resource that was deleted belonged to one of these patients."""
+    if name == "Provenance":
+        return bool({*targets(resource)} & of(app, *ids))
+    if SERVED[name].compartment == "id":
+        return resource["id"] in ids
+    reference = resource[SERVED[name].compartment]["reference"]
+    return reference.removeprefix("Patient/") in ids
+
+
+def test_until_a_time_what_changed_last_before_it_is_exported(exports):
+    until = covered("2024-01-01")[0]
+    whole = exports.exported()
+    found = exports.exported("$export?_until=2024-01-01")
+    assert found == {
+        name: one for name, one in whole.items() if covered(one["meta"]["lastUpdated"])[0] <= until
+    }
+    assert 0 < len(found) < len(whole)
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        ("AllergyIntolerance?clinical-status=active",),
+        ("AllergyIntolerance?clinical-status=active", "AllergyIntolerance?criticality=high"),
+        ("AllergyIntolerance?criticality=high,low", "Patient?gender=female"),
+        ("Patient?name=okafor&gender=male", "Patient?_id=p1"),
+        ("DocumentReference?type=18842-5", "Encounter?date=2024"),
+        ("DocumentReference?_content=penicillin", "DocumentReference?patient=p1"),
+        ("AllergyIntolerance?code:text=pen", "AllergyIntolerance?code:not=x"),
+        ("Provenance?target=AllergyIntolerance/al-p4-nkda",),
+        ("Patient?_lastUpdated=ge2024", "Patient?identifier:missing=true"),
+        ("Patient?name=nobody",),
+    ],
+)
+def test_a_type_filter_is_a_search_and_several_of_a_type_add_up(exports, queries):
+    types = {one.partition("?")[0] for one in queries}
+    path = f"$export?_type={','.join(sorted(types))}"
+    expected = {}
+    for query in queries:
+        expected.update(exports.searched(query))
+    together = ",".join(queries).replace("&", "%26")
+    assert exports.exported(f"{path}&_typeFilter={together}") == expected
+    each = "".join(f"&_typeFilter={one.replace('&', '%26')}" for one in queries)
+    body = parameters(
+        ("_type", "valueString", ",".join(types)),
+        *(("_typeFilter", "valueString", one) for one in queries),
+    )
+    assert exports.exported(path + each) == exports.exported("$export", body) == expected
+
+
+def test_types_without_a_filter_come_whole(exports):
+    found = exports.exported(
+        "$export?_type=Patient,AllergyIntolerance&_typeFilter=Patient?gender=female"
+    )
+    assert {name for name in found if name[0] == "AllergyIntolerance"} == {
+        *exports.searched("AllergyIntolerance")
+    }
+    females = {*exports.searched("Patient?gender=female")}
+    assert {name for name in found if name[0] == "Patient"} == females
+
+
+def test_elements_are_a_part_of_the_resources_and_say_so(exports):
+    found = exports.exported("$export?_type=Patient,Encounter&_elements=Patient.gender,identifier")
+    for (name, row_id), resource in found.items():
+        wanted = "identifier,gender" if name == "Patient" else "identifier"
+        assert resource == exports.read(f"{name}/{row_id}?_elements={wanted}")
+        assert resource["meta"]["tag"][-1]["code"] == "SUBSETTED"
+
+
+def test_elements_of_one_type_leave_the_others_whole(exports):
+    found = exports.exported("$export?_type=Patient,Encounter&_elements=Patient.gender")
+    assert {"name" in one for (name, _), one in found.items() if name == "Patient"} == {False}
+    assert {"class" in one for (name, _), one in found.items() if name == "Encounter"} == {True}
+
+
+# One instant, though writing goes on.
+
+
+@pytest.fixture
+def moving(make_app: Callable[..., Flask]) -> Exports:
+    """A client of an app of its own, that holds twenty allergies and their origins."""
+    app = make_app(seed=False)
+    publish(app, patient_named("p1"), now="2026-03-01T00:00:00.000+00:00")
+    for number in range(20):
+        publish(app, allergy(f"a{number:02}"), now=f"2026-03-01T00:00:{number:02}.000+00:00")
+    for number in range(0, 20, 2):
+        publish(app, origin(number, f"a{number:02}"), now="2026-03-01T00:01:00.000+00:00")
+    return Exports(app)
+
+
+def origin(number: int, target: str) -> dict[str, Any]:
+    """Return the Provenance of an allergy."""
+    return {
+        "resourceType": "Provenance",
+        "id": f"o{number:02}",
+        "target": [{"reference": f"AllergyIntolerance/{target}"}],
+        "recorded": "2024-05-02T10:00:00+00:00",
+        "agent": [{"who": {"display": "Somebody"}}],
+    }
+
+
+def changes(app: Flask) -> Iterator[None]:
+    """Change, add and delete something at each step."""
+    for number in range(20):
+        row_id = f"a{(7 * number) % 20:02}"
+        if number % 3:
+            publish(app, allergy(row_id, criticality="high"), now=LATER)
+        else:
+            delete(app, "AllergyIntolerance", row_id, now=LATER)
+        publish(app, allergy(f"new{number}"), now=LATER)
+        # Until now its target was not here, so that nobody saw it.
+        publish(app, origin(50 + number, f"new{number}"), now=LATER)
+        yield
+
+
+QUERIES = (
+    "$export",
+    "Patient/$export",
+    "$export?_typeFilter=AllergyIntolerance?criticality:missing=true",
+    "$export?_since=2026-03-01T00:00:05Z",
+)
+
+
+@pytest.mark.parametrize("path", QUERIES)
+def test_an_export_is_of_one_instant_though_writing_goes_on(moving, path):
+    publish(moving.app, origin(99, "new3"), now="2026-03-01T00:02:00.000+00:00")
+    still = moving.exported(path)
+    assert ("Provenance", "o99") not in still
+    status = moving.started(path)
+    steps = changes(moving.app)
+
+    def rest(_worked: float) -> None:
+        next(steps, None)
+
+    assert moving.work(Pace(rest=rest)) == 1
+    manifest = moving.manifest(status)
+    lines = moving.lines(manifest)
+    assert {(one["resourceType"], one["id"]): one for one in lines} == still
+    assert manifest["deleted"] == []
+    assert moving.exported(path) != still
+
+
+@pytest.mark.parametrize("scope", ["system/AllergyIntolerance.rs?criticality=high"])
+def test_what_a_scope_narrows_is_of_one_instant_too(moving, scope):
+    publish(moving.app, allergy("a03", criticality="high"), now="2026-03-01T00:03:00.000+00:00")
+    narrow = Exports(moving.app, scope)
+    status = narrow.started()
+    steps = changes(moving.app)
+    assert narrow.work(Pace(rest=lambda _worked: next(steps, None))) == 1
+    assert [one["id"] for one in narrow.lines(narrow.manifest(status))] == ["a03"]
+
+
+def test_between_one_export_and_the_next_since_it_nothing_is_lost(moving):
+    first = moving.done()
+    seen = {one["id"]: one["meta"]["versionId"] for one in moving.lines(first)}
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    publish(moving.app, allergy("a01", criticality="low"), now=now)
+    publish(moving.app, allergy("later"), now=now)
+    delete(moving.app, "AllergyIntolerance", "a02", now=now)
+    time = first["transactionTime"].replace("+", "%2B")
+    following = moving.done(f"$export?_since={time}")
+    assert {one["id"] for one in moving.lines(following)} == {"a01", "later"}
+    (bundle,) = moving.lines(following, "deleted")
+    assert bundle["entry"] == [{"request": {"method": "DELETE", "url": "AllergyIntolerance/a02"}}]
+    assert {"a01", "a02"} <= seen.keys()
+
+
+def test_what_was_deleted_and_came_back_is_exported_and_not_deleted(moving):
+    delete(moving.app, "AllergyIntolerance", "a05", now=LATER)
+    publish(moving.app, allergy("a05"), now="2026-03-03T00:00:00.000+00:00")
+    manifest = moving.done("$export?_since=2026-03-01T12:00:00Z")
+    assert [one["id"] for one in moving.lines(manifest)] == ["a05"]
+    assert manifest["deleted"] == []
+
+
+def test_many_deletions_stand_in_several_bundles(moving):
+    for number in range(120):
+        publish(moving.app, allergy(f"d{number}"), now=LATER)
+        delete(moving.app, "AllergyIntolerance", f"d{number}", now=LATER)
+    manifest = moving.done("$export?_since=2026-03-01T12:00:00Z")
+    assert [len(one["entry"]) for one in moving.lines(manifest, "deleted")] == [100, 20]
+
+
+def test_a_long_file_is_followed_by_another(moving, monkeypatch):
+    whole = moving.exported()
+    monkeypatch.setattr("fhirapp.exchange.bulk.files.LONGEST_FILE", 2_000)
+    manifest = moving.done()
+    urls = [one["url"].rpartition("/")[2] for one in manifest["output"]]
+    assert {"AllergyIntolerance.1.ndjson", "AllergyIntolerance.2.ndjson"} <= {*urls}
+    found = {(one["resourceType"], one["id"]): one for one in moving.lines(manifest)}
+    assert found == whole
+
+
+def test_an_empty_server_has_an_empty_export(make_app):
+    exports = Exports(make_app(seed=False))
+    manifest = exports.done("$export?_since=2020")
+    assert manifest["output"] == manifest["deleted"] == manifest["error"] == []

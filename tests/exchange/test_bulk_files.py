@@ -1,0 +1,203 @@
+"""The files of an export: how they are fetched, who may, and how long."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from werkzeug.http import http_date
+
+from fhirapp.config import settings_of
+from fhirapp.db import reader
+from fhirapp.exchange.bulk.jobs import GRACE_SECONDS
+from fhirapp.exchange.bulk.run import Pace, sweep
+from fhirapp.rest.stream import PIECE
+from tests.support.bulk import NDJSON, Exports, path_of
+from tests.support.contract import allergy, publish
+from tests.support.helpers import assert_outcome
+
+UNKNOWN = "There is no such export here."
+HOUR = 3_600
+
+
+@pytest.fixture
+def exports(app: Flask) -> Exports:
+    return Exports(app)
+
+
+@pytest.fixture
+def status(exports: Exports) -> str:
+    """The status of an export that is done."""
+    found = exports.started("$export?_type=AllergyIntolerance,Patient")
+    assert exports.work()
+    return found
+
+
+def folder(app: Flask, status: str) -> Path:
+    """Return the folder of an export."""
+    return settings_of(app).instance / "exports" / status.rpartition("/")[2]
+
+
+def test_a_file_is_ndjson_and_its_address_has_no_other(exports, status):
+    response = exports.get(f"{status}/Patient.1.ndjson", headers={"Accept": NDJSON})
+    assert (response.status_code, response.content_type) == (200, NDJSON)
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Cache-Control"] == "no-cache, private"
+    head = exports.request("HEAD", f"{status}/Patient.1.ndjson")
+    assert (head.status_code, head.data) == (200, b"")
+    assert dict(head.headers) == dict(response.headers)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Patient.2.ndjson", "request.json", "manifest.json", "1", "..", "%2e%2e", "x"),
+        *(
+            "..%2frequest.json",
+            "..%2f..%2f..%2fsecret.key",
+            "%2fetc%2fpasswd",
+            "Patient.1.ndjson%00",
+        ),
+        "Patient.1.ndjson.",
+    ],
+)
+def test_what_stands_in_no_manifest_is_unknown(exports, status, name):
+    response = exports.get(f"{status}/{name}")
+    assert response.status_code == 404
+    assert response.get_json(force=True)["resourceType"] == "OperationOutcome"
+
+
+def test_a_part_of_a_file_can_be_fetched_and_only_of_the_same_file(exports, status):
+    path = f"{status}/AllergyIntolerance.1.ndjson"
+    whole = exports.get(path)
+    length = len(whole.data)
+    middle = length // 2
+    parts = b""
+    for wanted in (f"bytes=0-{middle - 1}", f"bytes={middle}-"):
+        part = exports.get(path, headers={"Range": wanted})
+        assert part.status_code == 206
+        assert part.content_type == NDJSON
+        assert part.headers["Content-Range"].endswith(f"/{length}")
+        parts += part.data
+    assert parts == whole.data
+    last = exports.get(path, headers={"Range": "bytes=-10"})
+    assert last.data == whole.data[-10:]
+    same = {"Range": "bytes=0-9", "If-Range": whole.headers["Last-Modified"]}
+    assert exports.get(path, headers=same).status_code == 206
+    other = {"Range": "bytes=0-9", "If-Range": "Mon, 01 Jan 2001 00:00:00 GMT"}
+    assert exports.get(path, headers=other).status_code == 200
+    beyond = exports.get(path, headers={"Range": f"bytes={length}-"})
+    assert beyond.status_code == 416
+    assert beyond.headers["Content-Range"] == f"bytes */{length}"
+
+
+def test_a_large_file_is_sent_a_piece_at_a_time(make_app):
+    app = make_app(seed=False)
+    note = [{"text": "x" * 20_000}]
+    publish(
+        app, *(allergy(f"a{n}", note=note) for n in range(60)), now="2026-03-01T00:00:00.000+00:00"
+    )
+    exports = Exports(app)
+    (file,) = exports.done()["output"]
+    path = path_of(file["url"])
+    response = exports.get(path)
+    assert response.headers["Content-Length"] == str(len(response.data))
+    assert len(response.data) > 2 * PIECE
+    assert response.data.count(b"\n") == 60
+    part = exports.get(path, headers={"Range": f"bytes=100-{PIECE + 200}"})
+    assert part.data == response.data[100 : PIECE + 201]
+
+
+def test_files_are_this_users_alone(app, exports, status):
+    paths = [folder(app, status).parent, *folder(app, status).rglob("*"), folder(app, status)]
+    assert len(paths) > 4
+    for path in paths:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_in_the_table_there_is_nothing_of_patients(app, exports):
+    body = {
+        "resourceType": "Parameters",
+        "parameter": [
+            {"name": "patient", "valueReference": {"reference": "Patient/p2"}},
+            {"name": "_typeFilter", "valueString": "Patient?name=Ortega"},
+        ],
+    }
+    status = exports.started("Patient/$export", body)
+    exports.work()
+    with app.app_context():
+        row = reader().all("SELECT * FROM bulk_export WHERE id = ?", (status.rpartition("/")[2],))
+    assert len(row) == 1
+    assert "p2" not in map(str, row[0])
+    assert "Ortega" not in str(row)
+    assert b"Ortega" in (folder(app, status) / "request.json").read_bytes()
+
+
+def test_what_is_deleted_is_no_more(app, exports, status):
+    assert folder(app, status).is_dir()
+    response = exports.request("DELETE", status)
+    assert response.status_code == 202
+    assert response.get_json(force=True)["resourceType"] == "OperationOutcome"
+    assert not folder(app, status).exists()
+    for path in (status, f"{status}/Patient.1.ndjson"):
+        assert_outcome(exports.get(path), 404, "not-found", UNKNOWN)
+    assert_outcome(exports.request("DELETE", status), 404, "not-found", UNKNOWN)
+
+
+def test_what_waits_can_be_cancelled(app, exports):
+    status = exports.started()
+    assert exports.request("DELETE", status).status_code == 202
+    assert not exports.work()
+    assert not folder(app, status).exists()
+
+
+def test_an_export_expires_after_the_hours_that_are_set(make_app):
+    app = make_app(export_hours=2)
+    exports = Exports(app)
+    status = exports.started("$export?_type=Patient")
+    ended = int(time.time()) + HOUR
+    assert exports.work(Pace(clock=lambda: ended))
+    assert exports.get(status).headers["Expires"] == http_date(ended + 2 * HOUR)
+    with app.app_context():
+        sweep(ended + 2 * HOUR + GRACE_SECONDS)
+        assert folder(app, status).is_dir()
+        sweep(ended + 2 * HOUR + GRACE_SECONDS + 1)
+    assert not folder(app, status).exists()
+    assert exports.kept() == 0
+    assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
+
+
+def test_what_has_expired_is_unknown_before_it_is_swept(exports):
+    status = exports.started("$export?_type=Patient")
+    # As if it had been done in 2020.
+    assert exports.work(Pace(clock=lambda: 1_580_000_000))
+    assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
+    assert_outcome(exports.get(f"{status}/Patient.1.ndjson"), 404, "not-found", UNKNOWN)
+    assert exports.kept() == 1
+
+
+def test_an_export_whose_files_are_gone_is_unknown(app, exports, status):
+    for path in folder(app, status).glob("1/Patient*"):
+        path.unlink()
+    assert_outcome(exports.get(f"{status}/Patient.1.ndjson"), 404, "not-found", UNKNOWN)
+    (folder(app, status) / "1" / "manifest.json").unlink()
+    assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
+    (folder(app, status) / "request.json").unlink()
+    assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
+
+
+def test_old_folders_that_are_nobodys_are_removed(app, exports, status):
+    whole = folder(app, status).parent
+    old, new = whole / "nobodys-old", whole / "nobodys-new"
+    for path in (old, new):
+        path.mkdir()
+        (path / "Patient.1.ndjson").write_bytes(b"{}\n")
+    os.utime(old, (0, 0))
+    os.utime(folder(app, status), (0, 0))
+    with app.app_context():
+        sweep(0)
+    assert [path.exists() for path in (old, new, folder(app, status))] == [False, True, True]

@@ -1,0 +1,352 @@
+"""Exports as work: claimed by one, begun anew when its worker dies, limited, cancelled, failed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from threading import Barrier
+
+import pytest
+from flask import Flask
+
+from fhirapp.config import settings_of
+from fhirapp.db import db, reader, writing
+from fhirapp.exchange.bulk import jobs
+from fhirapp.exchange.bulk.jobs import KEPT, LEASE_SECONDS, MOST_ATTEMPTS, UNDERWAY, WAIT_SECONDS
+from fhirapp.exchange.bulk.routes import POLLS
+from fhirapp.exchange.bulk.run import Pace, Worker, exporting
+from tests import ROOT
+from tests.exchange.test_bulk_files import folder
+from tests.support.bulk import Exports
+from tests.support.contract import allergy, delete, publish
+from tests.support.helpers import assert_outcome
+
+WORK = """
+from fhirapp import create_app
+from fhirapp.exchange.bulk.run import work
+app = create_app()
+with app.app_context():
+    print("began", flush=True)
+    work()
+    print("ended", flush=True)
+"""
+FULL = "The export did not fit on the server's disk; ask for less, or its operator for room."
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    """An app of the test's own: what waits there is its own."""
+    return make_app()
+
+
+@pytest.fixture
+def exports(app: Flask) -> Exports:
+    return Exports(app)
+
+
+def row(app: Flask, status: str) -> jobs.Job:
+    """Return an export's row."""
+    with app.app_context():
+        found = jobs.find(reader(), status.rpartition("/")[2])
+    assert found is not None
+    return found
+
+
+def claim(app: Flask, now: float) -> jobs.Job | None:
+    """Claim an export, as a worker does."""
+    with app.app_context(), writing() as connection:
+        return jobs.claim(connection, int(now))
+
+
+def at(seconds: float) -> Pace:
+    """Return a pace whose clock is ahead."""
+    return Pace(clock=lambda: time.time() + seconds)
+
+
+# Claims.
+
+
+def test_of_many_workers_one_has_an_export(app, exports):
+    statuses = {exports.started() for _ in range(UNDERWAY)}
+    together = Barrier(8)
+
+    def try_it(_number: int) -> jobs.Job | None:
+        together.wait()
+        return claim(app, time.time())
+
+    with ThreadPoolExecutor(8) as pool:
+        claimed = [one for one in pool.map(try_it, range(8)) if one]
+    assert {f"/fhir/$export/{one.id}" for one in claimed} == statuses
+    assert len(claimed) == UNDERWAY
+
+
+def test_a_claim_holds_for_its_lease_and_then_anothers_begins_anew(app, exports):
+    status = exports.started()
+    now = time.time()
+    first = claim(app, now)
+    assert first is not None
+    assert exports.get(status).status_code == 202
+    assert claim(app, now + LEASE_SECONDS) is None
+    second = claim(app, now + LEASE_SECONDS + 1)
+    assert second is not None
+    assert (first.id, first.attempts, second.attempts) == (second.id, 1, 2)
+    with app.app_context():
+        # The first lives, and asks for more; nothing that it does counts.
+        assert not jobs.renew(first, 50, int(now))
+        assert not jobs.finish(first, int(now))
+        assert not jobs.fail(first, "x", int(now))
+        assert not jobs.release(first)
+        assert jobs.renew(second, 50, int(now))
+    assert exports.get(status).headers["X-Progress"] == "50% complete"
+
+
+def test_a_lease_is_renewed_while_there_is_work(app, exports):
+    status = exports.started()
+    began = int(time.time())
+    ticks = itertools.count(began, 7)
+    leases = []
+
+    def rest(_worked: float) -> None:
+        leases.append(row(app, status).lease_until)
+
+    assert exports.work(Pace(clock=lambda: next(ticks), rest=rest)) == 1
+    assert len(leases) > 10
+    assert leases == sorted(leases)
+    assert (leases[-1] or 0) - began > 3 * LEASE_SECONDS
+    assert exports.get(status).status_code == 200
+
+
+def test_an_export_that_never_comes_to_its_end_is_given_up(app, exports):
+    status = exports.started()
+    for number in range(MOST_ATTEMPTS):
+        assert claim(app, time.time() + number * (LEASE_SECONDS + 1)) is not None
+    assert exports.work(at(MOST_ATTEMPTS * (LEASE_SECONDS + 1))) == 0
+    assert row(app, status).state == "failed"
+    reason = "The export was begun several times, and never came to its end."
+    assert_outcome(exports.get(status), 500, "exception", reason)
+
+
+def test_a_server_that_stops_leaves_the_export_to_the_next(app, exports):
+    status = exports.started()
+    for _ in range(2 * MOST_ATTEMPTS):
+        assert exports.work(Pace(is_stopping=lambda: True)) == 0
+        assert (row(app, status).state, row(app, status).attempts) == ("queued", 0)
+    assert exports.work() == 1
+    assert exports.lines(exports.manifest(status))
+
+
+@pytest.fixture
+def start_worker(app: Flask) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """Return what starts a process that works on the app's exports."""
+    started: list[subprocess.Popen[str]] = []
+    settings = settings_of(app)
+    with app.app_context():
+        db.engine.dispose()
+
+    def run() -> subprocess.Popen[str]:
+        left_out = ("FHIRAPP_", "COVERAGE_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORK],
+            env={
+                **kept,
+                "PYTHONPATH": str(ROOT),
+                "FHIRAPP_INSTANCE_PATH": str(settings.instance),
+                "FHIRAPP_DATABASE_URL": settings.database_url,
+            },
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_the_export_of_a_worker_that_is_killed_is_begun_anew(app, exports, start_worker):
+    status = exports.started()
+    attempt = folder(app, status) / "1"
+    attempt.mkdir(mode=0o700)
+    # The worker waits there, in the middle: nobody reads what it writes.
+    os.mkfifo(attempt / "Encounter.1.ndjson")
+    process = start_worker()
+    done = attempt / "DocumentReference.1.ndjson"
+    while not (done.exists() and done.stat().st_size):
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.05)
+    process.kill()
+    process.wait()
+    assert row(app, status).state == "running"
+    assert exports.work() == 0
+    assert exports.get(status).status_code == 202
+    assert exports.work(at(LEASE_SECONDS + 1)) == 1
+    found = exports.lines(exports.manifest(status))
+    assert {(one["resourceType"], one["id"]) for one in found} == {*exports.exported()}
+    assert not attempt.exists()
+    assert row(app, status).attempts == 2
+
+
+def test_a_process_of_its_own_does_what_waits(app, exports, start_worker):
+    status = exports.started()
+    process = start_worker()
+    assert process.communicate()[0].split() == ["began", "ended"]
+    assert exports.lines(exports.manifest(status))
+
+
+def test_a_servers_thread_does_what_waits_and_is_woken(app, exports):
+    first = exports.started()
+    with exporting(app):
+        for status in (first, exports.started()):
+            while row(app, status).state in ("queued", "running"):
+                pass
+            assert exports.lines(exports.manifest(status))
+
+
+def test_a_thread_that_is_stopped_stops(app):
+    worker = Worker(app)
+    worker.start()
+    worker.stop()
+    assert not worker.is_alive()
+
+
+# Limits.
+
+
+def test_a_client_has_so_many_exports_under_way_and_another_its_own(app, exports):
+    statuses = [exports.started() for _ in range(UNDERWAY)]
+    refused = exports.kick_off()
+    message = f"{UNDERWAY} exports of this client are under way; wait for one."
+    assert_outcome(refused, 429, "throttled", message)
+    assert refused.headers["Retry-After"] == str(WAIT_SECONDS)
+    other = Exports(app)
+    other.started()
+    assert len([*folder(app, statuses[0]).parent.iterdir()]) == UNDERWAY + 1
+    exports.request("DELETE", statuses[0])
+    exports.started()
+
+
+def test_a_client_keeps_so_many_exports(exports):
+    statuses = []
+    for _ in range(KEPT):
+        statuses.append(exports.started("$export?_type=Organization"))
+        exports.work()
+    message = f"{KEPT} exports of this client are kept; DELETE one that was fetched."
+    assert_outcome(exports.kick_off(), 429, "throttled", message)
+    exports.request("DELETE", statuses[3])
+    exports.started()
+
+
+def test_of_kick_offs_at_once_so_many_are_taken_on(app, exports):
+    together = Barrier(6)
+
+    def try_it(_number: int) -> int:
+        together.wait()
+        return exports.kick_off("$export?_type=Patient").status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        statuses = sorted(pool.map(try_it, range(6)))
+    # A writer that finds too many before it is told to come back.
+    assert set(statuses) <= {202, 429, 503}
+    assert statuses.count(202) == exports.kept() == exports.work() == UNDERWAY
+
+
+def test_who_asks_all_the_time_is_told_to_wait(exports):
+    status = exports.started()
+    statuses = [exports.get(status).status_code for _ in range(POLLS)]
+    assert {*statuses} == {202}
+    refused = exports.get(status)
+    message = "The status is asked for too often; wait as long as Retry-After says."
+    assert_outcome(refused, 429, "throttled", message)
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
+
+
+# What ends an export.
+
+
+def test_an_export_is_cancelled_while_it_is_written(app, exports):
+    status = exports.started()
+    ticks = itertools.count(int(time.time()), 7)
+    asked = []
+
+    def rest(_worked: float) -> None:
+        if not asked:
+            asked.append(exports.request("DELETE", status).status_code)
+
+    assert exports.work(Pace(clock=lambda: next(ticks), rest=rest)) == 1
+    assert asked == [202]
+    assert exports.kept() == 0
+    assert not folder(app, status).exists()
+    assert exports.get(status).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["Encounter.1.ndjson", "error.1.ndjson", "manifest.json"])
+def test_a_disk_that_is_full_ends_the_export_and_what_it_wrote_is_removed(app, exports, name):
+    status = exports.started("$export?unknown=1")
+    attempt = folder(app, status) / "1"
+    attempt.mkdir(mode=0o700)
+    # A device that has no room for anything.
+    (attempt / name).symlink_to("/dev/full")
+    assert exports.work() == 1
+    assert_outcome(exports.get(status), 500, "exception", FULL)
+    assert not attempt.exists()
+    assert exports.get(f"{status}/Patient.1.ndjson").status_code == 404
+    assert exports.request("DELETE", status).status_code == 202
+    assert exports.get(status).status_code == 404
+
+
+def test_an_export_leaves_room_for_the_database(exports, monkeypatch):
+    status = exports.started()
+    monkeypatch.setattr("fhirapp.exchange.bulk.files.RESERVE", 2**62)
+    assert exports.work() == 1
+    assert_outcome(exports.get(status), 500, "exception", FULL)
+
+
+def test_a_group_that_is_deleted_meanwhile_ends_the_export(app, exports):
+    status = exports.started("Group/grp-allergy-clinic/$export")
+    delete(app, "Group", "grp-allergy-clinic", now="2026-03-01T00:00:00.000+00:00")
+    assert exports.work() == 1
+    reason = "Group/grp-allergy-clinic was deleted."
+    assert_outcome(exports.get(status), 500, "exception", reason)
+    refused = exports.kick_off("Group/grp-allergy-clinic/$export")
+    assert_outcome(refused, 410, "deleted", reason)
+
+
+def test_an_export_outlives_a_restart(app, exports):
+    status = exports.started()
+    done = exports.started("$export?_type=Patient")
+    assert exports.work() == UNDERWAY
+    before = exports.manifest(done)
+    with app.app_context():
+        db.engine.dispose()
+    assert exports.manifest(done) == before
+    assert exports.lines(exports.manifest(status))
+
+
+def test_no_transaction_is_open_while_files_are_written(app, exports):
+    """Else SQLite's log grows as long as an export takes: nothing of it can be taken over."""
+    if settings_of(app).database_url.startswith("postgresql"):
+        pytest.skip("SQLite's log")
+    exports.started("$export?_type=AllergyIntolerance")
+    left = []
+
+    def rest(_worked: float) -> None:
+        publish(app, allergy("meanwhile"), now="2026-03-01T00:00:00.000+00:00")
+        with app.app_context(), closing(db.engine.raw_connection()) as connection:
+            found = connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            assert found is not None
+            _, log, taken_over = found.fetchone()
+            left.append(log - taken_over)
+
+    assert exports.work(Pace(rest=rest)) == 1
+    assert left == [0] * len(left) != []

@@ -1,0 +1,362 @@
+"""`$export`: what a kick-off takes, and what it refuses. Bulk Data Access 2.0."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fhirapp.exchange.bulk.operations import EXPORT, GROUP_EXPORT, PATIENT_EXPORT
+from tests.conftest import token_for
+from tests.support.bulk import ASYNC, EXPORTED, Exports, path_of
+from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome
+from tests.support.openapi import Described
+from tests.support.operations import FORM, parameters
+
+LEVELS = ("$export", "Patient/$export", "Group/grp-allergy-clinic/$export")
+STRICT = {"Prefer": "respond-async, handling=strict"}
+LENIENT = {"Prefer": "respond-async, handling=lenient"}
+ASSOCIATED = "is not supported here: Provenance is exported where it is among the types"
+NO_QUERY = "is not a query; use Type?parameter=value"
+
+
+@pytest.fixture
+def exports(app):
+    """A client with an allowance of its own."""
+    return Exports(app)
+
+
+def outcomes(exports: Exports, path: str, **headers: str) -> list[tuple[str, str]]:
+    """Return what the file of errors of an export tells, as (severity, diagnostics)."""
+    manifest = exports.done(path, **headers)
+    return [
+        (issue["severity"], issue["diagnostics"])
+        for outcome in exports.lines(manifest, "error")
+        for issue in outcome["issue"]
+    ]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_export_is_taken_on_done_and_told(exports, level):
+    response = exports.kick_off(level)
+    assert (response.status_code, response.content_type) == (202, FHIR_JSON)
+    assert response.get_json(force=True)["issue"][0]["severity"] == "information"
+    assert response.headers["Content-Location"].startswith(f"{BASE_URL}/fhir/$export/")
+    status = path_of(response.headers["Content-Location"])
+    going_on = exports.get(status)
+    assert (going_on.status_code, going_on.data) == (202, b"")
+    assert going_on.headers["X-Progress"] == "0% complete"
+    assert going_on.headers["Retry-After"] == "2"
+    assert exports.work()
+    done = exports.get(status, headers={"Accept": "application/json"})
+    assert (done.status_code, done.content_type) == (200, "application/json")
+    assert "Expires" in done.headers
+    manifest = done.get_json()
+    assert manifest["request"] == f"{BASE_URL}/fhir/{level}"
+    assert manifest["requiresAccessToken"] is True
+    assert manifest["transactionTime"].endswith("+00:00")
+    assert manifest["output"]
+    assert manifest["deleted"] == manifest["error"] == []
+    for file in manifest["output"]:
+        assert file["url"].startswith(f"{response.headers['Content-Location']}/{file['type']}.")
+    assert not exports.work()
+    assert exports.kept() == 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_by_post_the_parameters_stand_in_a_resource(exports, level):
+    body = parameters(
+        ("_type", "valueString", "AllergyIntolerance"),
+        ("_type", "valueCode", "Patient"),
+        ("_outputFormat", "valueString", "ndjson"),
+        ("_since", "valueInstant", "2020-01-01T00:00:00Z"),
+        ("_typeFilter", "valueString", "AllergyIntolerance?clinical-status=active"),
+    )
+    by_post = exports.done(level, body)
+    by_get = exports.done(
+        f"{level}?_type=AllergyIntolerance,Patient&_outputFormat=ndjson&_since=2020-01-01T00:00:00Z"
+        "&_typeFilter=AllergyIntolerance%3Fclinical-status%3Dactive"
+    )
+    assert by_post["request"] == f"{BASE_URL}/fhir/{level}"
+    assert exports.lines(by_post) == exports.lines(by_get) != []
+
+
+def test_by_post_nothing_and_a_form_are_taken_too(exports):
+    everything = exports.post("$export", headers=ASYNC)
+    form = exports.post("$export", {"_type": "Patient"}, headers=ASYNC)
+    assert (everything.status_code, form.status_code) == (202, 202)
+
+
+@pytest.mark.parametrize("written", ["application/fhir+ndjson", "application/ndjson", "ndjson"])
+def test_ndjson_has_three_names(exports, written):
+    # The plus sign as it is, and escaped.
+    assert exports.kick_off(f"$export?_outputFormat={written}").status_code == 202
+    response = exports.kick_off(f"$export?_outputFormat={written.replace('+', '%2B')}")
+    assert response.status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "parameter", "diagnostics"),
+    [
+        ("_outputFormat=csv", "value", "_outputFormat",
+         "'csv' is not supported; use application/fhir+ndjson"),
+        ("_outputFormat=ndjson&_outputFormat=ndjson", "invalid", "_outputFormat",
+         "may be given once"),
+        ("_type=Nonsense", "value", "_type", "'Nonsense' is not served here"),
+        ("_type=Patient,patient", "value", "_type", "'patient' is not served here"),
+        ("_type=,", "value", "_type", "lists no value"),
+        ("_type=Binary", "value", "_type",
+         "'Binary' is not exported by itself: attachments stand in documents, or at their url"),
+        ("_since=yesterday", "value", "_since",
+         "'yesterday' is not a date; use YYYY, YYYY-MM or YYYY-MM-DD"),
+        ("_since=2024-13-01T00:00:00Z", "value", "_since",
+         "'2024-13-01T00:00:00Z' is not a date of the calendar"),
+        ("_since=9000", "value", "_since",
+         "lies in the future; use the transactionTime of an export"),
+        ("_since=2024&_since=2025", "invalid", "_since", "may be given once"),
+        ("_until=2024&_since=2024", "value", "_until", "must be later than _since"),
+        ("_elements=Patient.nonsense", "value", "_elements",
+         "'Patient.nonsense' is not an element of what is exported"),
+        ("_elements=Nonsense.id", "value", "_elements",
+         "'Nonsense.id' is not an element of what is exported"),
+        ("_elements=Patient.name.family", "value", "_elements",
+         "'Patient.name.family' is not an element of what is exported"),
+        ("_elements=,", "value", "_elements", "lists no value"),
+        ("_elements=" + ",".join(f"e{n}" for n in range(51)), "value", "_elements",
+         "lists more than 50; that is the most"),
+        ("_typeFilter=x", "value", "_typeFilter", f"'x' {NO_QUERY}"),
+        ("_typeFilter=Patient?", "value", "_typeFilter", f"'Patient?' {NO_QUERY}"),
+        ("_typeFilter=,", "value", "_typeFilter", f"',' {NO_QUERY}"),
+        ("_typeFilter=Nonsense?a=b", "value", "_typeFilter",
+         "Nonsense is not among the types that are exported"),
+        ("_type=Patient&_typeFilter=Encounter?status=planned", "value", "_typeFilter",
+         "Encounter is not among the types that are exported"),
+        ("_typeFilter=Patient?nam=x", "value", "_typeFilter",
+         "Patient: nam: is not a search parameter of this type; did you mean name?"),
+        ("_typeFilter=Patient?name", "value", "_typeFilter",
+         "Patient: name: has no value and was ignored"),
+        ("_typeFilter=Patient?name=", "value", "_typeFilter",
+         "Patient: name: has no value and was ignored"),
+        ("_typeFilter=Patient?birthdate=x", "value", "_typeFilter",
+         "Patient: birthdate: 'x' is not a date; use YYYY, YYYY-MM or YYYY-MM-DD"),
+        ("_typeFilter=Patient?_has:Encounter:patient:status=x", "value", "_typeFilter",
+         "Patient: _has:Encounter:patient:status: is not supported here"),
+        ("_typeFilter=" + ",".join(["Patient?name=a"] * 31), "value", "_typeFilter",
+         "lists more than 30 queries; that is the most"),
+        ("_typeFilter=Patient?name=%2500", "value", "_typeFilter",
+         "Patient: name: has a NUL character"),
+        ("_since=%00", "value", "_since", "has a NUL character"),
+        ("patient=Patient/p1", "value", "patient",
+         "is taken by POST alone, in a Parameters resource"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_at_once(exports, query, code, parameter, diagnostics):
+    response = exports.kick_off(f"$export?{query}")
+    assert_outcome(response, 400, code, f"{parameter}: {diagnostics}", parameter)
+    assert "Content-Location" not in response.headers
+    assert exports.kept() == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("_sort", "_count", "_include", "_revinclude", "_summary", "_elements", "_total"),
+        *("_format", "_pretty", "_cursor", "_explain"),
+    ],
+)
+def test_a_query_that_shapes_an_answer_is_refused(exports, name):
+    values = {"_revinclude": "Provenance:target", "_summary": "true", "_total": "none"}
+    value = values.get(name, "false" if name in ("_pretty", "_explain") else "1")
+    response = exports.kick_off(f"$export?_typeFilter=AllergyIntolerance?code=x%26{name}={value}")
+    reason = f"AllergyIntolerance: {name}: shapes an answer, and selects nothing"
+    assert_outcome(response, 400, "value", f"_typeFilter: {reason}", "_typeFilter")
+
+
+@pytest.mark.parametrize("level", LEVELS[1:])
+@pytest.mark.parametrize("name", ["Organization", "Practitioner", "Group"])
+def test_what_is_in_no_compartment_is_exported_of_the_whole_server_alone(exports, level, name):
+    reason = "is in no patient's compartment; a system export has it, and a patient one has not"
+    response = exports.kick_off(f"{level}?_type={name},Patient")
+    assert_outcome(response, 400, "value", f"_type: '{name}' {reason}", "_type")
+    warned = [("warning", f"_type: '{name}' {reason}; it was ignored")]
+    assert outcomes(exports, f"{level}?_type={name},Patient", **LENIENT) == warned
+    nothing = exports.kick_off(f"{level}?_type={name}", **LENIENT)
+    diagnostics = "_type: names no type that can be exported here"
+    assert_outcome(nothing, 400, "value", diagnostics, "_type")
+
+
+def test_what_is_not_known_is_told_in_the_export_and_under_strict_handling_refused(exports):
+    told = [
+        ("warning", "nonsense: is not a parameter of $export; it was ignored"),
+        ("warning", f"includeAssociatedData: {ASSOCIATED}; it was ignored"),
+    ]
+    query = "nonsense=1&includeAssociatedData=LatestProvenanceResources"
+    assert outcomes(exports, f"$export?{query}&nonsense=2") == told
+    assert outcomes(exports, f"Patient/$export?{query}", **LENIENT) == told
+    refused = exports.kick_off("$export?nonsense=1", **STRICT)
+    diagnostics = "nonsense: is not a parameter of $export"
+    assert_outcome(refused, 400, "not-supported", diagnostics, "nonsense")
+    refused = exports.kick_off("$export?includeAssociatedData=x", **STRICT)
+    assert refused.status_code == 400
+
+
+def test_with_lenient_handling_what_is_not_here_is_left_out_and_told(exports):
+    path = "$export?_type=Patient,Observation&_elements=gender,nonsense"
+    assert outcomes(exports, path, **LENIENT) == [
+        ("warning", "_type: 'Observation' is not served here; it was ignored"),
+        ("warning", "_elements: 'nonsense' is not an element of what is exported; it was ignored"),
+    ]
+
+
+def test_that_it_is_asynchronous_is_known_and_under_strict_handling_must_be_said(exports):
+    assert exports.get("$export").status_code == 202
+    assert exports.kick_off(Prefer="respond-async; handling=strict").status_code == 202
+    refused = exports.get("$export", headers={"Prefer": "handling=strict"})
+    diagnostics = "Prefer: must say respond-async: an export takes its time"
+    assert_outcome(refused, 400, "required", diagnostics, "Prefer")
+
+
+def test_a_client_must_take_json(exports):
+    assert exports.kick_off(Accept="text/html").status_code == 406
+    assert exports.kick_off("$export?_format=xml").status_code == 406
+    assert exports.kick_off("$export?_format=json").status_code == 202
+    assert exports.get("$export", headers={"Accept": "*/*"}).status_code == 202
+
+
+def test_head_asks_whether_it_would_be_taken_on_and_starts_nothing(exports):
+    response = exports.request("HEAD", "$export")
+    assert (response.status_code, response.data) == (202, b"")
+    assert "Content-Location" not in response.headers
+    assert exports.request("HEAD", "$export?_type=x").status_code == 400
+    assert exports.kept() == 0
+
+
+def listing(member: bytes) -> bytes:
+    """Return a Parameters resource with one member."""
+    return b'{"resourceType": "Parameters", "parameter": [%s]}' % member
+
+
+@pytest.mark.parametrize(
+    ("body", "diagnostics"),
+    [
+        (b"{", "request: the body is not JSON"),
+        (b"[]", "request: the body is not a Parameters resource"),
+        (b'{"resourceType": "Patient"}', "request: the body is not a Parameters resource"),
+        (b'{"resourceType": "Parameters", "parameter": {}}',
+         "request: the member parameter must be a list of objects"),
+        (b'{"resourceType": "Parameters", "parameter": [1]}',
+         "request: the member parameter must be a list of objects"),
+        (listing(b'{"name": "_type"}'),
+         "request: each member of parameter has a name and one value[x]"),
+        (listing(b'{"name": "_type", "valueInteger": 1}'),
+         "_type: has a valueInteger that is not understood"),
+        (listing(b'{"name": "_type", "valueString": "\\ud800"}'),
+         "_type: has a valueString that is not understood"),
+        (listing(b'{"name": "patient", "valueReference": {}}'),
+         "patient: has a valueReference that is not understood"),
+        (json.dumps({"resourceType": "Parameters", "parameter": [{}] * 10_001}).encode(),
+         "request: has more than 10000 parameters; that is the most"),
+        (json.dumps({"resourceType": "Parameters", "parameter": [
+            {"name": "_type", "valueString": "x" * 20_001}]}).encode(),
+         "_type: is longer than 20000 characters"),
+    ],
+)  # fmt: skip
+def test_a_body_that_is_wrong_is_told(exports, body, diagnostics):
+    response = exports.post("$export", body, content_type=FHIR_JSON, headers=ASYNC)
+    assert_outcome(response, 400, "value", diagnostics, diagnostics.partition(":")[0])
+
+
+def test_a_body_of_another_kind_is_refused(exports):
+    response = exports.post("$export", b"x", content_type="text/plain", headers=ASYNC)
+    assert response.status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("Group/nobody/$export", 404),
+        ("Group/a_b/$export", 404),
+        ("Group/$x/$export", 404),
+        ("Encounter/$export", 404),
+        ("Patient/p1/$export", 404),
+        ("$exports", 404),
+        ("$export/", 404),
+        ("$export/nobody/x/y", 404),
+    ],
+)
+def test_there_is_nothing_else(exports, path, status):
+    response = exports.kick_off(path)
+    assert (response.status_code, response.content_type) == (status, FHIR_JSON)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+def test_other_methods_are_told_what_is_allowed(exports, method):
+    response = exports.request(method, "$export")
+    assert response.status_code == 405
+    assert response.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
+
+
+def test_without_a_token_it_is_asked_for(http):
+    elsewhere = {"REMOTE_ADDR": "192.0.2.40"}
+    for path in (*LEVELS, "$export/x", "$export/x/y"):
+        response = http.get(f"/fhir/{path}", environ_overrides=elsewhere)
+        assert response.status_code == 401
+        assert response.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_the_capability_statement_tells_of_the_three_levels(http):
+    statement = http.get("/fhir/metadata").get_json(force=True)
+    guide = "http://hl7.org/fhir/uv/bulkdata/"
+    assert f"{guide}CapabilityStatement/bulk-data" in statement["instantiates"]
+    (rest,) = statement["rest"]
+    listed: dict[str, Any] = {one["type"]: one for one in rest["resource"]}
+    told = [
+        (one["name"], one["definition"].removeprefix(f"{guide}OperationDefinition/"))
+        for holder in (rest, listed["Patient"], listed["Group"])
+        for one in holder["operation"]
+        if one["name"] == "export"
+    ]
+    assert told == [("export", "export"), ("export", "patient-export"), ("export", "group-export")]
+
+
+def test_the_openapi_document_tells_of_every_parameter_and_answer(app, exports):
+    described = Described(app)
+    for path, operation in (
+        ("/fhir/$export", EXPORT),
+        ("/fhir/Patient/$export", PATIENT_EXPORT),
+        ("/fhir/Group/{id}/$export", GROUP_EXPORT),
+    ):
+        found = described.parameters(path, "get")
+        body = described.paths[path]["post"]["requestBody"]["content"]
+        form = body[FORM]["schema"]["properties"]
+        for one in operation.parameters:
+            # An address is kept in logs: patients are named by POST.
+            assert (one.name in found) == (one.name != "patient")
+            assert (form[one.name].get("type") == "array") == one.repeats
+        address = path.replace("{id}", "grp-allergy-clinic")
+        for method in ("get", "post"):
+            for query in ("", "?_type=x", "?_type=Patient"):
+                response = exports.request(method.upper(), f"{address}{query}")
+                described.assert_as_described(method, path, response)
+    status = Exports(app).started()
+    other = Exports(app)
+    own = other.started("$export?_type=Patient")
+    one = "/fhir/$export/{export}"
+    described.assert_as_described("get", one, other.get(own))
+    other.work()
+    for address in (own, status):
+        described.assert_as_described("get", one, other.get(address))
+        for headers in ({}, {"Range": "bytes=0-9"}, {"Range": "bytes=99999999-"}):
+            response = other.get(f"{address}/Patient.1.ndjson", headers=headers)
+            described.assert_as_described("get", f"{one}/{{file}}", response)
+        described.assert_as_described("delete", one, other.request("DELETE", address))
+
+
+def test_a_token_without_a_scope_on_any_type_of_patients_exports_nothing_of_theirs(app):
+    fhir = Fhir(app, token_for(app, "system/Organization.rs"))
+    assert fhir.get("Patient/$export?_type=Patient", headers=ASYNC).status_code == 403
+
+
+def test_every_type_that_can_be_searched_is_exported(exports):
+    assert {one["type"] for one in exports.done()["output"]} == {*EXPORTED}

@@ -1,0 +1,243 @@
+"""Clinical documents that are none, or are made to do harm: a clear sentence, and soon."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fhirapp.definition import types
+from fhirapp.exchange.ccda import UnreadableDocument, identities, resources_of
+from fhirapp.store.prepare import prepare
+from tests.exchange.test_ccda import SAMPLES, of_type, only, read, sample
+from tests.exchange.test_ccda_allergies import DRUG, LATEX, document_with, observation, substance
+from tests.support.documents import laughs
+
+NOTE = sample("progress-note")
+_DECLARATION, _, BODY = NOTE.partition("\n")
+DOCTYPE = "has a DOCTYPE, which a clinical document never has; remove it"
+
+
+def refusal(document: str | bytes) -> UnreadableDocument:
+    """Return why a document is refused."""
+    data = document if isinstance(document, bytes) else document.encode()
+    with pytest.raises(UnreadableDocument) as refused:
+        resources_of(data, "folder/file.xml")
+    assert refused.value.place == "folder/file.xml"
+    return refused.value
+
+
+def nested(depth: int) -> str:
+    return NOTE.replace("<title>Progress", "<a>" * depth + "</a>" * depth + "<title>Progress")
+
+
+def recorded_twice() -> str:
+    whole = NOTE[NOTE.index("<recordTarget>") : NOTE.index("</recordTarget>")]
+    return NOTE.replace("</recordTarget>", f"</recordTarget>{whole}</recordTarget>", 1)
+
+
+ROOT = '<ClinicalDocument xmlns="urn:hl7-org:v3">'
+NOBODY = (
+    f'{ROOT}<recordTarget>\n<patientRole><id nullFlavor="UNK"/></patientRole></recordTarget>'
+    "</ClinicalDocument>"
+)
+# What is refused, and what is said of it.
+REFUSED: dict[str, tuple[str | bytes, str]] = {
+    "nothing": ("", "line 1: is not well-formed XML: no element found"),
+    "no XML": ("no XML", "line 1: is not well-formed XML: syntax error"),
+    "billion laughs": (laughs(9), f"line 1: {DOCTYPE}"),
+    "external DTD": ('<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>', f"line 1: {DOCTYPE}"),
+    "external entity": (
+        '<?xml version="1.0"?>\n<!DOCTYPE a [<!ENTITY b SYSTEM "http://x.example/">]><a>&b;</a>',
+        f"line 2: {DOCTYPE}",
+    ),
+    "DOCTYPE": ("<!DOCTYPE ClinicalDocument>" + BODY, f"line 1: {DOCTYPE}"),
+    "unknown entity": (
+        NOTE.replace("Progress Note", "&undefined;"),
+        "line 9, ClinicalDocument/title: is not well-formed XML: undefined entity",
+    ),
+    "FHIR": (
+        '<Bundle xmlns="http://hl7.org/fhir"/>',
+        (
+            "line 1, {http://hl7.org/fhir}Bundle: is no clinical document: it must begin with "
+            "ClinicalDocument of urn:hl7-org:v3"
+        ),
+    ),
+    "no namespace": (
+        "<ClinicalDocument/>",
+        (
+            "line 1, {}ClinicalDocument: is a ClinicalDocument without its namespace: add "
+            'xmlns="urn:hl7-org:v3"'
+        ),
+    ),
+    "no patient": (
+        f"{ROOT}</ClinicalDocument>",
+        "line 1, ClinicalDocument: must have a recordTarget: it says whose document it is",
+    ),
+    "two patients": (
+        recorded_twice(),
+        "ClinicalDocument/recordTarget[2]: must not be repeated: a document is one patient's",
+    ),
+    "no role": (
+        f"{ROOT}<recordTarget/></ClinicalDocument>",
+        "line 1, ClinicalDocument/recordTarget: must have a patientRole",
+    ),
+    "nobody": (
+        NOBODY,
+        (
+            "line 2, ClinicalDocument/recordTarget/patientRole: must have an id with a root: "
+            "without one nobody can tell who it is"
+        ),
+    ),
+    "attribute twice": (NOTE.replace("<title>", '<title a="1" a="2">'), "duplicate attribute"),
+    "no prefix": (NOTE.replace("<title>", "<x:title>"), "line 9, ClinicalDocument: is not well"),
+    "NUL": (NOTE.replace("Progress Note", "a\0b"), "not well-formed (invalid token)"),
+    "huge attribute": (
+        NOTE.replace("<title>", f'<title a="{"x" * 70_000}">'),
+        "line 9, ClinicalDocument: has an attribute of more than 65,536 characters",
+    ),
+    "many attributes": (
+        NOTE.replace("<title>", "<title " + " ".join(f'a{n}="1"' for n in range(101)) + ">"),
+        "line 9, ClinicalDocument: has an element with more than 100 attributes",
+    ),
+    "deep": (nested(10_000), "is nested more than 200 elements deep"),
+    "half a character": (
+        b"\xff\xfe" + BODY.encode("utf-16-le")[:-1],
+        "is not UTF-16, as it says it is",
+    ),
+    "no UTF-16": (
+        '<?xml version="1.0" encoding="UTF-16"?>' + BODY,
+        "line 1: says that it is written in UTF-16, and does not begin so",
+    ),
+    "EBCDIC": (
+        '<?xml version="1.0" encoding="EBCDIC-CP-US"?>' + BODY,
+        "line 1: is written in EBCDIC-CP-US; use UTF-8",
+    ),
+    "no UTF-8": (
+        NOTE.replace("Progress Note", "Résumé").encode("latin-1"),
+        "line 9: is not UTF-8, as it says it is: byte",
+    ),
+    "large": (b" " * 50_000_001, "is larger than 50 MB"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_read_is_refused_with_line_and_element(name):
+    document, reason = REFUSED[name]
+    started = time.process_time()
+    assert reason in str(refusal(document))
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("name", ["ccd", "plain-cda", "unstructured"])
+def test_a_document_that_is_cut_off_is_refused_wherever(name):
+    document = (SAMPLES / f"{name}.xml").read_bytes().rstrip()
+    for end in range(0, len(document), 97):
+        refusal(document[:end])
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        pytest.param(NOTE.encode("utf-8-sig"), id="UTF-8 with a mark"),
+        pytest.param(BODY.encode("utf-16"), id="UTF-16 with a mark"),
+        pytest.param(
+            NOTE.replace('"UTF-8"', '"UTF-16"').encode("utf-16-be"), id="UTF-16 without a mark"
+        ),
+        pytest.param(NOTE.replace('"UTF-8"', '"ISO-8859-1"').encode("latin-1"), id="ISO-8859-1"),
+        pytest.param(NOTE.replace('"UTF-8"', '"windows-1252"').encode("cp1252"), id="windows-1252"),
+        pytest.param(NOTE.replace('"UTF-8"', '"US-ASCII"').encode("ascii"), id="US-ASCII"),
+    ],
+)
+def test_a_document_is_read_in_the_characters_that_it_says(encoded):
+    patients = [only(resources, "Patient") for resources in (read(encoded), read(NOTE))]
+    assert patients[0] == patients[1]
+
+
+def test_letters_beyond_ascii_come_as_they_are():
+    document = only(read((SAMPLES / "ccd-1.1.xml").read_bytes()), "DocumentReference")
+    assert document["content"][0]["attachment"]["title"] == "Résumé of Care"
+
+
+def test_a_document_without_an_id_is_known_by_its_content():
+    without = NOTE.replace('<id root="11d1cf2a-44aa-4d00-8000-000000000402"/>', "")
+    one, again = (only(read(without), "DocumentReference") for _ in range(2))
+    other = only(read(without.replace("Progress Note", "Another")), "DocumentReference")
+    assert "masterIdentifier" not in one
+    assert one["id"] == again["id"] != other["id"]
+
+
+@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
+def test_a_document_that_says_next_to_nothing_is_stored_all_the_same(app):
+    document = (
+        '<ClinicalDocument xmlns="urn:hl7-org:v3"><recordTarget><patientRole>'
+        '<id root="1.2" extension="3"/></patientRole></recordTarget></ClinicalDocument>'
+    )
+    found = read(document)
+    names = [one["resourceType"] for one in found]
+    assert names == ["Patient", "DocumentReference", "Provenance"]
+    assert found[1]["type"]["coding"][0]["code"] == "UNK"
+    for resource in found:
+        prepare(types(app)[resource["resourceType"]], resource)
+
+
+def test_many_allergies_are_read_and_too_many_are_refused():
+    one = observation(f"<id root='1.2' extension='{{}}'/>{DRUG}" + substance(LATEX))
+    many = document_with(*(one.format(number) for number in range(2_000)))
+    found = of_type(read(many), "AllergyIntolerance")
+    assert len({allergy["id"] for allergy in found}) == 2_000
+    hundred_thousand = document_with(*[observation(substance("<code/>"))] * 100_000)
+    message = str(refusal(hundred_thousand))
+    assert "has more than 100,000 elements in its header and Allergies" in message
+
+
+def test_a_hundred_thousand_entries_of_another_section_are_passed_over():
+    entry = (
+        '<entry><observation classCode="OBS" moodCode="EVN"><id root="1.2"/></observation></entry>'
+    )
+    document = NOTE.replace("</section>", entry * 100_000 + "</section>")
+    started = time.process_time()
+    assert of_type(read(document), "AllergyIntolerance") == []
+    assert time.process_time() - started < 10
+
+
+def test_allergies_within_another_section_are_found():
+    inner = '<component><section><code code="48765-2"/><text/><entry>'
+    inner += observation(substance(LATEX)) + "</entry></section></component></section>"
+    found = read(NOTE.replace("</section>", inner))
+    assert only(found, "AllergyIntolerance")["code"]["text"] == "Latex"
+
+
+def test_a_section_that_says_too_late_what_it_is_is_refused():
+    section = '<section><text>x</text><code code="48765-2"/></section>'
+    document = NOTE[: NOTE.index("<section>")] + section + NOTE.partition("</section>")[2]
+    message = "must have its templateId and its code before its text and entries"
+    assert message in str(refusal(document))
+
+
+def test_a_long_name_makes_no_long_message():
+    assert len(str(refusal(f"<{'a' * 1_000_000}>"))) < 1_000
+    assert len(str(refusal(f'<a xmlns="{"b" * 60_000}"/>'))) < 1_000
+
+
+CHARACTERS = st.characters(codec="utf-8", exclude_characters="<>&\"'", min_codepoint=32)
+
+
+@pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
+@given(data=st.data())
+def test_whatever_stands_in_its_attributes_a_document_is_refused_or_stored(app, data):
+    """Each value of the sample is another, or none."""
+    parts = sample(data.draw(st.sampled_from(["ccd", "referral-note"]))).split('"')
+    places = st.integers(0, len(parts) // 2 - 1).map(lambda place: 2 * place + 1)
+    for place in data.draw(st.lists(places, min_size=1, max_size=30)):
+        value = data.draw(st.one_of(st.just(""), st.text(CHARACTERS), st.just(parts[place] * 2)))
+        parts[place] = value
+    try:
+        found = read('"'.join(parts))
+    except UnreadableDocument:
+        return
+    identities(found)
+    for resource in found:
+        prepare(types(app)[resource["resourceType"]], resource)

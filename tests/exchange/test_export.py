@@ -1,0 +1,260 @@
+"""The lines of an export: what is stored, as its source said it, in bounded memory."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from fhirapp.db import db
+from fhirapp.definition import Definition, types
+from fhirapp.exchange.exports.export import Manifest, Progress, Wanted, export_to, wanted_types
+from fhirapp.exchange.exports.rows import SMALL
+from fhirapp.fhir import datatypes
+from fhirapp.fhir import json as fhir_json
+from fhirapp.store.prepare import prepare
+from tests.store.test_round_trip import NAMES, PRIMITIVES, REPEATABLE, resources
+from tests.support.contract import NOW, SERVED, allergy, fill, publish
+
+STORED = [name for name, one in SERVED.items() if not one.view]
+TAKEN = datetime(2026, 5, 1, 10, 30, tzinfo=UTC)
+
+
+def silent(_done: int, _total: int) -> None:
+    """Be told of progress, and say nothing."""
+
+
+def export(
+    app: Flask, folder: Path, *names: str, progress: Progress = silent, **wanted: Any
+) -> Manifest:
+    """Export types, all where none is named."""
+    with app.app_context():
+        served = types()
+        asked = Wanted(wanted_types(served, names), **wanted)
+        binary = served["Binary"]
+        return export_to(
+            folder, asked, binary, request="test", progress=progress, clock=lambda: TAKEN
+        )
+
+
+def lines_of(folder: Path, name: str) -> list[Any]:
+    """Return the lines of a type's file, none where there is no file."""
+    path = folder / f"{name}.ndjson"
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [fhir_json.loads(line) for line in lines]
+
+
+def rows_of(app: Flask, definition: Definition) -> Iterator[Mapping[str, Any]]:
+    """Yield the current rows of a type, by id, as SQLAlchemy reads them."""
+    table = definition.table
+    with app.app_context(), db.engine.connect() as connection:
+        found = select(table).where(table.c.is_current).order_by(table.c.id)
+        yield from connection.execute(found).mappings()
+
+
+@pytest.fixture(scope="module")
+def filled(make_app: Callable[..., Flask]) -> Flask:
+    """Return the seeded app, with resources that use all elements; nothing is written to it."""
+    app = make_app()
+    fill(app)
+    return app
+
+
+@pytest.fixture(scope="module")
+def exported(filled: Flask, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with all that this app holds."""
+    folder = tmp_path_factory.mktemp("export") / "new"
+    export(filled, folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_line_is_the_elements_of_the_row_in_the_order_of_the_specification(
+    filled, exported, name
+):
+    definition = SERVED[name]
+    found = lines_of(exported, name)
+    rows = [*rows_of(filled, definition)]
+    assert len(found) == len(rows) > 0
+    for resource, row in zip(found, rows, strict=True):
+        source = definition.schema.source(row)
+        ours = {"versionId": str(row["version_id"]), "lastUpdated": row["last_updated"]}
+        expected = {
+            **source.elements,
+            "resourceType": name,
+            "id": row["id"],
+            "meta": {**ours, **source.elements.get("meta", {})},
+        }
+        assert fhir_json.canonical(resource) == fhir_json.canonical(expected)
+        served = definition.schema.dump_resource(row)
+        assert [*resource] == [member for member in served if member in resource]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_line_is_taken_apart_to_the_same_columns_and_digest(filled, exported, name):
+    definition = SERVED[name]
+    for resource, row in zip(lines_of(exported, name), rows_of(filled, definition), strict=True):
+        prepared = prepare(definition, resource)
+        assert prepared.digest == row["digest"]
+        for column in (*definition.columns.values(), "extra"):
+            value = prepared.columns.get(column)
+            if column not in ("id", "data"):
+                assert fhir_json.canonical(value) == fhir_json.canonical(row[column]), column
+        assert prepared.columns.get("data") == row.get("data")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_a_resource_holds_is_written_as_it_came(empty, tmp_path, monkeypatch, name):
+    monkeypatch.setitem(PRIMITIVES, datatypes.media_type, st.just("text/plain"))
+    came: dict[str, bytes] = {}
+
+    # All are brought in first, and exported at once: no example stands for itself.
+    @settings(REPEATABLE, max_examples=20)
+    @given(resources(name))
+    def bring(resource: dict[str, Any]) -> None:
+        resource["id"] = f"r{len(came):03}"
+        for attachment in attachments_of(resource):
+            attachment.pop("data", None)
+        came[resource["id"]] = fhir_json.canonical(said_in(resource))
+        publish(empty, copy.deepcopy(resource), now=NOW)
+
+    bring()
+    export(empty, tmp_path, name)
+    written = {one["id"]: fhir_json.canonical(said_in(one)) for one in lines_of(tmp_path, name)}
+    assert written == came
+
+
+def attachments_of(resource: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a document's attachments."""
+    if resource["resourceType"] != "DocumentReference":
+        return []
+    return [one["attachment"] for one in resource.get("content", ())]
+
+
+def said_in(resource: dict[str, Any]) -> dict[str, Any]:
+    """Return a resource without the version and time that a server gives it."""
+    meta = {
+        name: value
+        for name, value in resource.get("meta", {}).items()
+        if name not in ("versionId", "lastUpdated")
+    }
+    rest = {name: value for name, value in resource.items() if name != "meta"}
+    return {**rest, "meta": meta} if meta else rest
+
+
+NEVER_CLAIMED = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-diagnosticreport-note"
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        allergy("a"),
+        allergy("a", code={"coding": [{"system": "http://snomed.info/sct", "code": "409137002"}]}),
+        {
+            "resourceType": "DocumentReference",
+            "id": "d",
+            "status": "current",
+            "meta": {"profile": [NEVER_CLAIMED]},
+        },
+    ],
+)
+def test_nothing_is_written_that_the_source_did_not_say(make_app, tmp_path, resource):
+    app = make_app(seed=False, empty_content="dar")
+    publish(app, resource, now=NOW)
+    export(app, tmp_path)
+    meta = {"versionId": "1", "lastUpdated": NOW, **resource.get("meta", {})}
+    assert lines_of(tmp_path, resource["resourceType"]) == [{**resource, "meta": meta}]
+
+
+def test_an_attachment_is_written_without_what_follows_from_its_bytes(empty, tmp_path):
+    binary = {"resourceType": "Binary", "id": "b", "contentType": "text/plain", "data": "QUJD"}
+    document = {
+        "resourceType": "DocumentReference",
+        "id": "d",
+        "status": "current",
+        "content": [{"attachment": {"url": "Binary/b", "title": "Note"}}],
+    }
+    publish(empty, binary, now=NOW)
+    publish(empty, document, now=NOW)
+    export(empty, tmp_path)
+    (written,) = lines_of(tmp_path, "DocumentReference")
+    assert written["content"] == document["content"]
+
+
+def test_bytes_that_came_with_a_document_are_a_binary_that_it_names(empty, tmp_path):
+    document = {
+        "resourceType": "DocumentReference",
+        "id": "d",
+        "status": "current",
+        "content": [{"attachment": {"contentType": "text/plain", "data": "QUJD"}}],
+    }
+    publish(empty, copy.deepcopy(document), now=NOW)
+    export(empty, tmp_path)
+    (binary,) = lines_of(tmp_path, "Binary")
+    (written,) = lines_of(tmp_path, "DocumentReference")
+    assert (binary["contentType"], binary["data"]) == ("text/plain", "QUJD")
+    assert written["content"][0]["attachment"]["url"] == f"Binary/{binary['id']}"
+    assert "data" not in written["content"][0]["attachment"]
+
+
+@pytest.mark.parametrize("length", [1, 2, SMALL, SMALL + 1, 3 * SMALL, 3 * SMALL + 1, 7 * SMALL])
+def test_bytes_of_any_length_are_written_whole(empty, tmp_path, length):
+    content = (b"0123456789abcdef\xff" * (length // 17 + 1))[:length]
+    publish(empty, binary_with(content), now=NOW)
+    export(empty, tmp_path)
+    (written,) = lines_of(tmp_path, "Binary")
+    assert prepare(SERVED["Binary"], written).columns["data"] == content
+
+
+def test_a_binary_without_bytes_has_no_data(empty, tmp_path):
+    publish(empty, {"resourceType": "Binary", "id": "b", "contentType": "text/plain"}, now=NOW)
+    export(empty, tmp_path)
+    assert lines_of(tmp_path, "Binary")[0].get("data") is None
+
+
+def binary_with(content: bytes) -> dict[str, Any]:
+    """Return a Binary."""
+    text = base64.b64encode(content).decode()
+    return {"resourceType": "Binary", "id": "b", "contentType": "text/plain", "data": text}
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_a_large_binary_is_never_held_whole(empty, tmp_path, history):
+    size = 48_000_000
+    publish(empty, binary_with(bytes(size)), now=NOW)
+    tracemalloc.start()
+    export(empty, tmp_path, history=history)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (tmp_path / "Binary.ndjson").stat().st_size > size * 4 // 3
+    assert most < size / 3
+
+
+def test_many_large_rows_are_not_held_at_once(empty, tmp_path):
+    notes = [{"text": "x" * 900_000}]
+    publish(empty, *(allergy(f"a{number:02}", note=notes) for number in range(30)), now=NOW)
+    tracemalloc.start()
+    export(empty, tmp_path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(lines_of(tmp_path, "AllergyIntolerance")) == 30
+    assert most < 30 * 900_000 / 2
+
+
+def test_a_decimal_keeps_its_digits(empty, tmp_path):
+    digits = ["123456789012345678901234567890", "0.10", "1E+400", "-0.0", "5.00"]
+    extension = ",".join(f'{{"url":"u","valueDecimal":{one}}}' for one in digits)
+    text = f'{{"resourceType":"Patient","id":"d","extension":[{extension}]}}'
+    publish(empty, fhir_json.loads(text), now=NOW)
+    export(empty, tmp_path)
+    assert extension in (tmp_path / "Patient.ndjson").read_text()

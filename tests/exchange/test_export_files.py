@@ -1,0 +1,209 @@
+"""The files of an export: their manifest, which types, since when, and of one moment."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from sqlalchemy.exc import OperationalError
+
+from fhirapp.config import ConfigurationError
+from fhirapp.db import writing
+from fhirapp.definition import types
+from fhirapp.exchange.exports.export import Wanted, export_to, wanted_types
+from tests.exchange.test_export import STORED, TAKEN, export, lines_of
+from tests.support.contract import NOW, SERVED, allergy, delete, fill, publish
+
+LATER, LAST = "2026-03-01T00:00:00.000+00:00", "2026-04-01T00:00:00.000+00:00"
+PATIENT = {"resourceType": "Patient", "id": "p1"}
+
+
+def ids_of(folder: Path, name: str) -> list[str]:
+    """Return the ids of a type's lines, in order."""
+    return [resource["id"] for resource in lines_of(folder, name)]
+
+
+@pytest.fixture(scope="module")
+def filled(make_app: Callable[..., Flask]) -> Flask:
+    """Return the seeded app, with resources of all kinds; nothing is written to it."""
+    app = make_app()
+    fill(app)
+    return app
+
+
+@pytest.fixture(scope="module")
+def exported(filled: Flask, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with all that this app holds."""
+    folder = tmp_path_factory.mktemp("export") / "new"
+    export(filled, folder)
+    return folder
+
+
+def test_the_manifest_names_each_file_with_its_lines_and_digest(exported):
+    manifest = json.loads((exported / "manifest.json").read_bytes())
+    output = manifest.pop("output")
+    assert manifest == {
+        "transactionTime": "2026-05-01T10:30:00.000+00:00",
+        "request": "test",
+        "requiresAccessToken": False,
+        "deleted": [],
+        "error": [],
+    }
+    for one in output:
+        content = (exported / one["url"]).read_bytes()
+        lines = [json.loads(line) for line in content.splitlines()]
+        assert {line["resourceType"] for line in lines} == {one["type"]}
+        assert one["count"] == len(lines)
+        assert one["sha256"] == hashlib.sha256(content).hexdigest()
+    named = {one["url"] for one in output}
+    assert {path.name for path in exported.iterdir()} == {*named, "manifest.json"}
+    assert {one["type"] for one in output} == set(STORED)
+
+
+def test_what_others_point_to_is_named_before_them(exported):
+    output = json.loads((exported / "manifest.json").read_bytes())["output"]
+    ranks = [SERVED[one["type"]].rank for one in output]
+    assert ranks == sorted(ranks)
+    assert len(set(ranks)) > 1
+
+
+def test_nobody_else_reads_the_files(exported):
+    assert {stat.S_IMODE(path.stat().st_mode) for path in exported.iterdir()} == {0o600}
+    assert stat.S_IMODE(exported.stat().st_mode) == 0o700
+
+
+def test_lines_are_in_the_order_of_ids(exported):
+    for name in STORED:
+        ids = ids_of(exported, name)
+        assert ids == sorted(ids)
+
+
+def test_the_same_makes_the_same_files_compressed_or_not(filled, exported, tmp_path):
+    export(filled, tmp_path / "again")
+    for folder in ("one", "other"):
+        export(filled, tmp_path / folder, compressed=True)
+    for path in exported.iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+        if path.suffix == ".ndjson":
+            packed = (tmp_path / "one" / f"{path.name}.gz").read_bytes()
+            assert gzip.decompress(packed) == path.read_bytes()
+            assert (tmp_path / "other" / f"{path.name}.gz").read_bytes() == packed
+
+
+def test_only_the_types_that_are_named_are_written(filled, tmp_path):
+    manifest = export(filled, tmp_path, "Patient", "AllergyIntolerance", "Patient")
+    urls = [one.url for one in manifest.output]
+    assert urls == ["Patient.ndjson", "AllergyIntolerance.ndjson"]
+    assert {path.name for path in tmp_path.iterdir()} == {*urls, "manifest.json"}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Location", "Location is not a type that is stored here; use AllergyIntolerance, Binary"),
+        ("DiagnosticReport", "DiagnosticReport follows from DocumentReference: export that."),
+    ],
+)
+def test_a_type_that_is_not_stored_is_refused(filled, tmp_path, name, words):
+    with pytest.raises(ConfigurationError, match=words):
+        export(filled, tmp_path, "Patient", name)
+
+
+def test_of_nothing_there_is_a_manifest(empty, tmp_path):
+    manifest = export(empty, tmp_path)
+    assert manifest.output == manifest.deleted == []
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_the_files_are_of_one_moment_whatever_is_written_meanwhile(empty, tmp_path):
+    publish(empty, PATIENT, now=NOW)
+    publish(empty, allergy("a", criticality="low"), allergy("b"), now=NOW)
+
+    def write(done: int, _total: int) -> None:
+        if done == 1:
+            publish(empty, allergy("a", criticality="high"), allergy("c"), now=LATER)
+            delete(empty, "AllergyIntolerance", "b", now=LATER)
+
+    export(empty, tmp_path / "first", progress=write)
+    written = lines_of(tmp_path / "first", "AllergyIntolerance")
+    assert [(one["id"], one["meta"]["versionId"]) for one in written] == [("a", "1"), ("b", "1")]
+    assert written[0]["criticality"] == "low"
+    export(empty, tmp_path / "next")
+    assert ids_of(tmp_path / "next", "AllergyIntolerance") == ["a", "c"]
+
+
+def test_progress_tells_how_much_there_is_and_is_done(filled, tmp_path):
+    told: list[tuple[int, int]] = []
+    manifest = export(filled, tmp_path, progress=lambda *one: told.append(one))
+    total = sum(one.lines for one in manifest.output)
+    assert {one[1] for one in told} == {total}
+    assert [one[0] for one in told] == sorted(one[0] for one in told)
+    assert told[-1] == (total, total)
+
+
+def test_since_an_instant_what_was_published_then_or_later_is_written(empty, tmp_path):
+    publish(empty, allergy("old"), allergy("changed"), now=NOW)
+    publish(empty, allergy("changed", criticality="low"), allergy("new"), now=LATER)
+    export(empty, tmp_path / "at", since=LATER)
+    assert ids_of(tmp_path / "at", "AllergyIntolerance") == ["changed", "new"]
+    manifest = export(empty, tmp_path / "after", since=LAST)
+    assert manifest.output == manifest.deleted == []
+
+
+def test_since_an_instant_what_was_deleted_is_listed_as_deletions_to_repeat(empty, tmp_path):
+    publish(empty, allergy("before"), allergy("gone"), allergy("back"), now=NOW)
+    publish(empty, PATIENT, now=NOW)
+    delete(empty, "AllergyIntolerance", "before", now=NOW)
+    for name in ("gone", "back"):
+        delete(empty, "AllergyIntolerance", name, now=LATER)
+    delete(empty, "Patient", "p1", now=LATER)
+    publish(empty, allergy("back"), now=LAST)
+    manifest = export(empty, tmp_path, since=LATER)
+    assert ids_of(tmp_path, "AllergyIntolerance") == ["back"]
+    (listed,) = manifest.deleted
+    assert (listed.type_name, listed.url, listed.lines) == ("Bundle", "deleted.ndjson", 2)
+    assert lines_of(tmp_path, "deleted") == [
+        {
+            "resourceType": "Bundle",
+            "type": "transaction",
+            "entry": [{"request": {"method": "DELETE", "url": url}}],
+        }
+        for url in ("Patient/p1", "AllergyIntolerance/gone")
+    ]
+
+
+def test_since_the_time_of_an_export_is_what_was_not_in_it(make_app, tmp_path):
+    app = make_app(seed=False)
+    with app.app_context():
+        served = types()
+        wanted = Wanted(wanted_types(served, ()))
+        publish(app, allergy("before"), now="2026-01-01T00:00:00.000+00:00")
+        first = export_to(tmp_path / "first", wanted, served["Binary"], request="test")
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        publish(app, allergy("after"), now=now)
+        since = wanted._replace(since=first.transaction_time)
+        export_to(tmp_path / "next", since, served["Binary"], request="test")
+    assert ids_of(tmp_path / "first", "AllergyIntolerance") == ["before"]
+    assert ids_of(tmp_path / "next", "AllergyIntolerance") == ["after"]
+
+
+def test_its_time_is_taken_while_nobody_writes(empty, tmp_path):
+    """What is committed after the snapshot was not dated before it: no later --since misses it."""
+
+    def clock() -> datetime:
+        with pytest.raises(OperationalError), writing(patience=0.05):
+            pytest.fail("another writes")
+        return TAKEN
+
+    with empty.app_context():
+        served = types()
+        wanted = Wanted(wanted_types(served, ()))
+        made = export_to(tmp_path, wanted, served["Binary"], request="test", clock=clock)
+    assert made.transaction_time == "2026-05-01T10:30:00.000+00:00"

@@ -1,0 +1,242 @@
+"""What is exported comes back: into an empty database as it was, into its own as the same."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from fhirapp.config import settings_of
+from fhirapp.db import db
+from fhirapp.definition import types
+from tests.conftest import token_for
+from tests.exchange.test_export import STORED, binary_with, export
+from tests.support.contract import SERVED, allergy, delete, fill, publish
+from tests.support.helpers import Fhir
+from tests.support.shell import fhirapp
+
+TIMES = [f"2026-0{month}-01T00:00:00.000+00:00" for month in range(3, 9)]
+# What a server gives each version.
+_OURS = re.compile(rb'"versionId": ?"[0-9]+",\s*"lastUpdated": ?"[^"]*"')
+
+
+def import_folder(app: Flask, folder: Path, *more: str) -> dict[str, list[str]]:
+    """Import a folder by the command, and nothing beside it; what came of each type's records."""
+    settings = settings_of(app)
+    options = (*(more or ("--no-provenance",)), "--json")
+    url = settings.database_url
+    done = fhirapp(settings.instance, "import", str(folder), *options, DATABASE_URL=url)
+    assert done.returncode == 0, done.stderr + done.stdout
+    changes: dict[str, dict[str, int]] = json.loads(done.stdout)["changes"]
+    return {
+        name: [outcome for outcome, count in counts.items() if count and outcome != "read"]
+        for name, counts in changes.items()
+    }
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Return the content of the files with lines, by name."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.ndjson"))}
+
+
+def without_versions(content: bytes) -> bytes:
+    """Return JSON without the versions and times that servers give."""
+    return _OURS.sub(b"", content)
+
+
+def bodies(app: Flask) -> dict[tuple[str, str, int], bytes | None]:
+    """Return every version as it is served, by type, id and version; views too."""
+    found: dict[tuple[str, str, int], bytes | None] = {}
+    with app.app_context(), db.engine.connect() as connection:
+        for name, definition in types().items():
+            columns = definition.table.c
+            asked = select(columns.id, columns.version_id, columns.body, columns.deleted)
+            for row in connection.execute(asked):
+                found[name, row.id, row.version_id] = None if row.deleted else row.body
+    return found
+
+
+def current_bodies(app: Flask) -> dict[tuple[str, str], bytes]:
+    """Return what is served of each resource, by type and id, without versions."""
+    newest: dict[tuple[str, str], bytes] = {}
+    for (name, row_id, _), body in sorted(bodies(app).items()):
+        if body is None:
+            newest.pop((name, row_id), None)
+        else:
+            newest[name, row_id] = without_versions(body)
+    return newest
+
+
+def add_histories(app: Flask) -> None:
+    """Give documents versions made with several versions of their bytes, some of them deleted."""
+    document = {
+        "resourceType": "DocumentReference",
+        "id": "many",
+        "status": "current",
+        "subject": {"reference": "Patient/p1"},
+        "content": [
+            {"attachment": {"url": "Binary/b"}},
+            {"attachment": {"contentType": "text/plain", "data": "QUJD"}},
+        ],
+    }
+    publish(app, copy.deepcopy(document), now=TIMES[0])
+    publish(app, binary_with(b"first"), now=TIMES[0])
+    publish(app, binary_with(b"second"), binary_with(b"third, longer"), now=TIMES[1])
+    publish(app, {**copy.deepcopy(document), "description": "changed"}, now=TIMES[2])
+    delete(app, "Binary", "b", now=TIMES[3])
+    publish(app, binary_with(b"again"), now=TIMES[4])
+    publish(app, allergy("back"), now=TIMES[0])
+    delete(app, "AllergyIntolerance", "back", now=TIMES[1])
+    publish(app, allergy("back", criticality="low"), now=TIMES[2])
+
+
+@pytest.fixture(scope="module")
+def filled(make_app: Callable[..., Flask]) -> Flask:
+    """Return an app with all elements, deletions, and documents with a history."""
+    app = make_app()
+    fill(app)
+    add_histories(app)
+    return app
+
+
+@pytest.fixture(scope="module")
+def exported(filled: Flask, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with what the app holds now."""
+    folder = tmp_path_factory.mktemp("export") / "plain"
+    export(filled, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def histories(filled: Flask, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with all versions that the app holds."""
+    folder = tmp_path_factory.mktemp("export") / "history"
+    export(filled, folder, history=True)
+    return folder
+
+
+def test_into_an_empty_database_an_export_comes_back_byte_for_byte(
+    filled, exported, empty, tmp_path
+):
+    assert import_folder(empty, exported) == {name: ["new"] for name in STORED}
+    export(empty, tmp_path)
+    before, after = files_of(exported), files_of(tmp_path)
+    assert [*before] == [*after] == sorted(f"{name}.ndjson" for name in STORED)
+    for name, content in before.items():
+        assert without_versions(after[name]) == without_versions(content), name
+
+
+def test_into_an_empty_database_an_export_comes_back_as_the_same_that_is_served(
+    filled, exported, empty
+):
+    import_folder(empty, exported)
+    assert current_bodies(empty) == current_bodies(filled)
+
+
+def test_into_its_own_database_an_export_makes_no_version(filled, exported):
+    before = bodies(filled)
+    assert import_folder(filled, exported) == {name: ["same"] for name in STORED}
+    assert bodies(filled) == before
+
+
+def test_into_an_empty_database_all_versions_come_back_byte_for_byte(
+    filled, histories, empty, tmp_path
+):
+    import_folder(empty, histories)
+    export(empty, tmp_path, history=True)
+    before, after = files_of(histories), files_of(tmp_path)
+    assert [*before] == [*after] == sorted(f"{name}.ndjson" for name in STORED)
+    for name, content in before.items():
+        assert after[name] == content, name
+
+
+def test_into_an_empty_database_all_versions_come_back_as_they_are_served(filled, histories, empty):
+    import_folder(empty, histories)
+    found, expected = bodies(empty), bodies(filled)
+    assert found.keys() == expected.keys()
+    for key, body in expected.items():
+        assert found[key] == body, key
+
+
+def addresses(app: Flask) -> Iterator[str]:
+    """Yield what is asked of a server: searches, reads, versions, histories and operations."""
+    for name, definition in SERVED.items():
+        if definition.searchable:
+            yield f"{name}?_count=1000"
+            yield f"{name}?_count=1000&_summary=true"
+            for parameter in definition.params:
+                yield f"{name}?_count=1000&{parameter.name}:missing=true"
+                if parameter.sortable:
+                    yield f"{name}?_count=1000&_sort={parameter.name}"
+        if "history-type" in definition.interactions:
+            yield f"{name}/_history?_count=1000"
+    last = None
+    for name, row_id, version_id in sorted(bodies(app)):
+        yield f"{name}/{row_id}/_history/{version_id}"
+        if last != (name, row_id):
+            yield f"{name}/{row_id}"
+            yield f"{name}/{row_id}/_history"
+            if name == "Patient":
+                yield f"Patient/{row_id}/$everything?_count=1000"
+                yield f"AllergyIntolerance/$summary?patient={row_id}"
+                yield f"AllergyIntolerance?patient={row_id}&_revinclude=Provenance:target"
+        last = name, row_id
+
+
+def answer(fhir: Fhir, path: str, known: frozenset[str]) -> Any:
+    """Return what is answered, but what an import wrote of itself: Provenance that is not known.
+
+    Of a Bundle the entries, in their order; where no order was asked for in a set.
+    """
+    response = fhir.get(path)
+    content = response.get_json(silent=True) or {}
+    if content.get("resourceType") != "Bundle":
+        return response.status_code, response.data
+    entries = [
+        json.dumps(one)
+        for one in content.get("entry", [])
+        if one.get("resource", {}).get("resourceType") != "Provenance"
+        or one["resource"]["id"] in known
+    ]
+    in_order = not ("_sort" in path or "$everything" in path)
+    return response.status_code, entries if in_order else sorted(entries)
+
+
+def test_all_versions_answer_in_an_empty_server_as_they_did_but_for_the_imports_provenance(
+    filled, histories, empty
+):
+    before = bodies(filled)
+    import_folder(empty, histories, "--provenance")
+    added = bodies(empty).keys() - before.keys()
+    assert added
+    assert {name for name, *_ in added} == {"Provenance"}
+    assert all(row_id.startswith("import-") for _, row_id, _ in added)
+    known = frozenset(row_id for name, row_id, _ in before if name == "Provenance")
+    first, second = (Fhir(app, token_for(app, "system/*.rs")) for app in (filled, empty))
+    asked = list(addresses(filled))
+    assert len(asked) > 1_000
+    for path in asked:
+        assert answer(second, path, known) == answer(first, path, known), path
+
+
+def test_into_its_own_database_all_versions_make_none(filled, histories):
+    before = bodies(filled)
+    assert import_folder(filled, histories) == {name: ["same"] for name in STORED}
+    assert bodies(filled) == before
+
+
+def test_there_is_something_of_each_kind_to_come_back(filled):
+    versions: dict[tuple[str, str], list[bytes | None]] = {}
+    for (name, row_id, _), body in sorted(bodies(filled).items()):
+        versions.setdefault((name, row_id), []).append(body)
+    document = versions["DocumentReference", "many"]
+    assert len({without_versions(body or b"") for body in document}) == len(document) > 4
+    assert None in versions["AllergyIntolerance", "back"]
+    assert any(name for name, _ in versions if SERVED[name].view)

@@ -1,0 +1,138 @@
+"""Resources in and out: what is refused, with the place of each fault; that nothing is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from fhirapp.definition import types
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.resource import InvalidResource
+from fhirapp.store.prepare import prepare
+from tests.exchange.test_import import ALLERGY, PATIENT
+
+DOCUMENT = {"resourceType": "DocumentReference", "id": "d", "status": "current"}
+EXTENSION = {"url": "urn:x", "valueString": "y"}
+
+
+def faults(app: Flask, resource: dict[str, Any]) -> list[str]:
+    """Return where a resource is faulty, without its type."""
+    with pytest.raises(InvalidResource) as raised:
+        prepare(types(app)[resource["resourceType"]], resource)
+    return [path.partition(".")[2] for path, _ in raised.value.faults]
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"patient": None}, "patient"),
+        ({"patient": {}}, "patient"),
+        ({"patient": []}, "patient"),
+        ({"patient": "Patient/one"}, "patient"),
+        ({"patient": {"reference": ""}}, "patient.reference"),
+        ({"patient": {"reference": 7}}, "patient.reference"),
+        ({"patient": {"reference": None}}, "patient.reference"),
+        ({"patient": {"nonsense": "x"}}, "patient.nonsense"),
+        ({"nonsense": 1}, "nonsense"),
+        ({"_nonsense": {"id": "x"}}, "_nonsense"),
+        ({"clinicalStatus": {"text": "active"}}, "clinicalStatus.coding"),
+        ({"clinicalStatus": {"coding": [{"code": "active"}]}}, "clinicalStatus.coding"),
+        ({"category": "food"}, "category"),
+        ({"category": []}, "category"),
+        ({"category": [None]}, "category[0]"),
+        ({"category": ["food", "stones"]}, "category[1]"),
+        ({"type": True}, "type"),
+        ({"reaction": [{"severity": "mild"}]}, "reaction[0].manifestation"),
+        ({"reaction": [{"manifestation": []}]}, "reaction[0].manifestation"),
+        ({"reaction": [{"manifestation": [{}]}]}, "reaction[0].manifestation[0]"),
+        ({"reaction": [None]}, "reaction[0]"),
+        ({"code": {"coding": [None]}}, "code.coding[0]"),
+        ({"recordedDate": "2024-02-30"}, "recordedDate"),
+        ({"recordedDate": "2024-02-01T10:00:00"}, "recordedDate"),
+        ({"onsetDateTime": "2024", "onsetString": "youth"}, "onsetString"),
+        ({"onsetDateTime": "2024", "_onsetString": {"extension": [EXTENSION]}}, "_onsetString"),
+        ({"note": [{"text": ""}]}, "note[0].text"),
+        ({"note": [{"authorString": "a", "authorReference": {"display": "b"}, "text": "c"}]}, None),
+        ({"extension": [{"valueString": "x"}]}, "extension[0].url"),
+        ({"extension": [{"url": "u", "valueString": "x", "valueCode": "y"}]}, None),
+        ({"extension": []}, "extension"),
+        ({"contained": [{"id": "x"}]}, "contained[0]"),
+        ({"contained": [{"resourceType": "Basic"}]}, "contained[0].id"),
+        ({"meta": {"profile": "x"}}, "meta.profile"),
+        ({"language": "a b\n"}, "language"),
+        ({"text": {"status": "generated"}}, "text.div"),
+        ({"text": {"status": "x", "div": "<div>x</div>"}}, "text.status"),
+        ({"_recordedDate": None}, "_recordedDate"),
+        ({"_recordedDate": {}}, "_recordedDate"),
+        ({"_recordedDate": []}, "_recordedDate"),
+        ({"_recordedDate": [{"id": "x"}]}, "_recordedDate"),
+        ({"_recordedDate": {"id": 7}}, "_recordedDate.id"),
+        ({"_recordedDate": {"nonsense": 7}}, None),
+        ({"_recordedDate": {"extension": [{"valueCode": "x"}]}}, "_recordedDate.extension[0].url"),
+        ({"_category": {"id": "x"}, "category": ["food"]}, "_category"),
+        ({"_reaction": [{"id": "x"}]}, "_reaction"),
+        ({"_code": {"id": "x"}}, "_code"),
+    ],
+)
+def test_what_breaks_the_rules_of_r4_is_refused_with_its_path(app, change, path):
+    found = faults(app, {**ALLERGY, **change})
+    assert len(found) == 1
+    assert found[0].startswith(path or next(iter(change)))
+    if path:
+        assert found == [path]
+
+
+@pytest.mark.parametrize("sibling", [None, [], {}])
+def test_a_required_element_cannot_be_left_out_by_an_empty_sibling(app, sibling):
+    without = {name: value for name, value in DOCUMENT.items() if name != "status"}
+    assert faults(app, {**without, "_status": sibling})
+
+
+def test_a_required_reference_cannot_be_replaced_by_an_extension(app):
+    """Only primitives have a `_name`; without its patient the allergy would be in no record."""
+    without = {name: value for name, value in ALLERGY.items() if name != "patient"}
+    assert faults(app, {**without, "_patient": {"extension": [EXTENSION]}})
+
+
+def test_a_required_primitive_may_be_an_extension_alone(app):
+    without = {name: value for name, value in DOCUMENT.items() if name != "status"}
+    assert prepare(types(app)["DocumentReference"], {**without, "_status": {"id": "x"}})
+
+
+RICH = rb"""{
+  "resourceType": "Patient", "id": "rich", "implicitRules": "urn:rules", "language": "es-MX",
+  "meta": {"profile": ["urn:p"], "tag": [{"system": "urn:t", "code": "c"}], "source": "urn:s"},
+  "contained": [{"resourceType": "Basic", "id": "c", "code": {"text": "x"}, "score": 1.50}],
+  "extension": [{"url": "urn:a", "valueDecimal": 1.500}, {"url": "urn:n", "extension": [
+    {"url": "b", "valueQuantity": {"value": 0.10, "unit": "mg"}}]}],
+  "modifierExtension": [{"url": "urn:m", "valueBoolean": false}],
+  "active": false, "_active": {"id": "a1"},
+  "name": [{"given": ["Ana", null], "_given": [null, {"extension": [
+    {"url": "urn:masked", "valueCode": "masked"}]}], "family": "Ruiz", "_family": {"id": "f"}}],
+  "gender": "female", "birthDate": "1970-03",
+  "_birthDate": {"extension": [{"url": "urn:time", "valueDateTime": "1970-03-30T14:35:00+00:00"}]},
+  "multipleBirthInteger": 0,
+  "contact": [{"id": "k", "modifierExtension": [{"url": "urn:x", "valueInteger": 0}],
+    "name": {"text": "\u00d1"}}],
+  "text": {"status": "additional", "div": "<div xmlns=\"http://www.w3.org/1999/xhtml\">x</div>"}
+}"""
+
+
+def test_nothing_of_a_rich_resource_is_lost(app):
+    given = fhir_json.loads(RICH)
+    definition = types(app)["Patient"]
+    prepared = prepare(definition, fhir_json.loads(RICH))
+    row = {**prepared.columns, "id": "rich", "version_id": 1, "last_updated": "2026"}
+    served = definition.schema.dump_resource(row)
+    assert served["meta"].pop("versionId") == "1"
+    assert served["meta"].pop("lastUpdated") == "2026"
+    assert served == given
+    # As text too: a decimal keeps its trailing zeros.
+    assert fhir_json.canonical(served) == fhir_json.canonical(given)
+
+
+def test_every_fault_is_reported_at_once(app):
+    found = faults(app, {**PATIENT, "gender": "x", "birthDate": "x", "name": [{"given": [1]}]})
+    assert sorted(found) == ["birthDate", "gender", "name[0].given[0]"]

@@ -1,0 +1,272 @@
+"""Taking a backup: one file, whole or not there, of one instant, while others read and write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from fhirapp import create_app
+from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.oauth import openid
+from fhirapp.auth.users import sign_in
+from fhirapp.config import ConfigurationError, Settings, load_settings, settings
+from fhirapp.db import db, writing
+from fhirapp.definition import types
+from fhirapp.ops.backups.archive import BEGIN, DATABASE, KEYS, Manifest
+from fhirapp.ops.backups.backup import back_up, unpacked
+from fhirapp.ops.prepare import prepare as make_ready
+from fhirapp.store.prepare import prepare
+from fhirapp.store.publish import Publisher
+from fhirapp.store.seed import load_seed, seed_path
+from fhirapp.store.write import Rendering
+from tests.support.authorizing import add_person
+
+NOW = datetime(2026, 1, 5, 10, 15, tzinfo=UTC)
+SECRET = "JBSWY3DPEHPK3PXP"
+
+
+def settings_in(folder: Path, **overrides: Any) -> Settings:
+    """Return the settings of an instance in a folder."""
+    return load_settings({}, instance_path=str(folder), **overrides)
+
+
+@contextmanager
+def app_in(folder: Path, **overrides: Any) -> Iterator[Flask]:
+    """Return an app on an instance, its database made ready; nothing stays open."""
+    app = create_app(settings_in(folder, **overrides))
+    make_ready(app, lambda _message: None)
+    try:
+        yield app
+    finally:
+        with app.app_context():
+            db.engine.dispose()
+
+
+def make_clinic(folder: Path) -> Path:
+    """Make an instance with the seed's records, both keys, and what the server's key sealed."""
+    with app_in(folder) as app:
+        person = add_person(app, ADMINISTRATOR)
+        with app.app_context():
+            now = "2026-01-01T00:00:00.000+00:00"
+            load_seed(seed_path(), types(), Rendering.of(settings_in(folder)), now)
+            openid.public_keys()
+            with writing() as connection:
+                sign_in.enable(connection, person, SECRET, 1)
+    return folder
+
+
+def copy_of(clinic: Path, target: Path) -> Path:
+    """Return a copy of an instance that nobody has open."""
+    shutil.copytree(clinic, target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An instance that tests of this module may read."""
+    return make_clinic(tmp_path_factory.mktemp("clinic") / "instance")
+
+
+@pytest.fixture
+def clinic(example: Path, tmp_path: Path) -> Path:
+    """An instance of the test's own."""
+    return copy_of(example, tmp_path / "instance")
+
+
+def contents(database: Path) -> dict[str, list[Any]]:
+    """Return every row of every table of a SQLite file that nobody else has open."""
+    with closing(sqlite3.connect(database)) as connection:
+        names = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
+        return {
+            name: sorted(map(repr, connection.execute(f'SELECT * FROM "{name}"')))
+            for name in names
+            # What the index of words holds is compared by its shadow tables.
+            if not name.endswith("_words")
+        }
+
+
+def taken(clinic: Path, target: Path, passphrase: str | None = None) -> Path:
+    """Take a backup into a file."""
+    return back_up(settings_in(clinic), target, NOW, passphrase).path
+
+
+def inside(backup: Path, folder: Path, passphrase: str | None = None) -> Manifest:
+    """Unpack a backup into a new folder."""
+    folder.mkdir()
+    return unpacked(backup, passphrase, folder)
+
+
+def test_a_backup_is_one_file_with_the_database_and_the_keys(clinic, tmp_path):
+    before = {path.name for path in clinic.iterdir()}
+    (tmp_path / "out").mkdir()
+    backup = taken(clinic, tmp_path / "out" / "clinic.backup")
+    assert [*backup.parent.iterdir()] == [backup]
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    manifest = inside(backup, tmp_path / "copy")
+    assert manifest.taken == "2026-01-05T10:15:00.000+00:00"
+    assert [member.name for member in manifest.files] == [DATABASE, *KEYS]
+    for name in KEYS:
+        assert (tmp_path / "copy" / name).read_bytes() == (clinic / name).read_bytes()
+    assert contents(tmp_path / "copy" / DATABASE) == contents(clinic / "fhirapp.db")
+    # Nothing is left of how it was made, but SQLite's own files while the database is open.
+    assert {path.name for path in clinic.iterdir()} <= before
+
+
+def test_a_backup_opens_with_tar_where_there_is_no_fhirapp(clinic, tmp_path):
+    backup = taken(clinic, tmp_path / "clinic.backup")
+    subprocess.run(["tar", "xzf", backup, "-C", tmp_path], check=True)
+    assert contents(tmp_path / DATABASE) == contents(clinic / "fhirapp.db")
+
+
+def test_an_instance_holds_no_other_keys_than_a_backup_does(clinic):
+    known = {"fhirapp.db", "fhirapp.db.lock", "generation", *KEYS}
+    assert {path.name for path in clinic.iterdir()} - known == set()
+
+
+def test_an_encrypted_backup_holds_the_same_and_shows_nothing(clinic, tmp_path):
+    backup = taken(clinic, tmp_path / "clinic.backup", "correct horse")
+    sealed = backup.read_bytes()
+    assert sealed.startswith(BEGIN)
+    assert b"manifest.json" not in sealed
+    inside(backup, tmp_path / "copy", "correct horse")
+    assert contents(tmp_path / "copy" / DATABASE) == contents(clinic / "fhirapp.db")
+
+
+def test_a_backup_of_the_demo_holds_no_keys(tmp_path):
+    with app_in(tmp_path, demo=True):
+        pass
+    done = back_up(settings_in(tmp_path, demo=True), tmp_path / "demo.backup", NOW, None)
+    assert [member.name for member in done.manifest.files] == [DATABASE]
+
+
+def patient(number: int) -> dict[str, Any]:
+    return {"resourceType": "Patient", "id": f"w{number}"}
+
+
+def allergy(number: int) -> dict[str, Any]:
+    return {
+        "resourceType": "AllergyIntolerance",
+        "id": f"w{number}",
+        "patient": {"reference": f"Patient/w{number}"},
+    }
+
+
+def publish(numbers: Sequence[int]) -> None:
+    """Publish patients, then an allergy of each, in one transaction."""
+    definitions = types()
+    with writing() as connection:
+        publisher = Publisher(
+            connection,
+            now="2026-01-02T00:00:00.000+00:00",
+            rendering=Rendering.of(settings()),
+            binary=definitions["Binary"],
+        )
+        for resources in (map(patient, numbers), map(allergy, numbers)):
+            publisher.publish([prepare(definitions[one["resourceType"]], one) for one in resources])
+
+
+def test_a_backup_while_others_write_is_of_one_instant(clinic, tmp_path):
+    begun, enough = Event(), Event()
+
+    def write() -> None:
+        with app_in(clinic) as app, app.app_context():
+            for start in count(step=20):
+                publish(range(start, start + 20))
+                begun.set()
+                if enough.is_set():
+                    return
+
+    writer = Thread(target=write)
+    writer.start()
+    try:
+        assert begun.wait(60)
+        backups = [taken(clinic, tmp_path / f"{number}.backup") for number in range(3)]
+    finally:
+        enough.set()
+        writer.join()
+    for backup in backups:
+        folder = tmp_path / f"copy-{backup.stem}"
+        inside(backup, folder)
+        with closing(sqlite3.connect(folder / DATABASE)) as copy:
+            patients, allergies = (
+                copy.execute(f"SELECT count(*) FROM {table} WHERE id GLOB 'w[0-9]*'").fetchone()[0]
+                for table in ("patient", "allergy_intolerance")
+            )
+            assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert patients == allergies
+        assert patients >= 20
+        assert patients % 20 == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("instance/fhirapp.db", "is the server's own file"),
+        ("instance/secret.key", "is the server's own file"),
+        ("notes.txt", "is there and is no backup"),
+        ("missing/clinic.backup", "There is no folder"),
+        ("fifo", "is there and is no backup"),
+    ],
+)
+def test_a_place_that_a_backup_cannot_take_is_refused_and_left_alone(
+    clinic, tmp_path, target, words
+):
+    (tmp_path / "notes.txt").write_text("of mine")
+    os.mkfifo(tmp_path / "fifo")
+    before = {path: path.stat().st_size for path in tmp_path.rglob("*")}
+    with pytest.raises(ConfigurationError, match=words):
+        taken(clinic, tmp_path / target)
+    assert {path: path.stat().st_size for path in tmp_path.rglob("*")} == before
+
+
+def remove_key(clinic: Path) -> None:
+    (clinic / KEYS[0]).unlink()
+
+
+def damage(clinic: Path) -> None:
+    """Overwrite pages in the middle of the database."""
+    with (clinic / "fhirapp.db").open("r+b") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(file.tell() // 2 // 16384 * 16384)
+        file.write(b"\xff" * 50_000)
+
+
+def make_foreign(clinic: Path) -> None:
+    (clinic / "fhirapp.db").unlink()
+    with closing(sqlite3.connect(clinic / "fhirapp.db")) as connection:
+        connection.execute("CREATE TABLE song (title)")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda clinic: (clinic / "fhirapp.db").unlink(), "There is no database"),
+        (lambda clinic: (clinic / "fhirapp.db").write_bytes(b""), "There is no database"),
+        (lambda clinic: (clinic / "fhirapp.db").write_bytes(b"x" * 9999), "cannot be copied"),
+        (remove_key, "secret.key is not there"),
+        (damage, "is damaged, no backup was taken"),
+        (make_foreign, "is none of fhirapp's"),
+    ],
+    ids=["none", "empty", "no-database", "no-key", "damaged", "foreign"],
+)
+def test_what_would_not_be_enough_to_come_back_is_refused(clinic, tmp_path, spoil, words):
+    spoil(clinic)
+    with pytest.raises(ConfigurationError, match=words):
+        taken(clinic, tmp_path / "clinic.backup")
+    assert not (tmp_path / "clinic.backup").exists()

@@ -1,0 +1,89 @@
+"""`fhirapp backup`: what it prints, where passphrases come from, and what it refuses."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.ops.test_backup import copy_of, inside, make_clinic, taken
+from tests.support.shell import assert_not_done, fhirapp
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An instance that tests of this module may read."""
+    return make_clinic(tmp_path_factory.mktemp("clinic") / "instance")
+
+
+@pytest.fixture
+def clinic(example: Path, tmp_path: Path) -> Path:
+    """An instance of the test's own."""
+    return copy_of(example, tmp_path / "instance")
+
+
+def test_the_command_prints_the_files_name_and_keeps_the_newest(clinic, tmp_path):
+    for year in (2023, 2024, 2025):
+        target = tmp_path / f"clinic-{year}-01-01.backup"
+        shutil.copyfile(taken(clinic, tmp_path / "x.backup"), target)
+    done = fhirapp(clinic, "backup", str(tmp_path / "clinic-%F.backup"), "--keep", "2")
+    assert done.returncode == 0, done.stderr
+    newest = Path(done.stdout.strip())
+    assert newest.exists()
+    assert "not encrypted" in done.stderr
+    assert {path.name for path in tmp_path.glob("*.backup")} == {
+        "clinic-2025-01-01.backup",
+        newest.name,
+        "x.backup",
+    }
+
+
+def test_the_command_encrypts_with_a_passphrase_from_file_or_environment(clinic, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("correct horse\nsecond line\n")
+    (tmp_path / "out").mkdir()
+    done = fhirapp(clinic, "backup", str(tmp_path / "out"), "--passphrase-file", str(secret))
+    assert done.returncode == 0, done.stderr
+    backup = Path(done.stdout.strip())
+    assert backup.name.startswith("fhirapp-2")
+    inside(backup, tmp_path / "copy", "correct horse")
+    # A folder stands for the newest backup in it.
+    verify = ("backup", "--verify", str(tmp_path / "out"))
+    tried = fhirapp(clinic, *verify, BACKUP_PASSPHRASE="correct horse")
+    assert (tried.returncode, tried.stderr) == (0, "")
+    assert f"{backup}, taken 2" in tried.stdout
+    assert " is whole: " in tried.stdout
+    assert_not_done(fhirapp(clinic, *verify, BACKUP_PASSPHRASE="wrong"), "does not open")
+    assert_not_done(fhirapp(clinic, *verify), "There is no passphrase: name --passphrase-file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "words"),
+    [
+        (["{}", "--encrypt"], {}, "There is no passphrase"),
+        (["{}/x.backup", "--keep", "3"], {}, "--keep needs a folder, or a name with a time"),
+        (["{}", "--keep", "0"], {}, "--keep"),
+        (["{}", "--verify", "--keep", "3"], {}, "--verify takes no backup"),
+        (["{}/x-%s.backup"], {}, "is no name with a time that can be read again"),
+        (["{}", "--passphrase-file", "{}/none"], {}, "--passphrase-file"),
+        (["{}", "--passphrase-file", "{}/empty"], {}, "The first line of"),
+        (["{}/none/"], {}, "There is no folder"),
+        (["{}/none.backup", "--verify"], {}, "There is no backup"),
+        (["{}", "--verify"], {}, "There is no backup"),
+        (
+            ["{}"],
+            {"DATABASE_URL": "postgresql://clinic:hunter2@db/clinic"},
+            "pg_dump --format=custom --file=FILE --dbname=postgresql://clinic@db/clinic",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(clinic, tmp_path, arguments, settings, words):
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "out" / "empty").write_text("\n")
+    given = [one.replace("{}", str(out)) for one in arguments]
+    done = fhirapp(clinic, "backup", *given, **settings)
+    assert_not_done(done, words)
+    assert "hunter2" not in done.stderr
+    assert [path.name for path in out.iterdir()] == ["empty"]

@@ -1,0 +1,257 @@
+"""`fhirapp db check`: a whole database passes, and each kind of damage is told."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from sqlalchemy import text
+
+from fhirapp.db import db, writing
+from fhirapp.definition import types
+from fhirapp.ops.check import Checked, Faults, check_database
+from tests.ops.test_backup import damage, make_clinic
+from tests.support.shell import fhirapp
+
+
+def check(app: Flask, *, quick: bool = False) -> Checked:
+    with app.app_context():
+        return check_database(db.engine, types(), quick=quick)
+
+
+def change(app: Flask, *statements: str) -> None:
+    """Damage an app's database."""
+    with app.app_context(), writing() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_seed_passes(app, quick):
+    checked = check(app, quick=quick)
+    assert checked.faults == []
+    with app.app_context(), db.engine.connect() as connection:
+        counts = [
+            connection.execute(text(f'SELECT count(*) FROM "{one.table.name}"')).scalar_one()
+            for one in types().values()
+        ]
+    assert checked.versions == sum(counts)
+
+
+def test_imported_records_pass(synthea_loaded):
+    app, _ = synthea_loaded
+    checked = check(app)
+    assert checked.faults == []
+    assert checked.versions > 3_000
+
+
+def test_an_empty_database_passes(make_app):
+    assert check(make_app(seed=False)) == Checked(0, [])
+
+
+LATEX = "id = 'al-p1-latex'"
+DISCHARGE = "id = 'doc-p1-discharge-2024'"
+
+# What is done to the database, and what is said of it; whether --quick says so too.
+DAMAGE = {
+    "no current version": (
+        f"UPDATE allergy_intolerance SET is_current = FALSE WHERE {LATEX}",
+        "AllergyIntolerance/al-p1-latex, version 1 is not marked as current",
+        True,
+    ),
+    "an old version that is current": (
+        (
+            f"UPDATE document_reference SET is_current = FALSE WHERE {DISCHARGE};"
+            f"UPDATE document_reference SET is_current = version_id = 1 WHERE {DISCHARGE}"
+        ),
+        "DocumentReference/doc-p1-discharge-2024, version 1 is marked as current and is not",
+        True,
+    ),
+    "a version too few": (
+        f"DELETE FROM document_reference WHERE {DISCHARGE} AND version_id = 2",
+        "DocumentReference/doc-p1-discharge-2024, version 3 follows version 1",
+        True,
+    ),
+    "the first version gone": (
+        f"DELETE FROM document_reference WHERE {DISCHARGE} AND version_id = 1",
+        "DocumentReference/doc-p1-discharge-2024, version 2 follows version 0",
+        True,
+    ),
+    "a version below 1": (
+        f"UPDATE allergy_intolerance SET version_id = 0 WHERE {LATEX}",
+        "AllergyIntolerance/al-p1-latex, version 0 has a number below 1",
+        True,
+    ),
+    "no successor": (
+        f"UPDATE document_reference SET replaced_pk = NULL WHERE {DISCHARGE} AND version_id = 1",
+        "DocumentReference/doc-p1-discharge-2024, version 1 does not point to the version after it",
+        True,
+    ),
+    "a successor too many": (
+        f"UPDATE allergy_intolerance SET replaced_pk = 1 WHERE {LATEX}",
+        "AllergyIntolerance/al-p1-latex, version 1 does not point to the version after it",
+        True,
+    ),
+    "an index row of no version": (
+        (
+            "INSERT INTO allergy_intolerance_token (pk, param, code, system)"
+            " VALUES (99999, 'code', 'x', '')"
+        ),
+        "allergy_intolerance_token: row 99999 is of no version that is there",
+        True,
+    ),
+    "an index row of a deletion": (
+        (
+            "INSERT INTO allergy_intolerance_string (pk, param, folded, exact)"
+            " SELECT pk, 'x', 'x', 'x' FROM allergy_intolerance WHERE deleted"
+        ),
+        "is of no version that is there",
+        True,
+    ),
+    "a version without words": (
+        (
+            "INSERT INTO allergy_intolerance (pk, id, version_id, last_updated, is_current)"
+            " VALUES (99999, 'wordless', 1, '2026-01-01T00:00:00.000+00:00', TRUE)"
+        ),
+        "allergy_intolerance: row 99999 has no words",
+        True,
+    ),
+    "a view without its source": (
+        (
+            "UPDATE diagnostic_report SET last_updated = '2001-01-01T00:00:00.000+00:00'"
+            " WHERE pk = (SELECT min(pk) FROM diagnostic_report WHERE is_current)"
+        ),
+        "has no such version of DocumentReference behind it",
+        True,
+    ),
+    "bytes of another size": (
+        "UPDATE \"binary\" SET size = size + 1 WHERE id = 'bin-p1-discharge-2024-v3'",
+        "Binary/bin-p1-discharge-2024-v3, version 1 has another size than it has bytes",
+        True,
+    ),
+    "an attachment that is gone": (
+        "DELETE FROM \"binary\" WHERE id = 'bin-p1-discharge-2024-v3'",
+        "DocumentReference/doc-p1-discharge-2024, version 3 points to a Binary that is not there",
+        True,
+    ),
+    "no body": (
+        f"UPDATE allergy_intolerance SET body = NULL WHERE {LATEX}",
+        "AllergyIntolerance/al-p1-latex, version 1 has no body",
+        False,
+    ),
+    "a body that is no JSON": (
+        f"UPDATE allergy_intolerance SET body = '{{' WHERE {LATEX}",
+        "AllergyIntolerance/al-p1-latex, version 1 has a body that cannot be read",
+        False,
+    ),
+    "a body of another kind": (
+        f"UPDATE allergy_intolerance SET body = '[]' WHERE {LATEX}",
+        "AllergyIntolerance/al-p1-latex, version 1 has a body that cannot be read",
+        False,
+    ),
+    "the body of another": (
+        (
+            "UPDATE allergy_intolerance SET body = (SELECT o.body FROM allergy_intolerance o"
+            f" WHERE o.id = 'al-p1-sulfa' AND o.is_current) WHERE {LATEX}"
+        ),
+        "AllergyIntolerance/al-p1-latex, version 1 has the body of another",
+        False,
+    ),
+    "a deletion with a body": (
+        "UPDATE allergy_intolerance SET body = '{}' WHERE deleted",
+        "is deleted and has a body",
+        False,
+    ),
+    "a table that is gone": (
+        "DROP TABLE allergy_intolerance_date",
+        "the table allergy_intolerance_date is missing",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("statement", "words", "is_quick"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_each_damage_is_told(make_app, statement, words, is_quick):
+    app = make_app()
+    change(app, *statement.split(";"))
+    found = check(app).faults
+    assert any(words in line for line in found), found
+    assert bool(check(app, quick=True).faults) == is_quick
+
+
+def test_the_tables_of_a_type_that_a_start_makes_are_no_fault(make_app):
+    app = make_app(seed=False)
+    with app.app_context():
+        definition = types()["Encounter"]
+        names = [definition.table.name, *(table.name for table in definition.tables)]
+    change(app, *(f"DROP TABLE {name}" for name in names))
+    assert check(app).faults == []
+
+
+def test_of_many_faults_of_a_kind_the_first_are_told_and_the_others_counted():
+    faults = Faults()
+    for number in range(12):
+        faults.add("has no body", f"Patient/{number}, version 1")
+    faults.add("has no words", "patient: row 1")
+    assert faults.lines() == [
+        *(f"Patient/{number}, version 1 has no body" for number in range(5)),
+        "… and 7 more has no body",
+        "patient: row 1 has no words",
+    ]
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_clinic(tmp_path_factory.mktemp("clinic") / "instance")
+
+
+@pytest.fixture
+def clinic(example: Path, tmp_path: Path) -> Path:
+    """An instance of the test's own."""
+    shutil.copytree(example, tmp_path / "instance")
+    return tmp_path / "instance"
+
+
+def run(clinic: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(clinic / "fhirapp.db")) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def drop_keys(clinic: Path) -> None:
+    """Have rows point to a user that is not there."""
+    run(clinic, "DELETE FROM auth_user")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (run, None),
+        (damage, ""),
+        (drop_keys, "point to rows of auth_user that are not there"),
+        (lambda clinic: run(clinic, "UPDATE patient SET body = NULL"), "more has no body"),
+    ],
+    ids=["whole", "pages", "keys", "bodies"],
+)
+def test_the_commands_exit_code_says_whether_the_database_is_whole(clinic, spoil, words):
+    spoil(clinic)
+    is_whole = words is None
+    done = fhirapp(clinic, "db", "check")
+    assert done.returncode == (0 if is_whole else 2), done.stdout
+    assert "Traceback" not in done.stderr
+    assert (words or "") in done.stdout
+    assert ("it is whole" in done.stderr) == is_whole
+
+
+def test_a_database_of_another_release_is_checked_as_far_as_it_is_known(clinic):
+    run(clinic, "UPDATE alembic_version SET version_num = '9999'")
+    done = fhirapp(clinic, "db", "check")
+    assert done.returncode == 0
+    assert "has schema 9999 of a newer fhirapp; a start refuses it." in done.stdout
+    assert "SQLite's own checks were made: it is whole." in done.stderr
+    damage(clinic)
+    assert fhirapp(clinic, "db", "check").returncode == 2

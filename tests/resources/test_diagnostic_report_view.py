@@ -1,0 +1,263 @@
+"""What a document is as a DiagnosticReport: the mapping alone. US Core, Clinical Notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fhirapp.resources.diagnostic_report.view import report_of
+from fhirapp.store.prepare import prepare
+from tests.store.test_round_trip import REPEATABLE, resources
+from tests.support.contract import SERVED
+
+LOINC = "http://loinc.org"
+SECTIONS = "http://terminology.hl7.org/CodeSystem/v2-0074"
+NOTE_CATEGORY = "http://hl7.org/fhir/us/core/CodeSystem/us-core-documentreference-category"
+NOTE = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-diagnosticreport-note"
+LAB = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-diagnosticreport-lab"
+
+
+def concept(code: str, system: str = LOINC) -> dict[str, Any]:
+    return {"coding": [{"system": system, "code": code}]}
+
+
+def document(row_id: str = "d", **elements: Any) -> dict[str, Any]:
+    """Return a laboratory report of patient p1, without the elements that are None."""
+    content = {
+        "resourceType": "DocumentReference",
+        "id": row_id,
+        "status": "current",
+        "type": concept("11502-2"),
+        "category": [concept("clinical-note", NOTE_CATEGORY)],
+        "subject": {"reference": "Patient/p1"},
+        "date": "2024-01-19T09:10:00+00:00",
+        **elements,
+    }
+    return {name: value for name, value in content.items() if value is not None}
+
+
+def made(**elements: Any) -> dict[str, Any]:
+    """Return the report of a document that is one."""
+    report = report_of(document(**elements))
+    assert report
+    return report
+
+
+@pytest.mark.parametrize(
+    ("elements", "category", "profile"),
+    [
+        # US Core's types, each with its category
+        ({"type": concept("11502-2")}, (SECTIONS, "LAB"), LAB),
+        ({"type": concept("11526-1")}, (LOINC, "LP7839-6"), NOTE),
+        ({"type": concept("18748-4")}, (LOINC, "LP29684-5"), NOTE),
+        ({"type": concept("28570-0")}, (LOINC, "28570-0"), NOTE),
+        # any type, by its category
+        ({"type": concept("24627-2"), "category": [concept("LP29684-5")]},
+         (LOINC, "LP29684-5"), NOTE),
+        ({"type": concept("34552-0"), "category": [concept("LP29708-2")]},
+         (LOINC, "LP29708-2"), NOTE),
+        ({"type": concept("11529-5"), "category": [concept("LP7839-6")]},
+         (LOINC, "LP7839-6"), NOTE),
+        ({"type": concept("58410-2"), "category": [concept("LAB", SECTIONS)]},
+         (SECTIONS, "LAB"), LAB),
+        ({"type": {"text": "X-ray"}, "category": [concept("RAD", SECTIONS)]},
+         (SECTIONS, "RAD"), NOTE),
+        # the document's own category before that of its type
+        ({"type": concept("18748-4"), "category": [concept("LP29708-2")]},
+         (LOINC, "LP29708-2"), NOTE),
+    ],
+)  # fmt: skip
+def test_the_category_of_a_report(elements, category, profile):
+    report = made(**elements)
+    (found,) = [coding for one in report["category"] for coding in one["coding"]]
+    assert (found["system"], found["code"]) == category
+    assert report["meta"]["profile"] == [profile]
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        # broader than one report
+        *({"type": concept(code)} for code in ("11506-3", "18842-5", "34117-2", "11488-4")),
+        {"type": concept("42348-3")},
+        {"type": concept("11502-2", "urn:oid:1.2.3")},
+        {"type": None},
+        # no report without a kind
+        {"type": None, "category": [concept("LAB", SECTIONS)]},
+        # what is no longer valid would look like a second valid report
+        {"status": "superseded"},
+        {"subject": None},
+        {"subject": {"reference": "Group/g1"}},
+        {"subject": {"reference": "#contained"}},
+    ],
+)
+def test_a_document_that_is_no_report(elements):
+    assert report_of(document(**elements)) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "doc_status", "expected"),
+    [
+        ("current", "preliminary", "preliminary"),
+        ("current", "final", "final"),
+        ("current", "amended", "amended"),
+        ("current", None, "final"),
+        ("current", "entered-in-error", "entered-in-error"),
+        ("entered-in-error", "final", "entered-in-error"),
+        ("entered-in-error", None, "entered-in-error"),
+        # its status has an extension alone
+        (None, None, "unknown"),
+    ],
+)
+def test_the_status_of_a_report(status, doc_status, expected):
+    assert made(status=status, docStatus=doc_status)["status"] == expected
+
+
+@pytest.mark.parametrize(
+    ("elements", "times", "profile"),
+    [
+        ({}, {"effectiveDateTime": "2024-01-19T09:10:00+00:00",
+              "issued": "2024-01-19T09:10:00+00:00"}, LAB),
+        ({"context": {"period": {"start": "2024-01-18"}}},
+         {"effectivePeriod": {"start": "2024-01-18"}, "issued": "2024-01-19T09:10:00+00:00"}, LAB),
+        # us-core-9: a laboratory report that is final has an instant
+        ({"date": "2024-01"}, {"effectiveDateTime": "2024-01"}, NOTE),
+        ({"date": None, "context": {"period": {"end": "2024"}}},
+         {"effectivePeriod": {"end": "2024"}}, NOTE),
+        # us-core-8, us-core-10: so has every one a time
+        ({"date": None}, {}, None),
+        ({"date": None, "status": "entered-in-error"}, {}, LAB),
+    ],
+)  # fmt: skip
+def test_the_times_of_a_report(elements, times, profile):
+    report = made(**elements)
+    assert {name: report[name] for name in report if name[:3] in ("eff", "iss")} == times
+    assert report.get("meta", {}).get("profile") == ([profile] if profile else None)
+
+
+@pytest.mark.parametrize(
+    ("author", "is_performer"),
+    [
+        ({"reference": "Practitioner/dr-rosen"}, True),
+        ({"reference": "https://elsewhere.example/fhir/Organization/o1/_history/2"}, True),
+        ({"reference": "Practitioner?identifier=http://hl7.org/fhir/sid/us-npi|1"}, True),
+        ({"display": "Dr. Rosen"}, True),
+        ({"type": "PractitionerRole", "identifier": {"value": "1"}}, True),
+        ({"reference": "Patient/p1"}, False),
+        ({"reference": "Device/d1"}, False),
+        ({"reference": "#contained"}, False),
+        ({"type": "RelatedPerson", "identifier": {"value": "1"}}, False),
+    ],
+)
+def test_the_performers_are_the_authors_that_may_be(author, is_performer):
+    assert made(author=[author]).get("performer") == ([author] if is_performer else None)
+
+
+@pytest.mark.parametrize(
+    ("encounters", "expected"),
+    [
+        (["Encounter/e1"], "Encounter/e1"),
+        (["EpisodeOfCare/c1", "Encounter/e1"], "Encounter/e1"),
+        (["Encounter/e1", "Encounter/e2"], None),
+        (["EpisodeOfCare/c1"], None),
+    ],
+)
+def test_the_encounter_is_the_only_one(encounters, expected):
+    context = {"encounter": [{"reference": one} for one in encounters]}
+    assert made(context=context).get("encounter", {}).get("reference") == expected
+
+
+def test_labels_identifiers_and_language_are_the_documents():
+    label = {"system": "http://terminology.hl7.org/CodeSystem/v3-Confidentiality", "code": "R"}
+    tag = {"system": "urn:tags", "code": "t"}
+    report = made(
+        meta={"security": [{"code": "V"}], "tag": [tag], "source": "urn:s", "profile": ["urn:p"]},
+        securityLabel=[{"coding": [label]}, {"text": "secret"}],
+        masterIdentifier={"value": "1"},
+        identifier=[{"value": "2"}],
+        language="es",
+    )
+    assert report["meta"] == {
+        "source": "urn:s",
+        "tag": [tag],
+        "security": [{"code": "V"}, label],
+        "profile": [LAB],
+    }
+    assert report["identifier"] == [{"value": "1"}, {"value": "2"}]
+    assert report["language"] == "es"
+
+
+@pytest.mark.parametrize("name", ["modifierExtension", "implicitRules"])
+def test_what_changes_the_meaning_of_the_whole_is_kept(name):
+    value = "urn:rules" if name == "implicitRules" else [{"url": "urn:x", "valueBoolean": True}]
+    assert made(**{name: value})[name] == value
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        {"context": {"modifierExtension": [{"url": "urn:x", "valueBoolean": True}]}},
+        {"content": [{"attachment": {"title": "x"},
+                      "modifierExtension": [{"url": "urn:x", "valueBoolean": True}]}]},
+    ],
+)  # fmt: skip
+def test_what_changes_the_meaning_of_a_part_makes_it_no_report(elements):
+    assert report_of(document(**elements)) is None
+
+
+def test_what_the_report_refers_to_is_contained_as_it_is_in_the_document():
+    organization = {"resourceType": "Organization", "id": "o", "name": "Clinic"}
+    doctor = {
+        "resourceType": "PractitionerRole",
+        "id": "d",
+        "organization": {"reference": "#o"},
+    }
+    device = {"resourceType": "Device", "id": "m"}
+    contained = [organization, doctor, device]
+    authors = [{"reference": "#d"}, {"reference": "#m"}, {"reference": "#nobody"}]
+    report = made(contained=contained, author=authors)
+    assert report["performer"] == authors[:1]
+    assert report["contained"] == [doctor, organization]
+    assigned = made(contained=contained, identifier=[{"assigner": {"reference": "#o"}}])
+    assert assigned["contained"] == [organization]
+    patient = {"resourceType": "Patient", "id": "p"}
+    assert made(contained=[patient], subject={"reference": "#p"})["contained"] == [patient]
+    assert "contained" not in made(contained=contained)
+
+
+def test_the_report_of_whatever_document_is_valid():
+    """One that is not could not be published, nor could its document."""
+    documents, reports = SERVED["DocumentReference"], SERVED["DiagnosticReport"]
+
+    @REPEATABLE
+    @given(resources("DocumentReference"), st.sampled_from(["11502-2", "18748-4"]))
+    def check(resource, code):
+        resource = {**resource, "type": concept(code)}
+        if not resource.get("subject", {}).get("reference"):
+            resource["subject"] = {"reference": "Patient/p1"}
+        row = {"id": "r", "version_id": 1, "last_updated": "2026"}
+        columns = prepare(documents, resource).columns
+        report = report_of(documents.schema.dump_resource({**columns, **row}))
+        if report is not None:
+            prepare(reports, report)
+            found.append(report["status"])
+
+    found: list[str] = []
+    check()
+    assert len(found) > 20
+
+
+def test_attachments_keep_their_addresses_and_not_their_bytes():
+    content = [
+        {"attachment": {"url": "Binary/b1", "data": "QQ==", "title": "Scan", "size": 1}},
+        {"attachment": {"url": "https://elsewhere.example/scan.pdf"}},
+        {"attachment": {"_url": {"extension": [{"url": "urn:absent", "valueCode": "unknown"}]}}},
+    ]
+    assert made(content=content)["presentedForm"] == [
+        {"url": "Binary/b1", "title": "Scan", "size": 1},
+        {"url": "https://elsewhere.example/scan.pdf"},
+    ]
+    assert "presentedForm" not in made()

@@ -1,0 +1,269 @@
+"""`DocumentReference/$docref`: the documents of a patient. US Core 6.1.0.
+
+How it is asked, and what it refuses: test_operations.py, test_operation_errors.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count, product
+
+import pytest
+from flask import Flask
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import token_for
+from tests.support.contract import delete, publish
+from tests.support.evaluator import covered
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link
+from tests.support.operations import (
+    ASKED,
+    DOCREF,
+    LOINC,
+    PERIODS,
+    coded,
+    document,
+    is_cared_for,
+    parameters,
+    post,
+)
+
+PROFILE = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-documentreference"
+FIRST, LATER = "2026-03-01T00:00:00.000+00:00", "2026-03-02T00:00:00.000+00:00"
+
+DATES = (None, "2024-03-01T09:30:00+00:00", "2023-06-01T00:00:00+00:00")
+
+
+@pytest.fixture(scope="module")
+def dated(make_app: Callable[..., Flask]) -> Flask:
+    """An app with a document for each way to tell when its care was."""
+    app = make_app(seed=False)
+    publish(
+        app,
+        *(
+            document(f"d{number}", **period, **({"date": date} if date else {}))
+            for number, (period, date) in enumerate(product(PERIODS, DATES))
+        ),
+        now=FIRST,
+    )
+    return app
+
+
+@pytest.mark.parametrize("start", ASKED)
+def test_documents_of_care_in_a_time_are_those_that_a_reader_would_pick(dated, start):
+    fhir = Fhir(dated, token_for(dated, "system/*.rs"))
+    bundle = fhir.read("DocumentReference?patient=p1")
+    held = [entry["resource"] for entry in bundle["entry"]]
+    assert len(held) == len(PERIODS) * len(DATES)
+    for end in ASKED:
+        query = {"patient": "p1", "start": start, "end": end}
+        response = fhir.get(DOCREF, query_string={k: v for k, v in query.items() if v})
+        if start and end and covered(start)[0] >= covered(end)[1]:
+            assert_outcome(response, 400, "value", "end: lies before start", "end")
+            continue
+        picked = [one["id"] for one in held if is_cared_for(one, start, end, undated=False)]
+        assert ids(response.get_json(force=True)) == picked, (start, end)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        # Newest first; the error is not there, nor what has been superseded.
+        ("patient=p7", ["doc-p7-consult-2024", "doc-p7-ed-2024"]),
+        ("patient=Patient/p7", ["doc-p7-consult-2024", "doc-p7-ed-2024"]),
+        ("patient=p12&start=2023-05-16&end=2023-05-16&type=18842-5",
+         ["doc-p12-discharge-2023-corrected"]),
+        ("patient=p9", ["doc-p9-lab-2025-10", "doc-p9-lab-2025-03", "doc-p9-lab-2024"]),
+        # By context.period, though the report is dated days later.
+        ("patient=p2&type=11526-1&end=2023-06-13", ["doc-p2-pathology-2023"]),
+        ("patient=p2&type=11526-1&start=2023-06-14", []),
+        # By date, where there is no period.
+        ("patient=p9&start=2025-10-14&end=2025-10-14", ["doc-p9-lab-2025-10"]),
+        (f"patient=p1&type={LOINC}|18842-5&type=34117-2",
+         ["doc-p1-discharge-2024", "doc-p1-hp-2024"]),
+        (f"patient=p1&type={LOINC}|18842-5,34117-2",
+         ["doc-p1-discharge-2024", "doc-p1-hp-2024"]),
+        ("patient=p1&type=http://other.example|18842-5", []),
+        ("patient=p1&type=|18842-5", []),
+        (f"patient=p10&type={LOINC}|", ["doc-p10-lab-2025", "doc-p10-lab-2024"]),
+        (f"patient=p10&profile={PROFILE}", []),
+        (f"patient=p7&profile={PROFILE}", ["doc-p7-consult-2024", "doc-p7-ed-2024"]),
+        (f"patient=p7&profile=http://x.example&profile={PROFILE}&type=34111-5",
+         ["doc-p7-ed-2024"]),
+        # Nothing is made on demand.
+        ("patient=p7&on-demand=true", []),
+        ("patient=p7&on-demand=false&type=34111-5", ["doc-p7-ed-2024"]),
+        # US Core: if there is no match, an empty Bundle is returned.
+        ("patient=nobody", []),
+        ("patient=p7&type=34111-5,", ["doc-p7-ed-2024"]),
+        # What has no value asks nothing.
+        ("patient=p7&start=&end=&type=34111-5&profile=&on-demand=", ["doc-p7-ed-2024"]),
+    ],
+)  # fmt: skip
+def test_the_current_documents_that_fit_are_found(fhir, query, found):
+    bundle = fhir.read(f"{DOCREF}?{query}")
+    assert (bundle["resourceType"], bundle["type"]) == ("Bundle", "searchset")
+    assert ids(bundle) == found
+    assert bundle["total"] == len(found)
+    assert ("entry" in bundle) == bool(found)
+
+
+def test_a_document_is_answered_as_it_is_read(fhir):
+    for entry in fhir.read(f"{DOCREF}?patient=p1")["entry"]:
+        resource = entry["resource"]
+        assert entry["fullUrl"] == f"{BASE_URL}/fhir/DocumentReference/{resource['id']}"
+        assert entry["search"] == {"mode": "match"}
+        assert resource == fhir.read(f"DocumentReference/{resource['id']}")
+        for content in resource.get("content", ()):
+            assert content["attachment"]["url"].startswith(f"{BASE_URL}/fhir/Binary/")
+
+
+def test_the_links_are_the_operations_own(fhir):
+    bundle = fhir.read(f"{DOCREF}?patient=p1&_count=4")
+    address = f"/fhir/{DOCREF}?patient=p1&_count=4"
+    assert link(bundle, "self") == link(bundle, "first") == address
+    assert (link(bundle, "next") or "").startswith(f"{address}&_cursor=")
+    second = fhir.read(link(bundle, "next") or "")
+    assert link(second, "self") == link(bundle, "next")
+    assert link(second, "first") == address
+    assert ids(fhir.read(link(second, "previous") or "")) == ids(bundle)
+
+
+def test_a_count_of_0_is_the_total_alone(fhir):
+    bundle = fhir.read(f"{DOCREF}?patient=p1&_count=0")
+    assert bundle["total"] == 9
+    assert "entry" not in bundle
+    assert [one["relation"] for one in bundle["link"]] == ["self", "first"]
+
+
+def test_the_entity_tag_changes_with_the_answer_alone(make_app):
+    app = make_app(seed=False)
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    publish(app, document("a"), document("b", patient="p2"), now=FIRST)
+    before = fhir.get(f"{DOCREF}?patient=p1").headers["ETag"]
+    publish(app, document("b", patient="p2", **coded("1")), now=LATER)
+    assert fhir.get(f"{DOCREF}?patient=p1").headers["ETag"] == before
+    publish(app, document("a", **coded("1")), now=LATER)
+    changed = fhir.get(f"{DOCREF}?patient=p1", headers={"If-None-Match": before})
+    assert (changed.status_code, changed.headers["ETag"] != before) == (200, True)
+
+
+def test_a_cursor_of_other_documents_is_a_400(fhir):
+    cursor = (link(fhir.read(f"{DOCREF}?patient=p1&_count=2"), "next") or "").partition("_cursor=")
+    of_search = link(fhir.read("DocumentReference?patient=p1&_count=2"), "next") or ""
+    message = "_cursor: belongs to another search; start again from the first page"
+    for query in ("patient=p2", "patient=p1&type=34117-2", "patient=p1&start=2020"):
+        refused = fhir.get(f"{DOCREF}?{query}&_count=2&_cursor={cursor[2]}")
+        assert_outcome(refused, 400, "value", message, "_cursor")
+    refused = fhir.get(f"{DOCREF}?patient=p1&_cursor={of_search.partition('_cursor=')[2]}")
+    assert_outcome(refused, 400, "value", message, "_cursor")
+    # A page of another size, or written otherwise, is one of the same documents.
+    for shape in ("_count=3", "_pretty=false", "_format=json"):
+        assert fhir.get(f"{DOCREF}?patient=p1&{shape}&_cursor={cursor[2]}").status_code == 200
+
+
+ANOTHER = "patient: the token is for one patient, and this is another."
+
+
+@pytest.mark.parametrize("patient", ["p2", "Patient/p2", "nobody"])
+def test_a_patients_token_asks_for_its_own_patient_alone(as_patient, fhir, patient):
+    own = as_patient("p1")
+    assert own.read(f"{DOCREF}?patient=p1") == fhir.read(f"{DOCREF}?patient=p1")
+    refused = own.get(f"{DOCREF}?patient={patient}")
+    assert_outcome(refused, 403, "forbidden", ANOTHER, "patient")
+    assert 'error="insufficient_scope"' in refused.headers["WWW-Authenticate"]
+    by_post = post(own, DOCREF, parameters(("patient", "valueId", patient)))
+    assert_outcome(by_post, 403, "forbidden", ANOTHER, "patient")
+
+
+@pytest.mark.parametrize(
+    "scope", ["system/DocumentReference.r", "system/AllergyIntolerance.rs", "system/Patient.rs"]
+)
+def test_it_takes_the_scope_to_search_documents(app, scope):
+    refused = Fhir(app, token_for(app, scope)).get(f"{DOCREF}?patient=p1")
+    message = "The token's scope does not cover search of DocumentReference."
+    assert_outcome(refused, 403, "forbidden", message)
+    assert 'scope="system/DocumentReference.s"' in refused.headers["WWW-Authenticate"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "patient", "found"),
+    [
+        ("system/DocumentReference.s", None, 9),
+        (f"system/DocumentReference.rs?type={LOINC}|34117-2", None, 1),
+        (f"patient/DocumentReference.rs?type={LOINC}|34117-2", "p1", 1),
+        ("user/DocumentReference.rs?status=superseded", None, 0),
+        ("patient/DocumentReference.rs system/DocumentReference.rs", "p2", 9),
+        (f"patient/DocumentReference.rs system/DocumentReference.rs?type={LOINC}|34117-2", "p2", 1),
+    ],
+)
+def test_only_what_the_token_may_see_is_found_and_counted(app, scope, patient, found):
+    bundle = Fhir(app, token_for(app, scope, patient=patient)).read(f"{DOCREF}?patient=p1")
+    assert (bundle["total"], len(ids(bundle))) == (found, found)
+
+
+def test_what_was_deleted_or_filed_anew_is_found_no_more(make_app):
+    app = make_app(seed=False)
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    publish(app, *(document(row_id) for row_id in ("stays", "gone", "moved")), now=FIRST)
+    delete(app, "DocumentReference", "gone", now=LATER)
+    publish(app, document("moved", patient="p2"), now=LATER)
+    assert ids(fhir.read(f"{DOCREF}?patient=p1")) == ["stays"]
+    assert ids(fhir.read(f"{DOCREF}?patient=p2")) == ["moved"]
+    own = Fhir(app, token_for(app, "patient/*.rs", patient="p1"))
+    assert ids(own.read(f"{DOCREF}?patient=p1")) == ["stays"]
+
+
+_patients = (f"walker-{number}" for number in count())
+
+
+@pytest.fixture(scope="module")
+def walked(make_app: Callable[..., Flask]) -> Flask:
+    """An app that each walk fills for a patient of its own."""
+    return make_app(seed=False)
+
+
+@settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    size=st.integers(1, 9),
+    page_size=st.integers(1, 4),
+    changes=st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(["change", "create", "delete", "move"]), st.integers(0, 8)),
+            max_size=3,
+        ),
+        max_size=5,
+    ),
+)
+def test_what_is_there_throughout_is_on_exactly_one_page(walked, size, page_size, changes):
+    patient = next(_patients)
+    fhir = Fhir(walked, token_for(walked, "system/*.rs"))
+    there = {f"{patient}-{number}" for number in range(size)}
+    publish(walked, *(document(row_id, patient) for row_id in sorted(there)), now=FIRST)
+    seen: list[str] = []
+    asked: str | None = f"{DOCREF}?patient={patient}&_count={page_size}"
+    steps = iter(changes)
+    while asked is not None:
+        page = fhir.read(asked)
+        seen += ids(page)
+        asked = link(page, "next")
+        for kind, number in next(steps, ()):
+            row_id = f"{patient}-{number}"
+            if kind == "create":
+                publish(walked, document(f"{row_id}-{len(seen)}", patient), now=LATER)
+            elif row_id in there and kind == "change":
+                publish(walked, document(row_id, patient, **coded(str(len(seen)))), now=LATER)
+            elif row_id in there:
+                there.discard(row_id)
+                if kind == "delete":
+                    delete(walked, "DocumentReference", row_id, now=LATER)
+                else:
+                    publish(walked, document(row_id, f"{patient}-other"), now=LATER)
+    assert len(seen) == len(set(seen))
+    assert there <= set(seen)

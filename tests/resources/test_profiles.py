@@ -1,0 +1,175 @@
+"""Whatever is served is valid by FHIR R4 and by US Core 6.1.0 and 8.0.0.
+
+Each version of each resource is read over HTTP, and each hit of each search page; what came as the
+same JSON is asked once. tests/us_core.py asks, and tests/test_us_core.py shows that it finds what
+is wrong. On SQLite alone: that the bodies are those of the columns is shown on every database, in
+tests/test_reindex.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from fhirapp.db import db
+from fhirapp.definition import types
+from fhirapp.exchange.imports.report import Report
+from tests.exchange.test_import import asking
+from tests.exchange.test_synthea import every_page
+from tests.support import r4
+from tests.support.helpers import FHIR_JSON
+from tests.support.us_core import PROFILES, UsCore, all_faults, packages_in
+
+pytestmark = pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
+
+
+class Departure(NamedTuple):
+    """Where service.md departs from the profiles: the faults, as Asked has them, and why."""
+
+    faults: str
+    section: str
+    reason: str
+
+
+DEPARTURES = (
+    Departure(
+        r"DocumentReference/\S+ \(claims nothing\) DocumentReference\.content: "
+        r"(R4: Field required|US Core \S+: 0 of 1\.\.\*)",
+        "service.md 2.2, decisions 2.12",
+        "lab results may have no content: it is left out, and no profile is claimed",
+    ),
+)
+
+
+class Asked(NamedTuple):
+    """How many different resources of a type were asked, and all that is wrong with them."""
+
+    resources: int
+    faults: list[str]
+
+
+@pytest.fixture(scope="module")
+def packages(shared: Path) -> tuple[UsCore, ...]:
+    """US Core 6.1.0 and 8.0.0."""
+    return packages_in(shared)
+
+
+@pytest.fixture(scope="module")
+def seeded(app: Flask, packages: tuple[UsCore, ...]) -> dict[str, Asked]:
+    """What is said of the seed, by type."""
+    return ask(app, packages)
+
+
+@pytest.fixture(scope="module")
+def real(synthea_loaded: tuple[Flask, Report], packages: tuple[UsCore, ...]) -> dict[str, Asked]:
+    """What is said of the records of ten synthetic patients, by type."""
+    return ask(synthea_loaded[0], packages)
+
+
+def ask(app: Flask, packages: tuple[UsCore, ...]) -> dict[str, Asked]:
+    """Ask whatever an app serves."""
+    asked: dict[str, Asked] = {}
+    for resource in {json.dumps(one): one for one in served(app)}.values():
+        name = resource["resourceType"]
+        resources, faults = asked.get(name, Asked(0, []))
+        claims = "a profile" if "profile" in resource["meta"] else "nothing"
+        of = f"{name}/{resource['id']} (claims {claims})"
+        found = [f"{of} {fault}" for fault in all_faults(resource, packages)]
+        asked[name] = Asked(resources + 1, faults + found)
+    return asked
+
+
+def served(app: Flask) -> Iterator[dict[str, Any]]:
+    """Yield each version of each resource as a read answers it, and each hit of each search."""
+    fhir = asking(app)
+    with app.app_context():
+        for name, definition in types().items():
+            current = set()
+            for row in rows(name):
+                path = f"{name}/{row.id}"
+                if row.is_current:
+                    current.add(row.id)
+                else:
+                    path += f"/_history/{row.version_id}"
+                answer = fhir.get(path, headers={"Accept": FHIR_JSON})
+                assert answer.status_code == 200, path
+                yield answer.get_json(force=True)
+            if definition.searchable:
+                hits = list(every_page(fhir, f"{name}?_count=500"))
+                assert {one["id"] for one in hits} == current
+                yield from hits
+
+
+def rows(type_name: str) -> list[Any]:
+    """Return the versions of a type that are no deletions."""
+    table = types()[type_name].table
+    return list(db.session.execute(select(table).where(~table.c.deleted)))
+
+
+def undocumented(faults: list[str]) -> list[str]:
+    """Return the faults that no departure explains."""
+    return [
+        fault
+        for fault in faults
+        if not any(re.fullmatch(departure.faults, fault) for departure in DEPARTURES)
+    ]
+
+
+def test_every_type_that_is_served_has_its_profile_named(app):
+    assert types(app).keys() == PROFILES.keys()
+
+
+@pytest.mark.parametrize("type_name", PROFILES)
+def test_every_seeded_version_is_valid(app, seeded, type_name):
+    assert undocumented(seeded[type_name].faults) == []
+    with app.app_context():
+        assert seeded[type_name].resources == len(rows(type_name))
+
+
+@pytest.mark.parametrize("departure", DEPARTURES, ids=lambda one: one.section)
+def test_every_documented_departure_is_met(seeded, departure):
+    faults = [fault for asked in seeded.values() for fault in asked.faults]
+    assert any(re.fullmatch(departure.faults, fault) for fault in faults)
+
+
+def test_with_data_absent_reasons_no_document_departs(make_app, packages):
+    """decisions 2.12: FHIRAPP_EMPTY_CONTENT=dar."""
+    app = make_app(empty_content="dar")
+    documents = list(every_page(asking(app), "DocumentReference"))
+    assert any("_url" in one["content"][0]["attachment"] for one in documents)
+    assert [fault for one in documents for fault in all_faults(one, packages)] == []
+
+
+@pytest.mark.parametrize(
+    "type_name", sorted(PROFILES.keys() - {"DiagnosticReport", "Group", "Provenance"})
+)
+def test_every_real_resource_is_valid(real, synthea_loaded, type_name):
+    assert real[type_name].faults == []
+    imported = "DocumentReference" if type_name == "Binary" else type_name
+    assert real[type_name].resources == synthea_loaded[1].changes[imported].total()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "AllergyIntolerance?_revinclude=Provenance:target&nonsense=1",
+        "DocumentReference?_count=2",
+        "DocumentReference?patient=nobody",
+        "DocumentReference?date=never",
+        "AllergyIntolerance/al-p12-penicillin/_history",
+        "metadata",
+    ],
+)
+def test_what_carries_the_resources_is_valid_r4(app, path):
+    answer = asking(app).get(path).get_json(force=True)
+    for entry in answer.get("entry", ()):
+        if entry.get("search") != {"mode": "outcome"}:
+            entry.pop("resource", None)
+    assert list(r4.faults(answer)) == []

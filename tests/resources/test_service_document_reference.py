@@ -1,0 +1,215 @@
+"""service.md 2.2 and 3: DocumentReference, field by field, in every document that is served."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import pytest
+
+from tests.support.helpers import BASE_URL
+
+ID = r"[A-Za-z0-9\-.]{1,64}"
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?\+00:00")
+DATE_TIME = re.compile(rf"\d{{4}}(-\d\d(-\d\d)?)?|{INSTANT.pattern}")
+STATUS = "http://hl7.org/fhir/document-reference-status"
+SCANS = "http://lakeside.example/fhir/scan-id"
+CLINICAL_NOTE = {
+    "coding": [
+        {
+            "system": "http://hl7.org/fhir/us/core/CodeSystem/us-core-documentreference-category",
+            "code": "clinical-note",
+            "display": "Clinical Note",
+        }
+    ]
+}
+
+
+@pytest.fixture
+def documents(fhir):
+    """Every document that a search answers."""
+    found = [entry["resource"] for entry in fhir.read("DocumentReference")["entry"]]
+    assert len(found) > 50
+    return found
+
+
+@pytest.fixture
+def attachments(documents):
+    """Every attachment of these documents."""
+    return [content["attachment"] for one in documents for content in one.get("content", ())]
+
+
+def test_the_type_is_named(documents):
+    """2.2 resourceType: DocumentReference."""
+    assert {one["resourceType"] for one in documents} == {"DocumentReference"}
+
+
+def test_the_id_is_the_one_it_is_read_by(documents, fhir):
+    """2.2 id: the id of the document."""
+    assert len({one["id"] for one in documents}) == len(documents)
+    for one in documents[:5]:
+        assert re.fullmatch(ID, one["id"])
+        assert fhir.read(f"DocumentReference/{one['id']}")["id"] == one["id"]
+
+
+def test_the_version_id_is_that_of_the_etag(documents, fhir):
+    """2.2 meta.versionId: the version of the resource, a string."""
+    versions = {one["id"]: one["meta"]["versionId"] for one in documents}
+    assert versions["doc-p1-discharge-2024"] == "3"
+    for row_id in ("doc-p1-discharge-2024", "doc-p12-discharge-2023", "doc-p1-scan-2023"):
+        response = fhir.get(f"DocumentReference/{row_id}")
+        assert response.headers["ETag"] == f'W/"{versions[row_id]}"'
+
+
+def test_the_time_of_the_last_update_has_an_offset(documents):
+    """2.2 meta.lastUpdated: with offset, in the +00:00 form."""
+    for one in documents:
+        assert INSTANT.fullmatch(one["meta"]["lastUpdated"])
+
+
+def test_a_scan_has_an_identifier_of_its_own(documents):
+    """2.2 identifier: use, system and value; unique to a scan."""
+    identifiers = [identifier for one in documents for identifier in one.get("identifier", ())]
+    for identifier in identifiers:
+        assert identifier.keys() == {"use", "system", "value"}
+    assert len({(one["system"], one["value"]) for one in identifiers}) == len(identifiers)
+    scanned = [
+        one
+        for one in documents
+        if any(
+            content["attachment"]["contentType"].startswith("image/")
+            for content in one.get("content", ())
+        )
+    ]
+    assert len(scanned) == 2
+    for one in scanned:
+        assert [identifier["system"] for identifier in one["identifier"]] == [SCANS]
+
+
+def test_the_status_is_of_the_value_set(documents, fhir):
+    """2.2 status: bound to DocumentReferenceStatus."""
+    by_status = {}
+    for one in documents:
+        by_status.setdefault(one["status"], set()).add(one["id"])
+    assert by_status.keys() == {"current", "superseded", "entered-in-error"}
+    for status, found in by_status.items():
+        assert set(fhir.ids(f"DocumentReference?status={STATUS}|{status}")) == found
+
+
+def test_a_document_that_holds_is_current(fhir):
+    """3 DocumentReference.status: current."""
+    assert fhir.read("DocumentReference/doc-p1-progress-2023")["status"] == "current"
+
+
+def test_the_date_is_a_full_time(documents):
+    """2.2 date: when this version was made available."""
+    for one in documents:
+        assert INSTANT.fullmatch(one["date"])
+
+
+def test_the_subject_is_the_patient(documents, fhir):
+    """2.2 subject: of the form Patient/<patient_id>."""
+    subjects = {one["subject"]["reference"] for one in documents}
+    assert len(subjects) >= 10
+    for subject in subjects:
+        assert re.fullmatch(rf"Patient/{ID}", subject)
+        fhir.read(subject)
+
+
+def test_an_author_is_a_practitioner_here(documents, fhir):
+    """2.2 author: of the form Practitioner/<practitioner_id>, save where none wrote it."""
+    authors = {one["id"]: [author["reference"] for author in one["author"]] for one in documents}
+    # FHIR R4 allows these too: a patient's own directive, and what came from another house.
+    assert authors.pop("doc-p5-directive-2024") == ["Patient/p5"]
+    assert authors.pop("doc-p14-ed-2020") == ["Organization/org-lakeside"]
+    assert authors.pop("doc-p1-scan-2023") == ["Organization/org-northgate"]
+    assert authors["doc-p1-consult-2025"].pop() == "Organization/org-harbor"
+    for author in {author for listed in authors.values() for author in listed}:
+        assert re.fullmatch(rf"Practitioner/{ID}", author)
+        fhir.read(author)
+
+
+def test_the_custodian_is_an_organization_here(documents, fhir):
+    """2.2 custodian: of the form Organization/<organization_id>."""
+    for custodian in {one["custodian"]["reference"] for one in documents}:
+        assert re.fullmatch(rf"Organization/{ID}", custodian)
+        fhir.read(custodian)
+
+
+def test_the_type_is_coded_in_loinc(documents):
+    """2.2 type: coding with system, code and display; text where the source has one."""
+    for one in documents:
+        for coding in one["type"]["coding"]:
+            assert coding.keys() == {"system", "code", "display"}
+            assert coding["system"] == "http://loinc.org"
+    assert "Consent to a procedure" in {one["type"].get("text") for one in documents}
+
+
+def test_every_document_is_a_clinical_note(documents):
+    """2.2 category: always the code clinical-note, display Clinical Note."""
+    for one in documents:
+        assert one["category"].count(CLINICAL_NOTE) == 1
+
+
+def test_content_is_there_unless_a_laboratory_result_has_none(documents):
+    """2.2 content: attachment and format; absent where there is no scan or rendering."""
+    without = [one for one in documents if "content" not in one]
+    assert {coding["code"] for one in without for coding in one["type"]["coding"]} == {"11502-2"}
+    assert {one["subject"]["reference"] for one in without} == {"Patient/p9", "Patient/p10"}
+    for one in documents:
+        for content in one.get("content", ()):
+            assert content.keys() == {"attachment", "format"}
+
+
+def test_the_media_type_is_that_of_the_bytes(attachments, fhir):
+    """2.2 content[].attachment.contentType: the media type of the rendering."""
+    media = {one["contentType"].partition(";")[0] for one in attachments}
+    assert media == {"text/plain", "text/html", "application/pdf", "image/png"}
+    for one in attachments:
+        response = fhir.get(one["url"].removeprefix(BASE_URL))
+        assert response.content_type == one["contentType"]
+
+
+def test_the_address_of_an_attachment_is_absolute(attachments):
+    """2.2 content[].attachment.url: of the form {base_url}/fhir/Binary/<binary_id>."""
+    for one in attachments:
+        assert re.fullmatch(rf"{re.escape(BASE_URL)}/fhir/Binary/{ID}", one["url"])
+
+
+def test_the_data_of_an_attachment_are_the_bytes_of_its_binary(attachments, fhir):
+    """2.2 content[].attachment.data: base64 of the document."""
+    for one in attachments:
+        stored = fhir.get(one["url"].removeprefix(BASE_URL)).data
+        assert base64.b64decode(one["data"], validate=True) == stored
+        assert one["size"] == len(stored)
+
+
+def test_the_format_is_a_coding(documents):
+    """2.2 content[].format: system, code, display."""
+    for one in documents:
+        for content in one.get("content", ()):
+            assert content["format"].keys() == {"system", "code", "display"}
+
+
+def test_the_encounter_is_one_here(documents, fhir):
+    """2.2 context.encounter: of the form Encounter/<encounter_id>."""
+    encounters = {
+        encounter["reference"]
+        for one in documents
+        for encounter in one.get("context", {}).get("encounter", ())
+    }
+    assert len(encounters) > 20
+    for encounter in encounters:
+        assert re.fullmatch(rf"Encounter/{ID}", encounter)
+        fhir.read(encounter)
+
+
+def test_the_period_is_that_of_the_encounter(documents):
+    """2.2 context.period: start and end, dateTime values."""
+    periods = [one["context"]["period"] for one in documents if "period" in one.get("context", {})]
+    assert len(periods) > 40
+    for period in periods:
+        assert period.keys() <= {"start", "end"}
+        assert period
+        for value in period.values():
+            assert DATE_TIME.fullmatch(value)

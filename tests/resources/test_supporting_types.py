@@ -1,0 +1,216 @@
+"""Patient, Encounter, Practitioner and Organization are searched as US Core requires."""
+
+from __future__ import annotations
+
+import tarfile
+from functools import cache
+from itertools import combinations
+from json import loads
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import token_for
+from tests.support.contract import SERVED
+from tests.support.helpers import Fhir, assert_outcome, ids
+
+MRN = "http://lakeside.example/fhir/mrn"
+NPI = "http://hl7.org/fhir/sid/us-npi"
+TYPES = ("Patient", "Encounter", "Practitioner", "Organization")
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("Patient?_id=p1,p4", ["p4", "p1"]),
+        (f"Patient?identifier={MRN}|LGH-100385", ["p5"]),
+        ("Patient?identifier=LGH-100385", ["p5"]),
+        ("Patient?identifier:of-type=http://terminology.hl7.org/CodeSystem/v2-0203|MR|LGH-100385",
+         ["p5"]),
+        ("Patient?name=okafor", ["p13", "p4"]),
+        ("Patient?name=OKAFOR&birthdate=1994-07-30", ["p4"]),
+        ("Patient?name=okafor&gender=female", ["p4"]),
+        ("Patient?name=grace adaeze okafor", ["p4"]),
+        ("Patient?name=ekstrom", ["p9"]),
+        ("Patient?name=kafor", []),
+        ("Patient?name:contains=kafor", ["p13", "p4"]),
+        ("Patient?family=okafor&birthdate=1994-07-30", ["p4"]),
+        ("Patient?family=okafor&gender=male", ["p13"]),
+        ("Patient?family=brandt&death-date=2025-03-02", ["p5"]),
+        ("Patient?given:exact=Theo", ["p13"]),
+        ("Patient?given=okafor", []),
+        ("Patient?birthdate=ge2017&birthdate=lt2026", ["p13", "p3"]),
+        ("Patient?gender=http://hl7.org/fhir/administrative-gender|other", ["p10"]),
+        ("Patient?gender=unknown", []),
+        ("Patient?active=false", ["p14"]),
+        ("Patient?language=sv,es", ["p9", "p2"]),
+        ("Patient?telecom=555-0145", ["p5"]),
+        ("Patient?address-city=millbrook", ["p7"]),
+        ("Patient?general-practitioner=dr-lindholm", ["p13", "p3"]),
+        ("Patient?link=Patient/p12", ["p14"]),
+        ("Encounter?_id=enc-p2-2023-ed", ["enc-p2-2023-ed"]),
+        ("Encounter?identifier=http://lakeside.example/fhir/visit|V-P2-2023-ED",
+         ["enc-p2-2023-ed"]),
+        ("Encounter?patient=p2",
+         ["enc-p2-2025-visit", "enc-p2-2023-appendix", "enc-p2-2023-ed"]),
+        # The admission ends on another day.
+        ("Encounter?patient=p2&date=2023-06-11", ["enc-p2-2023-ed"]),
+        ("Encounter?patient=p2&date=ge2023-06-11T07:30:00Z",
+         ["enc-p2-2025-visit", "enc-p2-2023-appendix"]),
+        ("Encounter?patient=p2&date=gt2023-06-11T07:30:00Z&date=lt2024",
+         ["enc-p2-2023-appendix"]),
+        ("Encounter?patient=Patient/p2&class=EMER", ["enc-p2-2023-ed"]),
+        ("Encounter?patient=p2&type=http://snomed.info/sct|305408004", ["enc-p2-2023-appendix"]),
+        ("Encounter?patient=p2&status=in-progress", []),
+        ("Encounter?patient=p12&discharge-disposition:missing=false", ["enc-p12-2023-knee"]),
+        ("Encounter?patient=p1&location:missing=false",
+         ["enc-p1-2024-pneumonia", "enc-p1-2024-ed"]),
+        ("Encounter?practitioner=dr-novak", ["enc-p6-2024-colonoscopy", "enc-p2-2023-appendix"]),
+        ("Encounter?service-provider=org-northgate&date=2023",
+         ["enc-p3-2023-wellchild", "enc-p1-2023-checkup"]),
+        ("Practitioner?_id=dr-novak", ["dr-novak"]),
+        ("Practitioner?name=kar", ["dr-lindholm"]),
+        ("Practitioner?family=lindholm&given=karin", ["dr-lindholm"]),
+        (f"Practitioner?identifier={NPI}|9999901082", ["dr-novak"]),
+        ("Practitioner?communication=sv,es", ["dr-lindholm", "dr-castellanos"]),
+        ("Organization?name=harbor", ["org-harbor"]),
+        # the alias
+        ("Organization?name=lgh", ["org-lakeside"]),
+        ("Organization?address=millbrook", ["org-meridian"]),
+        ("Organization?address:contains=foundry", ["org-meridian"]),
+        (f"Organization?identifier={NPI}|9999901009", ["org-lakeside"]),
+        ("Organization?partof=org-lakeside", ["org-northgate"]),
+    ],
+)  # fmt: skip
+def test_a_search_finds(fhir, path, found):
+    assert fhir.ids(path) == found
+
+
+@cache
+def us_core_server(shared: Path, version: str) -> dict[str, Any]:
+    """Return what US Core's server does with each type, by its name."""
+    with tarfile.open(shared / f"data/us-core/us_core_{version}.tgz") as archive:
+        member = archive.extractfile("package/CapabilityStatement-us-core-server.json")
+        assert member
+        statement = loads(member.read())
+    return {one["type"]: one for one in statement["rest"][0]["resource"]}
+
+
+@pytest.mark.parametrize("version", ["610", "800"])
+@pytest.mark.parametrize("name", TYPES)
+def test_each_parameter_and_combination_of_us_core_is_there(fhir, shared, name, version):
+    asked = us_core_server(shared, version)[name]
+    single = {one["name"] for one in asked.get("searchParam", ())}
+    together = [
+        {one["valueString"] for one in extension["extension"] if one["url"] == "required"}
+        for extension in asked.get("extension", ())
+        if extension["url"].endswith("search-parameter-combination")
+    ]
+    known = SERVED[name].params.by_name
+    assert single <= known.keys()
+    values = {"date": "2023", "token": "x", "string": "x", "reference": "x"}
+    for names in [{one} for one in single] + together:
+        query = {one: values[known[one].kind] for one in names}
+        response = fhir.get(name, query_string=query)
+        assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("Practitioner?name=karin", ["dr-lindholm"]),
+        ("Organization?name=lgh", ["org-lakeside"]),
+        ("Patient?name=okafor&gender=female", ["p4"]),
+        ("Encounter?identifier=V-P2-2023-ED", ["enc-p2-2023-ed"]),
+        ("Provenance?target=AllergyIntolerance/al-p4-nkda", ["prov-p4-nkda"]),
+        ("DiagnosticReport?category=LP29708-2", ["doc-p5-imaging-2023"]),
+    ],
+)
+def test_strict_handling_asks_for_no_patient_here(fhir, path, found):
+    """decisions 2.4: of the two types of service.md alone."""
+    response = fhir.get(path, headers={"Prefer": "handling=strict"})
+    assert response.status_code == 200
+    assert ids(response.get_json(force=True)) == found
+
+
+def test_values_that_are_repeated_all_hold(fhir):
+    assert fhir.ids("Patient?given=grace&given=adaeze") == ["p4"]
+    assert fhir.ids("Patient?given=grace&given=theo") == []
+    assert fhir.ids("Patient?given=grace,theo") == ["p13", "p4"]
+
+
+def test_a_patient_finds_the_own_patient_and_encounters_alone(as_patient):
+    fhir = as_patient("p2")
+    assert fhir.ids("Patient") == ["p2"]
+    assert fhir.ids("Patient?_id=p2,p4") == ["p2"]
+    assert fhir.ids("Patient?_id=p4") == []
+    assert fhir.ids("Patient?name=okafor") == []
+    assert fhir.read("Patient?_summary=count")["total"] == 1
+    assert fhir.ids("Encounter") == fhir.ids("Encounter?patient=p2") != []
+    assert fhir.ids("Encounter?_id=enc-p4-2025-birth") == []
+
+
+@pytest.mark.parametrize("parameter", ["patient", "subject", "patient:Patient"])
+def test_the_encounters_of_another_patient_are_refused(as_patient, parameter):
+    response = as_patient("p2").get(f"Encounter?{parameter}=p4")
+    message = f"{parameter}: the token is for one patient, and this is another."
+    assert_outcome(response, 403, "forbidden", message, parameter.partition(":")[0])
+
+
+@pytest.mark.parametrize("name", ["Practitioner", "Organization"])
+@pytest.mark.parametrize(
+    ("scope", "patient"), [("system/AllergyIntolerance.s", None), ("patient/Patient.rs", "p1")]
+)
+def test_staff_are_found_with_any_clinical_scope(app, fhir, name, scope, patient):
+    other = Fhir(app, token_for(app, scope, patient=patient))
+    assert other.ids(name) == fhir.ids(name) != []
+
+
+@pytest.mark.parametrize(("scope", "name"), [
+    (f"system/{one}.rs", other) for one, other in combinations(("Patient", "Encounter"), 2)
+])  # fmt: skip
+def test_a_scope_on_another_type_is_forbidden(app, scope, name):
+    response = Fhir(app, token_for(app, scope)).get(f"{name}?_id=x")
+    message = f"The token's scope does not cover search of {name}."
+    assert_outcome(response, 403, "forbidden", message)
+
+
+def test_a_granular_scope_narrows_patients(app):
+    fhir = Fhir(app, token_for(app, "system/Patient.rs?gender=other"))
+    assert fhir.ids("Patient") == ["p10"]
+    assert fhir.ids("Patient?_id=p1") == []
+    assert fhir.get("Patient/p1").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter", "message"),
+    [
+        (
+            "Encounter?patient=Practitioner/dr-novak",
+            "patient",
+            "Practitioner is no target; use Patient",
+        ),
+        ("Organization?name=" + 201 * "x", "name", "has 201 characters; 200 are the most"),
+        (
+            "Practitioner?identifier=a|b|c",
+            "identifier",
+            "is not a token; use code, system|code, |code or system|",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(fhir, path, parameter, message):
+    assert_outcome(fhir.get(path), 400, "value", f"{parameter}: {message}", parameter)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("Patient?phonetic=x", "phonetic: is not a search parameter of this type"),
+        ("Encounter?length=5", "length: is not a search parameter of this type"),
+    ],
+)
+def test_what_is_not_here_is_named_in_the_answer(fhir, path, message):
+    bundle = fhir.read(path)
+    (outcome,) = [one["resource"] for one in bundle["entry"] if one["search"]["mode"] == "outcome"]
+    assert outcome["issue"][0]["diagnostics"].startswith(message)

@@ -1,0 +1,253 @@
+"""The checks of tests/us_core.py find every fault that is planted, and invent none."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.exchange.test_import import asking
+from tests.support import r4
+from tests.support.helpers import FHIR_JSON
+from tests.support.terminology import OUT_OF_REACH
+from tests.support.us_core import PROFILE, PROFILES, UsCore, all_faults, packages_in
+
+on_sqlite = pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
+
+# Seeded; each is valid as it is served.
+ALLERGY = "AllergyIntolerance/al-p1-penicillin"
+STUNG = "AllergyIntolerance/al-p7-bee"  # its recorder is contained
+CHILD = "AllergyIntolerance/al-p3-amoxicillin"
+NOTE = "DocumentReference/doc-p1-consult-2025"
+MENDED = "DocumentReference/doc-p12-discharge-2023-corrected"
+VISIT = "Encounter/enc-p1-2024-pneumonia"
+CLINIC = "Organization/org-lakeside"
+PERSON = "Patient/p1"
+DOCTOR = "Practitioner/dr-sato"
+SOURCE = "Provenance/prov-p1-list"
+BYTES = "Binary/bin-p1-consult-2025"
+
+R4 = ("R4",)
+OLD = ("US Core 6.1.0",)
+BOTH = ("US Core 6.1.0", "US Core 8.0.0")
+NONE = object()
+NO_FIT = "does not fit "
+STATUS = "http://terminology.hl7.org/CodeSystem/allergyintolerance-verification"
+XHTML = '<div xmlns="http://www.w3.org/1999/xhtml">'
+SEX = {"url": PROFILE + "us-core-birthsex", "valueCode": "F"}
+
+
+class Same(NamedTuple):
+    """The value at another path of the resource."""
+
+    path: str
+
+
+def verified(code: str) -> dict[str, Any]:
+    """Return a verificationStatus."""
+    return {"coding": [{"system": STATUS, "code": code}]}
+
+
+# What is planted: in which resource, at which path (past the end of a list: added), which value.
+# What must be said: by whom, of which path, and in which words.
+PLANTED = [
+    # R4: elements, how often, and of which type
+    (PERSON, "nickname", "Amy", R4, "nickname", "Extra inputs"),
+    (PERSON, "name.0.nickname", "Amy", R4, "name[0].nickname", "Extra inputs"),
+    (ALLERGY, "patient", NONE, R4, "patient", "Field required"),
+    (ALLERGY, "reaction.1.manifestation", NONE, R4, "reaction[1].manifestation", "required"),
+    (PERSON, "name", {"family": "Hartwell"}, R4, "name", "valid list"),
+    (PERSON, "gender", ["female"], R4, "gender", "valid string"),
+    (ALLERGY, "patient", "Patient/p1", R4, "patient", "valid"),
+    (ALLERGY, "onsetString", "as a child", R4, "", "got multiple"),
+    (ALLERGY, "onsetCode", "child", R4, "onsetCode", "Extra inputs"),
+    # R4: primitives
+    (PERSON, "active", "true", R4, "active", "'true' is no boolean"),
+    (PERSON, "active", 1, R4, "active", "1 is no boolean"),
+    (NOTE, "content.0.attachment.size", "9", R4, "content[0].attachment.size", "'9' is no unsig"),
+    (PERSON, "birthDate", "1958-13-12", R4, "birthDate", "spec regex"),
+    (PERSON, "birthDate", "1958-02-30", R4, "birthDate", "outside expected range"),
+    (PERSON, "birthDate", "12.04.1958", R4, "birthDate", "spec regex"),
+    (ALLERGY, "recordedDate", "2023-02-14T09:41:00", R4, "recordedDate", "spec regex"),
+    (ALLERGY, "recordedDate", "2023-02-14T09:41+00:00", R4, "recordedDate", "spec regex"),
+    (ALLERGY, "meta.lastUpdated", "2023-02-14", R4, "meta.lastUpdated", "spec regex"),
+    (PERSON, "id", "p_1", R4, "id", "pattern"),
+    (PERSON, "meta.versionId", "1" * 65, R4, "meta.versionId", "is no id"),
+    (PERSON, "identifier.0.system", "a b", R4, "identifier[0].system", "'a b' is no uri"),
+    (PERSON, "gender", " female", R4, "gender", "' female' is no code"),
+    (PERSON, "name.0.family", "", R4, "name[0].family", "is empty"),
+    (PERSON, "name.0.family", " ", R4, "name[0].family", "' ' is no string"),
+    (PERSON, "name.1", {}, R4, "name[1]", "is empty"),
+    (PERSON, "photo", [], R4, "photo", "is empty"),
+    (BYTES, "data", "%%%", R4, "data", "'%%%' is no base64Binary"),
+    (PERSON, "text.div", f"{XHTML}<p>x</div>", R4, "text.div", "is no xhtml"),
+    (PERSON, "text.div", "<div>x</div>", R4, "text.div", "is no xhtml"),
+    (PERSON, "text.div", f"{XHTML} </div>", R4, "text.div", "is no xhtml"),
+    (PERSON, "text.div", f"{XHTML}<script>x</script></div>", R4, "text.div", "is no xhtml"),
+    (PERSON, "text.div", f"{XHTML}<p onclick='x'>y</p></div>", R4, "text.div", "is no xhtml"),
+    # R4: what its datatypes bind and demand
+    (PERSON, "name.0.use", "offical", R4, "name[0].use", "'offical' is not in name-use"),
+    (PERSON, "text.status", "made", R4, "text.status", "'made' is not in narrative-status"),
+    (PERSON, "contact.0.telecom.0.system", NONE, R4, "contact[0].telecom[0]", "cpt-2"),
+    (NOTE, "content.0.attachment.contentType", NONE, R4, "content[0].attachment", "att-1"),
+    (VISIT, "period.end", "2023-12-31", R4, "period", "per-1"),
+    (VISIT, "length", {"value": 5, "code": "d"}, R4, "length", "drt-1"),
+    (CHILD, "onsetAge.system", "urn:x", R4, "onsetAge", "age-1"),
+    (PERSON, "extension.2.url", NONE, R4, "extension[2].url", "required"),
+    (PERSON, "extension.2.valueCode", NONE, R4, "extension[2]", "ext-1"),
+    (STUNG, "recorder.reference", "#nobody", R4, "contained", "#nobody is not contained"),
+    (STUNG, "recorder", NONE, R4, "contained", "#camp-doctor is not referenced"),
+    # US Core: how often
+    (NOTE, "category", NONE, BOTH, "category", "0 of 1..*"),
+    (NOTE, "type", NONE, BOTH, "type", "0 of 1..1"),
+    (NOTE, "subject", NONE, BOTH, "subject", "0 of 1..1"),
+    (NOTE, "content", NONE, BOTH, "content", "0 of 1..*"),
+    (NOTE, "context.encounter.1", Same("context.encounter.0"), BOTH, "context.encounter", "2 of 0"),
+    (ALLERGY, "code", NONE, BOTH, "code", "0 of 1..1"),
+    (PERSON, "identifier", NONE, BOTH, "identifier", "0 of 1..*"),
+    (PERSON, "identifier.0.system", NONE, BOTH, "identifier[0].system", "0 of 1..1"),
+    (PERSON, "telecom.1.value", NONE, BOTH, "telecom[1].value", "0 of 1..1"),
+    (PERSON, "gender", NONE, OLD, "gender", "0 of 1..1"),
+    (DOCTOR, "name.0.family", NONE, BOTH, "name[0].family", "0 of 1..1"),
+    (CLINIC, "active", NONE, BOTH, "active", "0 of 1..1"),
+    (CLINIC, "address.0.line", list("abcde"), BOTH, "address[0].line", "5 of 0..4"),
+    (VISIT, "type", NONE, BOTH, "type", "0 of 1..*"),
+    (VISIT, "location.0.location", NONE, BOTH, "location[0].location", "0 of 1..1"),
+    (SOURCE, "agent.0.who", NONE, BOTH, "agent[0].who", "0 of 1..1"),
+    # US Core: slices, and extensions, which are slices too
+    (SOURCE, "agent.1.who", NONE, BOTH, "agent[1].who", "0 of 1..1"),
+    (PERSON, "extension.3", Same("extension.0"), BOTH, "extension:race", "2 of 0..1"),
+    (PERSON, "extension.0.extension.1", NONE, BOTH, "extension[0].extension:text", "0 of 1..1"),
+    (PERSON, "extension.0.extension.1.url", "txt", BOTH, "extension[0].extension:text", "0 of 1"),
+    (PERSON, "extension.0.valueString", "White", BOTH, "extension[0].value[x]", "1 of 0..0"),
+    (PERSON, "extension.0.url", PROFILE + "us-core-rase", BOTH, "extension[0]", "no extension of"),
+    (CLINIC, "extension", [SEX], BOTH, "extension[0]", "us-core-birthsex may not stand here"),
+    # US Core: the type of a choice
+    (PERSON, "extension.0.extension.1", {"url": "text", "valueCode": "White"}, BOTH,
+     "extension[0].extension[1].valueCode", "no choice of"),
+    # US Core: required bindings, by system and code
+    (PERSON, "extension.0.extension.0.valueCoding.system", "urn:x", BOTH,
+     "extension[0].extension[0].valueCoding", NO_FIT),
+    (PERSON, "extension.1.extension.0.valueCoding.code", "2106-3", BOTH,
+     "extension[1].extension[0].valueCoding", NO_FIT),
+    (PERSON, "extension.2.valueCode", "W", BOTH, "extension[2].valueCode", NO_FIT),
+    (PERSON, "gender", "f", BOTH, "gender", NO_FIT),
+    (ALLERGY, "criticality", "severe", BOTH, "criticality", NO_FIT),
+    (ALLERGY, "category.0", "drug", BOTH, "category[0]", NO_FIT),
+    (ALLERGY, "reaction.0.severity", "bad", BOTH, "reaction[0].severity", NO_FIT),
+    (ALLERGY, "clinicalStatus.coding.0.code", "actve", BOTH, "clinicalStatus", NO_FIT),
+    (ALLERGY, "clinicalStatus.coding.0.system", STATUS, BOTH, "clinicalStatus", NO_FIT),
+    (ALLERGY, "clinicalStatus", {"text": "active"}, BOTH, "clinicalStatus", NO_FIT),
+    (ALLERGY, "verificationStatus", verified("active"), BOTH, "verificationStatus", NO_FIT),
+    (NOTE, "status", "final", BOTH, "status", NO_FIT),
+    (NOTE, "docStatus", "draft", BOTH, "docStatus", NO_FIT),
+    (NOTE, "type.coding.0.system", "http://snomed.info/sct", BOTH, "type", NO_FIT),
+    (MENDED, "relatesTo.0.code", "amends", BOTH, "relatesTo[0].code", NO_FIT),
+    (VISIT, "status", "done", BOTH, "status", NO_FIT),
+    (SOURCE, "entity.0.role", "origin", BOTH, "entity[0].role", NO_FIT),
+    # US Core: what references point to
+    (ALLERGY, "patient.reference", DOCTOR, BOTH, "patient", "of no type that this points to"),
+    (ALLERGY, "recorder.reference", CLINIC, BOTH, "recorder", "of no type that this points to"),
+    (STUNG, "patient.reference", "#camp-doctor", BOTH, "patient", "#camp-doctor is of no type"),
+    (NOTE, "author.0.reference", VISIT, BOTH, "author[0]", "of no type that this points to"),
+    (NOTE, "custodian.reference", f"https://a.example/{PERSON}", BOTH, "custodian", "of no type"),
+    # US Core: invariants
+    (ALLERGY, "clinicalStatus", NONE, BOTH, "", "ait-1"),
+    (ALLERGY, "verificationStatus", verified("entered-in-error"), BOTH, "", "ait-2"),
+    (PERSON, "name.0", {"text": "Amelia Hartwell"}, BOTH, "name[0]", "us-core-6"),
+    (PERSON, "contact.0", {"gender": "male"}, BOTH, "contact[0]", "pat-1"),
+    (NOTE, "content.0.attachment", {"contentType": "a/b"}, BOTH, "content[0].attachment", "us-c"),
+    (DOCTOR, "identifier.0.value", "1234567890", BOTH, "identifier[0]", "us-core-17"),
+    (DOCTOR, "identifier.0.value", "12345", BOTH, "identifier[0]", "us-core-16"),
+    (CLINIC, "address.0.use", "home", BOTH, "address[0]", "org-2"),
+    (CLINIC, "telecom.0.use", "home", BOTH, "telecom[0]", "org-3"),
+    (SOURCE, "agent.0", {"who": {"reference": DOCTOR}}, BOTH, "agent[0]", "provenance-1"),
+    (STUNG, "contained.0.meta", {"versionId": "1"}, BOTH, "", "dom-4"),
+    # US Core: what is claimed
+    (PERSON, "meta.profile.0", PROFILES["Encounter"], BOTH, "meta.profile", "no profile of"),
+    (PERSON, "meta.profile.0", PROFILE + "us-core-pat", BOTH, "meta.profile", "no profile of"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def packages(shared: Path) -> tuple[UsCore, ...]:
+    """US Core 6.1.0 and 8.0.0."""
+    return packages_in(shared)
+
+
+def at(content: Any, path: str) -> Any:
+    """Return the value at a path."""
+    for step in filter(None, path.split(".")):
+        content = content[int(step) if isinstance(content, list) else step]
+    return content
+
+
+def plant(resource: dict[str, Any], path: str, value: Any) -> None:
+    """Put a value at a path, or take away what is there."""
+    above, _, last = path.rpartition(".")
+    holder = at(resource, above)
+    if isinstance(holder, list):
+        holder[int(last) : int(last) + 1] = [] if value is NONE else [value]
+    elif value is NONE:
+        del holder[last]
+    else:
+        holder[last] = value
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("planted_in", "path", "value", "by", "where", "says"),
+    PLANTED,
+    ids=[f"{row[0]} {row[1]} {row[5]}" for row in PLANTED],
+)
+def test_a_planted_fault_is_found(app, packages, planted_in, path, value, by, where, says):
+    answer = asking(app).get(planted_in, headers={"Accept": FHIR_JSON})
+    resource = answer.get_json(force=True)
+    assert all_faults(resource, packages) == []
+    plant(resource, path, deepcopy(at(resource, value.path)) if isinstance(value, Same) else value)
+    of = f"{resource['resourceType']}.{where}".rstrip(".")
+    faults = all_faults(resource, packages)
+    for who in by:
+        said = [fault for fault in faults if fault.startswith(f"{of}: {who}: ")]
+        assert any(says in fault for fault in said), faults
+
+
+def test_what_is_valid_otherwise_is_no_fault(packages):
+    """A reason why a value is absent stands for it, and a choice of any type is one."""
+    absent = {"url": "http://hl7.org/fhir/StructureDefinition/data-absent-reason"}
+    unknown = {"extension": [{**absent, "valueCode": "unknown"}]}
+    patient = {
+        "resourceType": "Patient",
+        "meta": {"profile": [f"{PROFILES['Patient']}|7.0.0"]},
+        "identifier": [{"system": "urn:x", "_value": unknown}],
+        "name": [unknown, {"given": [None, "Ada"], "_given": [unknown, None]}],
+        "_gender": unknown,
+        "deceasedDateTime": "2020",
+        "multipleBirthInteger": 2,
+    }
+    assert all_faults(patient, packages) == []
+
+
+def test_the_examples_of_us_core_have_no_faults(packages):
+    asked = 0
+    for package in packages:
+        for example in package.examples:
+            claimed = example.get("meta", {}).get("profile", ())
+            own = PROFILES.get(example["resourceType"])
+            if own in [canonical.partition("|")[0] for canonical in claimed]:
+                asked += 1
+                found = [*r4.faults(example), *package.faults(example, claimed)]
+                assert found == [], example["id"]
+    assert asked > 30
+
+
+def test_every_required_binding_is_asked_or_out_of_reach_for_a_reason(packages):
+    left_out = {
+        value_set.partition("|")[0].rpartition("/")[2]
+        for package in packages
+        for value_set in package.required_bindings(filter(None, PROFILES.values()))
+        if package.codes(value_set) is None
+    }
+    assert left_out == OUT_OF_REACH.keys()

@@ -1,0 +1,260 @@
+"""/fhir/metadata: the server says what it does, and nothing that it does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from fhirapp.definition import types
+from tests.support.contract import NOBODYS, SEARCHABLE, SERVED, current, fill, versions_held
+from tests.support.expected import STRICT
+from tests.support.helpers import BASE_URL, FHIR_JSON
+
+CORE = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-"
+
+
+@pytest.fixture
+def statement(http):
+    """The CapabilityStatement, asked for without a token."""
+    response = http.get("/fhir/metadata")
+    assert response.status_code == 200
+    assert response.content_type == FHIR_JSON
+    return response.get_json(force=True)
+
+
+def test_it_tells_of_the_server(statement):
+    assert statement["resourceType"] == "CapabilityStatement"
+    assert statement["status"] == "active"
+    assert statement["kind"] == "instance"
+    assert statement["fhirVersion"] == "4.0.1"
+    assert "application/fhir+json" in statement["format"]
+    assert statement["implementation"]["url"] == f"{BASE_URL}/fhir"
+    (rest,) = statement["rest"]
+    assert rest["mode"] == "server"
+
+
+def test_it_tells_where_tokens_come_from(statement):
+    security = statement["rest"][0]["security"]
+    (uris,) = security["extension"]
+    assert uris["url"] == "http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris"
+    assert {"url": "token", "valueUri": f"{BASE_URL}/oauth/token"} in uris["extension"]
+    assert security["service"][0]["coding"][0]["code"] == "SMART-on-FHIR"
+
+
+def test_it_lists_the_types_that_are_served(statement, app):
+    listed = [one["type"] for one in statement["rest"][0]["resource"]]
+    assert listed == [*sorted(types(app)), "OperationDefinition", "SearchParameter"]
+
+
+@pytest.mark.parametrize("name", ["DocumentReference", "AllergyIntolerance"])
+def test_both_types_of_service_md_can_do_its_four_operations_and_history_type(statement, name):
+    listed = {one["type"]: one for one in statement["rest"][0]["resource"]}
+    interactions = [one["code"] for one in listed[name]["interaction"]]
+    assert sorted(interactions) == [
+        *("history-instance", "history-type", "read", "search-type", "vread")
+    ]
+    assert listed[name]["searchRevInclude"] == ["Provenance:target"]
+
+
+def test_the_profiles_are_those_of_service_md(statement):
+    listed = {one["type"]: one for one in statement["rest"][0]["resource"]}
+    # decisions 2.13: documentreference first, then the two that service.md names
+    assert listed["DocumentReference"]["supportedProfile"] == [
+        f"{CORE}documentreference",
+        f"{CORE}diagnosticreport-note",
+        f"{CORE}diagnosticreport-lab",
+    ]
+    assert listed["AllergyIntolerance"]["supportedProfile"] == [f"{CORE}allergyintolerance"]
+
+
+def test_no_document_claims_a_profile_of_diagnostic_report(fhir):
+    claimed = {
+        profile
+        for entry in fhir.read("DocumentReference")["entry"]
+        for profile in entry["resource"]["meta"].get("profile", ())
+    }
+    assert claimed == {f"{CORE}documentreference"}
+
+
+# What it says is what the server does: each is asked.
+
+LISTED = [*sorted(SERVED), "OperationDefinition", "SearchParameter"]
+INTERACTIONS = {
+    "read": "{name}/{id}",
+    "vread": "{name}/{id}/_history/1",
+    "history-instance": "{name}/{id}/_history",
+    "history-type": "{name}/_history",
+    "search-type": "{name}",
+}
+OPERATIONS = {
+    "AllergyIntolerance": {"summary": "AllergyIntolerance/$summary?patient=p1"},
+    "DocumentReference": {"docref": "DocumentReference/$docref?patient=p1"},
+    "Group": {"export": "Group/grp-allergy-clinic/$export"},
+    "Patient": {"everything": "Patient/p1/$everything", "export": "Patient/$export"},
+}
+
+
+@pytest.fixture
+def listed(statement) -> Mapping[str, Any]:
+    """What is said of each type."""
+    return {one["type"]: one for one in statement["rest"][0]["resource"]}
+
+
+@pytest.fixture(scope="module")
+def app(make_app: Callable[..., Flask]) -> Flask:
+    """An app that has resources of every type, in place of the one that is seeded alone."""
+    app = make_app()
+    fill(app)
+    return app
+
+
+@pytest.fixture(scope="module")
+def examples(app: Flask) -> Mapping[str, str]:
+    """The id of a resource of each type."""
+    held = versions_held(app)
+    found = {name: min(current(definition, held)) for name, definition in SERVED.items()}
+    ours = {"OperationDefinition": "AllergyIntolerance-summary"}
+    return {**found, **ours, "SearchParameter": "AllergyIntolerance-status"}
+
+
+@pytest.mark.parametrize("interaction", INTERACTIONS)
+@pytest.mark.parametrize("name", LISTED)
+def test_an_interaction_is_answered_where_it_is_listed_and_nowhere_else(
+    fhir, listed, examples, name, interaction
+):
+    path = INTERACTIONS[interaction].format(name=name, id=examples[name])
+    is_listed = {"code": interaction} in listed[name]["interaction"]
+    assert fhir.get(path).status_code == (200 if is_listed else 404)
+
+
+@pytest.mark.parametrize("path", ["?_id=p1", "_search?_id=p1", "_history"])
+def test_it_lists_no_interaction_of_the_whole_server_and_there_is_none(fhir, statement, path):
+    assert "interaction" not in statement["rest"][0]
+    assert fhir.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_read_is_conditional_as_it_is_listed(fhir, listed, examples, name):
+    path = f"{name}/{examples[name]}"
+    headers = fhir.get(path).headers
+    assert fhir.get(path, headers={"If-None-Match": headers["ETag"]}).status_code == 304
+    since = headers.get("Last-Modified", "Fri, 01 Jan 2100 00:00:00 GMT")
+    status = fhir.get(path, headers={"If-Modified-Since": since}).status_code
+    assert (listed[name]["conditionalRead"], status) in [("full-support", 304), ("not-match", 200)]
+
+
+def test_the_formats_that_it_lists_are_those_that_there_are(fhir, statement):
+    for media in statement["format"]:
+        assert fhir.get("metadata", query_string={"_format": media}).status_code == 200
+    assert fhir.get("metadata?_format=xml").status_code == 406
+
+
+@pytest.mark.parametrize("definition", SEARCHABLE)
+def test_a_search_takes_each_parameter_that_is_listed(fhir, listed, definition):
+    for one in listed[definition.name]["searchParam"]:
+        query = [("_id", "nobody"), (one["name"], NOBODYS[one["type"]])]
+        response = fhir.get(definition.name, query_string=query, headers=STRICT)
+        assert response.status_code == 200, one["name"]
+        # A code that cannot be is doubted, and no name is ignored.
+        bundle = response.get_json(force=True)
+        outcomes = [entry["resource"] for entry in bundle.get("entry", ())]
+        found = {issue["code"] for outcome in outcomes for issue in outcome["issue"]}
+        assert found <= {"code-invalid"}, one["name"]
+
+
+# R4's parameters that are not here, as README says; first those of every type.
+LEFT_OUT = {
+    "": {"_query"},
+    "Encounter": {"length"},
+    "Organization": {"phonetic"},
+    "Patient": {"deceased", "email", "phone", "phonetic"},
+    "Practitioner": {"email", "phone", "phonetic"},
+}
+WITH_WORDS = ("AllergyIntolerance", "DocumentReference")
+
+
+@pytest.mark.parametrize("definition", SEARCHABLE)
+def test_of_r4s_parameters_all_are_listed_but_these_which_a_search_refuses(
+    fhir, listed, shared, definition
+):
+    name = definition.name
+    known = {one["name"] for one in listed[name]["searchParam"]}
+    words = set() if name in WITH_WORDS else {"_text", "_content"}
+    left_out = parameters_of_r4(shared, name, "DomainResource", "Resource") - known
+    assert left_out == LEFT_OUT[""] | LEFT_OUT.get(name, set()) | words
+    for one in left_out:
+        assert fhir.get(f"{name}?{one}=x", headers=STRICT).status_code == 400
+
+
+def parameters_of_r4(shared: Path, *bases: str) -> set[str]:
+    """Return the names of FHIR R4's parameters; of DiagnosticReport's the list has only some."""
+    content = json.loads((shared / "data/r4/search-parameters.json").read_text(encoding="utf-8"))
+    return {one["code"] for one in content if {*bases} & {*one["base"]}}
+
+
+@pytest.mark.parametrize("definition", SEARCHABLE)
+def test_what_is_listed_can_be_included_and_what_is_no_reference_cannot(fhir, listed, definition):
+    name = definition.name
+    one = listed[name]
+    kinds = {f"{name}:{each['name']}": each["type"] for each in one["searchParam"]}
+    expected = {value: 200 if kind == "reference" else 400 for value, kind in kinds.items()}
+    asked = {
+        value: fhir.get(f"{name}?_id=nobody&_include={value}").status_code
+        for value in {*expected, *one.get("searchInclude", ())}
+    }
+    assert asked == {**expected, **dict.fromkeys(one.get("searchInclude", ()), 200)}
+    assert one["searchRevInclude"] == ["Provenance:target"]
+    asked = {
+        value: fhir.get(f"{name}?_id=nobody&_revinclude={value}").status_code
+        for value in ("Provenance:target", "Provenance:entity", "*")
+    }
+    assert asked == {"Provenance:target": 200, "Provenance:entity": 400, "*": 400}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_the_operations_are_those_that_are_listed(fhir, listed, examples, name):
+    asked = OPERATIONS.get(name, {})
+    assert {one["name"] for one in listed[name].get("operation", ())} == asked.keys()
+    for operation, path in asked.items():
+        if operation == "export":
+            # It goes on after the answer: asked here so that nothing is begun.
+            assert fhir.request("HEAD", path).status_code == 202
+            assert fhir.post(path, {"_type": "x"}).status_code == 400
+        else:
+            assert fhir.get(path).status_code == fhir.post(path).status_code == 200
+    for other in ("docref", "everything", "export", "meta", "summary", "validate"):
+        if other not in asked:
+            assert fhir.get(f"{name}/${other}").status_code == 404
+            assert fhir.get(f"{name}/{examples[name]}/${other}").status_code == 404
+
+
+def test_the_operation_of_the_whole_server_is_the_one_that_is_listed(fhir, statement):
+    assert [one["name"] for one in statement["rest"][0]["operation"]] == ["export"]
+    assert fhir.request("HEAD", "$export").status_code == 202
+    assert fhir.get("$everything").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("DocumentReference", {"_id", "date", "category", "code", "type", "patient", "subject"}),
+        ("AllergyIntolerance", {"_id", "patient", "date", "status", "clinical-status"}),
+    ],
+)
+def test_the_parameters_of_service_md_are_listed(statement, name, parameters):
+    listed = {one["type"]: one for one in statement["rest"][0]["resource"]}
+    found = {one["name"]: one for one in listed[name]["searchParam"]}
+    assert parameters <= found.keys()
+    for one in found.values():
+        assert one["type"] in ("token", "date", "reference", "string", "uri", "composite")
+        assert one["documentation"]
+
+
+def test_it_is_not_sent_again(http):
+    etag = http.get("/fhir/metadata").headers["ETag"]
+    assert http.get("/fhir/metadata", headers={"If-None-Match": etag}).status_code == 304

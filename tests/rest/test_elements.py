@@ -1,0 +1,263 @@
+"""The pieces that datatypes are declared from: null and empty, siblings, choices, paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fhirapp.definition import types
+from fhirapp.fhir.datatypes import Extension, HumanName, Reference, backbone, string
+from fhirapp.fhir.elements import Complex, InvalidElement, choice, many
+from fhirapp.fhir.resource import InvalidResource
+from fhirapp.store.prepare import prepare
+from tests.conftest import token_for
+from tests.fhir.test_resource import faults
+from tests.support.contract import allergy, publish
+from tests.support.helpers import Fhir
+
+MASKED = {"extension": [{"url": "urn:masked", "valueCode": "masked"}]}
+
+
+def fault(check: Any, value: Any) -> str:
+    """Return where a value is faulty."""
+    with pytest.raises(InvalidElement) as raised:
+        check(value)
+    assert raised.value.message
+    return raised.value.path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        {"given": ["Ana", None], "_given": [None, MASKED]},
+        {"given": [None, "Ana"], "_given": [{"id": "g"}, None]},
+        {"given": [None], "_given": [MASKED]},
+        {"given": ["Ana"], "_given": [{"id": "g"}]},
+        {"_family": MASKED},
+        {"family": "Ruiz", "_family": {"id": "f", **MASKED}},
+        {"extension": MASKED["extension"]},
+    ],
+)
+def test_a_primitive_has_its_extension_beside_it(name):
+    """FHIR R4 json §2.6.2.3."""
+    assert HumanName(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ({}, ""),
+        (None, ""),
+        ([], ""),
+        ("Ana", ""),
+        ({"family": None}, "family"),
+        ({"family": ""}, "family"),
+        ({"family": ["Ruiz"]}, "family"),
+        ({"given": "Ana"}, "given"),
+        ({"given": []}, "given"),
+        ({"given": [""]}, "given[0]"),
+        ({"given": [None]}, "given[0]"),
+        ({"given": ["Ana", None]}, "given[1]"),
+        ({"given": ["Ana", None], "_given": [MASKED]}, "given[1]"),
+        ({"given": ["Ana", None], "_given": [MASKED, None]}, "given[1]"),
+        ({"given": [None], "_given": [{}]}, "given[0]"),
+        ({"given": [["Ana"]]}, "given[0]"),
+        ({"_given": []}, "_given"),
+        ({"_given": MASKED}, "_given"),
+        ({"given": ["Ana"], "_given": [{}]}, "_given[0]"),
+        ({"given": ["Ana"], "_given": ["x"]}, "_given[0]"),
+        ({"_family": [MASKED]}, "_family"),
+        ({"_family": {"value": "x"}}, "_family.value"),
+        ({"_family": {"extension": []}}, "_family.extension"),
+        ({"_family": {"extension": [{"valueCode": "x"}]}}, "_family.extension[0].url"),
+        ({"_period": {"id": "x"}}, "_period"),
+        ({"__family": {"id": "x"}}, "__family"),
+        ({"_extension": [{"id": "x"}]}, "_extension"),
+        ({"period": {"start": "2024-13"}}, "period.start"),
+        ({"resourceType": "HumanName"}, "resourceType"),
+    ],
+)
+def test_null_and_empty_are_refused_where_they_mean_nothing(name, path):
+    """FHIR R4 json §2.6.2: properties are never null nor empty, save to align extensions."""
+    assert fault(HumanName, name) == path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [{"given": ["Ana"], "_given": [None]}, {"_given": [None]}, {"_given": [None, None]}],
+)
+def test_a_list_of_nulls_says_nothing_and_is_refused(name):
+    """FHIR R4 json §2.6.2.3: null keeps a place beside an extension, and here is none."""
+    assert fault(HumanName, name) == "_given"
+
+
+def test_extensions_beyond_the_values_they_belong_to_are_refused():
+    """FHIR R4 json §2.6.2.3: both arrays are filled out, so that they align."""
+    assert fault(HumanName, {"given": ["Ana"], "_given": [None, MASKED]}) == "_given"
+
+
+THING = backbone(
+    required=("kind", "who"),
+    choices=("when", "whenever"),
+    kind=string,
+    who=Reference,
+    part=many(Extension),
+    **choice("when", String=string, Reference=Reference),
+    wheneverString=string,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"kind": None}, "kind"),
+        ({"whenString": "a", "whenReference": {"display": "b"}}, "whenReference"),
+        ({"whenString": "a", "_whenString": {"id": "x"}}, None),
+        ({"whenReference": {"display": "a"}, "_whenString": {"id": "x"}}, "whenReference"),
+        ({"whenString": "a", "wheneverString": "b"}, None),
+        ({"when": "a"}, "when"),
+        ({"whenReference": "a"}, "whenReference"),
+        ({"_whenReference": {"id": "x"}}, "_whenReference"),
+        ({"part": [{"url": "u"}, {"url": "u", "extension": [{"url": ""}]}]},
+         "part[1].extension[0].url"),
+        ({"modifierExtension": [{}]}, "modifierExtension[0]"),
+    ],
+)  # fmt: skip
+def test_of_a_choice_one_may_be_given(change, path):
+    thing = {"kind": "k", "who": {"display": "w"}, **change}
+    if path is None:
+        assert THING(thing) == thing
+    else:
+        assert fault(THING, thing) == path
+
+
+@pytest.mark.parametrize(
+    ("thing", "path"),
+    [
+        ({"who": {"display": "w"}}, "kind"),
+        ({"kind": "k"}, "who"),
+        # Only a primitive's place can be taken by an extension.
+        ({"kind": "k", "_who": MASKED}, "_who"),
+    ],
+)
+def test_what_is_required_must_be_there(thing, path):
+    assert fault(THING, thing) == path
+
+
+def test_an_extension_can_stand_for_a_required_primitive():
+    thing = {"_kind": MASKED, "who": {"display": "w"}}
+    assert THING(thing) == thing
+
+
+def test_every_fault_of_an_object_is_told_where_they_are_asked_for():
+    found: list[InvalidElement] = []
+    thing = {"nonsense": 1, "whenString": "a", "whenReference": {}, "who": {"reference": 7}}
+    assert THING.check(thing, found.append) == {"whenString": "a"}
+    assert [one.path for one in found] == [
+        "nonsense",
+        "whenReference",
+        "who.reference",
+        "kind",
+        "whenReference",
+    ]
+
+
+STEPS = st.lists(st.sampled_from(["[0]", "[12]", "coding", "extension", "_given"]), min_size=1)
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(STEPS)
+def test_a_path_is_gathered_on_the_way_up(steps):
+    error = InvalidElement("wrong")
+    for step in reversed(steps):
+        error = error.below(step)
+    joined = "".join(step if step[0] == "[" else f".{step}" for step in steps)
+    assert error.path == joined.removeprefix(".")
+    assert str(error) == "wrong"
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """Return an extension with others in it, the innermost without its url."""
+    extension: dict[str, Any] = {"valueString": "x"}
+    for _ in range(depth):
+        extension = {"url": "urn:x", "extension": [extension]}
+    return extension
+
+
+def test_the_path_of_a_fault_deep_down_is_told_whole(app):
+    entry = allergy("deep", reaction=[{"manifestation": [{"text": "a"}], "extension": [nested(3)]}])
+    where = "reaction[0]" + ".extension[0]" * 4 + ".url"
+    assert faults(app, entry) == [where]
+
+
+def deep(levels: int) -> dict[str, Any]:
+    """Return an object with so many levels of objects in it."""
+    inner: dict[str, Any] = {"a": 1}
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+def extensions(levels: int) -> dict[str, Any]:
+    """Return an extension with so many levels in it, each of them an object and a list."""
+    innermost: dict[str, Any] = {"url": "urn:x", "valueString": "x"}
+    for _ in range(levels // 2):
+        innermost = {"url": "urn:x", "extension": [innermost]}
+    return innermost
+
+
+@pytest.fixture(scope="module")
+def fhir_of_our_own(make_app):
+    app = make_app(seed=False)
+    return app, Fhir(app, token_for(app, "system/*.rs"))
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        lambda levels: {"contained": [{"resourceType": "Basic", "id": "b", "x": deep(levels)}]},
+        lambda levels: {"extension": [{"url": "urn:x", "valueTiming": deep(levels)}]},
+        lambda levels: {"code": {"extension": [{"url": "urn:x", "valueTiming": deep(levels)}]}},
+        lambda levels: {"extension": [extensions(levels)]},
+    ],
+    ids=["contained", "extension", "datatype", "extensions"],
+)  # fmt: skip
+def test_what_is_nested_too_deeply_is_refused_and_all_else_is_served(fhir_of_our_own, element):
+    """Of a resource that was taken, nothing later on the way may break."""
+    app, fhir = fhir_of_our_own
+    taken = []
+    for levels in (*range(236, 260, 2), *range(237, 260, 2), 600, 3_000):
+        entry = allergy(f"deep{levels}", **element(levels))
+        try:
+            prepare(types(app)["AllergyIntolerance"], entry)
+        except InvalidResource:
+            continue
+        publish(app, entry, now="2026-02-01T00:00:00.000+00:00")
+        taken.append(f"deep{levels}")
+        assert fhir.read(f"AllergyIntolerance/{taken[-1]}")["id"] == taken[-1]
+    assert taken
+    assert set(fhir.ids("AllergyIntolerance")).issuperset(taken)
+
+
+WRONG = {
+    "Patient": {"active": "yes", "name": {}, "gender": "x", "birthDate": "x", "telecom": [{}]},
+    "Encounter": {"status": "x", "class": [], "period": {}, "length": 5, "nonsense": None},
+    "Provenance": {"target": {}, "recorded": "2024", "agent": [], "policy": [""]},
+    "Practitioner": {"active": None, "qualification": [{}], "birthDate": "2024-02-30"},
+    "Organization": {"alias": "x", "partOf": "x", "contact": [7], "_name": []},
+    "DocumentReference": {"status": "final", "date": "x", "content": [{}], "context": {}},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_every_fault_of_a_top_level_element_is_reported(app, name):
+    resource = {"resourceType": name, "id": "a_b", "meta": {}, "language": "", **WRONG[name]}
+    found = {path.partition(".")[0].partition("[")[0] for path in faults(app, resource)}
+    assert found == {"id", "meta", "language", *WRONG[name]}
+
+
+def test_a_check_of_no_elements_takes_nothing():
+    assert fault(Complex({}, sibling=string), {"a": 1}) == "a"

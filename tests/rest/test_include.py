@@ -1,0 +1,404 @@
+"""What comes with the matches: `_include`. tests/test_provenance.py asks for `_revinclude`."""
+
+from __future__ import annotations
+
+import pytest
+
+from fhirapp.auth.access import access_of
+from fhirapp.db import Reader, db
+from fhirapp.definition import types
+from fhirapp.rest.include import MAX_INCLUDED, MAX_STEPS, included_with, parse_includes
+from fhirapp.rest.paging import Match
+from fhirapp.search.controls import Controls, Include
+from tests.conftest import token_for
+from tests.support.contract import allergy, delete, publish
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link
+
+ALLERGY = "AllergyIntolerance"
+DOCUMENT = "DocumentReference"
+NOW = "2026-02-01T00:00:00.000+00:00"
+LATER = "2026-02-02T00:00:00.000+00:00"
+MODES = ("match", "include", "outcome")
+
+
+def included(fhir: Fhir, path: str) -> list[str]:
+    """Return what a search includes, as Type/id, once it is known to stand after the matches."""
+    entries = fhir.read(path).get("entry", [])
+    modes = [entry["search"]["mode"] for entry in entries]
+    assert modes == sorted(modes, key=MODES.index)
+    found = [entry for entry in entries if entry["search"]["mode"] == "include"]
+    for entry in found:
+        resource = entry["resource"]
+        assert entry["fullUrl"] == f"{BASE_URL}/fhir/{resource['resourceType']}/{resource['id']}"
+    return [entry["fullUrl"].removeprefix(f"{BASE_URL}/fhir/") for entry in found]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        (f"{ALLERGY}?_id=al-p1-penicillin&_include={ALLERGY}:patient", ["Patient/p1"]),
+        # The recorder is a practitioner, the asserter the patient.
+        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder", ["Practitioner/dr-adeyemi"]),
+        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:asserter", ["Patient/p1"]),
+        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder:Practitioner",
+         ["Practitioner/dr-adeyemi"]),
+        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder:Patient", []),
+        # R4 names it as a target; it is not served.
+        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder:PractitionerRole", []),
+        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:*",
+         ["Patient/p1", "Practitioner/dr-adeyemi"]),
+        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:*:Practitioner",
+         ["Practitioner/dr-adeyemi"]),
+        (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder&_include={ALLERGY}:patient",
+         ["Patient/p1", "Practitioner/dr-adeyemi"]),
+        # Six matches of one patient.
+        (f"{ALLERGY}?patient=p1&_include={ALLERGY}:patient", ["Patient/p1"]),
+        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:author",
+         ["Organization/org-harbor", "Practitioner/dr-whitmore"]),
+        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:author:Organization",
+         ["Organization/org-harbor"]),
+        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:custodian",
+         ["Organization/org-harbor"]),
+        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:encounter",
+         ["Encounter/enc-p1-2025-allergy"]),
+        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:subject", ["Patient/p1"]),
+        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related",
+         [f"{ALLERGY}/al-p1-penicillin"]),
+        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related:{ALLERGY}",
+         [f"{ALLERGY}/al-p1-penicillin"]),
+        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related:{DOCUMENT}", []),
+        (f"{DOCUMENT}?_id=doc-p1-progress-2024&_include={DOCUMENT}:relatesto",
+         [f"{DOCUMENT}/doc-p1-discharge-2024"]),
+        # A match is not included.
+        ((f"{DOCUMENT}?_id=doc-p1-progress-2024,doc-p1-discharge-2024"
+          f"&_include={DOCUMENT}:relatesto"), []),
+        (f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:relatesto", []),
+        (f"{DOCUMENT}?_id=nobody&_include={DOCUMENT}:*", []),
+        # From what was included, an encounter, on.
+        ((f"{DOCUMENT}?_id=doc-p1-progress-2024&_include={DOCUMENT}:relatesto"
+          f"&_include:iterate={DOCUMENT}:encounter"),
+         [f"{DOCUMENT}/doc-p1-discharge-2024", "Encounter/enc-p1-2024-followup",
+          "Encounter/enc-p1-2024-pneumonia"]),
+        ((f"{DOCUMENT}?_id=doc-p1-consult-2025&_include={DOCUMENT}:related"
+          f"&_include:iterate={ALLERGY}:recorder"),
+         [f"{ALLERGY}/al-p1-penicillin", "Practitioner/dr-adeyemi"]),
+        ("Patient?_id=p1&_include=Patient:general-practitioner", ["Practitioner/dr-adeyemi"]),
+        ("Provenance?_id=prov-p1-penicillin&_include=Provenance:target",
+         [f"{ALLERGY}/al-p1-penicillin"]),
+        # Whatever brought it: here a Provenance.
+        ((f"{ALLERGY}?_id=al-p1-penicillin&_revinclude=Provenance:target"
+          "&_include:iterate=Provenance:agent:Organization"),
+         ["Provenance/prov-p1-penicillin", "Organization/org-lakeside",
+          "Organization/org-northgate"]),
+    ],
+)  # fmt: skip
+def test_what_a_match_refers_to_is_included(fhir, query, found):
+    assert sorted(included(fhir, query)) == sorted(found)
+
+
+def test_an_empty_include_is_none(fhir):
+    assert included(fhir, f"{ALLERGY}?patient=p1&_include=") == []
+
+
+@pytest.mark.parametrize("query", ["_summary=count", "_count=0"])
+def test_the_count_alone_includes_nothing(fhir, query):
+    bundle = fhir.read(f"{ALLERGY}?patient=p1&_include={ALLERGY}:patient&{query}")
+    assert bundle["total"] == 6
+    assert "entry" not in bundle
+
+
+def test_each_page_carries_what_belongs_to_its_own_matches(fhir):
+    path = f"/fhir/{DOCUMENT}?patient=p1&_include={DOCUMENT}:author&_count=2"
+    whole = fhir.read(path.replace("&_count=2", ""))
+    authors = {
+        entry["resource"]["id"]: {
+            one["reference"].rpartition("/")[2] for one in entry["resource"].get("author", ())
+        }
+        for entry in whole["entry"]
+        if entry["search"]["mode"] == "match"
+    }
+    pages = 0
+    while path:
+        bundle = fhir.read(path)
+        assert bundle["total"] == 9
+        wanted = set().union(*(authors[one] for one in ids(bundle)))
+        assert set(ids(bundle, "include")) == wanted
+        path, pages = link(bundle, "next"), pages + 1
+    assert pages == 5
+
+
+INCLUDABLE = f"{ALLERGY}:patient, {ALLERGY}:recorder, {ALLERGY}:asserter, {ALLERGY}:*"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("_include", value) for value in (
+            "patient", ALLERGY, f"{ALLERGY}:", f"{ALLERGY}::Patient", f"{ALLERGY}:patient:",
+            f"{ALLERGY}:patient:Patient:x", f"{ALLERGY}:code", f"{ALLERGY}:nothing",
+            f"{ALLERGY}:patient:Group", f"{ALLERGY}:recorder:Nothing", f"{ALLERGY}:*:Nothing",
+            f"{ALLERGY}:patient,{ALLERGY}:recorder", "*", ":patient",
+            # of another type, without iterate
+            f"{DOCUMENT}:author",
+        )),
+        *(("_include:iterate", value) for value in ("Nothing:patient", f"{ALLERGY}:nothing")),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_included_is_a_400_that_names_what_can(fhir, name, value):
+    response = fhir.get(f"{ALLERGY}?patient=p1&{name}={value}")
+    diagnostics = f"{name}: {value[:40]!r} cannot be included; use {INCLUDABLE}"
+    assert_outcome(response, 400, "value", diagnostics, name)
+
+
+def test_bytes_are_never_included(fhir):
+    response = fhir.get(f"{DOCUMENT}?_include={DOCUMENT}:author:Binary")
+    assert response.status_code == 400
+
+
+@pytest.mark.parametrize("modifier", ["recurse", "foo", ""])
+def test_a_modifier_of_include_other_than_iterate_is_refused(fhir, modifier):
+    name = f"_include:{modifier}"
+    response = fhir.get(f"{ALLERGY}?{name}={ALLERGY}:patient")
+    if modifier:
+        diagnostics = f"{name}: the modifier is not supported; use iterate"
+        assert_outcome(response, 400, "not-supported", diagnostics, name)
+    else:
+        assert response.status_code == 200
+
+
+def test_the_includes_that_are_possible_are_told_in_the_statement(http):
+    statement = http.get("/fhir/metadata").get_json(force=True)
+    listed = {one["type"]: one for one in statement["rest"][0]["resource"]}
+    assert ", ".join(listed[ALLERGY]["searchInclude"]) == INCLUDABLE
+    assert set(listed[DOCUMENT]["searchInclude"]) >= {
+        f"{DOCUMENT}:{name}" for name in ("author", "encounter", "relatesto", "related", "*")
+    }
+
+
+# What the token may see.
+
+ALL = f"_include={DOCUMENT}:*"
+
+
+@pytest.mark.parametrize(
+    ("scope", "patient", "found"),
+    [
+        ("system/*.rs", None,
+         [f"{ALLERGY}/al-p1-penicillin", "Encounter/enc-p1-2025-allergy", "Organization/org-harbor",
+          "Patient/p1", "Practitioner/dr-whitmore"]),
+        ("patient/*.rs", "p1",
+         [f"{ALLERGY}/al-p1-penicillin", "Encounter/enc-p1-2025-allergy", "Organization/org-harbor",
+          "Patient/p1", "Practitioner/dr-whitmore"]),
+        # Practitioner and Organization with any clinical scope, the others with one of their own.
+        ("system/DocumentReference.rs", None,
+         ["Organization/org-harbor", "Practitioner/dr-whitmore"]),
+        ("patient/DocumentReference.rs patient/Encounter.rs", "p1",
+         ["Encounter/enc-p1-2025-allergy", "Organization/org-harbor", "Practitioner/dr-whitmore"]),
+        # To include is to search.
+        ("system/DocumentReference.s system/Patient.r system/Encounter.s", None,
+         ["Encounter/enc-p1-2025-allergy", "Organization/org-harbor", "Practitioner/dr-whitmore"]),
+        ("system/DocumentReference.rs system/AllergyIntolerance.rs?criticality=low", None,
+         ["Organization/org-harbor", "Practitioner/dr-whitmore"]),
+        ("system/DocumentReference.rs system/AllergyIntolerance.rs?criticality=high", None,
+         [f"{ALLERGY}/al-p1-penicillin", "Organization/org-harbor", "Practitioner/dr-whitmore"]),
+    ],
+)  # fmt: skip
+def test_only_what_the_token_may_search_is_included(app, scope, patient, found):
+    fhir = Fhir(app, token_for(app, scope, patient=patient))
+    assert sorted(included(fhir, f"{DOCUMENT}?_id=doc-p1-consult-2025&{ALL}")) == found
+
+
+def document(row_id: str, patient: str = "p1", *relates_to: str, **elements) -> dict:
+    """Return a small DocumentReference that appends others."""
+    related = [{"code": "appends", "target": {"reference": one}} for one in relates_to]
+    return {
+        "resourceType": DOCUMENT,
+        "id": row_id,
+        "status": "current",
+        "subject": {"reference": f"Patient/{patient}"},
+        **({"relatesTo": related} if related else {}),
+        **elements,
+    }
+
+
+@pytest.fixture(scope="module")
+def linked(make_app):
+    """An app with documents that refer to each other."""
+    app = make_app()
+    publish(
+        app,
+        document("self", "p1", f"{DOCUMENT}/self"),
+        document("round-1", "p1", f"{DOCUMENT}/round-2"),
+        document("round-2", "p1", f"{DOCUMENT}/round-1"),
+        *(document(f"chain-{step}", "p1", f"{DOCUMENT}/chain-{step + 1}") for step in range(9)),
+        document("strangers", "p1", f"{DOCUMENT}/p2s", f"{DOCUMENT}/gone", f"{DOCUMENT}/unknown",
+                 "http://elsewhere.example/fhir/DocumentReference/self"),
+        document("p2s", "p2"),
+        document("gone", "p1"),
+        document("first", "p1", f"{DOCUMENT}/noted/_history/1"),
+        document("second", "p1", f"{DOCUMENT}/noted/_history/2"),
+        document("current", "p1", f"{DOCUMENT}/noted"),
+        document("never", "p1", f"{DOCUMENT}/noted/_history/9", f"{DOCUMENT}/p2s/_history/1"),
+        document("noted", "p1", description="first"),
+        document("bytes", "p1", context={"related": [{"reference": "Binary/bin-p1-ed-2024"}]}),
+        now=NOW,
+    )  # fmt: skip
+    publish(app, document("noted", "p1", description="second"), now=LATER)
+    delete(app, DOCUMENT, "gone", now=LATER)
+    return app
+
+
+@pytest.fixture
+def documents(linked):
+    return Fhir(linked, token_for(linked, "system/*.rs"))
+
+
+def related_to(fhir: Fhir, row_id: str, name: str = "_include") -> list[str]:
+    """Return the ids of the documents that come with one."""
+    found = included(fhir, f"{DOCUMENT}?_id={row_id}&{name}={DOCUMENT}:relatesto")
+    return [one.removeprefix(f"{DOCUMENT}/") for one in found]
+
+
+def test_what_is_deleted_unknown_or_elsewhere_is_left_out(documents):
+    assert related_to(documents, "strangers") == ["p2s"]
+
+
+def test_another_patients_document_is_left_out(linked):
+    fhir = Fhir(linked, token_for(linked, "patient/*.rs", patient="p1"))
+    assert fhir.ids(f"{DOCUMENT}?_id=strangers") == ["strangers"]
+    assert related_to(fhir, "strangers") == []
+    assert related_to(fhir, "never") == []
+
+
+def test_bytes_are_left_out(documents):
+    assert included(documents, f"{DOCUMENT}?_id=bytes&_include={DOCUMENT}:related") == []
+
+
+def test_a_circle_is_gone_round_once(documents):
+    for name in ("_include", "_include:iterate"):
+        assert related_to(documents, "self", name) == []
+        assert related_to(documents, "round-1", name) == ["round-2"]
+        assert related_to(documents, "round-1,round-2", name) == []
+
+
+def test_only_iterate_goes_on_and_says_where_it_ends(documents):
+    assert related_to(documents, "chain-0") == ["chain-1"]
+    reached = [f"chain-{step}" for step in range(1, MAX_STEPS + 1)]
+    assert related_to(documents, "chain-0", "_include:iterate") == reached
+    # chain-9 is not here: that way nothing is left out.
+    reached = [f"chain-{step}" for step in range(4, 9)]
+    assert related_to(documents, "chain-3", "_include:iterate") == reached
+
+
+CUT = {
+    "severity": "warning",
+    "code": "too-costly",
+    "diagnostics": "_include: more belongs to these matches than is included at once; "
+    "read the rest",
+    "expression": ["http._include"],
+}
+
+
+def outcome(fhir: Fhir, path: str) -> list:
+    """Return the issues of a search's outcome."""
+    entries = fhir.read(path)["entry"]
+    return [
+        issue
+        for entry in entries
+        if entry["search"]["mode"] == "outcome"
+        for issue in entry["resource"]["issue"]
+    ]
+
+
+@pytest.mark.parametrize(("start", "issues"), [("chain-0", [CUT]), ("chain-4", [])])
+def test_what_is_left_out_is_told(documents, start, issues):
+    path = f"{DOCUMENT}?_id={start}&_include:iterate={DOCUMENT}:relatesto"
+    assert outcome(documents, path) == issues
+
+
+def test_a_page_includes_only_so_much(make_app):
+    app = make_app()
+    many = [f"dr-{number:04}" for number in range(MAX_INCLUDED + 1)]
+    publish(app, *({"resourceType": "Practitioner", "id": one} for one in many), now=NOW)
+    authors = [{"reference": f"Practitioner/{one}"} for one in many]
+    publish(app, document("crowd", author=authors), now=NOW)
+    publish(app, document("fewer", author=authors[1:]), now=NOW)
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    for row_id, found, issues in (("crowd", many[:-1], [CUT]), ("fewer", many[1:], [])):
+        path = f"{DOCUMENT}?_id={row_id}&_include={DOCUMENT}:author"
+        assert included(fhir, path) == [f"Practitioner/{one}" for one in found]
+        assert outcome(fhir, path) == issues
+
+
+@pytest.mark.parametrize(
+    ("row_id", "versions"),
+    [("first", ["1"]), ("second", ["2"]), ("current", ["2"]), ("first,second", ["2", "1"]),
+     ("first,noted", ["1"]), ("second,noted", []), ("never", [])],
+)  # fmt: skip
+def test_a_reference_that_names_a_version_brings_that_one(documents, row_id, versions):
+    entries = documents.read(f"{DOCUMENT}?_id={row_id}&_include={DOCUMENT}:relatesto")["entry"]
+    found = [one["resource"] for one in entries if one["search"]["mode"] == "include"]
+    assert [one["meta"]["versionId"] for one in found if one["id"] == "noted"] == versions
+    assert [one["description"] for one in found if one["id"] == "noted"] == [
+        {"1": "first", "2": "second"}[version] for version in versions
+    ]
+
+
+def test_an_earlier_version_is_for_who_may_read_it(linked):
+    fhir = Fhir(linked, token_for(linked, "system/DocumentReference.s"))
+    assert related_to(fhir, "first") == []
+    assert related_to(fhir, "second") == ["noted"]
+
+
+def test_the_entity_tag_follows_what_is_included(make_app):
+    app = make_app()
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    path = f"{ALLERGY}?_id=al-p4-nkda&_include={ALLERGY}:patient"
+    etag = fhir.get(path).headers["ETag"]
+    assert fhir.get(path, headers={"If-None-Match": etag}).status_code == 304
+    assert fhir.get(f"{ALLERGY}?_id=al-p4-nkda").headers["ETag"] != etag
+    changed = {"resourceType": "Patient", "id": "p4", "name": [{"family": "Okafor"}]}
+    publish(app, changed, now=NOW)
+    assert fhir.get(path, headers={"If-None-Match": etag}).status_code == 200
+
+
+class Counting(Reader):
+    """A snapshot that counts its SELECTs."""
+
+    selects = 0
+
+    def all(self, sql, values=()):
+        self.selects += 1
+        return super().all(sql, values)
+
+
+def test_more_matches_need_no_more_selects(make_app):
+    app = make_app()
+    entries = [
+        allergy(f"of-{number}", f"p{number}", recorder={"reference": f"Practitioner/r{number}"})
+        for number in range(1, 14)
+    ]
+    publish(app, *entries, now=NOW)
+    for number in range(1, 14):
+        publish(app, {"resourceType": "Practitioner", "id": f"r{number}"}, now=NOW)
+    with app.app_context():
+        definition = types()[ALLERGY]
+        snapshot = Counting(db.engine)
+        rows = snapshot.all(
+            "SELECT id, version_id, last_updated, pk, body FROM allergy_intolerance"
+            " WHERE is_current AND last_updated = ? ORDER BY pk",
+            (NOW,),
+        )
+        access = access_of("system/*.rs", "system/*.rs", None)
+        joins = parse_includes(definition, [Include(f"{ALLERGY}:*")])
+        controls = Controls(count=100, revinclude=True)
+        needed = []
+        for count in (1, len(rows)):
+            snapshot.selects = 0
+            matches = [Match(*row, ()) for row in rows[:count]]
+            found = included_with(snapshot, definition, access, joins, controls, matches).found
+            assert len(found) == 2 * count
+            needed.append(snapshot.selects)
+        snapshot.close()
+    # The origins; what is referred to; a SELECT for each of two types.
+    assert needed == [4, 4]

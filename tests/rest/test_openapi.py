@@ -1,0 +1,259 @@
+"""/openapi.json: valid, complete, and true of what the server answers."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from werkzeug.routing import Rule
+
+from fhirapp.definition import Definition
+from tests.conftest import token_for
+from tests.support.contract import (
+    DELETED,
+    SEARCHABLE,
+    TYPES,
+    addresses,
+    example,
+    fill,
+    versions_held,
+)
+from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir
+from tests.support.openapi import Described, path_of_rule
+from tests.support.operations import DOCREF, EVERYTHING, FORM, parameters, post
+
+# The roots of what is documented.
+ROOTS = ("/fhir/", "/api/", "/oauth/", "/health/", "/.well-known/", "/openapi.json")
+
+
+@pytest.fixture(scope="module")
+def described(app: Flask) -> Described:
+    return Described(app)
+
+
+@pytest.fixture(scope="module")
+def app(make_app) -> Flask:
+    """An app that holds resources of every type, and a deleted one."""
+    app = make_app()
+    fill(app)
+    return app
+
+
+def test_it_is_valid_openapi(described):
+    OpenAPIV31SpecValidator(described.document).validate()
+    assert described.document["openapi"] == "3.1.0"
+    assert described.document["servers"] == [{"url": BASE_URL}]
+
+
+def test_it_needs_no_token_and_is_not_sent_again(http):
+    response = http.get("/openapi.json")
+    assert (response.status_code, response.content_type) == (200, "application/json")
+    again = http.get("/openapi.json", headers={"If-None-Match": response.headers["ETag"]})
+    assert (again.status_code, again.data) == (304, b"")
+    head = http.head("/openapi.json")
+    assert (head.data, dict(head.headers)) == (b"", dict(response.headers))
+
+
+def is_page(app: Flask, rule: Rule) -> bool:
+    """Say whether a rule is of a page, for people, or of what pages look like."""
+    blueprint = app.blueprints.get(rule.endpoint.partition(".")[0])
+    return blueprint is not None and blueprint.import_name.startswith("fhirapp.web")
+
+
+def test_every_route_is_described_and_nothing_else(app, described):
+    """HEAD is implied by GET, as the document says; OPTIONS is every web server's own.
+
+    A search's address with a slash at its end is the same search's: service.md's own are without.
+    """
+    routes = {
+        (path_of_rule(rule.rule), method.lower())
+        for rule in app.url_map.iter_rules()
+        if rule.rule.startswith(ROOTS) and not rule.rule.endswith("/") and not is_page(app, rule)
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    }
+    listed = {(path, method) for path, one in described.paths.items() for method in one}
+    assert listed == routes
+    with_get = {path for path, method in listed if method == "get"}
+    for rule in app.url_map.iter_rules():
+        if is_page(app, rule):
+            continue
+        assert rule.rule.startswith(ROOTS), "a root that is new: describe it, or say why not"
+        if path_of_rule(rule.rule) in with_get:
+            assert "HEAD" in (rule.methods or ())
+    assert "HEAD answers wherever GET does" in described.document["info"]["description"]
+
+
+@pytest.mark.parametrize("definition", SEARCHABLE)
+def test_every_search_parameter_is_described(described, definition):
+    for root in ("/fhir", "/api"):
+        for tail in ("", "/_search"):
+            path = f"{root}/{definition.name}{tail}"
+            found = described.parameters(path, "get")
+            body = described.resolved(described.paths[path]["post"]["requestBody"])
+            form = body["content"][FORM]["schema"]["properties"]
+            for parameter in definition.params:
+                one = found[parameter.name]
+                assert (one["in"], one["required"]) == ("query", False)
+                assert one["description"].startswith(f"{parameter.doc} ({parameter.kind}).")
+                assert parameter.spec in one["description"]
+                assert one["schema"] == form[parameter.name]
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "modifiers"),
+    [
+        ("/fhir/AllergyIntolerance", "code", ":missing, :not, :text"),
+        ("/fhir/AllergyIntolerance", "identifier", ":missing, :not, :text, :of-type"),
+        ("/fhir/AllergyIntolerance", "patient", ":missing, :identifier, :Patient"),
+        ("/fhir/AllergyIntolerance", "date", ":missing"),
+        ("/fhir/DocumentReference", "description", ":missing, :exact, :contains"),
+        ("/fhir/DocumentReference", "location", ":missing, :above, :below"),
+    ],
+)
+def test_a_parameters_modifiers_are_described(described, path, name, modifiers):
+    doc = described.parameters(path, "get")[name]["description"]
+    assert f" Modifiers: {modifiers}." in doc
+
+
+@pytest.mark.parametrize("definition", TYPES)
+def test_every_operations_parameter_is_described(described, definition):
+    for operation in definition.operations:
+        place = "/{id}" if operation.instance else ""
+        path = f"/fhir/{definition.name}{place}/${operation.name}"
+        found = described.parameters(path, "get")
+        content = described.paths[path]["post"]["requestBody"]["content"]
+        form = content[FORM]["schema"]
+        for parameter in operation.parameters:
+            one = found[parameter.name]
+            assert one["description"] == f"{parameter.doc} ({parameter.type})."
+            assert (
+                one["required"]
+                == parameter.required
+                == (parameter.name in form.get("required", ()))
+            )
+            assert (one["schema"].get("type") == "array") == parameter.repeats
+            assert form["properties"][parameter.name] == one["schema"]
+        assert content[FHIR_JSON]["schema"] == {"$ref": "#/components/schemas/Parameters"}
+
+
+def test_what_needs_no_token_says_so(described, http):
+    for path, methods in described.paths.items():
+        if "get" in methods and "{" not in path:
+            # Failures are counted by address.
+            response = http.get(path, environ_overrides={"REMOTE_ADDR": "192.0.2.15"})
+            is_open = methods["get"].get("security") == []
+            assert (response.status_code == 401) != is_open, path
+            described.assert_as_described("get", path, response)
+
+
+@pytest.mark.parametrize("definition", TYPES)
+def test_the_answers_of_every_type_are_as_described(app, fhir, described, definition: Definition):
+    held = versions_held(app)
+    row_id = example(definition, held)
+    asked = [
+        (f"{address}{query}", {"headers": headers})
+        for address in addresses(definition, row_id)
+        for query in ("", "?_pretty=false", "?_pretty=x", "?_format=xml", "?_format=json", "?_x=1")
+        for headers in ({}, {"If-None-Match": "*"}, {"Prefer": "handling=strict"})
+    ]
+    asked += [(f"{definition.name}/{other}", {}) for other in ("nobody", "_x", "a%20b", DELETED)]
+    asked += [(f"{definition.name}/{row_id}", {"headers": {"Accept": "text/html"}})]
+    asked += [(f"{definition.name}/{row_id}?x={'x' * 9000}", {})]
+    asked += [(f"{definition.name}/{row_id}", {"headers": {"X": "x" * 40_000}})]
+    if definition.searchable:
+        asked += [
+            (f"{definition.name}?{query}", {}) for query in ("_count=0", "_count=x", "code=,")
+        ]
+        asked += [(f"/api/{definition.name}/_search", {})]
+    seen = set()
+    for address, options in asked:
+        response = fhir.get(address, **options)
+        path = described.path_of(address if address.startswith("/") else f"/fhir/{address}")
+        assert path is not None
+        described.assert_as_described("get", path, response)
+        seen.add(response.status_code)
+    assert {200, 304, 400, 404, 406, 414, 431} <= seen
+
+
+@pytest.mark.parametrize("definition", TYPES)
+def test_refusals_are_as_described(app, http, described, definition: Definition):
+    row_id = example(definition, versions_held(app))
+    nothing = Fhir(app, token_for(app, "system/DocumentReference.rs?_id=nobody"))
+    for address in addresses(definition, row_id):
+        path = described.path_of(f"/fhir/{address}") or ""
+        described.assert_as_described("get", path, nothing.get(address))
+        elsewhere = {"REMOTE_ADDR": "192.0.2.16"}
+        refused = http.get(f"/fhir/{address}", environ_overrides=elsewhere)
+        assert refused.status_code == 401
+        described.assert_as_described("get", path, refused)
+
+
+@pytest.mark.parametrize("definition", SEARCHABLE)
+def test_the_answers_to_a_form_are_as_described(fhir, described, definition):
+    for address in (definition.name, f"{definition.name}/_search"):
+        for body, media, status in (
+            (b"_count=1", FORM, 200),
+            (b"_count=x", FORM, 400),
+            (b"{}", FHIR_JSON, 415),
+            (b"_count=" + b"1" * 2**20, FORM, 413),
+        ):
+            response = fhir.post(address, body, content_type=media)
+            assert response.status_code == status
+            described.assert_as_described("post", f"/fhir/{address}", response)
+
+
+@pytest.mark.parametrize(
+    ("path", "address", "body", "status"),
+    [
+        (f"/fhir/{DOCREF}", f"{DOCREF}?patient=p1", None, 200),
+        (f"/fhir/{DOCREF}", DOCREF, None, 400),
+        (f"/fhir/{DOCREF}", DOCREF, parameters(("patient", "valueId", "p1")), 200),
+        (f"/fhir/{DOCREF}", DOCREF, parameters(), 400),
+        ("/fhir/Patient/{id}/$everything", EVERYTHING, None, 200),
+        ("/fhir/Patient/{id}/$everything", EVERYTHING, parameters(), 200),
+        ("/fhir/Patient/{id}/$everything", "Patient/nobody/$everything", None, 404),
+        ("/fhir/Patient/{id}/$everything", f"Patient/{DELETED}/$everything", None, 410),
+    ],
+)
+def test_the_answers_of_operations_are_as_described(fhir, described, path, address, body, status):
+    method = "get" if body is None else "post"
+    response = fhir.get(address) if body is None else post(fhir, address, body)
+    assert response.status_code == status
+    described.assert_as_described(method, path, response)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Accept": FHIR_JSON}, 200),
+        ({"If-None-Match": "*"}, 304),
+        ({"Range": "bytes=0-3"}, 206),
+        ({"Range": "bytes=99999999-"}, 416),
+        ({"If-Match": '"nobodys"'}, 412),
+    ],
+)
+def test_the_answers_of_bytes_are_as_described(fhir, described, headers, status):
+    response = fhir.get("Binary/bin-p1-hp-2024", headers=headers)
+    assert response.status_code == status
+    described.assert_as_described("get", "/fhir/Binary/{id}", response)
+
+
+@pytest.mark.parametrize(
+    ("form", "basic", "status"),
+    [
+        (
+            {"grant_type": "client_credentials", "scope": "system/*.rs"},
+            ("demo-backend", "demo"),
+            200,
+        ),
+        ({"grant_type": "password"}, ("demo-backend", "demo"), 400),
+        ({"grant_type": "client_credentials"}, ("demo-backend", "wrong"), 401),
+        ({"grant_type": "x" * 2**20}, None, 413),
+    ],
+)
+def test_the_answers_of_the_token_endpoint_are_as_described(http, described, form, basic, status):
+    elsewhere = {"REMOTE_ADDR": "192.0.2.17"}
+    response = http.post("/oauth/token", data=form, auth=basic, environ_overrides=elsewhere)
+    assert response.status_code == status
+    described.assert_as_described("post", "/oauth/token", response)

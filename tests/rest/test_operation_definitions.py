@@ -1,0 +1,99 @@
+"""/fhir/OperationDefinition: what defines the operations that nobody else defined."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from fhir.resources.R4B.operationdefinition import OperationDefinition
+
+from tests.support.helpers import BASE_URL, FHIR_JSON, assert_outcome
+from tests.support.r4 import faults
+
+SUMMARY = "OperationDefinition/AllergyIntolerance-summary"
+PATIENTS = [f"p{number}" for number in range(1, 15)]
+
+
+@pytest.fixture
+def definition(http) -> dict[str, Any]:
+    """The definition, asked for without a token."""
+    response = http.get(f"/fhir/{SUMMARY}")
+    assert (response.status_code, response.content_type) == (200, FHIR_JSON)
+    found: dict[str, Any] = response.get_json(force=True)
+    return found
+
+
+def test_the_statement_names_a_definition_for_every_operation(http):
+    (rest,) = http.get("/fhir/metadata").get_json(force=True)["rest"]
+    named = [
+        operation["definition"]
+        for listed in (rest, *rest["resource"])
+        for operation in listed.get("operation", ())
+    ]
+    own = [one for one in named if not one.startswith("http://hl7.org/fhir/")]
+    assert own == [f"{BASE_URL}/fhir/{SUMMARY}"]
+
+
+def test_it_is_a_valid_resource(definition):
+    assert list(faults(definition)) == []
+    OperationDefinition.model_validate(definition)
+    # opd-0, which neither checks: a name that a program can use.
+    assert re.fullmatch("[A-Z][A-Za-z0-9_]{0,254}", definition["name"])
+    assert definition["url"] == f"{BASE_URL}/fhir/{SUMMARY}"
+
+
+def test_it_tells_how_the_operation_is_asked(definition):
+    asked = [one for one in definition["parameter"] if one["use"] == "in"]
+    assert [(one["name"], one["min"], one["max"], one["type"]) for one in asked] == [
+        ("patient", 1, "1", "id")
+    ]
+    assert (definition["code"], definition["resource"]) == ("summary", ["AllergyIntolerance"])
+    assert (definition["system"], definition["type"], definition["instance"]) == (
+        *(False, True, False),
+    )
+
+
+@pytest.mark.parametrize("patient", PATIENTS)
+def test_an_answer_is_as_it_says(definition, fhir, patient):
+    answer = fhir.read(f"AllergyIntolerance/$summary?patient={patient}")
+    told = [one for one in definition["parameter"] if one["use"] == "out"]
+    assert list(strange(told, answer["parameter"], "")) == []
+
+
+def test_what_it_does_not_say_is_noticed(definition, fhir):
+    told = [one for one in definition["parameter"] if one["use"] == "out"]
+    answer = fhir.read("AllergyIntolerance/$summary?patient=p1")["parameter"]
+    entry = next(one for one in answer if one["name"] == "group")["part"][2]
+    entry["part"] += [{"name": "severe", "valueBoolean": True}, {"name": "x", "valueCode": "y"}]
+    assert list(strange(told, answer, "")) == ["group.entry.severe", "group.entry.x"]
+
+
+def strange(
+    told: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]], path: str
+) -> Iterator[str]:
+    """Yield the names of what is given and not told, or not so often or not of that type."""
+    declared = {one["name"]: one for one in told}
+    for name in dict.fromkeys([*declared, *(one["name"] for one in given)]):
+        found = [one for one in given if one["name"] == name]
+        at = path + name
+        if name not in declared:
+            yield at
+            continue
+        most = len(found) if declared[name]["max"] == "*" else 1
+        if not declared[name]["min"] <= len(found) <= most:
+            yield at
+        for one in found:
+            if "part" in declared[name]:
+                yield from strange(declared[name]["part"], one["part"], f"{at}.")
+            else:
+                kind = declared[name]["type"]
+                if [*one] != ["name", f"value{kind[0].upper()}{kind[1:]}"]:
+                    yield at
+
+
+@pytest.mark.parametrize("row_id", ["nobody", "DocumentReference-docref", "AllergyIntolerance"])
+def test_what_others_define_is_not_here(http, row_id):
+    response = http.get(f"/fhir/OperationDefinition/{row_id}")
+    assert_outcome(response, 404, "not-found", f"OperationDefinition/{row_id} is not known here.")

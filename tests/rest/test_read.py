@@ -1,0 +1,223 @@
+"""read and vread, and what holds for every answer: HEAD, conditional requests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import token_for
+from tests.support.contract import allergy, delete, publish
+from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome
+
+EGG = "AllergyIntolerance/al-p3-egg"
+SUMMARY = "DocumentReference/doc-p1-discharge-2024"
+CHANGED = "Tue, 25 Jun 2024 13:35:50 GMT"
+
+
+@pytest.mark.parametrize(("path", "versions"), [(EGG, 3), (SUMMARY, 3)])
+def test_each_version_is_read_as_it_was(fhir, path, versions):
+    seen = []
+    for version in range(1, versions + 1):
+        response = fhir.get(f"{path}/_history/{version}")
+        resource = response.get_json(force=True)
+        assert resource["meta"]["versionId"] == str(version)
+        assert response.headers["ETag"] == f'W/"{version}"'
+        seen.append(resource)
+    assert fhir.read(path) == seen[-1]
+    assert len({repr(one) for one in seen}) == versions
+    instants = [one["meta"]["lastUpdated"] for one in seen]
+    assert instants == sorted(set(instants))
+
+
+def test_a_version_says_what_was_known_then(fhir):
+    codes = [
+        fhir.read(f"AllergyIntolerance/al-p12-penicillin/_history/{version}")["verificationStatus"]
+        for version in (1, 2, 3)
+    ]
+    assert [one["coding"][0]["code"] for one in codes] == ["unconfirmed", "confirmed", "refuted"]
+
+
+def test_versions_from_before_a_deletion_stay_readable(fhir):
+    for version in (1, 2):
+        path = f"DocumentReference/doc-p5-misfiled/_history/{version}"
+        assert fhir.read(path)["meta"]["versionId"] == str(version)
+
+
+def test_a_read_has_the_headers_of_a_version(fhir):
+    headers = fhir.get(EGG).headers
+    assert headers["Content-Type"] == FHIR_JSON
+    assert headers["ETag"] == 'W/"3"'
+    assert headers["Last-Modified"] == CHANGED
+    assert headers["Cache-Control"] == "no-cache, private"
+    assert headers["Vary"] == "Accept, Authorization, Prefer"
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        'W/"3"',
+        "W/3",
+        '"3"',
+        "3",
+        "*",
+        " * ",
+        'W/"1", W/"3"',
+        '"1","3"',
+        "1, 3",
+        ' W/"3" ',
+        'x,,"3"',
+    ],
+)
+@pytest.mark.parametrize("path", [EGG, f"{EGG}/_history/3"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_what_the_client_holds_is_not_sent_again(fhir, method, path, held):
+    response = fhir.request(method, path, headers={"If-None-Match": held})
+    assert (response.status_code, response.data) == (304, b"")
+    assert response.headers["ETag"] == 'W/"3"'
+    assert response.headers["Cache-Control"] == "no-cache, private"
+    assert "Content-Type" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"If-None-Match": 'W/"2"'}, 200),
+        ({"If-None-Match": 'W/"33"'}, 200),
+        ({"If-None-Match": 'W/"1", W/"2"'}, 200),
+        ({"If-None-Match": ""}, 200),
+        ({"If-None-Match": '""'}, 200),
+        ({"If-None-Match": '"*"'}, 200),
+        ({"If-Modified-Since": CHANGED}, 304),
+        ({"If-Modified-Since": "Wed, 26 Jun 2024 00:00:00 GMT"}, 304),
+        ({"If-Modified-Since": "Tue, 25 Jun 2024 13:35:49 GMT"}, 200),
+        # RFC 9110 §5.6.7: the two obsolete forms are still read
+        ({"If-Modified-Since": "Tuesday, 25-Jun-24 13:35:50 GMT"}, 304),
+        ({"If-Modified-Since": "Tue Jun 25 13:35:49 2024"}, 200),
+        # §13.1.3: what is no date is ignored
+        ({"If-Modified-Since": "yesterday"}, 200),
+        ({"If-Modified-Since": ""}, 200),
+        ({"If-Modified-Since": "2026-01-01"}, 200),
+        ({"If-Modified-Since": "Tue, 25 Jun 99999999999 13:35:50 GMT"}, 200),
+        ({"If-Modified-Since": "Tue, 25 Jun 2026 13:35:50 +99999999999999999999"}, 200),
+        # If-None-Match wins
+        ({"If-None-Match": 'W/"2"', "If-Modified-Since": CHANGED}, 200),
+        ({"If-None-Match": "", "If-Modified-Since": CHANGED}, 200),
+        ({"If-None-Match": 'W/"3"', "If-Modified-Since": "Sun, 01 Jan 2023 00:00:00 GMT"}, 304),
+    ],
+)
+@pytest.mark.parametrize("path", [EGG, f"{EGG}/_history/3"])
+def test_a_condition_is_judged_by_version_and_by_time(fhir, path, headers, status):
+    assert fhir.get(path, headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("condition", [{"If-None-Match": "*"}, {"If-Modified-Since": CHANGED}])
+def test_a_condition_does_not_hide_that_there_is_nothing(fhir, condition):
+    path = "AllergyIntolerance/al-p5-codeine"
+    assert_outcome(fhir.get(path, headers=condition), 410, "deleted", f"{path} was deleted.")
+
+
+def test_versions_of_one_second_are_told_apart(make_app):
+    """RFC 9110 §8.8.2.2: to the second, a copy of the first has the date of the second."""
+    app = make_app(seed=False)
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    path = "AllergyIntolerance/a"
+    publish(app, allergy("a", criticality="low"), now="2026-01-01T00:00:00.100+00:00")
+    held = {"If-Modified-Since": fhir.get(path).headers["Last-Modified"]}
+    assert fhir.get(path, headers=held).status_code == 304
+    publish(app, allergy("a", criticality="high"), now="2026-01-01T00:00:00.900+00:00")
+    assert fhir.get(path, headers=held).status_code == 200
+    publish(app, allergy("a", criticality="low"), now="2026-01-01T00:00:01.000+00:00")
+    assert fhir.get(path, headers=held).status_code == 200
+    held = {"If-Modified-Since": fhir.get(path).headers["Last-Modified"]}
+    assert fhir.get(path, headers=held).status_code == 304
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        EGG,
+        f"{EGG}/_history/2",
+        f"{EGG}/_history",
+        "AllergyIntolerance/_history?_count=2",
+        "AllergyIntolerance?patient=p1&_count=2",
+        "AllergyIntolerance/_search?patient=p1",
+        "/api/AllergyIntolerance",
+        "Binary/bin-p1-hp-2024",
+        "metadata",
+        "AllergyIntolerance/nobody",
+        "AllergyIntolerance?date=never",
+    ],
+)
+def test_head_is_get_without_the_body(fhir, path):
+    got, head = fhir.get(path), fhir.request("HEAD", path)
+    assert head.status_code == got.status_code
+    assert dict(head.headers) == dict(got.headers)
+    assert head.data == b""
+    assert got.data
+
+
+def test_every_address_that_answers_get_answers_head(fhir, app):
+    """decisions §1: HEAD wherever GET."""
+    values = {"resource_id": "al-p1-latex", "version_id": "1"}
+    adapter = app.url_map.bind("")
+    addresses = {
+        adapter.build(
+            rule.endpoint,
+            {
+                name: 1 if f"<int:{name}>" in rule.rule else values.get(name, "x")
+                for name in rule.arguments
+            },
+        )
+        for rule in app.url_map.iter_rules()
+        # An export that is begun is answered with an address of its own.
+        if "GET" in (rule.methods or ()) and not rule.rule.endswith("$export")
+    }
+    assert {"/fhir/metadata", "/health/live", f"/fhir/{EGG[:18]}/_history"} <= addresses
+    for address in addresses:
+        got, head = fhir.get(address), fhir.request("HEAD", address)
+        assert (head.status_code, head.data) == (got.status_code, b"")
+        # The first page gives the browser a cookie, which it has from then on.
+        got.headers.pop("Set-Cookie", None)
+        head.headers.pop("Set-Cookie", None)
+        assert dict(head.headers) == dict(got.headers)
+
+
+@pytest.mark.parametrize(
+    ("permissions", "read", "search"), [("r", 200, 403), ("s", 403, 200), ("rs", 200, 200)]
+)
+def test_read_and_search_are_permitted_apart(app, permissions, read, search):
+    fhir = Fhir(app, token_for(app, f"system/AllergyIntolerance.{permissions}"))
+    for path in (EGG, f"{EGG}/_history/1", f"{EGG}/_history"):
+        assert fhir.get(path).status_code == read
+    assert fhir.get("AllergyIntolerance").status_code == search
+
+
+def test_what_was_deleted_can_come_back(make_app):
+    app = make_app(seed=False)
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    entry = allergy("a")
+    path = "AllergyIntolerance/a"
+    publish(app, entry, now="2026-01-01T00:00:00.000+00:00")
+    delete(app, "AllergyIntolerance", "a", now="2026-01-02T00:00:00.000+00:00")
+    assert_outcome(fhir.get(path), 410, "deleted", f"{path} was deleted.")
+    assert fhir.read("AllergyIntolerance")["total"] == 0
+    publish(app, entry, now="2026-01-03T00:00:00.000+00:00")
+    assert fhir.read(path)["meta"]["versionId"] == "3"
+    assert_outcome(
+        fhir.get(f"{path}/_history/2"), 410, "deleted", f"{path}/_history/2 was deleted."
+    )
+    assert fhir.ids("AllergyIntolerance") == ["a"]
+
+
+def test_the_same_content_makes_no_new_version(make_app):
+    app = make_app(seed=False)
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    entry = allergy("a", criticality="low")
+    publish(app, entry, now="2026-01-01T00:00:00.000+00:00")
+    before = fhir.get("AllergyIntolerance/a").data
+    # What the server itself writes into meta is no content.
+    again = {**entry, "meta": {"versionId": "7", "lastUpdated": "2025-01-01T00:00:00Z"}}
+    publish(app, dict(reversed(again.items())), now="2026-01-02T00:00:00.000+00:00")
+    assert fhir.get("AllergyIntolerance/a").data == before
+    publish(app, {**entry, "criticality": "high"}, now="2026-01-03T00:00:00.000+00:00")
+    assert fhir.read("AllergyIntolerance/a")["meta"]["versionId"] == "2"
+    assert fhir.get("AllergyIntolerance/a/_history/1").data == before

@@ -1,0 +1,111 @@
+"""Cursors: opaque, signed, and for the one query that they were made for. decisions §3."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from itsdangerous import URLSafeSerializer
+
+from fhirapp.auth.keys import key_of
+from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.search.page import Cursor, Cursors, fingerprint
+from tests.support.helpers import assert_outcome, link
+
+REPEATABLE = settings(deadline=None, derandomize=True, max_examples=100)
+KEY = b"k" * 32
+MARK = fingerprint("AllergyIntolerance", [("status", "active")])
+CURSOR = Cursor(("2024-03-01T09:00:00.000+00:00", "al-1"), backwards=False, mark=7)
+FOREIGN = "_cursor: is not one of this server's; start again from the first page"
+OTHER = "_cursor: belongs to another search; start again from the first page"
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def refusal(cursors: Cursors, value: str, mark: str = MARK) -> str:
+    with pytest.raises(InvalidParameter) as raised:
+        cursors.read(value, mark)
+    return raised.value.diagnostics
+
+
+@REPEATABLE
+@given(
+    st.builds(
+        Cursor, st.tuples(TEXT, st.integers(-(10**16), 10**16)), st.booleans(), st.integers(0)
+    ),
+    TEXT,
+)
+def test_a_cursor_is_read_back(cursor, mark):
+    written = Cursors(KEY).write(cursor, mark)
+    assert Cursors(KEY).read(written, mark) == cursor
+    assert written.isascii()
+    assert not set(written) & set(' "#%&+/<>?')
+
+
+def test_a_cursor_of_another_key_or_query_is_refused():
+    written = Cursors(KEY).write(CURSOR, MARK)
+    assert refusal(Cursors(b"j" * 32), written) == FOREIGN
+    assert refusal(Cursors(KEY), written, fingerprint("AllergyIntolerance", [])) == OTHER
+
+
+WRITTEN = Cursors(KEY).write(CURSOR, MARK)
+
+
+@REPEATABLE
+@given(st.integers(0, len(WRITTEN) - 2), st.characters())
+def test_a_cursor_that_was_tampered_with_is_refused(place, letter):
+    """Save its last letter, of whose bits two belong to nothing."""
+    tampered = WRITTEN[:place] + letter + WRITTEN[place + 1 :]
+    if tampered != WRITTEN:
+        assert refusal(Cursors(KEY), tampered) == FOREIGN
+
+
+@REPEATABLE
+@given(st.text())
+def test_any_other_text_is_refused(value):
+    assert refusal(Cursors(KEY), value) == FOREIGN
+
+
+@pytest.mark.parametrize("content", [[], [1, 2, 3], "abcd", 7, None, {"a": 1}, [1, 2, 3, 4, 5]])
+def test_what_was_signed_for_something_else_is_refused(content):
+    written = URLSafeSerializer(KEY, salt="cursor").dumps(content)
+    assert refusal(Cursors(KEY), written) in (FOREIGN, OTHER)
+    elsewhere = URLSafeSerializer(KEY, salt="other").dumps([*CURSOR, MARK])
+    assert refusal(Cursors(KEY), elsewhere) == FOREIGN
+
+
+PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=4)
+
+
+@REPEATABLE
+@given(PAIRS, PAIRS)
+def test_a_fingerprint_tells_queries_apart_and_not_their_order(one, other):
+    same = sorted(one) == sorted(other)
+    assert (fingerprint("T", one) == fingerprint("T", other)) == same
+    assert fingerprint("T", one) == fingerprint("T", one[::-1])
+    assert fingerprint("T", one) != fingerprint("U", one)
+
+
+PAGED = "AllergyIntolerance?patient=p1&_count=2"
+
+
+def cursor_of(fhir):
+    return link(fhir.read(PAGED), "next").rpartition("_cursor=")[2]
+
+
+def test_a_next_link_goes_with_its_own_search_alone(fhir):
+    cursor = cursor_of(fhir)
+    assert fhir.ids(f"{PAGED}&_cursor={cursor}")
+    for other in (
+        "AllergyIntolerance?patient=p2&_count=2",
+        "AllergyIntolerance?patient=p1&patient=p1&_count=2",
+        "DocumentReference?patient=p1&_count=2",
+    ):
+        response = fhir.get(f"{other}&_cursor={cursor}")
+        assert_outcome(response, 400, "value", OTHER, "_cursor")
+
+
+def test_a_next_link_of_another_server_is_refused(fhir, app):
+    assert key_of(app) != KEY
+    for value in (WRITTEN, cursor_of(fhir)[1:], "x", "%00", "%F0%9F%98%80", "a.b"):
+        response = fhir.get(f"{PAGED}&_cursor={value}")
+        assert_outcome(response, 400, "value", FOREIGN, "_cursor")

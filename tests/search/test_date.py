@@ -1,0 +1,222 @@
+"""Dates in a search: every prefix against every pair of intervals, and what a range is.
+
+The oracle says what FHIR R4 search §3.1.1.4.5 says, in its words; it knows no SQL.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, instant_of, interval, period_interval
+from fhirapp.search.date import PREFIXES, Date, Searched, compare
+from tests.support.helpers import assert_outcome
+
+REPEATABLE = settings(deadline=None, derandomize=True, max_examples=100)
+DATE = Date("date", ("date",), "When", closed_range=True)
+
+
+def contains(outer: Interval, inner: Interval) -> bool:
+    """Say whether the range outer fully contains the range inner."""
+    return outer.low <= inner.low and inner.high <= outer.high
+
+
+def overlap(one: Interval, other: Interval) -> bool:
+    return one.low < other.high and other.low < one.high
+
+
+def oracle(prefix: str, searched: Interval, target: Interval) -> bool:
+    """Say whether a resource's value, the target, matches. FHIR R4 search §3.1.1.4.5."""
+    above = Interval(searched.high, LATEST + 1)
+    below = Interval(EARLIEST - 1, searched.low)
+    match prefix:
+        case "" | "eq":
+            return contains(searched, target)
+        case "ne":
+            return not contains(searched, target)
+        case "gt":
+            return overlap(above, target)
+        case "lt":
+            return overlap(below, target)
+        case "ge":
+            return overlap(above, target) or contains(searched, target)
+        case "le":
+            return overlap(below, target) or contains(searched, target)
+        case "sa":
+            return not overlap(searched, target) and contains(above, target)
+        case "eb":
+            return not overlap(searched, target) and contains(below, target)
+    raise AssertionError(prefix)
+
+
+EXACT = [prefix for prefix in ("", *PREFIXES) if prefix != "ap"]
+
+
+def asked(searched: Searched, target: Interval) -> bool:
+    """Ask a database whether a stored interval matches."""
+    sql, values = compare(searched, "k.low", "k.high")
+    with closing(sqlite3.connect(":memory:")) as connection:
+        stored = f"SELECT count(*) FROM (SELECT {target.low} AS low, {target.high} AS high) k"
+        return bool(connection.execute(f"{stored} WHERE {sql}", values).fetchone()[0])
+
+
+@pytest.mark.parametrize("prefix", EXACT)
+def test_a_prefix_means_what_fhir_says_for_each_relation_of_two_intervals(prefix):
+    """All pairs of intervals with ends from a few points: every relation there can be."""
+    points = range(5)
+    pairs = [Interval(low, high) for low in points for high in points if low < high]
+    for searched in pairs:
+        for target in pairs:
+            found = asked(Searched(prefix, searched), target)
+            assert found is oracle(prefix, searched, target), (searched, target)
+
+
+WHEN = st.datetimes(datetime.fromisoformat("0001-01-02"), datetime.fromisoformat("9999-12-30"))
+NEAR = st.timedeltas(timedelta(days=-800), timedelta(days=800)).map(
+    lambda delta: datetime.fromisoformat("2024-02-29T12:00") + delta
+)
+SPELLED = st.builds(
+    lambda moment, length: moment.isoformat(timespec="milliseconds")[:length],
+    WHEN | NEAR,
+    # A year, a month, a day, a minute, a second, a millisecond.
+    st.sampled_from([4, 7, 10, 16, 19, 23]),
+)
+STORED = st.one_of(
+    SPELLED.map(interval),
+    st.builds(
+        lambda start, end: period_interval({"start": start, "end": end}),
+        SPELLED | st.none(),
+        SPELLED | st.none(),
+    ),
+).filter(lambda covered: covered.low < covered.high)
+
+
+@REPEATABLE
+@given(st.sampled_from(EXACT), SPELLED, STORED)
+def test_a_prefix_means_what_fhir_says_for_dates_and_periods(prefix, value, target):
+    searched = DATE.parse(prefix + value)
+    assert asked(searched, target) is oracle(prefix, interval(value), target)
+
+
+MOMENT = st.integers(interval("0001-01-02").low, interval("9999-12-30").high)
+
+
+@REPEATABLE
+@given(st.sampled_from(EXACT), SPELLED, MOMENT)
+def test_a_moment_kept_as_text_is_an_interval_of_a_millisecond(prefix, value, moment):
+    """`_lastUpdated` compares the text of instants."""
+    searched = DATE.parse(prefix + value)
+    low, high = searched.interval
+    for stored in (moment, low, high, low - 1):
+        target = Interval(stored, stored + 1)
+        sql, values = compare(searched, "t", "t", instants=True)
+        with closing(sqlite3.connect(":memory:")) as connection:
+            row = connection.execute(
+                f"SELECT count(*) FROM (SELECT ? AS t) WHERE {sql}", (instant_of(stored), *values)
+            )
+            assert bool(row.fetchone()[0]) is oracle(prefix, searched.interval, target)
+
+
+@REPEATABLE
+@given(SPELLED, STORED)
+def test_approximately_is_within_a_tenth_of_the_distance_to_now(value, target):
+    """FHIR R4 search §3.1.1.4.5: overlap, with a margin that is recommended to be 10%."""
+    searched = interval(value)
+    margin = abs(time.time() * 1000 - searched.low) / 10
+    found = asked(Searched("ap", searched), target)
+    # Of the boundary itself nothing is said: the clock goes on.
+    within, beyond = int(margin * 0.99), int(margin * 1.01) + 9
+    if overlap(Interval(searched.low - within, searched.high + within), target):
+        assert found
+    if not overlap(Interval(searched.low - beyond, searched.high + beyond), target):
+        assert not found
+
+
+@pytest.mark.parametrize(
+    ("value", "prefix", "covered"),
+    [
+        ("2024", "", "2024"),
+        ("eq2024-02", "eq", "2024-02"),
+        ("sa2024-02-29T10:00", "sa", "2024-02-29T10:00Z"),
+        # a plus sign that the client did not escape
+        ("ge2024-02-29T10:00:00 01:00", "ge", "2024-02-29T09:00:00Z"),
+        ("ap2024-02-29T10:00:00+01:00", "ap", "2024-02-29T09:00:00Z"),
+    ],
+)
+def test_a_prefix_and_a_date_are_read(value, prefix, covered):
+    assert DATE.parse(value) == (prefix, interval(covered))
+
+
+@pytest.mark.parametrize(
+    "value", ["x", "GE2024", "gege2024", "=2024", ">2024", "ge", "2024-02-30", "20240229", " 2024"]
+)
+def test_what_is_no_date_is_refused(fhir, value):
+    with pytest.raises(InvalidParameter):
+        DATE.parse(value)
+    response = fhir.get("AllergyIntolerance", query_string={"date": value})
+    diagnostics = response.get_json(force=True)["issue"][0]["diagnostics"]
+    assert diagnostics.startswith(f"date: {value!r} is not a date")
+    assert_outcome(response, 400, "value", diagnostics, "date")
+
+
+CLOSED = "two values must form a closed range: one with gt, ge or sa, one with lt, le or eb"
+BETWEEN = f"{CLOSED}; here nothing lies between the two"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "reason"),
+    [
+        (("2023", "2024"), CLOSED),
+        (("eq2023", "le2024"), CLOSED),
+        (("ne2023", "ge2022"), CLOSED),
+        (("ap2023", "ge2022"), CLOSED),
+        (("ge2023", "gt2024"), CLOSED),
+        (("le2023", "eb2024"), CLOSED),
+        (("ge2023", "2024"), CLOSED),
+        (("ge2022", "le2024", "le2025"), CLOSED),
+        (("ge2022", "ge2023", "le2024", "le2025"), CLOSED),
+        (("ge2022,ge2023", "le2024"), CLOSED),
+        (("ge2022", "le2024,2025"), CLOSED),
+        (("ge2025", "le2024"), BETWEEN),
+        (("gt2024", "le2024"), BETWEEN),
+        (("ge2024", "lt2024"), BETWEEN),
+        (("gt2024-03-01", "lt2024-03-02"), BETWEEN),
+        (("sa2024", "eb2024"), BETWEEN),
+    ],
+)
+@pytest.mark.parametrize("name", ["AllergyIntolerance", "DocumentReference"])
+def test_two_values_that_form_no_closed_range_are_refused(fhir, name, bounds, reason):
+    """decisions 2.7."""
+    for ordered in (bounds, bounds[::-1]):
+        response = fhir.get(name, query_string=[("date", bound) for bound in ordered])
+        assert_outcome(response, 400, "value", f"date: {reason}", "date")
+
+
+@pytest.mark.parametrize("lower", ["gt", "ge", "sa"])
+@pytest.mark.parametrize("upper", ["lt", "le", "eb"])
+def test_every_pair_of_bounds_is_a_range_in_either_order(fhir, lower, upper):
+    """What a range finds is what each bound alone finds, both at once."""
+    first, last = f"{lower}2022-01-01", f"{upper}2024-06"
+    both = set(fhir.ids(f"DocumentReference?date={first}"))
+    both &= set(fhir.ids(f"DocumentReference?date={last}"))
+    assert both
+    for query in (f"date={first}&date={last}", f"date={last}&date={first}"):
+        assert set(fhir.ids(f"DocumentReference?{query}")) == both
+
+
+def test_the_whole_day_lies_between_its_own_bounds(fhir):
+    found = fhir.ids("AllergyIntolerance?date=ge2023-02-14&date=le2023-02-14")
+    assert found == fhir.ids("AllergyIntolerance?date=2023-02-14")
+    assert found
+
+
+def test_now_is_within_itself():
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    assert asked(DATE.parse(f"ap{now}"), interval(now))

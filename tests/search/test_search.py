@@ -1,0 +1,299 @@
+"""The searches beyond service.md: decisions §2 and §3."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import token_for
+from tests.support.contract import allergy, publish
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link
+
+ALLERGY = "AllergyIntolerance"
+DOCUMENT = "DocumentReference"
+CLINICAL = "http://terminology.hl7.org/CodeSystem/allergyintolerance-clinical"
+RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
+# Newest first: how a search answers them.
+OF_P1 = ["ragweed", "metformin", "ibuprofen", "latex", "sulfa", "penicillin"]
+STRICT = {"Prefer": "handling=strict"}
+
+
+def of_p1(fhir, query):
+    """Return which entries of p1 a query finds, by the last part of their ids."""
+    found = fhir.ids(f"{ALLERGY}?patient=p1&{query}")
+    return [row_id.removeprefix("al-p1-") for row_id in found]
+
+
+# recordedDate: penicillin 2023-02-14T09:41, sulfa 2023-02-14, ibuprofen 2011,
+# metformin 2023-08-07T16:38, ragweed 2025-05-20T14:40; onset: latex 1996-05.
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("date=2011", ["ibuprofen"]),
+        ("date=eq2011", ["ibuprofen"]),
+        # a year is not within one of its months
+        ("date=2011-05", []),
+        ("date=ne2023", ["ragweed", "ibuprofen", "latex"]),
+        ("date=gt2023-02-14", ["ragweed", "metformin"]),
+        ("date=ge2023-02-14", ["ragweed", "metformin", "sulfa", "penicillin"]),
+        ("date=lt2023-02-14", ["ibuprofen", "latex"]),
+        ("date=le2023-02-14", ["ibuprofen", "latex", "sulfa", "penicillin"]),
+        # a year reaches beyond the middle of it, but does not start after it
+        ("date=gt2011-06", ["ragweed", "metformin", "ibuprofen", "sulfa", "penicillin"]),
+        ("date=sa2011-06", ["ragweed", "metformin", "sulfa", "penicillin"]),
+        ("date=lt2011-06", ["ibuprofen", "latex"]),
+        ("date=eb2011-06", ["latex"]),
+        ("date=ap2011", ["ibuprofen"]),
+        # a time at its precision: a minute, a second
+        ("date=2023-02-14T09:41", ["penicillin"]),
+        ("date=2023-02-14T09:41:01", []),
+        ("date=gt2023-02-14T09:41", ["ragweed", "metformin", "sulfa"]),
+        ("date=2023-02-14T04:41-05:00", ["penicillin"]),
+        # a plus sign that was not escaped
+        ("date=2023-02-14T10:41+01:00", ["penicillin"]),
+        ("date=ge2023-02-14&date=lt2023-08-07", ["sulfa", "penicillin"]),
+        ("date=sa2011&date=eb2025", ["metformin", "sulfa", "penicillin"]),
+        ("date=1996-05,2011", ["ibuprofen", "latex"]),
+        ("_lastUpdated=ge2023-03&_lastUpdated=lt2024", ["metformin", "ibuprofen"]),
+        ("_lastUpdated=2023-02-14T10:08:02.900", ["latex"]),
+        ("last-date=1998", ["penicillin"]),
+        ("onset=2004-09", ["sulfa"]),
+    ],
+)
+def test_a_date_is_compared_as_a_range(fhir, query, found):
+    assert of_p1(fhir, query) == found
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("code=7984", ["penicillin"]),
+        (f"code={RXNORM}|7984", ["penicillin"]),
+        ("code=http://snomed.info/sct|7984", []),
+        # every coding of a system
+        (f"code={RXNORM}|", ["metformin", "ibuprofen", "sulfa", "penicillin"]),
+        # no system
+        ("code=|7984", []),
+        ("category=medication,food", ["metformin", "ibuprofen", "sulfa", "penicillin"]),
+        ("category=http://hl7.org/fhir/allergy-intolerance-category|environment",
+         ["ragweed", "latex"]),
+        ("type=intolerance", ["metformin", "ibuprofen"]),
+        ("status=entered-in-error", ["metformin"]),
+        ("status:not=active", ["metformin"]),
+        ("status:not=active,entered-in-error", []),
+        ("clinical-status:not=active", ["metformin"]),
+        (f"clinical-status={CLINICAL}|active", ["ragweed", "ibuprofen", "latex", "sulfa",
+                                                 "penicillin"]),
+        ("verification-status=confirmed&criticality=high", ["penicillin"]),
+        ("manifestation=418363000&manifestation=271807003", ["sulfa"]),
+        ("severity=severe", ["penicillin"]),
+        ("route=6064005", ["latex"]),
+        ("identifier=http://harbor-allergy.example/fhir/allergy-id|A-100417", ["penicillin"]),
+        ("recorder=dr-whitmore", ["ragweed"]),
+        ("recorder:Practitioner=dr-whitmore", ["ragweed"]),
+        ("recorder=Practitioner/dr-whitmore,Practitioner/nobody", ["ragweed"]),
+        (f"recorder={BASE_URL}/fhir/Practitioner/dr-whitmore", ["ragweed"]),
+        ("recorder=http://elsewhere.example/fhir/Practitioner/dr-whitmore", []),
+        ("asserter=Patient/p1", ["sulfa", "penicillin"]),
+        # a backslash makes the comma a part of the value
+        (r"code=7984\,733", []),
+        ("code=nothing-known", []),
+        ("_id=al-p1-latex,al-p2-mariscos", ["latex"]),
+        (r"_id=al-p1-latex\,al-p1-sulfa", []),
+        ("_id=al-p1-latex&_id=al-p1-sulfa", []),
+    ],
+)  # fmt: skip
+def test_a_token_or_a_reference_finds(fhir, query, found):
+    assert of_p1(fhir, query) == found
+
+
+@pytest.mark.parametrize(
+    "query", ["patient=Patient/p1", "patient:Patient=p1", f"patient={BASE_URL}/fhir/Patient/p1"]
+)
+def test_the_patient_is_named_in_each_form_of_a_reference(fhir, query):
+    assert fhir.ids(f"{ALLERGY}?{query}") == [f"al-p1-{name}" for name in OF_P1]
+    assert fhir.read(f"{DOCUMENT}?{query}")["total"] == 9
+    assert fhir.read(f"{DOCUMENT}?{query.replace('patient', 'subject')}")["total"] == 9
+
+
+@pytest.mark.parametrize("query", ["patient=nobody", "code=nothing", "_id=nobody", "date=1800"])
+def test_an_unknown_value_of_a_known_parameter_finds_nothing(fhir, query):
+    bundle = fhir.read(f"{ALLERGY}?{query}")
+    assert bundle["total"] == 0
+    assert "entry" not in bundle
+
+
+def test_special_characters_are_escaped_with_a_backslash(make_app):
+    app = make_app(seed=False)
+    value = "A,1|2$3\\4"
+    entry = allergy("odd", identifier=[{"system": "urn:oid:1.2.3", "value": value}])
+    publish(app, entry, allergy("other"), now="2026-01-01T00:00:00.000+00:00")
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    assert fhir.ids(rf"{ALLERGY}?identifier=A\,1\|2\$3\\4") == ["odd"]
+    assert fhir.ids(rf"{ALLERGY}?identifier=urn:oid:1.2.3|A\,1\|2\$3\\4") == ["odd"]
+    assert fhir.ids(rf"{ALLERGY}?identifier=A,1") == []
+
+
+def test_an_unknown_parameter_is_told_in_the_bundle(fhir):
+    bundle = fhir.read(f"{ALLERGY}?patient=p4&statuss=resolved&foo=1")
+    assert ids(bundle) == ["al-p4-nkda"]
+    assert bundle["total"] == 1
+    assert bundle["entry"][-1] == {
+        "resource": {
+            "resourceType": "OperationOutcome",
+            "issue": [
+                warning("statuss", "is not a search parameter of this type; "
+                        "did you mean status?; it was ignored"),
+                warning("foo", "is not a search parameter of this type; it was ignored"),
+            ],
+        },
+        "search": {"mode": "outcome"},
+    }  # fmt: skip
+    # The links hold what was applied, and no more.
+    assert link(bundle, "first") == f"/fhir/{ALLERGY}?patient=p4"
+
+
+def warning(name, reason):
+    return {
+        "severity": "warning",
+        "code": "not-supported",
+        "diagnostics": f"{name}: {reason}",
+        "expression": [f"http.{name}"],
+    }
+
+
+@pytest.mark.parametrize("query", ["patient=", "code=&patient=", "status=%20"])
+def test_an_empty_value_is_ignored(fhir, query):
+    assert fhir.read(f"{ALLERGY}?{query}")["total"] == fhir.read(ALLERGY)["total"]
+
+
+def test_url_and_body_count_as_one_query(fhir):
+    merged = fhir.post(f"{ALLERGY}/_search?patient=p1&status=active", {"status": "confirmed"})
+    assert ids(merged.get_json(force=True)) == of_p1_ids("ragweed", "ibuprofen", "latex", "sulfa",
+                                                         "penicillin")  # fmt: skip
+    narrowed = fhir.post(f"{ALLERGY}?patient=p1", {"patient": "p2"})
+    assert narrowed.get_json(force=True)["total"] == 0
+    ranged = fhir.post(f"{ALLERGY}?date=ge2023-02-14", {"date": "lt2023-02-15", "patient": "p1"})
+    assert ids(ranged.get_json(force=True)) == of_p1_ids("sulfa", "penicillin")
+
+
+def of_p1_ids(*names):
+    return [f"al-p1-{name}" for name in names]
+
+
+def test_the_body_of_a_post_shapes_the_answer_too(fhir):
+    response = fhir.post(f"{ALLERGY}/_search", {"patient": "p1", "_pretty": "false", "_count": "1"})
+    assert "\n" not in response.text
+    assert len(ids(response.get_json(force=True))) == 1
+
+
+@pytest.mark.parametrize("query", ["patient=p1", "_id=al-p1-latex"])
+def test_strict_handling_lets_pass_what_is_right(fhir, query):
+    assert fhir.get(f"{ALLERGY}?{query}&status=active", headers=STRICT).status_code == 200
+    for prefer in ('handling="strict"', "respond-async; handling=strict", "handling=lenient"):
+        assert fhir.get(f"{ALLERGY}?{query}", headers={"Prefer": prefer}).status_code == 200
+
+
+def test_a_patient_token_implies_the_patient(as_patient):
+    fhir = as_patient("p1")
+    assert fhir.ids(ALLERGY) == [f"al-p1-{name}" for name in OF_P1]
+    assert fhir.get(f"{ALLERGY}?status=active", headers=STRICT).status_code == 200
+    assert fhir.ids(f"{ALLERGY}?_id=al-p2-mariscos") == []
+
+
+def test_a_search_is_answered_304_until_its_answer_changes(make_app):
+    app = make_app()
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    path = f"{ALLERGY}?patient=p4&_revinclude=Provenance:target"
+    etag = fhir.get(path).headers["ETag"]
+    assert etag.startswith('W/"')
+    for held in (etag, etag.removeprefix("W/"), f'"x", {etag}', "*", etag.replace('"', "")):
+        answer = fhir.get(path, headers={"If-None-Match": held})
+        assert (answer.status_code, answer.data) == (304, b"")
+        assert answer.headers["ETag"] == etag
+    publish(app, allergy("al-p9-new", "p9"), now="2026-02-01T00:00:00.000+00:00")
+    assert fhir.get(path, headers={"If-None-Match": etag}).status_code == 304
+    publish(app, allergy("al-p4-new", "p4"), now="2026-02-02T00:00:00.000+00:00")
+    changed = fhir.get(path, headers={"If-None-Match": etag})
+    assert changed.status_code == 200
+    assert changed.headers["ETag"] != etag
+
+
+@pytest.fixture(scope="module")
+def other_settings(make_app):
+    """An app with the settings that change what a search answers."""
+    app = make_app(
+        self_link="fhir", require_patient_or_id=True, empty_content="dar", inline_max=900
+    )
+    return Fhir(app, token_for(app, "system/*.rs"))
+
+
+def test_the_self_link_can_be_that_of_fhir(other_settings):
+    bundle = other_settings.read(f"{ALLERGY}?patient=p1&_count=2&unknown=x")
+    assert link(bundle, "self") == f"/fhir/{ALLERGY}?patient=p1&_count=2"
+    further = link(bundle, "next")
+    assert link(other_settings.read(further), "self") == further
+
+
+@pytest.mark.parametrize("query", ["", "?status=active", "?patient=", "?_pretty=false"])
+def test_patient_or_id_can_be_required(other_settings, query):
+    assert_outcome(
+        other_settings.get(ALLERGY + query),
+        400,
+        "required",
+        "patient: is required when _id is not given",
+        "patient",
+    )
+    assert other_settings.read(f"{DOCUMENT}?subject=p1")["total"] == 9
+    assert other_settings.read(f"{DOCUMENT}?_id=doc-p1-scan-2023")["total"] == 1
+
+
+def test_a_document_without_content_can_say_so(other_settings, fhir):
+    path = f"{DOCUMENT}?_id=doc-p9-lab-2024"
+    (entry,) = other_settings.read(path)["entry"]
+    absent = {
+        "url": "http://hl7.org/fhir/StructureDefinition/data-absent-reason",
+        "valueCode": "unknown",
+    }
+    assert entry["resource"]["content"] == [{"attachment": {"_url": {"extension": [absent]}}}]
+    (plain,) = fhir.read(path)["entry"]
+    assert "content" not in plain["resource"]
+    for one in (entry, plain):
+        assert "profile" not in one["resource"]["meta"]
+
+
+def test_the_entity_tag_of_a_search_tells_such_documents_apart(make_app):
+    path, tags = f"{DOCUMENT}?_id=doc-p9-lab-2024", set()
+    for setting in ("omit", "dar"):
+        app = make_app(empty_content=setting)
+        tags.add(Fhir(app, token_for(app, "system/*.rs")).get(path).headers["ETag"])
+    assert len(tags) == 2
+
+
+def test_only_small_attachments_are_sent_inline(other_settings, fhir):
+    sizes = {True: [], False: []}
+    for entry in other_settings.read(f"{DOCUMENT}?patient=p1")["entry"]:
+        for content in entry["resource"]["content"]:
+            attachment = content["attachment"]
+            assert attachment["url"].startswith(f"{BASE_URL}/fhir/Binary/")
+            assert attachment["hash"]
+            sizes["data" in attachment].append(attachment["size"])
+    assert max(sizes[True]) <= 900 < min(sizes[False])
+
+
+@pytest.mark.parametrize("query", ["", "&_count=2", "&_id=al-p1-latex", "&code=nothing"])
+def test_the_total_is_exact_unless_none_is_wanted(fhir, query):
+    path = f"{ALLERGY}?patient=p1{query}"
+    total = fhir.read(path)["total"]
+    assert fhir.read(f"{path}&_total=accurate")["total"] == total
+    assert fhir.read(f"{path}&_total=estimate")["total"] == total
+    without = fhir.read(f"{path}&_total=none")
+    assert "total" not in without
+    assert ids(without) == fhir.ids(path)
+
+
+@pytest.mark.parametrize("alone", ["_count=0", "_summary=count"])
+def test_who_asks_for_the_total_alone_gets_it(fhir, alone):
+    for total in ("accurate", "estimate", "none"):
+        bundle = fhir.read(f"{ALLERGY}?patient=p1&{alone}&_total={total}")
+        assert bundle["total"] == 6
+        assert "entry" not in bundle

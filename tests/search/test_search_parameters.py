@@ -1,0 +1,114 @@
+"""/fhir/SearchParameter: what defines the parameters that service.md has and FHIR has not."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from fhir.resources.R4B.searchparameter import SearchParameter
+
+from tests.support.helpers import BASE_URL, FHIR_JSON, assert_outcome
+
+PATHS = ("SearchParameter/AllergyIntolerance-status", "SearchParameter/DocumentReference-code")
+# FHIR R4: http://hl7.org/fhir/R4/valueset-search-modifier-code.html
+MODIFIERS = {
+    *("missing", "exact", "contains", "not", "text", "in", "not-in", "below", "above"),
+    *("type", "identifier", "ofType"),
+}
+
+
+@pytest.fixture(params=PATHS)
+def definition(request, http) -> dict[str, Any]:
+    """A definition, asked for without a token."""
+    response = http.get(f"/fhir/{request.param}")
+    assert (response.status_code, response.content_type) == (200, FHIR_JSON)
+    found: dict[str, Any] = response.get_json(force=True)
+    return found
+
+
+def test_the_statement_names_a_definition_for_every_parameter(http):
+    statement = http.get("/fhir/metadata").get_json(force=True)
+    own = [
+        one["definition"]
+        for listed in statement["rest"][0]["resource"]
+        for one in listed.get("searchParam", ())
+        if not one["definition"].startswith("http://hl7.org/fhir/")
+    ]
+    assert own == [f"{BASE_URL}/fhir/{path}" for path in PATHS]
+
+
+def test_the_statement_lists_the_type_as_one_that_is_read(http):
+    statement = http.get("/fhir/metadata").get_json(force=True)
+    assert statement["rest"][0]["resource"][-1] == {
+        "type": "SearchParameter",
+        "documentation": "Definitions of the search parameters that FHIR does not define.",
+        "interaction": [{"code": "read"}],
+        "versioning": "no-version",
+        "conditionalRead": "not-match",
+    }
+
+
+def test_it_is_a_valid_resource(definition):
+    SearchParameter.model_validate(definition)
+    # spd-0, which the models do not check: a name that a program can use.
+    assert re.fullmatch("[A-Z][A-Za-z0-9_]{0,254}", definition["name"])
+    assert set(definition["modifier"]) <= MODIFIERS
+    assert definition["url"] == f"{BASE_URL}/fhir/SearchParameter/{definition['id']}"
+
+
+def test_status_is_either_status(http):
+    found = http.get(f"/fhir/{PATHS[0]}").get_json(force=True)
+    # decisions 2.9
+    assert (found["code"], found["base"], found["type"]) == (
+        "status",
+        ["AllergyIntolerance"],
+        "token",
+    )
+    assert found["expression"] == (
+        "AllergyIntolerance.clinicalStatus | AllergyIntolerance.verificationStatus"
+    )
+    assert found["modifier"] == ["missing", "not", "text"]
+
+
+def test_code_is_the_type(http):
+    found = http.get(f"/fhir/{PATHS[1]}").get_json(force=True)
+    # decisions 2.10
+    assert (found["code"], found["base"], found["type"]) == ("code", ["DocumentReference"], "token")
+    assert found["expression"] == "DocumentReference.type"
+
+
+def test_it_is_not_sent_again(http):
+    got = http.get(f"/fhir/{PATHS[0]}")
+    held = {"If-None-Match": got.headers["ETag"]}
+    again = http.get(f"/fhir/{PATHS[0]}", headers=held)
+    assert (again.status_code, again.data) == (304, b"")
+    head = http.head(f"/fhir/{PATHS[0]}")
+    assert (head.data, dict(head.headers)) == (b"", dict(got.headers))
+    assert b"\n" not in http.get(f"/fhir/{PATHS[0]}?_pretty=false").data
+
+
+@pytest.mark.parametrize("row_id", ["nobody", "AllergyIntolerance-code", "AllergyIntolerance"])
+def test_what_fhir_defines_is_not_here(http, row_id):
+    response = http.get(f"/fhir/SearchParameter/{row_id}")
+    assert_outcome(response, 404, "not-found", f"SearchParameter/{row_id} is not known here.")
+
+
+@pytest.mark.parametrize(
+    "path", ["SearchParameter", "SearchParameter?code=status", f"{PATHS[0]}/_history"]
+)
+def test_they_are_read_and_nothing_else(fhir, path):
+    message = "There is no such resource type or operation here."
+    assert_outcome(fhir.get(path), 404, "not-supported", message)
+
+
+def test_what_else_is_refused(http):
+    path = f"/fhir/{PATHS[0]}"
+    refused = http.get(path, headers={"Accept": "text/html"})
+    message = "The Accept header allows no JSON; this server answers application/fhir+json."
+    assert_outcome(refused, 406, "not-supported", message)
+    refused = http.get(f"{path}?x=1", headers={"Prefer": "handling=strict"})
+    message = "x: is not a parameter here; use _format or _pretty"
+    assert_outcome(refused, 400, "not-supported", message, "x")
+    message = "DELETE is not supported here; this server only reads."
+    assert_outcome(http.delete(path), 405, "not-supported", message)

@@ -1,0 +1,385 @@
+"""The schema of a database: made new, opened as it was, or refused.
+
+tests/schemas/ keeps the SQLite schema of each number, so that an old file can be made anew here.
+Whoever changes a table adds a step in fhirapp/store/migrations/, raises HEAD, and writes the new
+number's file beside the old ones:
+
+    python -m tests.test_migrate > tests/schemas/<HEAD>.sql
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import sqlite3
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from sqlalchemy import create_engine, inspect
+
+from fhirapp import create_app
+from fhirapp.config import ConfigurationError, load_settings
+from fhirapp.db import db, writing
+from fhirapp.ops.backups.backup import back_up
+from fhirapp.ops.backups.drill import drill
+from fhirapp.ops.backups.restore import restore
+from fhirapp.ops.prepare import prepare
+from fhirapp.store import migrate
+from fhirapp.store.migrate import HEAD, schema_version, upgrade
+from tests import TESTS
+from tests.exchange.test_import import ALLERGY, PATIENT, asking, load_lines
+
+SCHEMAS = TESTS / "schemas"
+
+
+# The tables of the types whose words are searched.
+SEARCHED = ("allergy_intolerance", "document_reference")
+
+
+def _is_index(name: str) -> bool:
+    return name.endswith("_token")
+
+
+def app_on(url: Path | str, folder: Path) -> Flask:
+    """Return an app on a SQLite file or a database's address, not yet prepared."""
+    address = url if isinstance(url, str) else f"sqlite:///{url}"
+    return create_app(load_settings({}, database_url=address, instance_path=str(folder)))
+
+
+@pytest.fixture
+def open_app(tmp_path: Path) -> Iterator[Callable[..., Flask]]:
+    """Return a maker of such apps, whose connections are closed at the end."""
+    apps: list[Flask] = []
+
+    def make(url: Path | str, folder: Path = tmp_path) -> Flask:
+        apps.append(app_on(url, folder))
+        return apps[-1]
+
+    yield make
+    for app in apps:
+        with app.app_context():
+            db.engine.dispose()
+
+
+def schema_of(path: Path) -> str:
+    """Return the SQL that makes a SQLite file's tables and indexes, and marks their number."""
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+            # The tables in which FTS5 keeps a table of words.
+            " AND name NOT LIKE '%\\_words\\_%' ESCAPE '\\' ORDER BY tbl_name, type DESC, name"
+        ).fetchall()
+        (number,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    connection.close()
+    statements = ["\n".join(line.rstrip() for line in row[0].strip().splitlines()) for row in rows]
+    statements.append(f"INSERT INTO alembic_version VALUES ('{number}')")
+    return "".join(f"{statement};\n\n" for statement in statements)[:-1]
+
+
+def new_schema(folder: Path) -> str:
+    """Return the schema that the models make of an empty file."""
+    app = app_on(folder / "new.db", folder)
+    prepare(app, lambda _message: None)
+    return schema_of(folder / "new.db")
+
+
+def statements(schema: str) -> set[str]:
+    """Return the statements of a schema."""
+    return {one.strip("\n") for one in schema.split(";\n")}
+
+
+def kept_statements() -> set[str]:
+    """Return the statements of the schema that is kept for HEAD."""
+    return statements((SCHEMAS / f"{HEAD}.sql").read_text("utf-8"))
+
+
+def test_the_models_still_have_the_schema_that_is_kept_for_this_number(tmp_path):
+    """A table that is kept may not change unnoticed; the tables of a new type may be added."""
+    changed = kept_statements() - statements(new_schema(tmp_path))
+    assert not changed, "A table changed: add a migration (see this file's head)."
+
+
+def test_every_number_up_to_this_one_is_kept():
+    numbers = [f"{number:04}" for number in range(1, int(HEAD) + 1)]
+    assert sorted(path.stem for path in SCHEMAS.iterdir()) == numbers
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.sql")), ids=lambda path: path.stem)
+def test_a_file_of_each_kept_schema_opens_and_serves(path, open_app, tmp_path):
+    file = tmp_path / "old.db"
+    with sqlite3.connect(file) as connection:
+        connection.executescript(path.read_text(encoding="utf-8"))
+    connection.close()
+    app = open_app(file)
+    said: list[str] = []
+    prepare(app, said.append)
+    assert bool(said) == (path.stem != HEAD)
+    # As it was, it is kept beside.
+    kept = [] if path.stem == HEAD else [path.stem]
+    assert [copy.name.split(".")[1] for copy in tmp_path.glob("old.schema-*")] == [
+        f"schema-{number}" for number in kept
+    ]
+    assert load_lines(app, tmp_path, PATIENT, ALLERGY).complete
+    assert asking(app).ids("AllergyIntolerance?patient=one") == ["nuts"]
+    assert kept_statements() <= statements(schema_of(file))
+
+
+def test_a_new_database_has_every_table_and_column_of_the_models(make_app):
+    app = make_app(seed=False)
+    with app.app_context():
+        found = inspect(db.engine)
+        tables = set(found.get_table_names())
+        # Full text is no table of the models; FTS5 keeps each in several.
+        words = {name.removesuffix("_token") + "_words" for name in tables if _is_index(name)}
+        assert {name for name in tables if not name.startswith(tuple(words))} == {
+            *db.metadata.tables,
+            "alembic_version",
+        }
+        assert {f"{name}_words" for name in SEARCHED} <= tables
+        for name, table in db.metadata.tables.items():
+            columns = {column["name"]: column["nullable"] for column in found.get_columns(name)}
+            assert columns == {column.name: column.nullable for column in table.columns}
+            indexes = {index["name"] for index in found.get_indexes(name)}
+            assert {index.name for index in table.indexes} <= indexes
+        assert schema_version(db.engine) == HEAD
+
+
+def test_making_a_database_ready_twice_changes_nothing(make_app):
+    app = make_app(seed=False)
+    with app.app_context():
+        assert upgrade(db.engine) == HEAD
+
+
+def test_processes_that_start_together_on_an_empty_database_all_succeed(
+    new_database, open_app, tmp_path
+):
+    url = new_database()
+    apps = [open_app(url, tmp_path / str(number)) for number in range(4)]
+
+    def start(app: Flask) -> None:
+        prepare(app, lambda _message: None)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(start, apps))
+    with apps[0].app_context():
+        assert schema_version(db.engine) == HEAD
+
+
+def mark(app: Flask, number: str) -> None:
+    """Change the number that a database has."""
+    with app.app_context(), writing() as connection:
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{number}'")
+
+
+@pytest.mark.parametrize("number", ["0002", "9999", "3f2a7c11"])
+def test_the_schema_of_a_newer_release_is_refused(make_app, number):
+    number = f"{int(HEAD) + 1:04}" if number == "0002" else number
+    app = make_app(seed=False)
+    mark(app, number)
+    with pytest.raises(ConfigurationError) as raised:
+        prepare(app, lambda _message: None)
+    said = str(raised.value)
+    assert f"was made by a newer fhirapp (schema {number}, this one knows {HEAD})" in said
+    assert said.endswith("start that newer version, or name another database.")
+    mark(app, HEAD)
+
+
+@pytest.fixture
+def foreign(new_database: Callable[[], str]) -> str:
+    """The address of a database that belongs to another program."""
+    url = new_database()
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE patient (name TEXT)")
+        connection.exec_driver_sql("INSERT INTO patient VALUES ('kept')")
+    engine.dispose()
+    return url
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(foreign, open_app):
+    app = open_app(foreign)
+    with pytest.raises(ConfigurationError, match="holds other tables and none of fhirapp's; name"):
+        prepare(app, lambda _message: None)
+    with app.app_context():
+        assert inspect(db.engine).get_table_names() == ["patient"]
+
+
+@pytest.mark.parametrize("content", [b"not a database at all" * 500, b"SQLite format 3\0broken"])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(open_app, tmp_path, content):
+    path = tmp_path / "clinic.db"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"^The database .*clinic\.db cannot be used \("):
+        prepare(open_app(path), lambda _message: None)
+    assert path.read_bytes() == content
+
+
+def test_a_database_that_another_program_holds_is_told_as_such(open_app, tmp_path, monkeypatch):
+    path = tmp_path / "busy.db"
+    prepare(open_app(path), lambda _message: None)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    # The wait of a writer, five seconds, is a setting of each connection.
+    monkeypatch.setattr("fhirapp.db.BUSY_SECONDS", 0)
+    with pytest.raises(ConfigurationError, match="is in use by another program; stop that one"):
+        prepare(open_app(path), lambda _message: None)
+    holder.close()
+
+
+STEP = """
+from __future__ import annotations
+
+from alembic import op
+
+revision = "{number}"
+down_revision = "{before}"
+
+
+def upgrade() -> None:
+    op.execute("CREATE TABLE next_release (name TEXT)")
+    {wrong}
+"""
+
+
+@pytest.fixture
+def next_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Return what makes this release one with another step, which may go wrong; its number."""
+
+    def release(wrong: str) -> str:
+        number = f"{int(HEAD) + 1:04}"
+        steps = tmp_path / "migrations"
+        shutil.copytree(migrate._STEPS, steps)
+        step = STEP.format(number=number, before=HEAD, wrong=wrong)
+        (steps / "versions" / f"{number}_next.py").write_text(step)
+        monkeypatch.setattr(migrate, "_STEPS", steps)
+        monkeypatch.setattr(migrate, "HEAD", number)
+        return number
+
+    return release
+
+
+def old_clinic(open_app: Callable[..., Flask], folder: Path) -> Path:
+    """Make a database of this release with a record in it; return its file."""
+    file = folder / "clinic.db"
+    app = open_app(file)
+    prepare(app, lambda _message: None)
+    assert load_lines(app, folder, PATIENT).complete
+    with app.app_context():
+        db.engine.dispose()
+    return file
+
+
+def tables_of(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+
+
+def copies(folder: Path) -> list[Path]:
+    return [*folder.glob("clinic.schema-*")]
+
+
+def test_a_database_of_an_older_release_is_copied_and_carried_forward(
+    open_app, tmp_path, next_release
+):
+    file = old_clinic(open_app, tmp_path)
+    before = tables_of(file)
+    number = next_release("")
+    said: list[str] = []
+    prepare(open_app(file), said.append)
+    (copy,) = copies(tmp_path)
+    carried = f"The database was carried forward from schema {HEAD} to {number}"
+    assert said == [f"{carried}; as it was it is kept in {copy}."]
+    assert re.fullmatch(rf"clinic\.schema-{HEAD}\.\d{{8}}T\d{{6}}Z\.db", copy.name)
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert tables_of(copy) == before
+    assert tables_of(file) >= before | {"next_release"}
+    assert schema_of(copy).endswith(f"VALUES ('{HEAD}');\n")
+    prepare(open_app(file), said.append)
+    assert (len(said), copies(tmp_path)) == (1, [copy])
+
+
+def test_where_it_cannot_be_copied_nothing_is_carried_forward(
+    open_app, tmp_path, next_release, monkeypatch
+):
+    file = old_clinic(open_app, tmp_path)
+    before = tables_of(file)
+    next_release("")
+    usage = shutil.disk_usage(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=0))
+        with pytest.raises(ConfigurationError, match=r"There is no room for a copy of clinic\.db"):
+            prepare(open_app(file), lambda _message: None)
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(ConfigurationError, match=r"cannot be copied.*No space left on device"):
+            prepare(open_app(file), lambda _message: None)
+    assert (copies(tmp_path), tables_of(file)) == ([], before)
+
+
+def test_a_step_that_goes_wrong_leaves_the_database_and_a_copy(open_app, tmp_path, next_release):
+    file = old_clinic(open_app, tmp_path)
+    before = tables_of(file)
+    next_release('op.execute("CREATE TABLE patient (name TEXT)")')
+    with pytest.raises(ConfigurationError, match="table patient already exists"):
+        prepare(open_app(file), lambda _message: None)
+    assert tables_of(file) == before
+    (copy,) = copies(tmp_path)
+    assert tables_of(copy) == before
+
+
+def test_processes_that_carry_one_database_forward_together_all_succeed(
+    open_app, tmp_path, next_release
+):
+    file = old_clinic(open_app, tmp_path)
+    number = next_release("")
+    apps = [open_app(file) for _ in range(3)]
+
+    def start(app: Flask) -> None:
+        prepare(app, lambda _message: None)
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(start, apps))
+    with apps[0].app_context():
+        assert schema_version(db.engine) == number
+    assert {schema_of(copy)[-9:-4] for copy in copies(tmp_path)} == {f"'{HEAD}"}
+
+
+def test_a_backup_of_an_older_release_is_carried_forward_when_it_is_restored(
+    open_app, tmp_path, next_release
+):
+    file = old_clinic(open_app, tmp_path)
+    now = datetime(2026, 1, 5, tzinfo=UTC)
+    url = f"sqlite:///{file}"
+    given = load_settings({}, database_url=url, instance_path=str(tmp_path))
+    backup = back_up(given, tmp_path / "clinic.backup", now, None).path
+    next_release("")
+    assert drill(given, backup, None).faults == []
+    done = restore(given, backup, now, None, force=True)
+    assert (done.manifest.schema, done.versions > 0) == (HEAD, True)
+    assert "next_release" in tables_of(file)
+    assert "next_release" not in tables_of(done.kept[0])
+
+
+def test_an_address_never_shows_its_password(open_app):
+    app = open_app("postgresql://clinic:hunter2@127.0.0.1:1/clinic")
+    with pytest.raises(ConfigurationError, match=r"clinic:\*\*\*@127\.0\.0\.1") as raised:
+        prepare(app, lambda _message: None)
+    assert "hunter2" not in str(raised.value)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        sys.stdout.write(new_schema(Path(name)))

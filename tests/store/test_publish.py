@@ -1,0 +1,307 @@
+"""Publishing versions: how they are counted, which one is current, what is written beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from fhirapp.db import db, reader, writing
+from fhirapp.definition import types
+from fhirapp.fhir.resource import InvalidResource
+from fhirapp.store.prepare import prepare
+from fhirapp.store.publish import Publisher
+from fhirapp.store.version import Change, generation
+from fhirapp.store.write import Rendering
+from tests.exchange.test_import import ALLERGY, PATIENT, asking
+from tests.support.helpers import assert_outcome
+
+RENDERING = Rendering(inline_max=32_768, empty_content="omit")
+TIMES = [f"2026-01-01T00:00:0{second}.000+00:00" for second in range(6)]
+
+
+@pytest.fixture(scope="module")
+def store(make_app: Callable[..., Flask]) -> Flask:
+    """Return an app with one patient; each test publishes resources of its own."""
+    app = make_app(seed=False)
+    publish(app, TIMES[0], PATIENT)
+    return app
+
+
+def publish(
+    app: Flask,
+    now: str,
+    *resources: dict[str, Any],
+    source_id: int | None = None,
+    hold_older: bool = False,
+) -> list[Change]:
+    """Publish resources of one type at a time of our choice."""
+    with app.app_context(), writing() as connection:
+        publisher = Publisher(
+            connection,
+            now=now,
+            rendering=RENDERING,
+            binary=types()["Binary"],
+            source_id=source_id,
+        )
+        definition = types()[resources[0]["resourceType"]]
+        prepared = [prepare(definition, one) for one in resources]
+        return publisher.publish(prepared, hold_older=hold_older)
+
+
+def delete(app: Flask, now: str, path: str) -> bool:
+    """Publish the deletion of a resource; say whether there was something to delete."""
+    type_name, _, resource_id = path.partition("/")
+    with app.app_context(), writing() as connection:
+        publisher = Publisher(connection, now=now, rendering=RENDERING, binary=types()["Binary"])
+        return publisher.delete(types()[type_name], resource_id) is Change.DELETED
+
+
+def allergy(resource_id: str, **elements: Any) -> dict[str, Any]:
+    """Return an allergy of the patient."""
+    return {**ALLERGY, "id": resource_id, **elements}
+
+
+def rows(app: Flask, type_name: str, resource_id: str, *columns: str) -> list[tuple[Any, ...]]:
+    """Return columns of a resource's versions, oldest first."""
+    with app.app_context(), db.engine.connect() as connection:
+        table = types()[type_name].table
+        found = select(*(table.c[name] for name in columns)).where(table.c.id == resource_id)
+        return [tuple(row) for row in connection.execute(found.order_by(table.c.version_id))]
+
+
+def indexed(app: Flask, resource_id: str) -> set[tuple[int, str, str]]:
+    """Return (version, parameter, code) of an allergy's tokens."""
+    with app.app_context(), db.engine.connect() as connection:
+        definition = types()["AllergyIntolerance"]
+        table, token = definition.table, definition.tables.token
+        found = select(table.c.version_id, token.c.param, token.c.code).join(
+            token, token.c.pk == table.c.pk
+        )
+        found = found.where(table.c.id == resource_id)
+        return {(version, param, code) for version, param, code in connection.execute(found)}
+
+
+def test_versions_count_one_two_three_and_the_newest_is_current(store):
+    for number, criticality in enumerate(["low", "high", "low"], 1):
+        change = publish(store, TIMES[number], allergy("counted", criticality=criticality))
+        assert change == [Change.NEW if number == 1 else Change.CHANGED]
+    assert rows(store, "AllergyIntolerance", "counted", "version_id", "is_current") == [
+        (1, False),
+        (2, False),
+        (3, True),
+    ]
+
+
+def test_the_same_content_makes_no_version(store):
+    assert publish(store, TIMES[1], allergy("same")) == [Change.NEW]
+    (published,) = rows(store, "AllergyIntolerance", "same", "version_id", "last_updated")
+    assert publish(store, TIMES[2], allergy("same")) == [Change.SAME]
+    assert rows(store, "AllergyIntolerance", "same", "version_id", "last_updated") == [published]
+
+
+def test_what_is_published_later_is_never_of_an_earlier_time(store):
+    """So that who asks for what changed since the newest that they know misses nothing."""
+    publish(store, "2030-01-01T00:00:00.000+00:00", allergy("ahead"))
+    publish(store, TIMES[1], allergy("behind"))
+    ((ahead,),) = rows(store, "AllergyIntolerance", "ahead", "last_updated")
+    ((behind,),) = rows(store, "AllergyIntolerance", "behind", "last_updated")
+    assert behind >= ahead
+
+
+def test_a_decimal_with_another_number_of_digits_is_another_content(store):
+    for number, value in enumerate(["1.0", "1.00"], 1):
+        extension = [{"url": "urn:dose", "valueDecimal": Decimal(value)}]
+        publish(store, TIMES[number], allergy("digits", extension=extension))
+    assert len(rows(store, "AllergyIntolerance", "digits", "pk")) == 2
+
+
+def test_versions_of_one_batch_follow_each_other(store):
+    batch = [allergy("batch", criticality=one) for one in ("low", "high", "high", "low")]
+    changes = publish(store, TIMES[1], *batch)
+    assert changes == [Change.NEW, Change.CHANGED, Change.SAME, Change.CHANGED]
+    assert rows(
+        store, "AllergyIntolerance", "batch", "version_id", "is_current", "criticality"
+    ) == [
+        (1, False, "low"),
+        (2, False, "high"),
+        (3, True, "low"),
+    ]
+
+
+def test_a_published_version_never_changes(store):
+    publish(store, TIMES[1], allergy("fixed", criticality="low"))
+    fhir = asking(store)
+    before = fhir.get("AllergyIntolerance/fixed/_history/1").data
+    tokens = indexed(store, "fixed")
+    publish(store, TIMES[2], allergy("fixed", criticality="high"))
+    delete(store, TIMES[3], "AllergyIntolerance/fixed")
+    assert fhir.get("AllergyIntolerance/fixed/_history/1").data == before
+    assert {row for row in indexed(store, "fixed") if row[0] == 1} == tokens
+
+
+def test_index_rows_are_those_of_each_version_and_a_deletion_has_none(store):
+    publish(store, TIMES[1], allergy("index", criticality="low", category=["food", "biologic"]))
+    publish(store, TIMES[2], allergy("index", criticality="high"))
+    delete(store, TIMES[3], "AllergyIntolerance/index")
+    assert indexed(store, "index") == {
+        # decisions 2.19: where nothing is said, that there is no information
+        (1, "code", "NI"),
+        (2, "code", "NI"),
+        (1, "criticality", "low"),
+        (1, "category", "food"),
+        (1, "category", "biologic"),
+        (2, "criticality", "high"),
+    }
+
+
+def test_a_deletion_is_a_version_that_nothing_finds(store):
+    publish(store, TIMES[1], allergy("gone"))
+    assert delete(store, TIMES[2], "AllergyIntolerance/gone")
+    assert rows(
+        store, "AllergyIntolerance", "gone", "version_id", "is_current", "deleted", "patient_id"
+    ) == [
+        (1, False, False, "one"),
+        (2, False, True, "one"),
+    ]
+    fhir = asking(store)
+    path = "AllergyIntolerance/gone"
+    assert_outcome(fhir.get(path), 410, "deleted", f"{path} was deleted.")
+    deletion = f"{path}/_history/2"
+    assert_outcome(fhir.get(deletion), 410, "deleted", f"{deletion} was deleted.")
+    assert fhir.get(f"{path}/_history/1").status_code == 200
+    assert fhir.read("AllergyIntolerance?_id=gone")["total"] == 0
+    newest = fhir.read(f"{path}/_history")["entry"][0]
+    assert newest["request"]["method"] == "DELETE"
+    assert "resource" not in newest
+
+
+def test_what_is_deleted_or_unknown_cannot_be_deleted(store):
+    publish(store, TIMES[1], allergy("twice"))
+    assert delete(store, TIMES[2], "AllergyIntolerance/twice")
+    assert not delete(store, TIMES[3], "AllergyIntolerance/twice")
+    assert not delete(store, TIMES[3], "AllergyIntolerance/never-was")
+    assert len(rows(store, "AllergyIntolerance", "twice", "pk")) == 2
+
+
+def test_what_was_deleted_comes_back_as_the_next_version(store):
+    publish(store, TIMES[1], allergy("back"))
+    delete(store, TIMES[2], "AllergyIntolerance/back")
+    assert publish(store, TIMES[3], allergy("back")) == [Change.CHANGED]
+    assert rows(store, "AllergyIntolerance", "back", "version_id", "is_current", "deleted") == [
+        (1, False, False),
+        (2, False, True),
+        (3, True, False),
+    ]
+    fhir = asking(store)
+    assert fhir.read("AllergyIntolerance/back")["meta"]["versionId"] == "3"
+    assert fhir.read("AllergyIntolerance?_id=back")["total"] == 1
+
+
+def test_a_provenance_that_was_deleted_is_gone(store):
+    provenance = {
+        "resourceType": "Provenance",
+        "id": "origin",
+        "target": [{"reference": "Patient/one"}],
+        "recorded": "2026-01-01T00:00:00Z",
+        "agent": [{"who": {"display": "registry"}}],
+    }
+    publish(store, TIMES[1], provenance)
+    fhir = asking(store)
+    assert fhir.get("Provenance/origin").status_code == 200
+    delete(store, TIMES[2], "Provenance/origin")
+    assert_outcome(fhir.get("Provenance/origin"), 410, "deleted", "Provenance/origin was deleted.")
+
+
+def test_each_writing_transaction_that_changes_data_raises_the_generation(store):
+    def now() -> int:
+        with store.app_context():
+            return int(generation(reader()))
+
+    before = now()
+    publish(store, TIMES[1], allergy("generation"))
+    first = now()
+    assert first > before
+    publish(store, TIMES[2], allergy("generation"))
+    assert now() == first
+    delete(store, TIMES[3], "AllergyIntolerance/generation")
+    assert now() > first
+
+
+def test_a_total_counted_before_a_change_is_not_given_after_it(store):
+    fhir = asking(store)
+    before = fhir.read("AllergyIntolerance?_summary=count")["total"]
+    publish(store, TIMES[1], allergy("one-more"))
+    assert fhir.read("AllergyIntolerance?_summary=count")["total"] == before + 1
+
+
+def test_the_compartment_follows_the_reference_whichever_way_it_is_written(store):
+    for name, reference in {
+        "relative": "Patient/one",
+        "versioned": "Patient/one/_history/3",
+    }.items():
+        publish(store, TIMES[1], allergy(name, patient={"reference": reference}))
+        assert rows(store, "AllergyIntolerance", name, "patient_id") == [("one",)]
+    elsewhere = {"reference": "https://other.example/fhir/Patient/one"}
+    publish(store, TIMES[1], allergy("elsewhere", patient=elsewhere))
+    assert rows(store, "AllergyIntolerance", "elsewhere", "patient_id") == [(None,)]
+
+
+def test_what_is_invalid_is_refused_before_anything_is_written(store):
+    with pytest.raises(InvalidResource) as raised:
+        publish(store, TIMES[1], allergy("never", type="x"))
+    assert raised.value.faults == [
+        ("AllergyIntolerance.type", "must be one of allergy, intolerance")
+    ]
+    assert rows(store, "AllergyIntolerance", "never", "pk") == []
+
+
+def test_writers_that_come_together_make_versions_without_gap_or_double(make_app):
+    # A place for each of them: one more than the writers there are.
+    app = make_app(seed=False, threads=7)
+    publish(app, TIMES[0], PATIENT)
+
+    def write(number: int) -> None:
+        publish(app, TIMES[1], allergy("busy", extension=[{"url": "u", "valueInteger": number}]))
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(write, range(24)))
+    found = rows(app, "AllergyIntolerance", "busy", "version_id", "is_current")
+    assert found == [(number, number == 24) for number in range(1, 25)]
+
+
+def test_what_an_earlier_version_had_is_held_where_that_is_asked_for(store):
+    old, new, other = (allergy("held", criticality=one) for one in ("low", "high", None))
+    del other["criticality"]
+    publish(store, TIMES[1], old)
+    publish(store, TIMES[2], new)
+    assert publish(store, TIMES[3], old, new, hold_older=True) == [Change.OLDER, Change.OLDER]
+    assert publish(store, TIMES[3], new, other, hold_older=True) == [Change.SAME, Change.CHANGED]
+    assert publish(store, TIMES[4], old, hold_older=True) == [Change.OLDER]
+    assert len(rows(store, "AllergyIntolerance", "held", "pk")) == 3
+    assert publish(store, TIMES[5], old) == [Change.CHANGED]
+
+
+def test_what_another_source_has_is_left_alone_where_the_content_differs(store):
+    low, high = allergy("whose", criticality="low"), allergy("whose", criticality="high")
+    assert publish(store, TIMES[1], low, source_id=1) == [Change.NEW]
+    assert publish(store, TIMES[2], high, source_id=2) == [Change.FOREIGN]
+    assert publish(store, TIMES[2], low, source_id=2) == [Change.SAME]
+    assert publish(store, TIMES[2], high) == [Change.CHANGED]
+    assert publish(store, TIMES[3], low, source_id=1) == [Change.CHANGED]
+    delete(store, TIMES[4], "AllergyIntolerance/whose")
+    assert publish(store, TIMES[5], high, source_id=2) == [Change.CHANGED]
+    assert [one for (one,) in rows(store, "AllergyIntolerance", "whose", "source_id")][-1] == 2
+
+
+def test_what_has_no_source_gets_the_first_that_brings_it(store):
+    publish(store, TIMES[1], allergy("adopted"))
+    assert publish(store, TIMES[2], allergy("adopted"), source_id=7) == [Change.SAME]
+    assert rows(store, "AllergyIntolerance", "adopted", "source_id", "version_id") == [(7, 1)]
+    assert publish(store, TIMES[3], allergy("adopted"), source_id=8) == [Change.SAME]
+    assert rows(store, "AllergyIntolerance", "adopted", "source_id", "version_id") == [(7, 1)]

@@ -1,0 +1,306 @@
+"""Nothing is lost: rich resources come out of the store as they went in. decisions 2.21.
+
+What changes on the way is what decisions name: versionId and lastUpdated are the server's (§5),
+times are written +00:00 (2.17), the bytes of an attachment are in Binary (2.18), narratives are
+sanitised (2.20).
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import re
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fhirapp.fhir import datatypes
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.elements import Check, Complex, InvalidElement, Repeating
+from fhirapp.fhir.narrative import sanitise
+from fhirapp.store.prepare import prepare
+from tests.conftest import token_for
+from tests.support.contract import SERVED, publish
+from tests.support.helpers import BASE_URL, Fhir
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+REPEATABLE = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=SLOW)
+NAMES = ["AllergyIntolerance", "DocumentReference", "Provenance", "Patient", "Encounter"]
+
+TEXT = st.sampled_from(
+    ["a", "á\n\tb", "\U0001f600 x", '"\\/', "  two  spaces  ", "\u2028", '"url": "Binary/', "<b>&"]
+)
+DECIMALS = st.sampled_from(["0", "0.0", "1.50", "-0.10", "100", "1E+3", "12345678901234567890.10"])
+PRIMITIVES: dict[Check, st.SearchStrategy[Any]] = {
+    datatypes.string: TEXT,
+    datatypes.code: st.sampled_from(["a", "en-US", "text/html; charset=utf-8"]),
+    datatypes.uri: st.sampled_from(["urn:x", "https://a.example/b?c=d&e#f", "urn:oid:1.2.3"]),
+    datatypes.identity: st.sampled_from(["a", "A-1.z"]),
+    datatypes.date: st.sampled_from(["1970", "1970-02", "2024-02-29"]),
+    datatypes.date_time: st.sampled_from(["1970", "1970-02", "2024-02-29T10:00:00+00:00"]),
+    datatypes.instant: st.sampled_from(["2024-02-29T10:00:00.120+00:00"]),
+    datatypes.time: st.sampled_from(["10:00:00", "23:59:59.1230"]),
+    datatypes.base64_binary: st.sampled_from(["QUI=", "QUJD"]),
+    datatypes.unsigned: st.sampled_from([0, 7]),
+    datatypes.positive: st.sampled_from([1, 7]),
+    datatypes.integer: st.sampled_from([0, -1, 2_147_483_647]),
+    datatypes.boolean: st.booleans(),
+    datatypes.decimal: DECIMALS.map(fhir_json.loads),
+    datatypes.Extension.elements["valueOid"]: st.just("urn:oid:1.2.0.3"),
+    datatypes.Extension.elements["valueUuid"]: st.just(
+        "urn:uuid:c757873d-ec9a-4326-a141-556f43239520"
+    ),
+}  # fmt: skip
+OTHERS: dict[Check, st.SearchStrategy[Any]] = {
+    datatypes.Extension.elements["valueTiming"]: st.just({"repeat": {"bounds": [1, {"a": "b"}]}}),
+    datatypes.Narrative: st.just({"status": "additional", "div": sanitise("<div>ñ &lt; b</div>")}),
+    datatypes.contained_resource: st.builds(
+        lambda row_id, value: {"resourceType": "Basic", "id": row_id, "x": {"y": [value]}},
+        PRIMITIVES[datatypes.identity],
+        TEXT | PRIMITIVES[datatypes.decimal],
+    ),
+}
+MARK = {"url": "urn:mark", "valueDecimal": fhir_json.loads("1.500")}
+SIBLING = st.sampled_from([{"id": "p"}, {"extension": [MARK]}, {"id": "p", "extension": [MARK]}])
+
+
+_BINDING = re.compile(r"must (?:be one of|have a coding of (\S+):) (.+)")
+
+
+def binding_of(check: Check) -> tuple[str | None, list[str]]:
+    """Return the code system, where one is named, and the codes of a required binding.
+
+    It says so itself of what has none of them.
+    """
+    with pytest.raises(InvalidElement) as raised:
+        check({"text": "x"})
+    found = _BINDING.fullmatch(raised.value.message)
+    assert found
+    return found[1], found[2].split(", ")
+
+
+@st.composite
+def value_of(draw: Any, check: Check, depth: int) -> Any:
+    """Return a value that a check takes; depth is how much deeper it may go."""
+    if check in PRIMITIVES:
+        return draw(PRIMITIVES[check])
+    if check in OTHERS:
+        return draw(OTHERS[check])
+    if check is datatypes._any_extension:
+        check = datatypes.EXTENSIONS
+    if check is datatypes._reference:
+        check = datatypes.Reference
+    if isinstance(check, Repeating):
+        return draw(st.lists(value_of(check.item, depth), min_size=1, max_size=2))
+    if isinstance(check, Complex):
+        return draw(object_of(check, depth - 1))
+    system, codes = binding_of(check)
+    code = draw(st.sampled_from(codes))
+    if system is None:
+        return code
+    return {"coding": [{"system": system, "code": code}], "text": draw(TEXT)}
+
+
+@st.composite
+def object_of(draw: Any, check: Complex, depth: int) -> dict[str, Any]:
+    """Return an object of a datatype: what it requires, and some of all else that it may have."""
+    names = [name for name in check.elements if name not in ("id", "extension")]
+    of_choices = {name for group in check.choices for name in group}
+    chosen = set(check.required)
+    if depth > 0:
+        chosen |= draw(st.sets(st.sampled_from([*names, "id", "extension"]), max_size=4))
+    chosen -= of_choices
+    for group in check.choices:
+        if depth > 0 or "url" in check.required:
+            chosen.add(draw(st.sampled_from(group)))
+    if not chosen:
+        chosen = {"id"}
+    made: dict[str, Any] = {}
+    for name in check.elements:
+        if name not in chosen:
+            continue
+        element = check.elements[name]
+        made[name] = draw(value_of(element, depth))
+        if f"_{name}" not in check._siblings or not draw(st.booleans()):
+            continue
+        beside = draw(SIBLING)
+        if isinstance(element, Repeating):
+            # A null in each list keeps the place of what the other has.
+            made[f"_{name}"] = [beside, *[None] * len(made[name])]
+            made[name] = [None, *made[name]]
+        else:
+            made[f"_{name}"] = beside
+    return made
+
+
+@st.composite
+def resources(draw: Any, name: str) -> dict[str, Any]:
+    """Return a rich resource of a type, every element of which the type's schema declares."""
+    resource = draw(object_of(SERVED[name].schema._checks, 3))
+    resource = {"resourceType": name, **resource, "id": "r"}
+    for attachment in attachments(resource):
+        # size and hash follow from the data.
+        for element in ("size", "hash", "_size", "_hash", "_data", "url", "_url"):
+            attachment.pop(element, None)
+        attachment["contentType"] = "text/plain"
+    if name == "AllergyIntolerance":
+        resource["patient"]["reference"] = "Patient/p1"
+    return resource
+
+
+def attachments(resource: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the attachments whose bytes go to Binary."""
+    if resource["resourceType"] != "DocumentReference":
+        return []
+    return [one["attachment"] for one in resource.get("content", ())]
+
+
+# decisions 2.11, 2.19: what is said where the source says nothing.
+MADE: dict[str, dict[str, Any]] = {
+    "AllergyIntolerance": {
+        "code": {
+            "coding": [
+                {
+                    "system": "http://terminology.hl7.org/CodeSystem/v3-NullFlavor",
+                    "code": "NI",
+                    "display": "NoInformation",
+                    "userSelected": False,
+                }
+            ],
+            "text": "No information",
+        }
+    },
+    "DocumentReference": {
+        "category": [
+            {
+                "coding": [
+                    {
+                        "system": "http://hl7.org/fhir/us/core/CodeSystem/"
+                        "us-core-documentreference-category",
+                        "code": "clinical-note",
+                        "display": "Clinical Note",
+                    }
+                ]
+            }
+        ]
+    },
+}
+
+
+def take_out_what_is_made(served: dict[str, Any], given: dict[str, Any]) -> None:
+    """Take out what is said where the source says nothing, having looked that it is right."""
+    for name, value in MADE.get(served["resourceType"], {}).items():
+        if name not in given:
+            assert served.pop(name) == value
+        elif name == "category" and len(served[name]) > len(given[name]):
+            assert served[name].pop() == value[0]
+
+
+def without_what_changes(resource: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return a served resource without what the server writes itself."""
+    served = copy.deepcopy(resource)
+    for name in ("versionId", "lastUpdated"):
+        served["meta"].pop(name)
+        if name in given.get("meta", {}):
+            served["meta"][name] = given["meta"][name]
+    if not served["meta"] and "meta" not in given:
+        del served["meta"]
+    if "text" not in given:
+        assert served.pop("text")["status"] == "generated"
+    take_out_what_is_made(served, given)
+    for attachment, source in zip(attachments(served), attachments(given), strict=True):
+        for name in ("url", "size", "hash"):
+            if "data" in source:
+                del attachment[name]
+    return served
+
+
+def stored_and_read(value: Any) -> Any:
+    """Return a column's value as a JSON column gives it back."""
+    return fhir_json.loads(fhir_json.text(value))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_resource_comes_out_of_its_row_as_it_went_in(name):
+    definition = SERVED[name]
+
+    @REPEATABLE
+    @given(resources(name))
+    def check(resource: dict[str, Any]) -> None:
+        given = copy.deepcopy(resource)
+        prepared = prepare(definition, resource)
+        columns = {name: stored_and_read(value) for name, value in prepared.columns.items()}
+        blobs = {blob.id: blob.data for blob in prepared.blobs}
+        row = {**columns, "id": prepared.id, "version_id": 1, "last_updated": "2026"}
+        served = definition.schema.dump_resource({**row, "blobs": blobs})
+        kept = without_what_changes(served, given)
+        # As text: a decimal keeps its trailing zeros, false is not 0.
+        assert fhir_json.canonical(kept) == fhir_json.canonical(given)
+
+    check()
+
+
+@pytest.fixture(scope="module")
+def empty(make_app):
+    app = make_app(seed=False)
+    return app, Fhir(app, token_for(app, "system/*.rs"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_resource_is_answered_as_it_was_published(empty, name):
+    app, fhir = empty
+    number = 0
+
+    @settings(REPEATABLE, max_examples=15)
+    @given(resources(name))
+    def check(resource: dict[str, Any]) -> None:
+        nonlocal number
+        number += 1
+        resource["id"] = f"{name}-{number}"
+        if name == "Provenance":
+            # Only what is about something that is here may be seen.
+            resource["target"] = [{"reference": "Organization/o"}]
+            resource.pop("_target", None)
+        given = copy.deepcopy(resource)
+        publish(app, resource, now="2026-02-01T00:00:00.000+00:00")
+        response = fhir.get(f"{name}/{resource['id']}")
+        assert response.status_code == 200, response.text
+        served = fhir_json.loads(response.data)
+        for attachment, source in zip(attachments(served), attachments(given), strict=True):
+            if "data" in source:
+                assert attachment["url"].startswith(f"{BASE_URL}/fhir/Binary/")
+                content = fhir.get(attachment["url"].removeprefix(BASE_URL)).data
+                assert content == base64.b64decode(source["data"])
+        kept = without_what_changes(served, given)
+        assert fhir_json.canonical(kept) == fhir_json.canonical(given)
+
+    publish(
+        app, {"resourceType": "Organization", "id": "o", "name": "O"},
+        now="2026-01-01T00:00:00.000+00:00",
+    )  # fmt: skip
+    check()
+
+
+US_CORE = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-documentreference"
+
+
+@pytest.mark.parametrize(
+    ("meta", "served"),
+    [
+        (
+            {"profile": [US_CORE, "urn:own"], "_profile": [None, {"id": "own"}]},
+            {"profile": ["urn:own"], "_profile": [{"id": "own"}]},
+        ),
+        ({"profile": [None, "urn:own"], "_profile": [{"id": "a"}, None]},) * 2,
+    ],
+)
+def test_extensions_beside_profiles_stay_beside_them(meta, served):
+    """decisions 2.12: a document without content does not claim US Core."""
+    definition = SERVED["DocumentReference"]
+    document = {"resourceType": "DocumentReference", "id": "d", "status": "current", "meta": meta}
+    columns = prepare(definition, document).columns
+    row = {**columns, "id": "d", "version_id": 1, "last_updated": "2026"}
+    found = definition.schema.dump_resource(row)["meta"]
+    assert {name: found[name] for name in ("profile", "_profile")} == served

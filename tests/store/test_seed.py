@@ -1,0 +1,344 @@
+"""seed.sql: loaded whole or not at all; every case that one would look for occurs in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import select, true
+
+from fhirapp.db import db
+from fhirapp.definition import types
+from fhirapp.search.values import values_at
+from fhirapp.store.seed import InvalidSeed, load_seed, seed_path
+from fhirapp.store.write import IndexBatch, Rendering, read_documents, render
+from tests.store.test_reindex import contents
+from tests.support.contract import TYPES, versions_held
+
+RENDERING = Rendering(inline_max=32_768, empty_content="omit")
+NOW = "2026-01-01T00:00:00.000+00:00"
+BOTH = ["AllergyIntolerance", "DocumentReference"]
+SNOMED = "http://snomed.info/sct"
+LOINC = "http://loinc.org"
+TERMINOLOGY = "http://terminology.hl7.org/CodeSystem"
+CLINICAL = f"{TERMINOLOGY}/allergyintolerance-clinical"
+VERIFICATION = f"{TERMINOLOGY}/allergyintolerance-verification"
+
+
+@pytest.fixture(scope="module")
+def held(app: Flask) -> dict[str, dict[str, list[dict[str, Any] | None]]]:
+    """Every version of the seed, by type and id."""
+    return versions_held(app)
+
+
+@pytest.fixture(scope="module")
+def live(held: Any) -> dict[str, list[dict[str, Any]]]:
+    """Every version of the seed that is no deletion, by type."""
+    return {
+        name: [one for versions in resources.values() for one in versions if one]
+        for name, resources in held.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def empty(make_app: Any) -> Flask:
+    """An app without data; a seed that is refused leaves it so."""
+    return make_app(seed=False)
+
+
+def codes(concept: dict[str, Any]) -> list[tuple[str | None, str]]:
+    """Return the (system, code) pairs of a CodeableConcept."""
+    return [(one.get("system"), one["code"]) for one in concept.get("coding", ())]
+
+
+@pytest.mark.parametrize("definition", [one for one in TYPES if one.values[0].stores_body])
+def test_every_body_is_what_the_schema_makes_of_its_row(app, definition):
+    with app.app_context(), db.engine.connect() as connection:
+        table = definition.table
+        found = connection.execute(select(table).where(~table.c.deleted)).mappings()
+        rows = [dict(row) for row in found]
+        binary = types()["Binary"]
+        held = read_documents(connection, binary, RENDERING.inline_max, true())
+        documents = {one.pk: one for one in held}
+        assert rows
+        for row in rows:
+            stored = row["body"]
+            render(definition, row, RENDERING, documents, IndexBatch(definition))
+            assert row["body"] == stored
+
+
+def test_the_seed_is_the_same_whenever_it_is_loaded(make_app):
+    first, second = make_app(), make_app(seed=False)
+    with second.app_context():
+        load_seed(seed_path(), types(), RENDERING, "2027-05-06T07:08:09.000+00:00")
+    assert contents(first) == contents(second)
+
+
+def test_the_seed_holds_only_inserts():
+    text = seed_path().read_text(encoding="utf-8")
+    bare = re.sub(r"'(?:[^']|'')*'|--[^\n]*", "", text)
+    statements = [one.strip() for one in bare.split(";")]
+    assert statements.pop() == ""
+    assert len(statements) > 20
+    assert [one for one in statements if not one.startswith("INSERT INTO ")] == []
+
+
+FINE = """INSERT INTO organization (id, version_id, last_updated, name)
+VALUES ('org', 1, '2024-01-01T00:00:00.000+00:00', 'Fine');
+"""
+
+
+def insert(table: str, **columns: str) -> str:
+    """Return the INSERT of a row whose id is `bad`."""
+    row = {"id": "bad", "version_id": "1", "last_updated": NOW, **columns}
+    values = ", ".join(f"'{value}'" for value in row.values())
+    return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values});"
+
+
+PATIENT = '{"reference": "Patient/p1"}'
+
+
+def status(system: str, code: str) -> str:
+    """Return a status as a row holds it."""
+    return f'{{"coding": [{{"system": "{system}", "code": "{code}"}}]}}'
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "fault"),
+    [
+        ("allergy_intolerance", {}, "AllergyIntolerance.patient: is required"),
+        ("document_reference", {}, "DocumentReference.status: is required"),
+        ("allergy_intolerance", {"patient": PATIENT, "reaction": '[{"severity": "mild"}]'},
+         "AllergyIntolerance.reaction[0].manifestation: is required"),
+        ("provenance", {"target": f"[{PATIENT}]", "recorded": NOW, "agent": '[{"role": []}]'},
+         "Provenance.agent[0].role: must not be an empty list; leave the element out"),
+        ("allergy_intolerance", {"patient": PATIENT, "criticality": "severe"},
+         "AllergyIntolerance.criticality: must be one of low, high, unable-to-assess"),
+        ("document_reference", {"status": "final"},
+         "DocumentReference.status: must be one of current, superseded, entered-in-error"),
+        ("document_reference", {"status": "current", "date": "2024-13"},
+         "DocumentReference.date: is not a date; use YYYY, YYYY-MM or YYYY-MM-DD"),
+        ("allergy_intolerance",
+         {"patient": PATIENT, "clinical_status": status(CLINICAL, "gone")},
+         ("AllergyIntolerance.clinicalStatus.coding: "
+          f"must have a coding of {CLINICAL}: active, inactive, resolved")),
+        ("allergy_intolerance",
+         {"patient": PATIENT, "verification_status": status(SNOMED, "confirmed")},
+         ("AllergyIntolerance.verificationStatus.coding: must have a coding of "
+          f"{VERIFICATION}: unconfirmed, confirmed, refuted, entered-in-error")),
+    ],
+)  # fmt: skip
+def test_a_row_that_breaks_fhir_is_refused_and_nothing_stays(
+    empty, tmp_path, table, columns, fault
+):
+    name = fault.partition(".")[0]
+    message = refusal(empty, tmp_path, FINE + insert(table, **columns))
+    assert message == f"small.sql: {name}/bad, version 1: {fault}"
+
+
+def test_an_element_that_fhir_does_not_have_is_refused(empty, tmp_path):
+    message = refusal(empty, tmp_path, insert("organization", extra='{"nmae": "x"}'))
+    fault = "Organization.nmae: is not an element of FHIR R4 here"
+    assert message == f"small.sql: Organization/bad, version 1: {fault}"
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("INSRT INTO organization", 'near "INSRT": syntax error'),
+        ("INSERT INTO organization (id, nme) VALUES ('x', 'y');",
+         "table organization has no column named nme"),
+        (FINE, "UNIQUE constraint failed: organization.id, organization.version_id"),
+    ],
+)  # fmt: skip
+def test_sql_that_cannot_be_run_is_refused_and_nothing_stays(empty, tmp_path, sql, reason):
+    message = refusal(empty, tmp_path, FINE + sql)
+    assert message == f"The seed {tmp_path / 'small.sql'} is not SQL that SQLite runs: {reason}"
+
+
+def test_a_column_that_holds_no_json_is_refused_and_nothing_stays(empty, tmp_path):
+    message = refusal(empty, tmp_path, FINE + insert("organization", alias='["Lake'))
+    assert message.startswith("small.sql: Organization/bad, version 1: Organization.alias: ")
+
+
+def test_a_seed_that_is_not_there_is_refused(empty, tmp_path):
+    with empty.app_context(), pytest.raises(InvalidSeed, match="cannot be read"):
+        load_seed(tmp_path / "none.sql", types(), RENDERING, NOW)
+
+
+def refusal(app: Flask, folder: Path, sql: str) -> str:
+    """Return why a seed is refused, once nothing of it is in the database."""
+    path = folder / "small.sql"
+    path.write_text(sql, encoding="utf-8")
+    before = contents(app)
+    with app.app_context(), pytest.raises(InvalidSeed) as refused:
+        load_seed(path, types(), RENDERING, NOW)
+    assert contents(app) == before
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"AllergyIntolerance?code={SNOMED}|409137002&criticality=unable-to-assess",
+        f"AllergyIntolerance?code={TERMINOLOGY}/v3-NullFlavor|NI",
+        f"AllergyIntolerance?manifestation={SNOMED}|261665006",
+        f"AllergyIntolerance?code={TERMINOLOGY}/data-absent-reason|unknown",
+        "AllergyIntolerance?clinical-status=active",
+        "AllergyIntolerance?clinical-status=inactive",
+        "AllergyIntolerance?clinical-status=resolved",
+        "AllergyIntolerance?verification-status=refuted",
+        "AllergyIntolerance?verification-status=entered-in-error",
+        "AllergyIntolerance?criticality=high",
+        "AllergyIntolerance?criticality=low",
+        "DocumentReference?status=current",
+        "DocumentReference?status=superseded",
+        "DocumentReference?status=entered-in-error",
+        "DocumentReference?contenttype=application/pdf",
+    ],
+)  # fmt: skip
+def test_the_case_occurs(fhir, query):
+    assert fhir.read(query)["total"] > 0
+
+
+def test_two_reactions_with_several_manifestations_and_severities_occur(live):
+    assert any(
+        len(one["reaction"]) == 2
+        and all(len(reaction["manifestation"]) > 1 for reaction in one["reaction"])
+        and len({reaction["severity"] for reaction in one["reaction"]}) == 2
+        for one in live["AllergyIntolerance"]
+        if "reaction" in one
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["11488-4", "18842-5", "34117-2", "28570-0", "11506-3",
+     "18748-4", "11502-2", "11526-1", "11504-8", "34111-5"],
+)  # fmt: skip
+def test_each_kind_of_note_occurs_with_its_text(fhir, live, code):
+    texts = [
+        fhir.get(f"/fhir/{attachment['url']}").text
+        for one in live["DocumentReference"]
+        if (LOINC, code) in codes(one["type"])
+        for attachment in values_at(one, "content.attachment")
+        if attachment["contentType"].startswith("text/")
+    ]
+    assert any(len(text.split()) > 50 for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("media", "start"), [("text/plain", ""), ("text/html", "<"), ("application/pdf", "%PDF-")]
+)
+def test_each_kind_of_attachment_occurs_and_is_one(fhir, live, media, start):
+    urls = {
+        attachment["url"]
+        for one in live["DocumentReference"]
+        for attachment in values_at(one, "content.attachment")
+        if attachment["contentType"].partition(";")[0] == media
+    }
+    assert urls
+    for url in urls:
+        response = fhir.get(f"/fhir/{url}")
+        assert response.mimetype == media
+        assert response.data.startswith(start.encode())
+
+
+def test_a_scan_has_an_identifier(live):
+    scans = [
+        one
+        for one in live["DocumentReference"]
+        if any(
+            value.startswith("image/") for value in values_at(one, "content.attachment.contentType")
+        )
+    ]
+    assert scans
+    for one in scans:
+        (identifier,) = one["identifier"]
+        assert identifier.keys() == {"use", "system", "value"}
+
+
+def test_results_without_content_are_of_patients_who_have_nothing_else(live):
+    bare = {
+        one["subject"]["reference"] for one in live["DocumentReference"] if "content" not in one
+    }
+    whole = {one["subject"]["reference"] for one in live["DocumentReference"] if "content" in one}
+    allergic = {one["patient"]["reference"] for one in live["AllergyIntolerance"]}
+    assert len(bare) > 1
+    assert bare.isdisjoint(whole | allergic)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_resources_with_three_versions_and_a_deleted_one_occur(held, name):
+    histories = held[name].values()
+    assert any(len(versions) == 3 and versions[-1] for versions in histories)
+    assert any(versions[-1] is None for versions in histories)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_organizations_wrote_and_sent_what_provenance_tells_of(live, name):
+    told = [
+        one
+        for one in live["Provenance"]
+        if any(value.startswith(f"{name}/") for value in values_at(one, "target.reference"))
+    ]
+    assert told
+    for one in told:
+        roles = {code for agent in one["agent"] for _, code in codes(agent["type"])}
+        assert {"author", "transmitter"} <= roles
+        for agent in one["agent"]:
+            assert agent["who"]["reference"].startswith("Organization/")
+            assert agent["onBehalfOf"]["reference"].startswith("Organization/")
+
+
+def test_there_are_patients_and_resources_enough(held):
+    assert len(held["Patient"]) >= 10
+    assert sum(len(held[name]) for name in BOTH) >= 60
+
+
+def test_every_reference_leads_somewhere(held, live):
+    there = {f"{name}/{row_id}" for name, resources in held.items() for row_id in resources}
+    for resources in live.values():
+        for one in resources:
+            contained = {f"#{inner['id']}" for inner in one.get("contained", ())}
+            leading = set(references(one))
+            leading |= set(values_at(one, "content.attachment.url"))
+            assert leading <= there | contained, one["id"]
+
+
+def references(value: Any) -> Iterator[str]:
+    """Yield every Reference.reference below a value."""
+    if isinstance(value, dict):
+        if isinstance(value.get("reference"), str):
+            yield value["reference"]
+        for below in value.values():
+            yield from references(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from references(below)
+
+
+@pytest.mark.parametrize("release", ["610", "800"])
+@pytest.mark.parametrize(("name", "subject"), [("AllergyIntolerance", "patient"),
+                                               ("DocumentReference", "subject")])  # fmt: skip
+def test_two_patients_carry_everything_that_us_core_must_support(
+    fhir, shared, name, subject, release
+):
+    package = shared / f"data/us-core/us_core_{release}.tgz"
+    if not package.exists():
+        pytest.skip(f"{package.name} is not there")
+    profile = f"package/StructureDefinition-us-core-{name.lower()}.json"
+    with tarfile.open(package) as archive:
+        snapshot = json.load(archive.extractfile(profile))["snapshot"]["element"]
+    paths = {one["path"].partition(".")[2] for one in snapshot if one.get("mustSupport")}
+    found = [entry["resource"] for entry in fhir.read(f"{name}?patient=p1")["entry"]]
+    found += [entry["resource"] for entry in fhir.read(f"{name}?patient=p2")["entry"]]
+    assert len(paths) > 5
+    missing = {path for path in paths if not any(values_at(one, path) for one in found)}
+    assert missing == set()

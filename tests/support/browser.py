@@ -1,0 +1,262 @@
+"""Chromium, and in it an app of another origin: SMART's own client for JavaScript.
+
+A plugin of pytest, as tests/live.py is. A Visit is a person's browser: its methods are what the
+person does on our pages, by the words that stand there, and what the app does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    sync_playwright,
+)
+
+from tests import TESTS
+
+if TYPE_CHECKING:
+    from tests.support.live import Demo
+
+# Set where the tests that need Chromium must run; read before the tests' own settings are made.
+BROWSER_REQUIRED = bool(os.environ.get("FHIRAPP_TEST_BROWSER"))
+# A host that Chromium finds on this machine, and that no client is registered at.
+_STRANGER = "stranger.example"
+_PACKAGES = TESTS / "node" / "node_modules"
+_AXE = _PACKAGES / "axe-core" / "axe.min.js"
+_CLIENT = _PACKAGES / "fhirclient" / "build" / "fhir-client.pure.min.js"
+# The narrowest phone that pages must fit without scrolling sideways (WCAG 1.4.10), and a desktop.
+_SCREENS = ((320, 700), (1280, 800))
+# Dark, nothing differs but colours.
+_RULES: Mapping[Literal["light", "dark"], list[str]] = {
+    "light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    "dark": ["color-contrast"],
+}
+_RUN_AXE = """
+(rules) => axe.run({ runOnly: rules }).then(({ violations }) => violations.flatMap(
+  ({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}`)))
+"""
+# What a page and all that it loads weigh, without attachments; of /api-docs Swagger UI is the most.
+_MOST_BYTES = 150_000
+_WEIGH = """
+performance.getEntries()
+  .filter((one) => ["navigation", "resource"].includes(one.entryType))
+  .filter((one) => !one.name.includes("/content/"))
+  .reduce((sum, one) => sum + one.encodedBodySize, 0)
+"""
+_PAGE = """<!doctype html>
+<html lang="en">
+<title>An app</title>
+<link rel="icon" href="data:,">
+<script src="/fhir-client.js"></script>
+</html>
+"""
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """Where Chromium is, and beside it what runs in it."""
+    path = shutil.which("chromium")
+    if path is None or not _PACKAGES.is_dir():
+        reason = "needs Debian's chromium, and the packages of `npm ci` in tests/node"
+        (pytest.fail if BROWSER_REQUIRED else pytest.skip)(reason)
+    return path
+
+
+@pytest.fixture(scope="module")
+def chromium(chromium_path: str) -> Iterator[Browser]:
+    """A Chromium without a window.
+
+    Of the module: as long as Playwright runs, asyncio cannot run anything else in this thread.
+    """
+    with sync_playwright() as playwright:
+        resolver = f"--host-resolver-rules=MAP {_STRANGER} 127.0.0.1"
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=[resolver])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def app_url(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the app: a page with its script, on another site than the server."""
+    folder = tmp_path_factory.mktemp("app")
+    (folder / "index.html").write_text(_PAGE)
+    shutil.copyfile(_CLIENT, folder / "fhir-client.js")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture
+def visit(chromium: Browser, demo: Demo, app_url: str) -> Iterator[Callable[..., Visit]]:
+    """Return a maker of visits, each in a new browser; options are Playwright's."""
+    contexts: list[BrowserContext] = []
+    said: list[str] = []
+    elsewhere: list[str] = []
+    hosts = {urlsplit(url).netloc for url in (demo.url, app_url)} | {_STRANGER}
+
+    def ask(request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme in ("http", "https") and not {parts.netloc, parts.hostname} & hosts:
+            elsewhere.append(request.url)
+
+    def listen(message: ConsoleMessage) -> None:
+        # An app of somebody else's may be refused what it asks for.
+        if message.page is not None and message.page.url.startswith(demo.url):
+            said.append(f"{message.type}: {message.text}")
+
+    def begin(**options: Any) -> Visit:
+        contexts.append(chromium.new_context(**options))
+        contexts[-1].on("request", ask)
+        contexts[-1].on("console", listen)
+        contexts[-1].on("weberror", lambda one: said.append(f"error: {one.error}"))
+        return Visit(contexts[-1].new_page(), demo, app_url)
+
+    yield begin
+    for context in contexts:
+        context.close()
+    assert elsewhere == []
+    # Chromium tells what a policy kept it from. An answer of 400 or above is none of our mistakes.
+    faults = [text for text in said if text.startswith("error") or "Content Security" in text]
+    assert [text for text in faults if "Failed to load resource" not in text] == []
+
+
+class Visit:
+    """A person's browser, in which nobody is signed in yet, and an app's page."""
+
+    def __init__(self, page: Page, demo: Demo, app: str) -> None:
+        self.page = page
+        self.app = app
+        # The same page, at an origin that no client is registered for.
+        self.stranger = app.replace("localhost", _STRANGER)
+        self._demo = demo
+
+    def at(self, page: Page) -> Visit:
+        """Return the same person's visit in another window."""
+        return Visit(page, self._demo, self.app)
+
+    def tab(self, path: str) -> Visit:
+        """Go to a page of ours in another tab."""
+        other = self.at(self.page.context.new_page())
+        other.open(path)
+        return other
+
+    def address(self, path: str) -> str:
+        """Return the address of a page of ours."""
+        return f"{self._demo.url}{path}"
+
+    # What a person does.
+
+    def open(self, path: str) -> None:
+        """Go to a page of ours."""
+        self.page.goto(self.address(path))
+
+    def sign_in(self, username: str) -> None:
+        """Type name and password."""
+        self.page.get_by_label("User name").fill(username)
+        self.page.get_by_label("Password").fill("demo")
+        self.press("Sign in")
+
+    def search(self, name: str) -> None:
+        """Find patients by name."""
+        self.page.get_by_label("Name").fill(name)
+        self.press("Search")
+
+    def allow(self, *, tick: Iterable[str] = (), untick: Iterable[str] = ()) -> None:
+        """Allow what is ticked after these were changed, each named by words beside its box."""
+        for words in tick:
+            self.page.get_by_role("checkbox", name=words).check()
+        for words in untick:
+            self.page.get_by_role("checkbox", name=words).uncheck()
+        self.press("Allow what is ticked")
+
+    def press(self, words: str) -> None:
+        """Press a button, and wait for the page that comes."""
+        with self.page.expect_navigation():
+            self.page.get_by_role("button", name=words).click()
+
+    def press_value(self, value: str) -> None:
+        """Press the button that sends a value."""
+        with self.page.expect_navigation():
+            self.page.locator(f'button[value="{value}"]').click()
+
+    def follow(self, words: str) -> None:
+        """Follow a link."""
+        with self.page.expect_navigation():
+            self.page.get_by_role("link", name=words).click()
+
+    def unfold(self) -> None:
+        """Show what is folded away."""
+        self.page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
+
+    def faults(self) -> list[str]:
+        """Return what axe finds wrong with the page, on a phone and a desktop, light and dark."""
+        self.page.evaluate(_AXE.read_text())
+        self.unfold()
+        faults: list[str] = []
+        for width, height in _SCREENS:
+            self.page.set_viewport_size({"width": width, "height": height})
+            if self.page.evaluate("document.documentElement.scrollWidth") > width:
+                faults.append(f"wider than {width}")
+            weight = self.page.evaluate(_WEIGH)
+            if weight > _MOST_BYTES and not self.page.url.endswith("/api-docs"):
+                faults.append(f"{weight:,} bytes; {_MOST_BYTES:,} are the most")
+            for scheme, rules in _RULES.items():
+                self.page.emulate_media(color_scheme=scheme)
+                faults += self.page.evaluate(_RUN_AXE, rules)
+        return sorted(set(faults))
+
+    # What the app does.
+
+    def connect(self, **options: Any) -> None:
+        """Open the app, and have it send the browser to our server."""
+        self.page.goto(self.app)
+        self.authorize(iss=self._demo.fhir, **options)
+
+    def authorize(self, also: str = "", **options: Any) -> None:
+        """Have the app on the page send the browser to our server.
+
+        also is added to the address: what SMART's client has no option for.
+        """
+        asked = {"redirectUri": self.app, "noRedirect": True, **options}
+        with self.page.expect_navigation():
+            self.page.evaluate(
+                "([asked, also]) => { FHIR.oauth2.authorize(asked)"
+                ".then((url) => { location.href = url + also; }) }",
+                [asked, also],
+            )
+
+    def ready(self) -> dict[str, Any]:
+        """Have the app redeem its code; return what it was told with its token."""
+        assert self.page.url.startswith(self.app), self.page.url
+        told: dict[str, Any] = self.page.evaluate(
+            "FHIR.oauth2.ready().then((client) => (window.client = client).state.tokenResponse)"
+        )
+        return told
+
+    def ask(self, expression: str) -> Any:
+        """Return what an expression of the app's comes to; `client` is SMART's client."""
+        return self.page.evaluate(expression)
+
+    def status(self, path: str) -> int:
+        """Return the status of an answer to the app under /fhir."""
+        found: int = self.page.evaluate(
+            "(url) => fetch(url, { headers: { Authorization: client.getAuthorizationHeader() } })"
+            ".then((answer) => answer.status)",
+            f"{self._demo.fhir}/{path}",
+        )
+        return found

@@ -1,0 +1,247 @@
+"""A browser without JavaScript: opens pages, fills in their forms, follows what they answer.
+
+    browser = Browser(app)
+    page = browser.get("/sign-in")
+    page = page.submit("Sign in", username="patient", password="demo")
+    page.heading, page.words, page.links["Connected apps"], page.offered["Go on"]
+
+A form is named by one of its buttons, as a person finds it. What it holds is sent as it stands but
+for what a test fills in; a field that is not there is an error of the test's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from itertools import count
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+from uuid import uuid4
+
+from flask import Flask
+from sqlalchemy import insert, select
+from werkzeug.datastructures import MultiDict
+from werkzeug.test import TestResponse
+
+from fhirapp.auth.models import User
+from fhirapp.auth.users import sessions
+from fhirapp.auth.users.accounts import link
+from fhirapp.auth.users.sessions import hashed
+from fhirapp.db import db, writing
+from fhirapp.web.cookies import SESSION, name_of
+from tests.support.helpers import BASE_URL
+
+PASSWORD = "demo"
+# Failures to sign in are counted by address: each browser has one of its own.
+_ADDRESSES = (f"198.19.{n // 250 % 250}.{n % 250}" for n in count())
+# Elements without an end, and those within a line.
+_VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
+_INLINE = frozenset({"a", "bdi", "code", "em", "small", "span", "strong"})
+
+
+def add_person(app: Flask, role: str, *patients: str, name: str = "Robin Example") -> str:
+    """Add a user with the password PASSWORD, linked to these records; return the user name."""
+    key = uuid4()
+    row = {"id": str(key), "username": f"u{key.hex}", "name": name, "role": role}
+    row |= {"password_hash": _hash(), "created_at": 0}
+    with app.app_context(), writing() as connection:
+        connection.execute(insert(User), [row])
+        for patient_id in patients:
+            link(connection, row["id"], patient_id, is_self=patient_id == patients[0])
+    return row["username"]
+
+
+def id_of(app: Flask, username: str) -> str:
+    """Return a user's id."""
+    with app.app_context():
+        found = select(User.id).where(User.username == username)
+        return str(db.session.execute(found).scalar_one())
+
+
+def cookie_name(app: Flask, cookie: str = SESSION) -> str:
+    """Return the name of a cookie of this app's."""
+    with app.test_request_context(base_url=BASE_URL):
+        return name_of(cookie)
+
+
+@cache
+def _hash() -> str:
+    """Return the hash of PASSWORD: to make one takes longer than most tests."""
+    return hashed(PASSWORD)
+
+
+class Browser:
+    """One person's browser: its cookies, and where it asks from."""
+
+    def __init__(self, app: Flask, address: str | None = None) -> None:
+        self.client = app.test_client()
+        self.address = address or next(_ADDRESSES)
+
+    def get(self, path: str, **options: Any) -> Page:
+        """Open a page, and follow where it sends on, unless that is another site."""
+        return self._open("GET", path, **options)
+
+    def post(self, path: str, form: Any = None, **options: Any) -> Page:
+        """Send a form that no page showed."""
+        return self._open("POST", path, data=form, **options)
+
+    def sign_in(self, username: str, password: str = PASSWORD) -> Page:
+        """Sign in; return the page that comes of it."""
+        form = {"username": username, "password": password}
+        return self.get("/sign-in").submit("Sign in", **form)
+
+    def resume(self, username: str) -> Browser:
+        """Be signed in already, without the page and the password's hash; return this browser."""
+        app = self.client.application
+        user_id = id_of(app, username)
+        with app.app_context(), writing() as connection:
+            self.set_cookie(sessions.begin(connection, user_id, complete=True))
+        return self
+
+    def cookie(self, cookie: str = SESSION) -> str | None:
+        """Return a cookie's value."""
+        name = cookie_name(self.client.application, cookie)
+        found = self.client.get_cookie(name, domain=urlsplit(BASE_URL).hostname or "")
+        return None if found is None else found.value
+
+    def set_cookie(self, value: str, cookie: str = SESSION) -> None:
+        """Give the browser a cookie, by default a session's that another browser had."""
+        name = cookie_name(self.client.application, cookie)
+        self.client.set_cookie(name, value, domain=urlsplit(BASE_URL).hostname or "")
+
+    def _open(self, method: str, path: str, **options: Any) -> Page:
+        options.setdefault("environ_base", {"REMOTE_ADDR": self.address})
+        for _ in range(10):
+            response = self.client.open(path, method=method, base_url=BASE_URL, **options)
+            location = response.headers.get("Location")
+            if location is None or not location.startswith("/"):
+                return Page(self, path, response)
+            method, path = "GET", location
+            options = {"environ_base": options["environ_base"]}
+        raise AssertionError(f"{path} sends on and on")
+
+
+@dataclass
+class Form:
+    """A form as it stands on the page; buttons are by their label: (name, value)."""
+
+    method: str = "GET"
+    action: str = ""
+    fields: MultiDict[str, str] = field(default_factory=MultiDict)
+    # What is on the page but not sent as it stands: a checkbox without its tick.
+    unticked: set[str] = field(default_factory=set)
+    buttons: MultiDict[str, tuple[str, str]] = field(default_factory=MultiDict)
+
+
+class Page:
+    """What the browser shows: where it is, the answer, what a person reads and can do there."""
+
+    def __init__(self, browser: Browser, path: str, response: TestResponse) -> None:
+        self.browser, self.path, self.response = browser, path, response
+        self.status, self.headers = response.status_code, response.headers
+        # Where another site is, to which the browser is sent.
+        self.location = response.headers.get("Location")
+        read = _Reader()
+        if response.mimetype == "text/html":
+            read.feed(response.text)
+        self.forms, self.heading = read.forms, read.heading
+        # Of the whole page, and of its main part alone.
+        self.links, self.offered = read.links, read.offered
+        self.words = _said(read.text)
+
+    def form(self, button: str) -> Form:
+        """Return the form with this button."""
+        for one in self.forms:
+            if button in one.buttons:
+                return one
+        there = [label for one in self.forms for label in one.buttons]
+        raise AssertionError(f"no button {button!r}; there are {there}")
+
+    def submit(self, button: str, **filled: str | list[str]) -> Page:
+        """Fill in a form and press its button; of a list, each is ticked."""
+        form = self.form(button)
+        sent = MultiDict(form.fields)
+        for name, value in filled.items():
+            assert name in form.fields or name in form.unticked, f"no field {name!r}"
+            sent.setlist(name, [value] if isinstance(value, str) else value)
+        pressed = form.buttons.getlist(button)
+        assert len(pressed) == 1, f"{len(pressed)} buttons {button!r}"
+        name, value = pressed[0]
+        if name:
+            sent.add(name, value)
+        how = {"query_string": sent} if form.method == "GET" else {"data": sent}
+        return self.browser._open(form.method, urljoin(self.path, form.action), **how)
+
+
+def _said(texts: list[str]) -> str:
+    return " ".join("".join(texts).split())
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.forms: list[Form] = []
+        self.links: dict[str, str] = {}
+        self.offered: dict[str, str] = {}
+        self.heading = ""
+        self.text: list[str] = []
+        self._open: list[tuple[str, dict[str, str], int]] = []
+        self._in_form = False
+
+    def handle_starttag(self, tag: str, given: list[tuple[str, str | None]]) -> None:
+        attributes = {name: value or "" for name, value in given}
+        self._part(tag)
+        if tag == "form":
+            method = attributes.get("method", "get").upper()
+            self.forms.append(Form(method, attributes.get("action", "")))
+            self._in_form = True
+        elif tag in ("input", "option", "textarea") and self._in_form:
+            self._field(tag, attributes)
+        if tag not in _VOID:
+            self._open.append((tag, attributes, len(self.text)))
+
+    def handle_endtag(self, tag: str) -> None:
+        opened, attributes, start = self._open.pop()
+        assert opened == tag, f"<{opened}> is ended by </{tag}>"
+        said = _said(self.text[start:])
+        self._part(tag)
+        if tag == "form":
+            self._in_form = False
+        elif tag == "a":
+            self.links[said] = attributes["href"]
+            if any(one == "main" for one, _, _ in self._open):
+                self.offered[said] = attributes["href"]
+        elif tag == "h1":
+            self.heading = said
+        elif tag == "button" and self._in_form:
+            place = attributes.get("name", ""), attributes.get("value", "")
+            self.forms[-1].buttons.add(said, place)
+        elif tag == "textarea":
+            self.forms[-1].fields[attributes["name"]] = "".join(self.text[start:]).removeprefix(
+                "\n"
+            )
+
+    def handle_data(self, data: str) -> None:
+        if not any(tag in ("title", "style", "option") for tag, _, _ in self._open):
+            self.text.append(data)
+
+    def _part(self, tag: str) -> None:
+        if tag not in _INLINE:
+            self.text.append(" ")
+
+    def _field(self, tag: str, attributes: dict[str, str]) -> None:
+        form = self.forms[-1]
+        if "disabled" in attributes:
+            return
+        if tag == "option":
+            (select,) = [one for name, one, _ in self._open if name == "select"]
+            name, value = select["name"], attributes["value"]
+            if "selected" in attributes or name not in form.fields:
+                form.fields[name] = value
+            return
+        name, value = attributes["name"], attributes.get("value", "")
+        if attributes.get("type") not in ("checkbox", "radio") or "checked" in attributes:
+            form.fields.add(name, value)
+        else:
+            form.unticked.add(name)

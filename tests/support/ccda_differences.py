@@ -1,0 +1,440 @@
+"""Where AllergyIntolerances say something else than the document that they were made of.
+
+`differences` compares what tests/ccda_oracle.py reads in the document: nothing milder, no fact
+missing, nothing denied without a statement. Nothing of fhirapp is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from typing import Any, NamedTuple
+
+from tests.support.ccda_oracle import (
+    NONE_KNOWN,
+    SECTION,
+    SEVERITIES,
+    STATUSES,
+    Fact,
+    Facts,
+    Reaction,
+    holds,
+    is_grave,
+    is_placeholder,
+    normal,
+    scope_of_words,
+)
+
+Resource = dict[str, Any]
+LOINC = "http://loinc.org"
+NULL_FLAVOR = "http://terminology.hl7.org/CodeSystem/v3-NullFlavor"
+UNKNOWN_REACTION = "261665006"
+
+
+class Reading(NamedTuple):
+    """What is made of a resource above the converter: its kind, and whether it counts as severe."""
+
+    kind: str
+    is_severe: bool
+
+
+def differences(
+    facts: Facts,
+    allergies: Sequence[Resource],
+    readings: Sequence[Reading] | None = None,
+    conclusion: str | None = None,
+) -> list[str]:
+    """Return where resources say something else than a document, each as "kind: detail".
+
+    readings: one for each resource. conclusion: what is concluded of all of them.
+    """
+    given: Sequence[Reading | None] = readings or [None] * len(allergies)
+    found: list[str] = []
+    entries = facts.entries
+    own = sum(not is_words_only(allergy) for allergy in allergies)
+    if own < len(entries):
+        # An entry in which nothing stands may be left out.
+        entries = [fact for fact in entries if not fact.is_void]
+    if own < len(entries):
+        found.append(f"allergy-missing: {len(allergies)} of {len(entries)}")
+    pairs, rest = _matched(entries, list(zip(allergies, given, strict=True)))
+    for fact, (allergy, reading) in pairs:
+        found += _differences(fact, allergy, reading, facts.text)
+    found += _of_words(facts, rest)
+    if conclusion is not None and conclusion not in (right := conclusions(facts)):
+        found.append(f"conclusion: {conclusion}, not {' or '.join(sorted(right))}")
+    return found
+
+
+Pair = tuple[Resource, Reading | None]
+
+
+def _matched(
+    entries: Sequence[Fact], resources: list[Pair]
+) -> tuple[list[tuple[Fact, Pair]], list[Pair]]:
+    """Return each fact with the resource that fits it best, and the resources that are left."""
+    own = [pair for pair in resources if not is_words_only(pair[0])]
+    many = len(own) if len(own) >= len(entries) else len(resources)
+    candidates = own if many == len(own) else resources
+    entries = entries[: len(candidates)]
+    costs = [[len(list(_differences(fact, *pair, ""))) for pair in candidates] for fact in entries]
+    orders = (
+        permutations(range(len(candidates)), len(entries))
+        if len(candidates) <= 6
+        else iter([tuple(range(len(entries)))])
+    )
+    best = min(orders, key=lambda order: sum(costs[i][j] for i, j in enumerate(order)))
+    pairs = [(fact, candidates[j]) for fact, j in zip(entries, best, strict=True)]
+    taken = [id(pair[0]) for _, pair in pairs]
+    return pairs, [pair for pair in resources if id(pair[0]) not in taken]
+
+
+def _codings(concept: Any) -> list[Resource]:
+    return concept.get("coding", []) if isinstance(concept, dict) else []
+
+
+def _code(concept: Any) -> str:
+    return next((one.get("code", "") for one in _codings(concept)), "")
+
+
+def is_words_only(allergy: Resource) -> bool:
+    codings = _codings(allergy.get("code"))
+    return any(one.get("system") == LOINC and one.get("code") == SECTION for one in codings)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield the texts in a part of a resource."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _strings(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _strings(part)
+
+
+def _differences(
+    fact: Fact, allergy: Resource, reading: Reading | None, source: str
+) -> Iterator[str]:
+    """Yield how a resource differs from a fact."""
+    yield from _of_kind(fact, allergy, reading)
+    yield from _of_status(fact, allergy)
+    if fact.kinds == {"allergy"}:
+        yield from _of_names(fact, allergy, source)
+        yield from _of_reactions(fact, allergy)
+        yield from _of_narrative(fact, allergy)
+        yield from _of_severities(fact, allergy)
+        if fact.criticality and allergy.get("criticality") != fact.criticality:
+            yield f"criticality: {allergy.get('criticality')}, not {fact.criticality}"
+        if fact.onset and not str(allergy.get("onsetDateTime", "")).startswith(fact.onset):
+            yield f"onset: {allergy.get('onsetDateTime')}, not {fact.onset}"
+        if reading and not (fact.is_refuted or fact.is_error):
+            yield from _of_gravity(fact, reading)
+    yield from _of_texts(fact, allergy)
+
+
+def _of_kind(fact: Fact, allergy: Resource, reading: Reading | None) -> Iterator[str]:
+    """Yield whether a resource, and what reads it, state another kind of thing."""
+    kind, right = kind_of(allergy), " or ".join(sorted(fact.kinds))
+    code, right_scopes = _code(allergy.get("code")), (fact.scope, fact.narrow_scope)
+    if kind not in fact.kinds:
+        what = "absence-invented" if kind == "none-known" else f"kind-{min(fact.kinds)}"
+        yield f"{what}: the resource says {kind}, not {right}"
+    elif kind == "none-known" and NONE_KNOWN.get(code, fact.scope) not in right_scopes:
+        yield f"absence-scope: {code} for {fact.scope}"
+    if reading and reading.kind not in fact.kinds:
+        what = "read-absence-invented" if reading.kind == "none-known" else "read-kind"
+        yield f"{what}: read as {reading.kind}, not {right}"
+    if not fact.kinds & {"allergy", "none-known"}:
+        for name in ("type", "onsetDateTime"):
+            if name in allergy:
+                yield f"no-information-{name}: {allergy[name]}"
+
+
+def _of_gravity(fact: Fact, reading: Reading) -> Iterator[str]:
+    """Yield whether an allergy counts as severe though it is not, or the other way round."""
+    allowed = fact.criticality == "high" or 3 in fact.allowed_severities
+    allowed |= is_grave(fact.allowed_words)
+    if fact.is_severe and not reading.is_severe:
+        yield "severe-missed: the source says that it is severe"
+    if reading.is_severe and not fact.is_severe and not allowed:
+        yield "severe-invented: nothing in the source says so"
+
+
+def _of_texts(fact: Fact, allergy: Resource) -> Iterator[str]:
+    """Yield the comments and texts that are lost."""
+    notes = _notes(allergy)
+    for comment in fact.comments:
+        if not holds(notes, comment):
+            yield f"comment: {comment!r} is not in a note"
+    for text in fact.texts:
+        if not holds(_strings(allergy), text):
+            yield f"text: {text!r} is lost"
+    for text in fact.linked_texts if "allergy" in fact.kinds else ():
+        lost = [word for word in normal(text).split() if not holds(_strings(allergy), word)]
+        if lost:
+            yield f"linked-text: {lost} of {text!r} is lost"
+
+
+def _notes(allergy: Resource) -> list[str]:
+    return [note.get("text", "") for note in allergy.get("note", [])]
+
+
+def kind_of(allergy: Resource) -> str:
+    """Return what a resource states by its codes and its name alone."""
+    if is_words_only(allergy):
+        return "words-only"
+    concept = allergy.get("code", {})
+    codings = _codings(concept)
+    text = concept.get("text", "")
+    refuted = _code(allergy.get("verificationStatus")) == "refuted"
+    if not refuted and (
+        any(one.get("code") in NONE_KNOWN for one in codings)
+        or any(scope_of_words(name) for name in (text, *(c.get("display", "") for c in codings)))
+    ):
+        return "none-known"
+    real = [one for one in codings if one.get("system") != NULL_FLAVOR]
+    manifests = [
+        one
+        for reaction in allergy.get("reaction", [])
+        for one in (*reaction.get("manifestation", []), reaction.get("description"))
+        if one and (isinstance(one, str) or _code(one) != UNKNOWN_REACTION)
+    ]
+    if real or text or manifests or any("severity" in one for one in allergy.get("reaction", [])):
+        return "allergy"
+    return "not-asked" if any(one.get("code") == "NASK" for one in codings) else "no-information"
+
+
+def _of_status(fact: Fact, allergy: Resource) -> Iterator[str]:
+    """Yield differences of the verification and the clinical status."""
+    verification = _code(allergy.get("verificationStatus"))
+    if fact.is_error:
+        if verification != "entered-in-error" or "clinicalStatus" in allergy:
+            yield f"error: {verification}, {_code(allergy.get('clinicalStatus'))}"
+        return
+    if verification == "entered-in-error":
+        yield "error-invented: nothing says that it was entered in error"
+    if fact.kinds == {"allergy"} and fact.is_refuted != (verification == "refuted"):
+        yield f"refuted: {verification}"
+    if not fact.is_refuted and fact.kinds & {"allergy", "none-known"}:
+        yield from _of_clinical_status(fact, allergy)
+
+
+def _of_clinical_status(fact: Fact, allergy: Resource) -> Iterator[str]:
+    """Yield a status that is milder or graver than the gravest given, and a difference hidden."""
+    status, right = _code(allergy.get("clinicalStatus")), fact.status
+    given = [*fact.statuses, *fact.row_statuses]
+    if fact.kinds == {"none-known"} and (
+        len(set(given)) > 1 or status in {*given, *fact.allowed_statuses, *_end(fact)}
+    ):
+        # That none is known holds no longer where any place says so: conclusions() asks for it.
+        return
+    # A status that stands in a row only does not have to end an allergy.
+    may_hold = status == "active" and not fact.statuses and bool(fact.row_statuses)
+    rank = STATUSES.index(status) if status in STATUSES else 0
+    if rank < STATUSES.index(right):
+        yield f"status-milder: {status or 'none'}, not {right}"
+    elif status != right and status not in fact.allowed_statuses and not may_hold:
+        yield f"status-graver: {status}, not {right}"
+    for other in dict.fromkeys(given):
+        if other != right and not holds(_notes(allergy), other):
+            yield f"status-difference: no note says {other}"
+
+
+def _end(fact: Fact) -> list[str]:
+    return ["resolved"] if fact.is_over and not fact.statuses else []
+
+
+def _doubled(text: str) -> bool:
+    words = normal(text).split()
+    half = len(words) // 2
+    return len(words) % 2 == 0 and half > 0 and words[:half] == words[half:]
+
+
+def _of_names(fact: Fact, allergy: Resource, source: str) -> Iterator[str]:
+    """Yield differences of the names and codes of a substance."""
+    concept = allergy.get("code", {})
+    text = concept.get("text", "")
+    codings = _codings(concept)
+    shown = [text, *(one.get("display", "") for one in codings)]
+    for name in fact.names:
+        if not holds(shown, name):
+            yield f"name-missing: {name!r} is not in {shown}"
+    if fact.names and is_placeholder(text):
+        yield f"name-placeholder: {text!r} beside {fact.names}"
+    if fact.names and any(normal(text) == normal(decoy) for decoy in fact.decoys):
+        yield f"name-of-reaction: {text!r} beside {fact.names}"
+    own = [*fact.names, *fact.decoys, *fact.linked_texts, *fact.allowed_words, *fact.texts]
+    for name in (text, *(one.get("display", "") for one in codings if "code" not in one)):
+        is_own = holds(own, name) or any(holds([name], each) for each in fact.names)
+        # What nothing names may have any words of the source.
+        if not (is_own or is_placeholder(name) or (not fact.names and holds([source], name))):
+            yield f"name-invented: {name!r}"
+    if _doubled(text) and not any(_doubled(name) for name in fact.names):
+        yield f"name-doubled: {text!r}"
+    for code in fact.codes:
+        if code not in [one.get("code") for one in codings]:
+            yield f"code-missing: {code}"
+
+
+def _of_reactions(fact: Fact, allergy: Resource) -> Iterator[str]:
+    """Yield differences of the reactions that entries have."""
+    reactions = allergy.get("reaction", [])
+    shown = [text for one in reactions for text in _words_of(one)]
+    codes = [coding.get("code") for one in reactions for coding in _manifestation_codings(one)]
+    texts = [one.get("text", "") for each in reactions for one in each.get("manifestation", [])]
+    for reaction in fact.reactions:
+        for word in reaction.words:
+            if not holds(shown, word):
+                yield f"reaction-words: {word!r} is not in {shown}"
+        for code in reaction.codes:
+            if code not in codes:
+                yield f"reaction-code: {code} is missing"
+        is_named = any(holds(texts, word) for word in reaction.words)
+        if reaction.words and not reaction.codes and not is_named:
+            yield f"reaction-unknown: {reaction.words} is the text of no manifestation"
+        own = SEVERITIES[max(reaction.severities, default=0)]
+        holders = [one.get("severity") for one in reactions if _is_reaction(one, reaction)]
+        if own and holders and own not in holders:
+            yield f"reaction-severity: {reaction.words} is not {own}"
+
+
+def _of_narrative(fact: Fact, allergy: Resource) -> Iterator[str]:
+    """Yield reactions of the narrative that are lost, and those that are doubled or invented."""
+    reactions = allergy.get("reaction", [])
+    shown = [text for one in reactions for text in _words_of(one)]
+    for text in fact.row_reactions:
+        for piece in re.split(r"[,;]", text):
+            if not is_placeholder(piece) and not holds([*shown, *_notes(allergy)], piece):
+                yield f"row-reaction: {piece!r} of the narrative is lost"
+    words = [word for reaction in fact.reactions for word in reaction.words] + fact.row_reactions
+    others = [*fact.texts, *fact.linked_texts, *fact.severity_words]
+    for text in shown:
+        if _doubled(text) and not any(_doubled(word) for word in words):
+            yield f"reaction-doubled: {text!r}"
+    codes = {code for reaction in fact.reactions for code in reaction.codes}
+    others = [*fact.texts, *fact.linked_texts, *fact.severity_words, *fact.allowed_words]
+    for manifestation in (one for each in reactions for one in each.get("manifestation", [])):
+        if codes & {coding.get("code") for coding in _codings(manifestation)}:
+            continue
+        for text in _words_of({"manifestation": [manifestation]}):
+            if not (is_placeholder(text) or holds([*words, *others], text)):
+                yield f"reaction-invented: {text!r}"
+
+
+def _words_of(reaction: Resource) -> list[str]:
+    """Return the words of a resource's reaction."""
+    texts = [one.get("text", "") for one in reaction.get("manifestation", [])]
+    displays = [
+        one.get("display", "")
+        for one in _manifestation_codings(reaction)
+        if one.get("code") != UNKNOWN_REACTION and one.get("system") != NULL_FLAVOR
+    ]
+    return [text for text in (*texts, *displays, reaction.get("description", "")) if text]
+
+
+def _manifestation_codings(reaction: Resource) -> list[Resource]:
+    return [c for one in reaction.get("manifestation", []) for c in _codings(one)]
+
+
+def _is_reaction(found: Resource, reaction: Reaction) -> bool:
+    codes = [one.get("code") for one in _manifestation_codings(found)]
+    if reaction.codes:
+        return any(code in codes for code in reaction.codes)
+    return any(holds(_words_of(found), word) for word in reaction.words)
+
+
+def _of_severities(fact: Fact, allergy: Resource) -> Iterator[str]:
+    """Yield differences of the severities of an entry."""
+    reactions = allergy.get("reaction", [])
+    ranks = [SEVERITIES.index(one["severity"]) for one in reactions if "severity" in one]
+    gravest = max(ranks, default=0)
+    if gravest < fact.severity:
+        yield f"severity-milder: {SEVERITIES[gravest] or 'none'}, not {SEVERITIES[fact.severity]}"
+    elif gravest < max(fact.row_severities, default=0):
+        yield f"severity-milder-than-row: {SEVERITIES[gravest] or 'none'}"
+    for rank in ranks:
+        if rank not in (*fact.severities, *fact.row_severities, *fact.allowed_severities):
+            yield f"severity-invented: {SEVERITIES[rank]}"
+    kept = [*_strings(reactions), *_notes(allergy)]
+    for words in fact.severity_words:
+        if not holds(kept, words):
+            yield f"severity-words: {words!r} is lost"
+
+
+def _of_words(facts: Facts, rest: Sequence[Pair]) -> Iterator[str]:
+    """Yield differences of what stands only in words, and what nothing in the source says."""
+    kept = [(allergy, reading) for allergy, reading in rest if is_words_only(allergy)]
+    texts = [allergy["code"].get("text", "") for allergy, _ in kept]
+    for word in (word for words in facts.words for word in words):
+        if not holds(texts, word):
+            yield f"words-lost: {word!r}"
+    if kept and not (facts.words or facts.soft_words):
+        yield f"words-again: {texts}"
+    for allergy, reading in kept:
+        yield from _of_word(facts, allergy, reading)
+    for allergy, _ in rest:
+        if not is_words_only(allergy) and kind_of(allergy) != facts.empty_for:
+            yield f"allergy-invented: {kind_of(allergy)} {allergy.get('code')}"
+
+
+def _of_word(facts: Facts, allergy: Resource, reading: Reading | None) -> Iterator[str]:
+    """Yield what is wrong with a resource that has words only."""
+    text = allergy["code"].get("text", "")
+    for head in facts.heads:
+        if len(head.split()) > 1 and holds([text], head):
+            yield f"words-with-heads: {head!r}"
+    for word in normal(text).split():
+        if not holds([facts.text], word):
+            yield f"words-invented: {word!r}"
+    if _code(allergy.get("verificationStatus")) != "unconfirmed":
+        yield "words-confirmed: nobody has confirmed what stands only in words"
+    right = {"words-only", *(("none-known",) if scope_of_words(text) else ())}
+    if reading and reading.kind not in right:
+        yield f"words-read: as {reading.kind}"
+
+
+def conclusions(facts: Facts) -> set[str]:
+    """Return what may be concluded of all that a document says."""
+    entries = [fact for fact in facts.entries if not fact.is_error]
+    allergies = [fact for fact in entries if "allergy" in fact.kinds and not fact.is_refuted]
+    if any(fact.kinds == {"allergy"} and fact.status == "active" for fact in allergies):
+        return {"allergies"}
+    right: set[str] = set()
+    may_hold = [fact for fact in allergies if fact.row_statuses and not fact.statuses]
+    if may_hold or any(
+        {"active", "inactive"} & {fact.status, *fact.allowed_statuses} for fact in allergies
+    ):
+        right |= {"allergies"}
+    if any(fact.is_refuted or fact.kinds == {"allergy"} for fact in entries):
+        right |= {"none-holding"}
+    if facts.words:
+        return {"words-only", *(right & {"allergies"}), *_none_known_in(facts.words)}
+    if facts.soft_words:
+        right |= {"words-only"}
+    if len(entries) < len(facts.entries):
+        # What was entered in error holds nothing.
+        right |= {"none-holding"}
+    for fact in entries:
+        if "none-known" in fact.kinds:
+            stated = {"none-known" if fact.scope == "any" else "none-known-in-part"}
+            stated |= {"none-known-in-part"} if fact.narrow_scope else set()
+            given = {*fact.statuses, *(fact.row_statuses and _end(fact)), *fact.row_statuses}
+            given = given or {fact.status}
+            right |= stated if given == {"active"} else {"none-holding"}
+            # A row of the same words may be this statement's.
+            right |= {"none-holding"} if facts.soft_words or fact.allowed_statuses else set()
+        if fact.kinds & {"not-asked", "no-information"}:
+            right |= fact.kinds - {"allergy", "none-known"}
+            right |= {"none-holding"} if fact.status != "active" else set()
+        right |= {"nothing-recorded"} if fact.is_void else set()
+    right |= {facts.empty_for} - {""}
+    return right or {"none-holding", "nothing-recorded"}
+
+
+def _none_known_in(words: Sequence[Sequence[str]]) -> set[str]:
+    """Return what words allow to conclude that say nothing but that no allergy is known."""
+    scopes = [scope_of_words(" ".join(one)) for one in words]
+    return {"none-known", "none-known-in-part"} if all(scopes) else set()

@@ -1,0 +1,715 @@
+"""C-CDA documents with allergies in the shapes that vendors write, the same for the same number.
+
+    python -m tests.ccda_generator NUMBER
+
+prints a document. The first numbers cover every pair of values of the dimensions below; after them
+come random documents with one to three entries. Each document comes with what was planted in it,
+which tests the oracle that reads it (tests/ccda_oracle.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import combinations
+from random import Random
+from typing import NamedTuple
+from xml.sax.saxutils import escape, quoteattr
+
+from tests.support.ccda_shapes import (
+    ABSENCES,
+    COMMENTS,
+    DOCUMENT,
+    EXTRA_ROWS,
+    GENERIC_VALUES,
+    HEADER,
+    ICD10,
+    LINKED_NAMES,
+    LOCAL,
+    LOCAL_SEVERITIES,
+    LOINC,
+    NURSE,
+    REACTION_WORDS,
+    RXNORM,
+    SEVERITY_WORDS,
+    SILENT,
+    SNOMED,
+    SNOMED_SEVERITIES,
+    SUBSTANCE_HEADS,
+    SUBSTANCES,
+    SUITES,
+    TEMPLATE,
+    TYPES,
+    Substance,
+    coded,
+    original,
+)
+
+Choice = dict[str, str]
+
+
+@dataclass
+class Planted:
+    """What a document says about one substance, known to who wrote it."""
+
+    kind: str = "allergy"
+    scope: str = ""
+    names: set[str] = field(default_factory=set)
+    severity: int = 0
+    status: str = "active"
+    is_error: bool = False
+    is_refuted: bool = False
+    reactions: set[str] = field(default_factory=set)
+    comments: set[str] = field(default_factory=set)
+    criticality: str = ""
+
+
+class Generated(NamedTuple):
+    """A document, what is planted in it, and the words that stand in no entry."""
+
+    choices: Sequence[Choice]
+    document: str
+    planted: Sequence[Planted]
+    words: Sequence[str]
+
+
+def effective(choice: Choice) -> Choice:
+    """Return a choice whose values can stand beside each other: the later ones give way."""
+    made = dict(choice)
+    headed = made["narrative"] in ("thead", "th")
+    if made["narrative"] == "empty":
+        made.update({"ids": "td", "extra": ""})
+    if made["narrative"] == "paragraphs":
+        made["extra"] = ""
+        made["ids"] = "td" if made["ids"] == "tr" else made["ids"]
+    if "words" in made:
+        return {**made, "nesting": "act", "extra": ""}
+    if not headed:
+        made["row-status"] = ""
+    if made["nesting"] in ("entry", "organizer") and made["concern"] != "observation-nullified":
+        made["concern"] = ""
+    if "absence" in made:
+        return made
+    if not headed:
+        made["row-severity"] = ""
+    if made["nesting"] in ("entry", "organizer"):
+        made["reaction-place"] = "observation"
+        made["comment"] = "inline" if made["comment"] == "act" else made["comment"]
+    return _effective_allergy(made, headed=headed)
+
+
+def _effective_allergy(made: Choice, *, headed: bool) -> Choice:
+    """Return the choice of an allergy without links to what is not in the narrative."""
+    rows = made["narrative"] != "empty"
+    cells = rows and made["ids"] != "tr"
+    made["names"] = names = _effective_names(made, headed=headed, rows=rows, cells=cells)
+    if names in ("", "row", "code"):
+        made["denied"] = ""
+    if names.startswith("reaction-link") and made["reactions"] in SILENT:
+        made["reactions"] = "coded"
+    if not cells and made["reactions"] in ("text-link", "doubled"):
+        made["reactions"] = "text"
+    if made["reactions"] in ("", "unknown"):
+        made.update({"reaction-severity": "", "reaction-place": "observation"})
+    linked = made["reactions"] in ("text-link", "doubled") or names.startswith("reaction-link")
+    # Only a head tells that more of a row is about the reaction.
+    if linked and (not headed or not made["row-reaction"]):
+        made["row-reaction"] = "same"
+    elif not rows or made["reactions"] in SILENT or (not headed and made["row-reaction"] != "same"):
+        made["row-reaction"] = ""
+    if not rows:
+        made["comment"] = "inline" if made["comment"] == "link" else made["comment"]
+        made["text"] = "" if made["text"] == "row" else made["text"]
+    elif names in ("row", "placeholder+row", "code", "reaction-link+row"):
+        made["text"] = "row"
+    return made
+
+
+def _effective_names(made: Choice, *, headed: bool, rows: bool, cells: bool) -> str:
+    """Return how the substance can be named in a narrative of this form."""
+    names = made["names"]
+    if made["nesting"] == "participants" and names in ("value", "value-link", ""):
+        return "display"
+    if not rows and names in ("original-link", "original-doubled", "value-link", "row"):
+        return "original"
+    if not cells and names == "reaction-link+row":
+        names = "placeholder+row"
+    if not cells and names.startswith("reaction-link"):
+        return "placeholder+entity"
+    if not headed and names in ("row", "placeholder+row", "reaction-link+row"):
+        return "reaction-link+entity" if cells else "placeholder+entity"
+    return names
+
+
+def pairs(choice: Choice) -> set[tuple[str, str, str, str]]:
+    """Return the values of a choice that stand beside each other, each with its dimension."""
+    return {(*one, *other) for one, other in combinations(sorted(choice.items()), 2)}
+
+
+@cache
+def covering(suite: int) -> Sequence[Choice]:
+    """Return choices in which each pair of values that can stand together does so."""
+    dimensions, random = SUITES[suite], Random(suite)
+    names = sorted(dimensions)
+    missing = set()
+    for name, other in combinations(names, 2):
+        for value in dimensions[name]:
+            for beside in dimensions[other]:
+                # Several tries: what gives way depends on the other values too.
+                for _ in range(60):
+                    tried = {one: random.choice(dimensions[one]) for one in names}
+                    made = effective({**tried, name: value, other: beside})
+                    if (made[name], made[other]) == (value, beside):
+                        missing.add((name, value, other, beside))
+                        break
+    found: list[Choice] = []
+    while missing:
+        pair = min(missing) if len(found) % 2 else max(missing)
+        best: tuple[int, Choice] = (-1, {})
+        tries = 0
+        while tries < 12 or best[0] < 1:
+            tries += 1
+            tried = {one: random.choice(dimensions[one]) for one in names}
+            made = effective({**tried, pair[0]: pair[1], pair[2]: pair[3]})
+            gain = len(pairs(made) & missing) if pair in pairs(made) else -1
+            best = max(best, (gain, made), key=lambda one: one[0])
+        found.append(best[1])
+        missing -= pairs(best[1])
+    return found
+
+
+def covered() -> int:
+    """Return how many documents it takes to cover all pairs."""
+    return sum(len(covering(suite)) for suite in range(len(SUITES)))
+
+
+def generate(number: int) -> Generated:
+    """Return the document of a number."""
+    random, left = Random(number), number
+    for suite in range(len(SUITES)):
+        if left < len(covering(suite)):
+            return _Writer(random).document([covering(suite)[left]])
+        left -= len(covering(suite))
+    shared = {name: random.choice(values) for name, values in DOCUMENT.items()}
+    choices = []
+    for _ in range(random.choice((1, 1, 2, 3))):
+        kinds = SUITES[0] if random.random() < 0.75 else SUITES[1]
+        picked = {name: random.choice(values) for name, values in kinds.items()}
+        choices.append(effective({**picked, **shared}))
+    if random.random() < 0.08:
+        picked = {name: random.choice(values) for name, values in SUITES[2].items()}
+        choices = [effective({**picked, **shared})]
+    return _Writer(random).document(choices)
+
+
+class _Row(NamedTuple):
+    """A row of the narrative; number: of the entry, in its ids."""
+
+    number: int
+    substance: str
+    reaction: str = ""
+    severity: str = ""
+    status: str = ""
+
+
+class _Reaction(NamedTuple):
+    """A reaction as it is written, its words, and how severe it is."""
+
+    xml: str
+    words: set[str]
+    severity: int
+
+
+class _Writer:
+    """Writes one document, entry by entry."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.substances = random.sample(SUBSTANCES, len(SUBSTANCES))
+        self.planted: list[Planted] = []
+        self.rows: list[_Row] = []
+        self.paragraphs: list[str] = []
+        self.of_act: list[_Reaction] = []
+        self.made = 0
+
+    def document(self, choices: Sequence[Choice]) -> Generated:
+        """Return a document with an entry for each choice."""
+        first = choices[0]
+        if "words" in first:
+            entries, narrative, words = self._words(first)
+        else:
+            entries = "".join(map(self._entry, choices))
+            words = [*EXTRA_ROWS[first["extra"]], "Active"] if first["extra"] else []
+            words = words if first["narrative"] in ("thead", "th") else words[:2]
+            narrative = self._narrative(first)
+        document = _around(first, narrative, entries)
+        return Generated(choices, document, self.planted, words)
+
+    def _words(self, choice: Choice) -> tuple[str, str, list[str]]:
+        """Return entries that say nothing, a narrative, and the words in it."""
+        entries = {
+            "none": "",
+            "act-only": _act(choice, ""),
+            "empty-observation": _act(choice, _observation(choice, "", "")),
+            "null-act": '<entry><act classCode="ACT" moodCode="EVN" nullFlavor="NI"/></entry>',
+            "null-observation": _act(choice, _observation(choice, ' nullFlavor="NI"', "")),
+        }[choice["entries"]]
+        if choice["entries"] == "empty-observation" or choice["entries"] == "null-observation":
+            self.planted.append(Planted("no-information"))
+        text = choice["words"]
+        if not text or choice["narrative"] == "empty":
+            return entries, "", []
+        if text == "table":
+            self.rows.append(_Row(1, "Sesame", "swollen lips", "Severe", "Active"))
+            headed = choice["narrative"] in ("thead", "th")
+            words = ["Sesame", "swollen lips", *(("Severe", "Active") if headed else ())]
+            return entries, self._narrative(choice), words
+        plain = {"list": f"<list><item>{text}</item></list>", "paragraphs": f"<paragraph>{text}"
+                 "</paragraph>", "th": f"<content>{text}</content>"}  # fmt: skip
+        return entries, plain.get(choice["narrative"], text), [text]
+
+    def _entry(self, choice: Choice) -> str:
+        """Return an entry: an observation where the choice wants it, or two in one act."""
+        self.made += 1
+        build = self._absence if "absence" in choice else self._allergy
+        observation, beside, planted = build(choice, self.made)
+        self.planted += planted
+        if choice["nesting"] == "entry":
+            return f'<entry typeCode="DRIV">{observation}</entry>'
+        if choice["nesting"] == "organizer":
+            return f"<entry>{_organizer(observation)}</entry>"
+        if choice["nesting"] == "act-organizer":
+            observation = _organizer(observation)
+        if choice["nesting"] != "together":
+            return _act(choice, observation, beside=beside)
+        return _act(choice, observation, self._companion(choice, planted[0]), beside=beside)
+
+    def _companion(self, choice: Choice, first: Planted) -> str:
+        """Return a second observation of the same act, and plant it."""
+        substance = self.substances.pop()
+        planted = Planted(names={substance.display}, severity=1)
+        planted.is_error = "nullified" in choice["concern"]
+        for reaction in self.of_act:
+            planted.reactions |= reaction.words
+            planted.severity = max(planted.severity, reaction.severity)
+        if choice.get("comment") == "act":
+            planted.comments = set(first.comments)
+        self.planted.append(planted)
+        content = _value(self.random) + _participant(
+            coded("code", substance.code, RXNORM, substance.display)
+        )
+        return _observation(choice, "", content + _severity("mild")[0])
+
+    def _absence(self, choice: Choice, number: int) -> tuple[str, str, list[Planted]]:
+        """Return an observation that says that there is nothing to say."""
+        self.of_act = []
+        absence = ABSENCES[choice["absence"]]
+        status, given = _status(choice)
+        content = _times(choice) + absence.value
+        if absence.participant is not None:
+            content += _participant(absence.participant)
+        if choice["narrative"] != "empty" and absence.row:
+            self.rows.append(_Row(number, absence.row, status=choice["row-status"]))
+            if choice["row-status"] and choice["ids"] != "content":
+                content = f"<text>{_reference(choice, number, 's')}</text>{content}"
+                given.append(choice["row-status"].casefold())
+        planted = Planted(absence.kind, absence.scope, status=_gravest(given, choice))
+        planted.is_error = "nullified" in choice["concern"]
+        found = [planted]
+        if choice["nesting"] == "participants" and absence.participant is not None:
+            content += _participant(absence.participant)
+            found.append(planted)
+        return _observation(choice, absence.attributes, content + status), "", found
+
+    def _allergy(self, choice: Choice, number: int) -> tuple[str, str, list[Planted]]:
+        """Return an observation of an allergy, what stands in the act beside it, what it says."""
+        substance = self.substances.pop()
+        planted = Planted(is_error="nullified" in choice["concern"])
+        planted.criticality = choice["criticality"]
+        planted.is_refuted = bool(choice["denied"])
+        reactions, cell = _reactions(choice, number)
+        for reaction in reactions:
+            planted.reactions |= reaction.words
+            planted.severity = max(planted.severity, reaction.severity)
+        value, participant, row_name = _names(choice, number, substance, planted)
+        status, statuses = _status(choice)
+        own, rank = _severity(choice["severity"])
+        planted.severity = max(planted.severity, rank)
+        text = {"row": _reference(choice, number, "s"), "inline": NURSE}.get(choice["text"], "")
+        parts = [f"<text>{text}</text>" if text else "", _times(choice)]
+        parts += [value or _value(self.random), participant]
+        inside = {"observation": len(reactions), "act": 0, "both": 1}[choice["reaction-place"]]
+        parts += [own, status, *(one.xml for one in reactions[:inside]), _criticality(choice)]
+        self.of_act = reactions[inside:]
+        beside = "".join(one.xml for one in self.of_act)
+        comment = self._comment(choice, number, planted)
+        if choice["comment"] == "act":
+            beside += comment
+        else:
+            parts.append(comment)
+        if choice["narrative"] != "empty":
+            row = _Row(number, row_name, cell, choice["row-severity"], choice["row-status"])
+            self.rows.append(row)
+            if any(f'"#{part}{number}"' in "".join(parts) for part in ("s", "r", "v", "row")):
+                statuses += [row.status.casefold()] if row.status else []
+                if row_name and choice["narrative"] in ("thead", "th"):
+                    planted.names.add(row_name)
+        planted.status = _gravest(statuses, choice)
+        is_item = (choice["narrative"], choice["ids"]) == ("list", "tr")
+        if is_item and cell and choice["names"] in LINKED_NAMES:
+            planted.names.add(f"{row_name}: {cell}")
+        if not choice["names"] and choice["reactions"] in ("", "unknown"):
+            planted.kind = "no-information"
+        found = [planted]
+        if choice["nesting"] == "participants":
+            other = self.substances.pop().display
+            parts.append(_participant(coded("code", display=other, nullFlavor="OTH")))
+            found.append(Planted(**{**vars(planted), "names": {other}}))
+        attributes = ' negationInd="true"' if choice["denied"] else ""
+        return _observation(choice, attributes, "".join(parts)), beside, found
+
+    def _comment(self, choice: Choice, number: int, planted: Planted) -> str:
+        words = COMMENTS.get(choice["comment"])
+        if not words:
+            return ""
+        planted.comments.add(words)
+        text = escape(words)
+        if choice["comment"] == "link":
+            self.paragraphs.append(
+                f'<paragraph><content ID="c{number}">{text}</content></paragraph>'
+            )
+            text = f'<reference value="#c{number}"/>'
+        return (
+            '<entryRelationship typeCode="SUBJ" inversionInd="true">'
+            f'<act classCode="ACT" moodCode="EVN">{_template(choice, "4.64")}'
+            f"{coded('code', '48767-8', LOINC)}<text>{text}</text></act></entryRelationship>"
+        )
+
+    def _narrative(self, choice: Choice) -> str:
+        """Return the narrative of the rows, in a vendor's form."""
+        form = choice["narrative"]
+        if form == "empty":
+            return ""
+        rows = list(self.rows)
+        if choice.get("extra"):
+            rows.append(_Row(0, *EXTRA_ROWS[choice["extra"]], status="Active"))
+        more = "".join(self.paragraphs)
+        if form == "paragraphs":
+            return "".join(_line(row, choice, "paragraph") for row in rows) + more
+        if form == "list":
+            items = "".join(_line(row, choice, "item") for row in rows)
+            return f"<list><caption>Allergies</caption>{items}</list>{more}"
+        heads = [self.random.choice(SUBSTANCE_HEADS), "Reaction"]
+        if form != "headless":
+            heads += ["Severity", "Status"]
+        # The columns stand in any order, but for a table that does not name them.
+        order = list(range(len(heads)))
+        if form != "headless":
+            self.random.shuffle(order)
+        body = "".join(_table_row(row, choice, order) for row in rows)
+        head = "<tr>" + "".join(f"<th>{heads[place]}</th>" for place in order) + "</tr>"
+        if form == "thead":
+            return f'<table border="1"><thead>{head}</thead><tbody>{body}</tbody></table>{more}'
+        return f"<table><tbody>{head if form == 'th' else ''}{body}</tbody></table>{more}"
+
+
+def _table_row(row: _Row, choice: Choice, order: Sequence[int]) -> str:
+    texts = (row.substance, row.reaction, row.severity, row.status)
+    cells = []
+    for place in order:
+        name, text = f"{'srvx'[place]}{row.number}", escape(texts[place])
+        if choice["ids"] == "content" and text and row.number:
+            cells.append(f'<td><content ID="{name}">{text}</content></td>')
+        else:
+            named = f' ID="{name}"' if choice["ids"] == "td" and row.number else ""
+            cells.append(f"<td{named}>{text}</td>")
+    named = f' ID="row{row.number}"' if choice["ids"] == "tr" and row.number else ""
+    return f"<tr{named}>{''.join(cells)}</tr>"
+
+
+def _line(row: _Row, choice: Choice, tag: str) -> str:
+    """Return a row as an item of a list, or as a paragraph."""
+    parts = (("s", row.substance), ("r", row.reaction))
+    if choice["ids"] == "tr":
+        text = ": ".join(escape(text) for _, text in parts if text)
+        return f'<{tag} ID="row{row.number}">{text}</{tag}>'
+    named = [
+        f'<content ID="{part}{row.number}">{escape(text)}</content>' for part, text in parts if text
+    ]
+    return f"<{tag}>{': '.join(named)}</{tag}>"
+
+
+def _reference(choice: Choice, number: int, part: str) -> str:
+    """Return a reference to a part of a row, or to the row where only that has an id."""
+    if choice["narrative"] == "empty":
+        return ""
+    name = f"row{number}" if choice["ids"] == "tr" else f"{part}{number}"
+    return f'<reference value="#{name}"/>'
+
+
+def _template(choice: Choice, number: str) -> str:
+    if choice["templates"] == "none":
+        return ""
+    plain = f'<templateId root="{TEMPLATE}.{number}"/>'
+    if choice["templates"] == "1.1":
+        return plain
+    return plain + f'<templateId root="{TEMPLATE}.{number}" extension="2014-06-09"/>'
+
+
+def _organizer(observation: str) -> str:
+    return (
+        '<organizer classCode="CLUSTER" moodCode="EVN"><statusCode code="completed"/>'
+        f"<component>{observation}</component></organizer>"
+    )
+
+
+def _act(choice: Choice, *observations: str, beside: str = "") -> str:
+    """Return a concern with observations, and what stands beside them."""
+    status = choice.get("concern", "active")
+    status = "active" if status == "observation-nullified" else status
+    relations = "".join(
+        f'<entryRelationship typeCode="SUBJ">{one}</entryRelationship>'
+        for one in observations
+        if one
+    )
+    return (
+        f'<entry typeCode="DRIV"><act classCode="ACT" moodCode="EVN">{_template(choice, "4.30")}'
+        f"{coded('code', '48765-2', LOINC)}"
+        f"{f'<statusCode code={quoteattr(status)}/>' if status else ''}"
+        f"{relations}{beside}</act></entry>"
+    )
+
+
+def _observation(choice: Choice, attributes: str, content: str) -> str:
+    state = "nullified" if choice.get("concern") == "observation-nullified" else "completed"
+    return (
+        f'<observation classCode="OBS" moodCode="EVN"{attributes}>{_template(choice, "4.7")}'
+        f"{coded('code', 'ASSERTION', '2.16.840.1.113883.5.4')}"
+        f'<statusCode code="{state}"/>{content}</observation>'
+    )
+
+
+def _participant(entity: str) -> str:
+    return (
+        '<participant typeCode="CSM"><participantRole classCode="MANU">'
+        f'<playingEntity classCode="MMAT">{entity}</playingEntity>'
+        "</participantRole></participant>"
+    )
+
+
+def _related(content: str, type_code: str = "SUBJ") -> str:
+    return (
+        f'<entryRelationship typeCode="{type_code}" inversionInd="true">'
+        f'<observation classCode="OBS" moodCode="EVN">{content}</observation></entryRelationship>'
+    )
+
+
+def _reaction(choice: Choice, content: str) -> str:
+    code = coded("code", "ASSERTION", "2.16.840.1.113883.5.4")
+    return _related(_template(choice, "4.9") + code + content, "MFST")
+
+
+def _reactions(choice: Choice, number: int) -> tuple[list[_Reaction], str]:
+    """Return the reactions of an allergy, and what the narrative has in their column."""
+    shape, link = choice["reactions"], _reference(choice, number, "r")
+    if not shape:
+        return [], ""
+    null = '<value xsi:type="CD" nullFlavor="UNK"/>'
+    words = REACTION_WORDS.get(shape, "Hives")
+    more = {"more": ", blistering feet", "grave": "; throat tightness"}
+    cell = words + more.get(choice["row-reaction"], "") if choice["row-reaction"] else ""
+    hives = ("247472004", SNOMED, "Hives")
+    content, said = {
+        "coded": (coded("value", *hives), {words}),
+        "two": (coded("value", *hives), {words}),
+        "same-twice": (coded("value", *hives, inner=original(words)), {words}),
+        "coded+text": (coded("value", *hives, inner=original(words)), {"Hives", words}),
+        "original": (coded("value", nullFlavor="OTH", inner=original(words)), {words}),
+        "text-link": (f"<text>{link}</text>{null}", {cell}),
+        "doubled": (coded("value", nullFlavor="UNK", inner=original(words, link)), {words, cell}),
+        "grave-code": (coded("value", "39579001", SNOMED, words), {words}),
+        "grave-local": (coded("value", "41291007"), set()),
+        "icd": (coded("value", "T78.2XXA", ICD10), set()),
+        "translation": (
+            coded("value", nullFlavor="OTH", inner=coded("translation", "R1", LOCAL, words)),
+            {words},
+        ),
+        "unknown": (null, set()),
+    }.get(shape, (f"<text>{escape(words)}</text>{null}", {words}))
+    severity, rank = _severity(choice["reaction-severity"])
+    found = [_Reaction(_reaction(choice, content + severity), said, rank)]
+    if shape == "two":
+        severity, rank = _severity("mild")
+        wheezing = "wheezing at night"
+        content = f"<text>{wheezing}</text>{null}{severity}"
+        found.append(_Reaction(_reaction(choice, content), {wheezing}, rank))
+    if choice["reaction-place"] == "both":
+        nausea = coded("value", "422587007", display="Nausea")
+        found.append(_Reaction(_reaction(choice, nausea), {"Nausea"}, 0))
+    return found, cell
+
+
+def _value(random: Random) -> str:
+    return coded("value", random.choice(TYPES))
+
+
+def _times(choice: Choice) -> str:
+    high = {"high": '<high value="20200630"/>', "high-unknown": '<high nullFlavor="UNK"/>'}
+    low = '<low value="2008"/>' if choice["end"] else ""
+    return f"<effectiveTime>{low}{high.get(choice['end'], '')}</effectiveTime>" if low else ""
+
+
+def _severity(shape: str) -> tuple[str, int]:
+    """Return a severity observation of a shape, and how grave that is."""
+    if not shape:
+        return "", 0
+    first, _, words = shape.partition(" ")
+    if shape in SNOMED_SEVERITIES:
+        code, rank = SNOMED_SEVERITIES[shape]
+        value = coded("value", code)
+    elif shape in LOCAL_SEVERITIES:
+        rank, value = LOCAL_SEVERITIES[shape], coded("value", shape, LOCAL)
+    elif first == "text":
+        rank = SEVERITY_WORDS[words]
+        value = coded("value", nullFlavor="OTH", inner=original(words))
+    else:
+        rank = SEVERITY_WORDS[words]
+        value = coded("value", "S7", LOCAL, words)
+    return _related(coded("code", "SEV", "2.16.840.1.113883.5.4") + value), rank
+
+
+def _status(choice: Choice) -> tuple[str, list[str]]:
+    """Return the status observations of an entry, and what they say."""
+    shape = choice["status"]
+    codes = {"active": "55561003", "inactive": "73425007", "resolved": "413322009"}
+    first, _, words = shape.partition(" ")
+    if words:
+        value = (
+            coded("value", "ST1", LOCAL, words)
+            if first == "word"
+            else coded("value", nullFlavor="OTH", inner=original(words))
+        )
+        values, said = [value], [words.casefold()]
+    else:
+        said = [one for one in shape.split("+") if one]
+        values = [coded("value", codes[one], display=one.title()) for one in said]
+    code = coded("code", "33999-4", LOINC)
+    return "".join(_related(code + value, "REFR") for value in values), said
+
+
+def _gravest(given: Sequence[str], choice: Choice) -> str:
+    for status in ("active", "inactive", "resolved"):
+        if status in given:
+            return status
+    return "resolved" if choice["end"].startswith("high") else "active"
+
+
+def _criticality(choice: Choice) -> str:
+    if not choice["criticality"]:
+        return ""
+    value = coded("value", choice["criticality"], "2.16.840.1.113883.5.1063")
+    return _related(_template(choice, "4.145") + coded("code", "82606-5", LOINC) + value)
+
+
+def _names(choice: Choice, number: int, about: Substance, planted: Planted) -> tuple[str, str, str]:
+    """Return a value that names the substance, a participant, and the name in the narrative."""
+    shape = choice["names"]
+    to_substance = _reference(choice, number, "s")
+    to_reaction = _reference(choice, number, "r")
+    bare = f"<originalText>{to_substance}</originalText>"
+    wrong = f"<originalText>{to_reaction}</originalText>"
+    both = f"<originalText>{escape(about.brand)}{to_substance}</originalText>"
+    placeholder = original("Coded Allergy Name Not Available")
+    translation = coded("translation", about.translation_code, SNOMED, about.translation)
+    entity = f"<name>{escape(about.entity)}</name>"
+    desc = f"<desc>{escape(about.desc)}</desc>"
+    drug = (about.code, RXNORM)
+    # What stands in the playing entity, the names that it gives, the name in the narrative.
+    shapes: dict[str, tuple[str, tuple[str, ...], str]] = {
+        "display": (coded("code", *drug, about.display), (about.display,), about.display),
+        "original": (
+            coded("code", *drug, about.display, inner=original(about.brand)),
+            *((about.display, about.brand), about.brand),
+        ),
+        "original-link": (
+            coded("code", *drug, about.display, inner=bare),
+            *((about.display, about.brand), about.brand),
+        ),
+        "original-doubled": (
+            coded("code", *drug, inner=both),
+            *((about.brand,), about.brand),
+        ),
+        "translation": (
+            coded("code", *drug, about.display, inner=translation),
+            *((about.display, about.translation), about.display),
+        ),
+        "entity": (coded("code", *drug) + entity, (about.entity,), about.entity),
+        "desc": (coded("code", nullFlavor="OTH") + desc, (about.desc,), about.desc),
+        "placeholder+entity": (
+            coded("code", nullFlavor="OTH", inner=placeholder) + entity,
+            *((about.entity,), about.entity),
+        ),
+        "placeholder+row": (
+            coded("code", nullFlavor="UNK", inner=placeholder),
+            *((about.brand,), about.brand),
+        ),
+        "placeholder+translation": (
+            coded("code", "UNK1", LOCAL, "Unknown", inner=translation),
+            *((about.translation,), about.translation),
+        ),
+        "reaction-link+entity": (
+            coded("code", nullFlavor="OTH", inner=wrong) + entity,
+            *((about.entity,), about.entity),
+        ),
+        "reaction-link+row": (
+            coded("code", nullFlavor="OTH", inner=wrong),
+            *((about.brand,), about.brand),
+        ),
+        "reaction-link+display": (
+            coded("code", *drug, about.display, inner=wrong),
+            *((about.display,), about.display),
+        ),
+        "value": ("", (about.value,), about.value),
+        "value-link": (coded("code", nullFlavor="UNK"), (about.brand,), about.brand),
+        "row": (coded("code", nullFlavor="UNK"), (about.brand,), about.brand),
+        "local": (coded("code", "PCN01", LOCAL, about.brand), (about.brand,), about.brand),
+        "code": (coded("code", *drug), (), about.display),
+        "all": (
+            coded("code", *drug, about.display, inner=both + translation) + entity + desc,
+            (about.display, about.brand, about.translation, about.entity, about.desc),
+            about.brand,
+        ),
+        "": (coded("code", nullFlavor="NI"), (), ""),
+    }
+    content, names, row_name = shapes[shape]
+    planted.names |= set(names)
+    value = ""
+    if shape == "value":
+        value = coded("value", about.value_code, SNOMED, about.value)
+    elif shape == "value-link":
+        value = coded("value", GENERIC_VALUES["drug"], inner=bare)
+    return value, _participant(content) if content else "", row_name
+
+
+def _around(choice: Choice, narrative: str, entries: str) -> str:
+    """Return a document around a section."""
+    template = "".join(f'<templateId root="{TEMPLATE}.2.6{end}"/>' for end in ("", ".1"))
+    code = coded("code", "48765-2", LOINC)
+    content = f"<title>Allergies</title><text>{narrative}</text>{entries}"
+    inner, depth = content, {"subsection": 1, "deep": 2}.get(choice["nesting"], 0)
+    for level in range(depth):
+        inner = (
+            f"<title>Part {level}</title><text/><component><section>{inner}</section></component>"
+        )
+    head = {"both": template + code, "code": code, "template": template}[choice["section"]]
+    null = f' nullFlavor="{choice["null"]}"' if choice.get("null") else ""
+    return (
+        f"{HEADER}<component><structuredBody><component><section{null}>{head}{inner}</section>"
+        "</component></structuredBody></component></ClinicalDocument>"
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(generate(int(sys.argv[1])).document + "\n")

@@ -1,0 +1,115 @@
+"""A trainee who does the lessons: as a person at the pages, as programs with their token.
+
+learner = Learner(app, "clinician")
+learner.begin("read-one-allergy")
+learner.ask("AllergyIntolerance/al-p1-latex")
+learner.met("read-one-allergy")     # [True, False]
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from typing import Any
+
+from flask import Flask
+from sqlalchemy import select
+from werkzeug.test import TestResponse
+
+from fhirapp.auth.clients.first_party import own_token
+from fhirapp.auth.demo import APP, BACKEND, SECRET
+from fhirapp.auth.models import User
+from fhirapp.auth.users import sessions
+from fhirapp.auth.users.accounts import linked_patients
+from fhirapp.db import db
+from tests.support.authorizing import Flow, Program
+from tests.support.browsing import Browser, Page, id_of
+from tests.support.helpers import BASE_URL, Fhir, link
+
+LOOPBACK = "http://127.0.0.1:4444/callback"
+_CHECK = re.compile(r'<li class="check( met)?">')
+_TOLD = re.compile(r'<p class="soft small">([^<]*)')
+
+
+class Learner:
+    """A person of the demo who signed in."""
+
+    def __init__(self, app: Flask, username: str = "clinician") -> None:
+        self.app, self.username = app, username
+        self.browser = Browser(app).resume(username)
+
+    def fhir(self, username: str = "") -> Fhir:
+        """Return a client with the token of the learner's page, or that of somebody they try."""
+        secret = self.browser.cookie()
+        assert secret is not None
+        with self.app.test_request_context(base_url=BASE_URL):
+            signed = sessions.find(secret)
+            assert signed is not None
+            named = select(User).where(User.username == (username or self.username))
+            user = db.session.execute(named).scalar_one()
+            patient = next(iter(linked_patients(user.id)), None)
+            return Fhir(self.app, own_token(signed, user, patient).secret)
+
+    def ask(self, path: str, *, as_: str = "", **options: Any) -> TestResponse:
+        """Ask as the explorer does."""
+        return self.fhir(as_).get(path, **options)
+
+    def follow(self, path: str, pages: int) -> None:
+        """Search, and follow the next link so often."""
+        fhir = self.fhir()
+        bundle = fhir.read(path)
+        for _ in range(pages):
+            address = link(bundle, "next")
+            assert address is not None
+            bundle = fhir.read(address)
+
+    def begin(self, lesson: str) -> Page:
+        """Begin a lesson, or begin it again."""
+        page = self.browser.get(f"/learn/{lesson}")
+        button = next(
+            one for form in page.forms for one in form.buttons if one in ("Begin", "Begin again")
+        )
+        return page.submit(button)
+
+    def answer(self, lesson: str, says: str, typed: str) -> Page:
+        """Answer the question of a check."""
+        page = self.browser.get(f"/learn/{lesson}")
+        for form in page.forms:
+            if form.fields.get("says") == says:
+                sent = {**form.fields.to_dict(), "answer": typed}
+                return self.browser.post(form.action, sent)
+        raise AssertionError(f"no question {says!r}")
+
+    def met(self, lesson: str) -> list[bool]:
+        """Return which of a lesson's checks the page shows as done."""
+        return [bool(met) for met in _CHECK.findall(self._page(lesson).response.text)]
+
+    def told(self, lesson: str) -> list[str]:
+        """Return what the page says that each check lacks, empty for what is done."""
+        text = self._page(lesson).response.text
+        checks = text[text.index('<ul class="plain checks">') :].split("<li ")[1:]
+        found = [_TOLD.search(one.partition("</li>")[0]) for one in checks]
+        return [" ".join(one[1].split()) if one else "" for one in found]
+
+    def _page(self, lesson: str) -> Page:
+        page = self.browser.get(f"/learn/{lesson}")
+        assert page.status == 200, page.words
+        return page
+
+    def connect(self, scope: str = "openid launch/patient patient/*.rs") -> Fhir:
+        """Let the sample app in for a patient, and return the app with its token."""
+        flow = Flow(self.app, Program(APP), id_of(self.app, self.username))
+        patient = None if self.username == "patient" else "p2"
+        return flow.fhir(scope, patient=patient, redirect_uri=LOOPBACK)
+
+
+def backend(app: Flask, scope: str = "system/*.rs") -> Fhir:
+    """Return a client with a token that demo-backend got as the lesson's curl does."""
+    secret = b64encode(f"{BACKEND}:{SECRET}".encode()).decode()
+    answer = app.test_client().post(
+        "/oauth/token",
+        data={"grant_type": "client_credentials", "scope": scope},
+        headers={"Authorization": f"Basic {secret}"},
+    )
+    assert answer.status_code == 200, answer.text
+    return Fhir(app, answer.get_json()["access_token"])

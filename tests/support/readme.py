@@ -1,0 +1,207 @@
+"""README.md's tables, made of the declarations: `python -m tests.readme` makes them anew.
+
+Each stands between two comments, `<!-- table: settings -->` and `<!-- /table -->`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from functools import partial
+from inspect import signature
+
+import click
+
+from fhirapp.cli import cli
+from fhirapp.config import PREFIX, Settings
+from fhirapp.definition import Definition
+from fhirapp.documents import extractor
+from fhirapp.documents.media import MAX_CHARACTERS
+from fhirapp.rest import errors, include, negotiation, paging
+from fhirapp.rest.definitions import modifiers_of
+from fhirapp.search import controls, index, query, string, words
+from fhirapp.search.parameter import Parameter
+from fhirapp.search.query import COMMON, WORDS
+from fhirapp.search.reference import Reference
+from tests import ROOT
+from tests.support.contract import SERVED
+from tests.support.search_page import PAGE, SECTIONS
+
+README = ROOT / "README.md"
+
+# The types that the service is for; the others stand beside them.
+MAIN = ("AllergyIntolerance", "DocumentReference")
+
+Row = tuple[str, ...]
+
+
+def table(header: Row, rows: Iterable[Row]) -> str:
+    """Return a table as Markdown writes it."""
+    lines = [f"| {' | '.join(map(_cell, row))} |" for row in (header, *rows)]
+    return "\n".join([lines[0], "|---" * len(header) + "|", *lines[1:]])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def commands() -> str:
+    rows = [
+        (f"`{name}`", (command.help or "").partition("\n\n")[0])
+        for name, command in _commands(cli, "fhirapp")
+    ]
+    return table(("Command", "What it does"), rows)
+
+
+def _commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    for word, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{name} {word}")
+        else:
+            yield f"{name} {word}", command
+
+
+def settings() -> str:
+    rows = []
+    for setting in fields(Settings):
+        default = int(setting.default) if isinstance(setting.default, bool) else setting.default
+        shown = setting.metadata["shown"] or f"`{default}`"
+        name = PREFIX + setting.name.upper()
+        rows.append((f"`{name}`", shown, setting.metadata["doc"]))
+    return table(("Variable", "Default", "Meaning"), rows)
+
+
+def parameters(listed: Iterable[Parameter]) -> str:
+    rows = [
+        (f"`{one.name}`", one.kind, " ".join(f"`:{name}`" for name in modifiers(one)), one.doc)
+        for one in listed
+    ]
+    return table(("Parameter", "Type", "Modifiers", "Meaning"), rows)
+
+
+def modifiers(parameter: Parameter) -> list[str]:
+    """Return the modifiers that a parameter takes; `Type` stands for several types."""
+    taken = modifiers_of(parameter)
+    if isinstance(parameter, Reference) and parameter.targets:
+        taken.append(parameter.targets[0] if len(parameter.targets) == 1 else "Type")
+    return taken
+
+
+def own_parameters(definition: Definition) -> str:
+    return parameters(one for one in definition.params if one not in (*COMMON, *WORDS))
+
+
+def other_types() -> str:
+    return "\n\n".join(
+        f"#### {name}\n\n{own_parameters(definition)}"
+        for name, definition in sorted(SERVED.items())
+        if definition.searchable and name not in MAIN
+    )
+
+
+def operations() -> str:
+    rows = []
+    for _, definition in sorted(SERVED.items()):
+        for operation in definition.operations:
+            place = f"{definition.name}{'/<id>' if operation.instance else ''}"
+            for one in operation.parameters:
+                marks = [*["required"] * one.required, *["may be repeated"] * one.repeats]
+                meaning = "; ".join([one.doc, *marks])
+                rows.append((f"`{place}/${operation.name}`", f"`{one.name}`", one.type, meaning))
+    return table(("Operation", "Parameter", "Type", "Meaning"), rows)
+
+
+def search_page() -> str:
+    parts = []
+    for title, rows in SECTIONS.items():
+        listed = [
+            (
+                f"[{row.section}]({PAGE}#{row.anchor})",
+                row.here if row.tried else "not needed",
+                f"`{row.tried[0][0]}`" if row.tried else "",
+                row.how,
+            )
+            for row in rows
+        ]
+        header = ("On FHIR's page", "Here", "Try, after `/fhir/`", "How it is read here")
+        parts.append(f"#### {title}\n\n{table(header, listed)}")
+    return "\n\n".join(parts)
+
+
+def limits() -> str:
+    reader = signature(extractor.Extractor).parameters
+    rows = [
+        ("Matches on a page, by `_count`", f"{Settings.page_max:,}", "is cut"),
+        ("Ids in `_id`", f"{controls.MAX_IDS}", "400"),
+        ("Values of a search, commas counted", f"{query.MAX_VALUES}", "400"),
+        ("Conditions of a search, repetitions counted", f"{query.MAX_CONDITIONS}", "400"),
+        ("Characters of a value in a search", f"{query.MAX_LENGTH:,}", "400"),
+        ("Parameters of a request", f"{negotiation.MAX_PARAMETERS}", "400"),
+        ("Parameters to sort by", f"{controls.MAX_KEYS}", "400"),
+        ("`_include`", f"{controls.MAX_INCLUDES}", "400"),
+        ("Steps of `_include:iterate`", f"{include.MAX_STEPS}", "the answer says so"),
+        ("Included resources on a page", f"{include.MAX_INCLUDED:,}", "the answer says so"),
+        ("Characters of a string", f"{index.KEY_LENGTH}", "400"),
+        ("… with `:contains` or `:text`", f"{string.STEP}", "400"),
+        ("Words of `_text` and `_content`", f"{words.MAX_WORDS}", "400"),
+        ("Matches that `_sort=_score` ranks", f"{paging.CANDIDATES}", "the newest are ranked"),
+        (
+            "Resources that have the words it ranks by",
+            f"{paging.RANKABLE:,}",
+            "newest first, and the answer says so",
+        ),
+        ("Size of a document whose words are read", _megabytes(extractor.MAX_BYTES), _UNREAD),
+        ("Time to read it", f"{reader['seconds'].default} s", _UNREAD),
+        ("Memory to read it, on Linux", f"{reader['megabytes'].default} MB", _UNREAD),
+        ("Characters of its text", f"{MAX_CHARACTERS:,}", "the rest is not found"),
+        ("Address", f"{errors.MAX_URL // 1024} KiB", "414: search by POST"),
+        ("Headers", f"{errors.MAX_HEADERS // 1024} KiB", "431"),
+        ("Body", f"{errors.MAX_BODY // 1024} KiB", "413"),
+    ]
+    return table(("What", "At most", "More of it"), rows)
+
+
+_UNREAD = "stored, not found by its words"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size // 1_000_000} MB"
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    "commands": commands,
+    "settings": settings,
+    "every type": lambda: parameters(COMMON),
+    "words": lambda: parameters(WORDS),
+    **{name: partial(own_parameters, SERVED[name]) for name in MAIN},
+    "other types": other_types,
+    "search page": search_page,
+    "operations": operations,
+    "limits": limits,
+}
+
+
+_TABLE = re.compile(
+    r"^<!-- table: (?P<name>[a-zA-Z ]+) -->\n(?P<table>.*?)\n<!-- /table -->$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def tables_in(text: str) -> dict[str, str]:
+    """Return the tables that stand in a README, by name, as they stand there."""
+    return {found["name"]: found["table"].strip() for found in _TABLE.finditer(text)}
+
+
+def with_tables(text: str) -> str:
+    """Return a README with its tables made anew."""
+    return _TABLE.sub(
+        lambda found: (
+            f"<!-- table: {found['name']} -->\n\n{TABLES[found['name']]()}\n\n<!-- /table -->"
+        ),
+        text,
+    )
+
+
+if __name__ == "__main__":
+    README.write_text(with_tables(README.read_text(encoding="utf-8")), encoding="utf-8")

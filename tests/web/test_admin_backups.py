@@ -1,0 +1,181 @@
+"""The administrator's page of backups: taken, tried out, fetched, deleted."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.config import settings_of
+from fhirapp.jobs import files as tasks
+from fhirapp.jobs.files import BACKUP, DRILL
+from tests.support.browsing import Browser, Page, add_person
+from tests.support.helpers import BASE_URL
+from tests.support.tasks import newest
+
+TAKE, TRY = "Take a backup", "Try it out now"
+SECRET = "correct horse battery"
+
+
+@pytest.fixture(scope="module")
+def app(make_app: Callable[..., Flask]) -> Flask:
+    app = make_app()
+    if settings_of(app).database_uri.startswith("postgresql"):
+        pytest.skip("backups are SQLite's")
+    return app
+
+
+@pytest.fixture(scope="module")
+def admin(app: Flask) -> Browser:
+    return Browser(app).resume(add_person(app, ADMINISTRATOR))
+
+
+def taken(admin: Browser, passphrase: str = "") -> Page:
+    """Take a backup; return its page."""
+    admin.get("/admin/backups").submit(TAKE, passphrase=passphrase, again=passphrase)
+    task = newest(admin.client.application, BACKUP)
+    assert task.state.phase == "done", task.state.said
+    return admin.get(f"/admin/backups/{task.state.name}")
+
+
+def tried(page: Page, **fields: str) -> Page:
+    """Try a backup out; return its page after that."""
+    page.submit(TRY, **fields)
+    newest(page.browser.client.application, DRILL)
+    return page.browser.get(page.path)
+
+
+def file_of(app: Flask, page: Page) -> Path:
+    return settings_of(app).instance / "backups" / page.path.rsplit("/", 1)[-1]
+
+
+@pytest.fixture(scope="module")
+def plain(admin: Browser) -> Page:
+    """The page of a backup that is not encrypted."""
+    return taken(admin)
+
+
+@pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
+def test_others_than_administrators_see_and_do_nothing(app, plain, role):
+    browser = Browser(app).resume(add_person(app, role))
+    form = dict(browser.get("/account").form("Sign out").fields)
+    form |= {"task": tasks.new_id(), "sure": "yes"}
+    for path in ("/admin/backups", plain.path, f"{plain.path}/file"):
+        assert browser.get(path).status == 403
+    for path in ("/admin/backups", f"{plain.path}/drill", f"{plain.path}/delete"):
+        assert browser.post(path, form).status == 403
+    assert file_of(app, plain).exists()
+
+
+def test_a_backup_is_taken_listed_and_fetched(app, admin, plain):
+    assert "no: whoever has the file reads the records" in plain.words
+    path = plain.offered["Download it"]
+    answer = admin.client.get(path, base_url=BASE_URL, buffered=True)
+    assert answer.data == file_of(app, plain).read_bytes()
+    assert answer.headers["Content-Disposition"].startswith("attachment; filename=")
+    listed = admin.get("/admin/backups")
+    assert file_of(app, plain).name in listed.words
+    assert f"fhirapp restore {file_of(app, plain)} --force" in listed.words
+
+
+def test_one_that_is_being_taken_is_none_yet(app, admin, plain):
+    part = file_of(app, plain).with_name(".fhirapp-12345678.part")
+    part.write_bytes(file_of(app, plain).read_bytes())
+    assert part.name not in admin.get("/admin/backups").words
+    assert admin.get(f"/admin/backups/{part.name}").status == 404
+    assert part.name not in admin.get("/admin").words
+    part.unlink()
+
+
+def test_the_command_is_about_this_servers_database(app, admin, plain, monkeypatch):
+    monkeypatch.setenv("FHIRAPP_INSTANCE_PATH", "/srv/the clinic")
+    command = f"FHIRAPP_INSTANCE_PATH='/srv/the clinic' fhirapp restore {file_of(app, plain)}"
+    assert f"{command} --force" in admin.get(plain.path).words
+    monkeypatch.setenv("FHIRAPP_DATABASE_URL", "postgresql://ann:secret@host/x")
+    assert "secret" not in admin.get(plain.path).words
+
+
+def test_a_backup_is_tried_out(admin, plain):
+    assert "Never. A backup that nobody tried out is a hope." in plain.words
+    page = tried(plain)
+    assert "It is whole: all of its" in page.words
+    assert "whole on" in admin.get("/admin/backups").words
+
+
+def test_a_passphrase_is_asked_for_and_kept_nowhere(app, admin, caplog):
+    with caplog.at_level(logging.DEBUG):
+        page = taken(admin, SECRET)
+        assert "yes, with a passphrase that only you have" in page.words
+        assert "--force --passphrase-file PASSPHRASE.txt" in page.words
+        answer = page.submit(TRY, passphrase="")
+        assert (answer.status, "Type the passphrase" in answer.words) == (400, True)
+        opened = tried(page, passphrase=SECRET)
+        assert "It is whole" in opened.words
+        refused = tried(opened, passphrase="another one")
+        assert "The passphrase does not open" in refused.words
+    assert SECRET not in caplog.text
+    kept = [one for one in settings_of(app).instance.rglob("*") if one.is_file()]
+    assert kept
+    assert not any(SECRET.encode() in one.read_bytes() for one in kept)
+
+
+def test_a_damaged_backup_is_told(app, admin):
+    page = taken(admin)
+    path = file_of(app, page)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    page = tried(page)
+    assert "no backup, or it is damaged" in page.words
+    assert "not found whole" in admin.get("/admin/backups").words
+    path.unlink()
+
+
+def test_passphrases_that_differ_take_no_backup(app, admin):
+    before = len(tasks.every(settings_of(app).instance, BACKUP))
+    page = admin.get("/admin/backups").submit(TAKE, passphrase="one", again="other")
+    assert page.status == 400
+    assert "The passphrases differ." in page.words
+    assert len(tasks.every(settings_of(app).instance, BACKUP)) == before
+
+
+def test_a_backup_is_deleted_once_that_was_said_twice(app, admin):
+    page = taken(admin)
+    asked = page.submit("Delete this backup")
+    assert "Delete this backup for good?" in asked.words
+    assert file_of(app, page).exists()
+    assert "The backup is deleted." in asked.submit("Delete it for good").words
+    assert not file_of(app, page).exists()
+    assert admin.get(page.path).status == 404
+
+
+@pytest.mark.parametrize("name", ["..", "%2e%2e", "../secret.key", "secret.key", "x.backup"])
+def test_no_other_file_is_shown_sent_or_deleted(app, admin, plain, name):
+    (settings_of(app).instance / "backups" / "x.backup").write_text("no backup")
+    form = {"form_token": plain.form(TRY).fields["form_token"], "sure": "yes"}
+    for path in (name, f"{name}/file"):
+        assert admin.get(f"/admin/backups/{path}").status == 404
+    assert admin.post(f"/admin/backups/{name}/delete", form).status == 404
+    assert (settings_of(app).instance / "secret.key").exists()
+
+
+def test_on_postgresql_its_own_tools_are_named(make_app):
+    app = make_app(seed=False)
+    if not settings_of(app).database_uri.startswith("postgresql"):
+        pytest.skip("on SQLite backups are taken")
+    browser = Browser(app).resume(add_person(app, ADMINISTRATOR))
+    page = browser.get("/admin/backups")
+    assert "PostgreSQL has its own tools for this: pg_dump" in page.words
+    assert not any(TAKE in form.buttons for form in page.forms)
+    form = {**page.forms[0].fields, "task": tasks.new_id()}
+    assert browser.post("/admin/backups", form).status == 409
+
+
+def test_what_is_asked_for_is_kept_without_the_passphrase(app):
+    for task in tasks.every(settings_of(app).instance, BACKUP, DRILL):
+        assert "passphrase" not in json.dumps(task.asked)

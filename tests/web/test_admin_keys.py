@@ -1,0 +1,95 @@
+"""The administrator's page of signing keys: what each is for now, and a new one after asking once
+more.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+
+from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.oauth import openid
+from fhirapp.config import settings_of
+from tests.support.browsing import Browser, Page, add_person
+
+PATH = "/admin/keys"
+
+
+@pytest.fixture
+def oauth(make_app: Callable[..., Flask]) -> Flask:
+    """An app with one key."""
+    return make_app(seed=False)
+
+
+@pytest.fixture
+def admin(oauth: Flask) -> Browser:
+    return Browser(oauth).resume(add_person(oauth, ADMINISTRATOR))
+
+
+def published(app: Flask) -> list[str]:
+    """Return the ids of the keys that everybody can fetch."""
+    found = app.test_client().get("/oauth/jwks.json").get_json()
+    return [one["kid"] for one in found["keys"]]
+
+
+def rotated(page: Page) -> Page:
+    return page.submit("Make a new key").submit("Yes, make it")
+
+
+def test_the_key_that_signs_is_shown_and_no_private_part_of_it(oauth, admin):
+    page = admin.get(PATH)
+    (kid,) = published(oauth)
+    assert f"{kid} signs every id token that is given out now the server's first start RS256" in (
+        page.words
+    )
+    stored = json.loads((settings_of(oauth).instance / openid.NAME).read_bytes())
+    (key,) = [one["key"] for one in stored["keys"]]
+    for part in ("d", "p", "q", "dp", "dq", "qi", "n"):
+        assert key[part] not in page.response.text
+
+
+def test_a_new_key_is_made_only_after_asking_once_more(oauth, admin):
+    before = published(oauth)
+    asked = admin.get(PATH).submit("Make a new key")
+    assert "Really make a new key now?" in asked.words
+    assert published(oauth) == before
+    page = asked.submit("Yes, make it")
+    assert "The new key is made, and published." in page.words
+    (new,) = {*published(oauth)} - {*before}
+    assert f"{new} published, signs later so that apps have it when it begins from" in page.words
+    assert f"{before[0]} signs" in page.words
+
+
+def test_while_a_new_key_waits_no_other_is_made(oauth, admin):
+    asked = admin.get(PATH).submit("Make a new key")
+    page = rotated(admin.get(PATH))
+    assert "Make a new key" not in {label for form in page.forms for label in form.buttons}
+    after = published(oauth)
+    again = asked.submit("Yes, make it")
+    assert again.status == 409
+    assert "A new key was made some minutes ago" in again.words
+    assert published(oauth) == after
+
+
+def test_a_key_that_signed_before_is_told_from_the_one_that_signs(oauth, admin):
+    (old,) = published(oauth)
+    instance, past = settings_of(oauth).instance, int(time.time()) - 3600
+    openid.rotate(instance, past)
+    words = admin.get(PATH).words
+    (new,) = {*published(oauth)} - {old}
+    assert f"{new} signs every id token" in words
+    assert f"{old} only published for id tokens that it signed before" in words
+    assert rotated(admin.get(PATH)).status == 200
+
+
+def test_a_key_ring_that_cannot_be_read_is_told_in_a_sentence(oauth, admin):
+    asked = admin.get(PATH).submit("Make a new key")
+    path = settings_of(oauth).instance / openid.NAME
+    path.write_text("nonsense, and longer than before")
+    for page in (admin.get(PATH), asked.submit("Yes, make it")):
+        assert page.status == 500
+        assert "cannot be read; delete the file, and a new one is made." in page.words

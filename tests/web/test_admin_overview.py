@@ -1,0 +1,379 @@
+"""The administrator's overview: whether all is well, what is in the server, and its plots."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from flask import Flask
+from sqlalchemy import insert, select
+
+import fhirapp
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN
+from fhirapp.config import settings_of
+from fhirapp.definition import types
+from fhirapp.exchange.models import ImportRun
+from fhirapp.ops.backups.archive import GZIP
+from fhirapp.store.migrate import HEAD
+from fhirapp.web.admin import growth, overview, storage
+from fhirapp.web.admin.growth import PLOTS, STYLE
+from fhirapp.web.admin.overview import Backup, State, troubles
+from tests.conftest import token_for
+from tests.support.app_pages import register
+from tests.support.authorizing import alter, rows
+from tests.support.browsing import Browser, add_person
+from tests.support.helpers import BASE_URL, Fhir
+
+SVG = "{http://www.w3.org/2000/svg}"
+NOW = 1_800_000_000
+MB = 1_000_000
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch) -> Flask:
+    """An app of its own, on a disk with room."""
+    room = SimpleNamespace(free=900_000 * MB)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: room)
+    return make_app()
+
+
+@pytest.fixture
+def admin(app: Flask) -> Browser:
+    return Browser(app).resume(add_person(app, ADMINISTRATOR))
+
+
+def backed_up(app: Flask) -> Path:
+    folder = settings_of(app).instance / overview.BACKUPS
+    folder.mkdir(exist_ok=True)
+    path = folder / "clinic.backup"
+    path.write_bytes(GZIP + b" and more")
+    return path
+
+
+def run_of(**values: Any) -> Any:
+    row = {"inputs": ["x.ndjson"], "who": "ann", "source_id": None, "last_rows": {}}
+    row |= {"began_at": "2026-05-03T14:05:00.000+00:00"}
+    row |= {"ended_at": None, "outcome": None}
+    return insert(ImportRun).values(row | values)
+
+
+def test_that_all_is_well_is_said_first(app, admin):
+    backed_up(app)
+    page = admin.get("/admin")
+    assert page.heading == "All is well"
+    assert "and nothing waits for you." in page.words
+
+
+def test_what_waits_for_the_administrator_is_said_first(app, admin):
+    register(app, "public", name="Waits")
+    page = admin.get("/admin")
+    is_file = "sqlite" in settings_of(app).database_uri
+    if is_file:
+        assert page.heading == "The server runs, and 2 things wait for you"
+        assert "No backup is in the server's folder" in page.words
+    else:
+        assert page.heading == "The server runs, and one thing waits for you"
+    assert page.links["One app waits for approval."] == "/admin/clients"
+    assert page.links["1"] == "/admin/clients"
+
+
+def state(**changes: Any) -> State:
+    """Return a state in which all is well, but for changes."""
+    fine: dict[str, Any] = {
+        "schema": HEAD,
+        "waiting": 0,
+        "unfinished": 0,
+        "backup": Backup(Path("x"), NOW - 86_400, 1),
+        "has_backups": True,
+        "size": 100 * MB,
+        "free": 90_000 * MB,
+        "now": NOW,
+    }
+    return State(**(fine | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, []),
+        ({"schema": "0000"}, [f"The database has schema 0000, and this server knows {HEAD}"]),
+        ({"schema": None}, ["The database has schema none"]),
+        ({"free": 599 * MB}, ["The disk is nearly full: 599 MB are free"]),
+        ({"free": 601 * MB}, []),
+        # A copy of it does not fit, but much is free.
+        ({"free": 9_000 * MB, "size": 90_000 * MB}, []),
+        ({"free": 5_400 * MB, "size": 90_000 * MB}, ["The disk is nearly full"]),
+        ({"free": None}, []),
+        ({"backup": None}, ["No backup is in the server's folder"]),
+        ({"backup": None, "has_backups": False}, []),
+        ({"backup": Backup(Path("x"), NOW - 9 * 86_400, 1)}, ["The last backup is 9 days old."]),
+        ({"is_empty": True}, ["There are no records here yet: import some."]),
+        ({"unfinished": 1}, ["The last import has not ended"]),
+        ({"waiting": 1}, ["One app waits for approval."]),
+        ({"waiting": 3}, ["3 apps wait for approval."]),
+        ({"waiting": 1, "unfinished": 1}, ["The last import", "One app waits"]),
+    ],
+)
+def test_what_is_not_well_is_a_sentence_each(changes, said):
+    found = [one.sentence for one in troubles(state(**changes))]
+    assert len(found) == len(said)
+    for sentence, begins in zip(found, said, strict=True):
+        assert sentence.startswith(begins)
+
+
+def test_what_runs_is_told(app, admin):
+    words = admin.get("/admin").words
+    for shown in (
+        "Version fhirapp 0.1.0",
+        "Runs since",
+        f"Address {BASE_URL}/fhir",
+        f"Schema {HEAD} as this version needs it",
+        "of 4 threads each",
+        "/health/ready",
+    ):
+        assert shown in words
+
+
+def test_the_last_import_is_told_with_what_came_of_it(app, admin):
+    outcome = {"Patient": {"new": 2, "same": 1}, "Encounter": {"new": 5}}
+    alter(app, run_of(ended_at="2026-05-03T14:06:00.000+00:00", outcome=outcome))
+    words = admin.get("/admin").words
+    assert "Last import 3 May 2026, 14:06 UTC, by ann 7 new, 1 same" in words
+    alter(app, run_of(who="<b>bo</b>"))
+    words = admin.get("/admin").words
+    assert "Last import began 3 May 2026, 14:05 UTC, by <b>bo</b>; has not ended" in words
+    assert "The last import has not ended: it runs, or was stopped." in words
+
+
+def test_the_last_backup_and_refusals_of_the_day_are_told(app, admin):
+    backed_up(app)
+    (settings_of(app).instance / overview.BACKUPS / "notes.txt").write_text("no backup")
+    narrow = Fhir(app, token_for(app, "system/Patient.rs"))
+    narrow.get("AllergyIntolerance?patient=p1")
+    page = admin.get("/admin")
+    assert f"clinic.backup, {len(GZIP) + 9} bytes" in page.words
+    assert page.links["1 request"] == "/admin/refusals"
+
+
+def test_the_numbers_of_records_are_those_that_a_search_counts(app, admin):
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    words = admin.get("/admin").words
+    with app.app_context():
+        searched = [name for name, one in types().items() if one.searchable and not one.view]
+    assert len(searched) > 5
+    for name in searched:
+        total = fhir.read(f"{name}?_summary=count&_id:missing=false")["total"]
+        assert f" {name} {total} " in words
+
+
+def test_new_versions_are_counted_by_the_month_of_their_update(app):
+    with app.app_context():
+        models = [one.model for one in types().values() if not one.view]
+    updated = [one for model in models for (one,) in rows(app, select(model.last_updated))]
+    by_month = Counter(one[:7] for one in updated)
+    last = max(by_month)
+    with app.app_context():
+        found = growth.growth(date.fromisoformat(f"{last}-28"))
+    assert len(found.months) == growth.MONTHS
+    assert f"{found.months[-1].first:%Y-%m}" == last
+    for one in found.months:
+        assert one.versions == by_month[f"{one.first:%Y-%m}"]
+    assert sum(one.versions for one in found.months) > 20
+    assert found.before == len(updated) - sum(one.versions for one in found.months)
+    # Each month follows the one before it.
+    places = [one.first.year * 12 + one.first.month for one in found.months]
+    assert places == [*range(places[0], places[0] + growth.MONTHS)]
+
+
+def test_counting_ends_when_its_time_is_over(app):
+    with app.app_context():
+        found = growth.growth(budget=0)
+        assert (found.months, found.before, found.is_whole) == ([], None, False)
+        assert {one.records for one in growth.numbers(budget=0)} == {None}
+
+
+def test_storage_is_told_by_what_it_is_for(app, admin):
+    with app.app_context():
+        found = storage.storage()
+    assert [*found.groups] == [*storage.GROUPS]
+    for name in (storage.RECORDS, storage.INDEXES, storage.FULL_TEXT, storage.OTHER):
+        assert found.groups[name] > 0
+    # Of SQLite the log too; what PostgreSQL counts apart may change meanwhile.
+    assert sum(found.groups.values()) == pytest.approx(found.total, rel=0.2)
+    words = admin.get("/admin").words
+    assert f"records {storage.sized(found.groups[storage.RECORDS])}" in words
+
+
+def test_what_lies_in_a_table_counts_for_what_the_table_is_for(app):
+    with app.app_context():
+        grouped = storage._grouped(
+            {
+                "patient": 1,
+                "document_reference": 10,
+                "patient_token": 100,
+                "ix_patient_newest": 1_000,
+                "sqlite_autoindex_patient_1": 10_000,
+                "patient_pkey": 100_000,
+                "document_reference_words_data": 1_000_000,
+                "ix_document_reference_words_content": 10_000_000,
+                "oauth_grant": 100_000_000,
+            }
+        )
+    assert grouped == {
+        storage.RECORDS: 11,
+        storage.INDEXES: 111_100,
+        storage.FULL_TEXT: 11_000_000,
+        storage.OTHER: 100_000_000,
+    }
+
+
+def test_a_file_that_is_too_large_is_not_looked_through(app, admin, monkeypatch):
+    if "sqlite" not in settings_of(app).database_uri:
+        pytest.skip("PostgreSQL knows the sizes of its tables")
+    monkeypatch.setattr(storage, "MOST_BYTES", 1)
+    page = admin.get("/admin")
+    assert "to look through it for what it is filled with would take too long" in page.words
+    assert "/admin/plots/storage.svg" not in page.response.text
+    assert "The database takes" in page.words
+
+
+def test_the_size_of_a_day_is_noted_once_and_a_plot_stands_from_the_second_on(app, admin):
+    with app.app_context():
+        storage.note_day(100, date(2026, 5, 3))
+        storage.note_day(200, date(2026, 5, 3))
+        path = storage._days_path()
+        assert path.read_text().count("2026-05-03") == 1
+        with path.open("a") as file:
+            file.write("cut o\n[]\n{}\n")
+        storage.note_day(300, date(2026, 5, 4))
+        noted = [(str(one.day), one.total) for one in storage.days()]
+    assert noted == [("2026-05-03", 100), ("2026-05-04", 300)]
+    assert path.stat().st_mode & 0o77 == 0
+    page = admin.get("/admin")
+    assert "By day, since 3 May 2026" in page.words
+    assert "4 May 2026 300 bytes" in page.words
+    assert "/admin/plots/disk.svg" in page.response.text
+
+
+def test_on_the_first_day_there_is_no_plot_of_days_yet(admin):
+    page = admin.get("/admin")
+    assert "a plot stands here from the second one on" in page.words
+    assert "/admin/plots/disk.svg" not in page.response.text
+
+
+@pytest.mark.parametrize("name", PLOTS)
+@pytest.mark.parametrize("seed", [True, False])
+def test_a_plot_is_an_image_with_its_own_style_and_nothing_else(make_app, name, seed):
+    app = make_app(seed=seed)
+    answer = Browser(app).resume(add_person(app, ADMINISTRATOR)).get(f"/admin/plots/{name}.svg")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "image/svg+xml; charset=utf-8"
+    image = ET.fromstring(answer.response.data)
+    (style,) = image.iter(f"{SVG}style")
+    assert style.text is not None
+    digest = base64.b64encode(hashlib.sha256(style.text.encode()).digest()).decode()
+    assert answer.headers["Content-Security-Policy"] == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; frame-ancestors 'none'"
+    )
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+    tags = {one.tag.removeprefix(SVG) for one in image.iter()}
+    assert tags <= {"svg", "defs", "style", "title", "g", "rect", "path", "text", "line", "circle"}
+    names = {attribute for one in image.iter() for attribute in one.attrib}
+    assert not names & {"style", "onload", "href", "{http://www.w3.org/1999/xlink}href"}
+    assert image.find(f"{SVG}title") is not None
+
+
+def test_a_plot_has_a_bar_for_each_number(app, admin):
+    with app.app_context():
+        counted = growth.growth()
+        measured = storage.storage()
+    for name, count in (("versions", len(counted.months)), ("storage", len(measured.groups))):
+        image = ET.fromstring(admin.get(f"/admin/plots/{name}.svg").response.data)
+        bars = [one for one in image.iter(f"{SVG}rect") if "rect" in (one.get("class") or "")]
+        assert len(bars) == count
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 5, 8])
+def test_no_number_stands_twice_on_an_axis(app, admin, monkeypatch, count):
+    months = [growth.Month(date(2026, month, 1), count * (month == 2)) for month in (1, 2)]
+    monkeypatch.setattr(growth, "growth", lambda: growth.Growth(months, 0, True, 1))
+    image = ET.fromstring(admin.get("/admin/plots/versions.svg").response.data)
+    said = [one.text for one in image.iter(f"{SVG}text") if (one.text or "").isdigit()]
+    assert said
+    assert len(said) == len(set(said))
+
+
+def test_the_plots_have_the_pages_colours(app):
+    sheet = (Path(fhirapp.__file__).parent / "web" / "static" / "style.css").read_text()
+    light, dark = re.findall(r"svg \{ (.*?) \}", STYLE)
+    for one, other in zip(light.split("; "), dark.split("; "), strict=True):
+        name, colour = one.strip(" ;").split(": ")
+        pair = f"{name}: light-dark({colour}, {other.strip(' ;').split(': ')[1]})"
+        assert pair in sheet
+
+
+def test_what_draws_them_leaves_later_imports_alone(admin):
+    assert admin.get("/admin/plots/storage.svg").status == 200
+    assert all(hasattr(one, "find_spec") for one in sys.meta_path)
+
+
+def test_a_plot_that_is_not_there_is_404(admin):
+    assert admin.get("/admin/plots/nonsense.svg").status == 404
+
+
+def test_a_plot_is_for_administrators(app):
+    other = Browser(app).resume(add_person(app, CLINICIAN))
+    assert other.get("/admin/plots/storage.svg").status == 403
+    assert Browser(app).get("/admin/plots/storage.svg").heading == "Sign in"
+
+
+def test_the_library_of_the_plots_is_read_only_when_one_is_drawn():
+    code = "import sys, fhirapp; sys.exit('pygal' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_of_an_empty_server_everything_is_told(make_app):
+    app = make_app(seed=False)
+    page = Browser(app).resume(add_person(app, ADMINISTRATOR)).get("/admin")
+    assert page.status == 200
+    for shown in ("Last import none yet", " Patient 0 ", " AllergyIntolerance 0 "):
+        assert shown in page.words
+
+
+def test_a_figure_that_takes_long_is_kept_the_longer(app, monkeypatch):
+    now = [1_000.0]
+    monkeypatch.setattr(growth.time, "monotonic", lambda: now[0])
+
+    def made(seconds: float) -> Callable[[], float]:
+        def make() -> float:
+            now[0] += seconds
+            return now[0]
+
+        return make
+
+    with app.app_context():
+        first = growth.kept("slow", made(1.0))
+        now[0] += 199
+        assert growth.kept("slow", made(1.0)) == first
+        now[0] += 2
+        assert growth.kept("slow", made(1.0)) > first
+        longest = growth.kept("longest", made(100.0))
+        now[0] += 3_599
+        assert growth.kept("longest", made(100.0)) == longest
+        now[0] += 2
+        assert growth.kept("longest", made(100.0)) > longest
+        fast = growth.kept("fast", made(0.01))
+        assert growth.kept("fast", made(0.01)) > fast

@@ -1,0 +1,158 @@
+"""The documentation of the API in Chromium: signed in by OAuth, a search is tried there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from flask import Flask
+from playwright.sync_api import Error as BrowserError
+
+from fhirapp.auth.clients.administration import set_disabled
+from fhirapp.auth.clients.registration import API_DOCS
+from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.db import writing
+from tests.support.browsing import Browser, add_person
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+    from tests.support.browser import Visit
+
+pytest_plugins = ["tests.support.live", "tests.support.browser"]
+
+
+@pytest.fixture
+def documentation(visit: Callable[..., Visit]) -> Visit:
+    """The documentation, open at the search for allergies."""
+    one = visit()
+    open_at_search(one)
+    return one
+
+
+def open_at_search(one: Visit) -> None:
+    """Open the documentation at the search for allergies."""
+    one.open("/api-docs")
+    one.page.locator('[data-tag="AllergyIntolerance"]').click()
+    one.page.get_by_role("button", name="GET /fhir/AllergyIntolerance Search").first.click()
+    one.page.get_by_role("button", name="Try it out").wait_for()
+
+
+def authorize(one: Visit) -> Visit:
+    """Press what opens the window in which the user signs in; return that."""
+    one.page.locator(".btn.authorize").click()
+    form = one.page.locator(".auth-container").filter(has_text="authorizationCode")
+    with one.page.expect_popup() as opened:
+        form.get_by_role("button", name="Authorize", exact=True).click()
+    opened.value.wait_for_load_state()
+    return one.at(opened.value)
+
+
+def answer_in(other: Visit, button: str) -> None:
+    """Press a button that ends the window."""
+    with other.page.expect_event("close"):
+        other.page.get_by_role("button", name=button).click()
+
+
+def execute(one: Visit, patient: str) -> Locator:
+    """Search a patient's allergies; return what is told of the answer."""
+    one.page.locator(".close-modal").click()
+    one.page.get_by_role("button", name="Try it out").click()
+    row = one.page.locator('tr[data-param-name="patient"]')
+    row.get_by_role("button", name="Add string item").click()
+    row.get_by_role("textbox").fill(patient)
+    one.page.get_by_role("button", name="Execute").click()
+    told = one.page.locator(".live-responses-table .response")
+    told.wait_for()
+    return told
+
+
+def test_a_clinician_signs_in_allows_and_tries_a_search(documentation):
+    other = authorize(documentation)
+    other.sign_in("clinician")
+    assert other.page.get_by_role("heading", name="Allow Documentation of the API").is_visible()
+    answer_in(other, "Allow what is ticked")
+    told = execute(documentation, "p1")
+    assert told.locator(".response-col_status").inner_text().split()[0] == "200"
+    bundle = json.loads(told.locator(".highlight-code code").first.inner_text())
+    assert {one["resource"]["patient"]["reference"] for one in bundle["entry"]} == {"Patient/p1"}
+
+
+def test_what_swagger_ui_leaves_out_is_there_for_screen_readers_and_keyboards(documentation):
+    page = documentation.page
+    page.get_by_role("button", name="Try it out").click()
+    page.get_by_role("button", name="Execute").click()
+    page.locator(".live-responses-table .response").wait_for()
+    page.get_by_role("combobox", name="_summary").wait_for()
+    page.wait_for_function("() => !document.querySelector('#api select:not([aria-label])')")
+    page.wait_for_function("() => !document.querySelector('#api pre.microlight:not([tabindex])')")
+    page.get_by_role("button", name="Authorize", exact=True).first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Close").first.click()
+
+
+def test_a_patient_who_is_signed_in_is_asked_for_their_own_record(visit):
+    one = visit()
+    one.open("/account")
+    one.sign_in("patient")
+    open_at_search(one)
+    other = authorize(one)
+    assert "Whose record" in other.page.locator("main").inner_text()
+    answer_in(other, "Allow what is ticked")
+    assert execute(one, "p2").locator(".response-col_status").inner_text().split()[0] == "403"
+
+
+def test_who_refuses_is_told_so_there(documentation):
+    other = authorize(documentation)
+    other.sign_in("clinician")
+    answer_in(other, "Don't allow")
+    documentation.page.get_by_text("The user refused").first.wait_for()
+
+
+def test_the_answer_to_another_request_is_not_taken(documentation):
+    other = authorize(documentation)
+    with other.page.expect_event("close"):
+        # The page closes while it is opened.
+        try:
+            other.open("/api-docs/signed-in?code=stolen&state=of-another")
+        except BrowserError:
+            assert other.page.is_closed()
+    documentation.page.get_by_text("belongs to another request").first.wait_for()
+
+
+def test_it_is_a_client_of_every_server_that_can_be_switched_off(make_app: Callable[..., Flask]):
+    clinic = make_app()
+    browser = Browser(clinic)
+    assert browser.get("/api-docs").heading == "Documentation of the API"
+    again = browser.get("/api-docs").response.text
+    assert f'data-client="{API_DOCS}"' in again
+    asked = f"/oauth/authorize?client_id={API_DOCS}&redirect_uri={{}}/api-docs/signed-in"
+    address = again.partition('data-redirect="')[2].partition("/api-docs")[0]
+    assert browser.get(asked.format("https://elsewhere.example")).status == 400
+    assert "response_type" in str(browser.get(asked.format(address)).location)
+    with clinic.app_context(), writing() as connection:
+        set_disabled(connection, API_DOCS, disabled=True)
+    browser.get("/api-docs")
+    assert browser.get(asked.format(address)).status == 400
+
+
+def test_an_administrator_sees_what_it_is(make_app: Callable[..., Flask]):
+    clinic = make_app()
+    Browser(clinic).get("/api-docs")
+    page = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR)).get("/admin/clients/api-docs")
+    assert (page.status, page.heading) == (200, "Documentation of the API")
+    assert "this server /api-docs/signed-in A page of this server's own." in page.words
+    page.form("Switch off")
+    # Its addresses are not to be changed: they are the server's.
+    assert "Change what it may ask for" not in page.words
+
+
+def test_so_is_the_client_of_the_pages_themselves(make_app: Callable[..., Flask]):
+    clinic = make_app()
+    browser = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
+    # What it reads there, it reads with that client's token.
+    assert "It works, since" in browser.get("/").words
+    page = browser.get("/admin/clients/pages")
+    assert (page.status, page.heading) == (200, "The pages of this server")
+    assert "Our own pages Tokens with which these pages read the records." in page.words

@@ -1,0 +1,421 @@
+"""The explorer's answer: told in words, as JSON to look at, as HTTP, as a table, as a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from html import unescape
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from werkzeug.datastructures import Headers
+
+from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.definition import types
+from fhirapp.web.explore import routes
+from fhirapp.web.explore.answer import shown
+from fhirapp.web.explore.json_view import MOST, folded
+from fhirapp.web.explore.table import MOST_ROWS, table_of
+from fhirapp.web.internal_client import Answer, _read
+from tests.support.browsing import Browser, add_person
+from tests.support.helpers import BASE_URL, FHIR_JSON
+from tests.support.plenty import publish
+
+ALLERGIES = "/fhir/AllergyIntolerance"
+NOTES = "/fhir/DocumentReference"
+IMAGE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app):
+    """An app with users of its own."""
+    return make_app()
+
+
+@pytest.fixture(scope="module")
+def clinician(clinic):
+    return Browser(clinic).resume(add_person(clinic, CLINICIAN))
+
+
+@pytest.fixture(scope="module")
+def plenty(make_app):
+    """A clinician's browser, where there are 150 allergies."""
+    app = make_app(seed=False)
+    publish(app, 150)
+    return Browser(app).resume(add_person(app, CLINICIAN))
+
+
+def page_of(address: str, **more: str) -> str:
+    return f"/explore?{urlencode({'address': address, **more})}"
+
+
+def asked_by(links: dict[str, str]) -> list[str]:
+    """Return the addresses that links of the explorer ask for."""
+    return [
+        parse_qs(urlsplit(one).query)["address"][0]
+        for one in links.values()
+        if one.startswith("/explore?") and "address=" in one
+    ]
+
+
+def seen(markup: str) -> str:
+    """Return what folded JSON says, without what is told beside it."""
+    return unescape(re.sub(r"<[^>]*>", "", re.sub(r"<small>.*?</small>", "", markup)))
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        (f"{ALLERGIES}?patient=p1", r"200 OK · 6 hits · [\d.]+ kB · \d+ ms"),
+        (f"{ALLERGIES}?patient=p1&_count=2", r"200 OK · 6 hits, 2 of them here · [\d.]+ kB · \d+"),
+        (f"{ALLERGIES}?patient=p1&_count=0", r"200 OK · 6 hits · \d+ bytes · \d+ ms"),
+        (f"{ALLERGIES}?patient=p1&_total=none", r"200 OK · 6 on this page · [\d.]+ kB · \d+ ms"),
+        (f"{ALLERGIES}?patient=nobody", r"200 OK · 0 hits · \d+ bytes · \d+ ms"),
+        ("/fhir/Patient/p1", r"200 OK · Patient/p1, version \d+ · [\d.]+ kB · \d+ ms"),
+        ("/fhir/Patient/p1/_history", r"200 OK · 1 version · [\d.]+ kB · \d+ ms"),
+        ("/fhir/Patient/p1/$everything", r"200 OK · \d+ hits · [\d.]+ kB · \d+ ms"),
+        ("/fhir/metadata", r"200 OK · CapabilityStatement/fhirapp · [\d.]+ kB · \d+ ms"),
+        ("/fhir/Patient/nobody", r"404 Not Found · \d+ bytes · \d+ ms"),
+    ],
+)
+def test_an_answer_is_told_in_a_line(clinician, address, told):
+    page = clinician.get(page_of(address))
+    assert page.status == 200
+    assert re.search(told, page.words), page.words
+
+
+@pytest.mark.parametrize(
+    ("address", "more", "told"),
+    [
+        (f"{ALLERGIES}?date=nonsense", {},
+         ("The server could not read this request as it stands. date: 'nonsense' is not a date;"
+          " use YYYY, YYYY-MM or YYYY-MM-DD.")),
+        (f"{ALLERGIES}?patient.name=Bob", {},
+         ("patient.name: is not supported here. No chain is followed here: find the id first, then"
+          " search by patient.")),
+        (f"{ALLERGIES}?clinicalstatus=active", {"prefer": "handling=strict"},
+         "is not a search parameter of this type; did you mean clinical-status? JSON"),
+        (f"{ALLERGIES}?code:nonsense=1", {}, "the modifier is not supported on a token parameter"),
+        ("/fhir/Nonsense/1", {}, "There is no such record or address here, or you may not see it."),
+        ("/fhir/Patient/p1", {"accept": "image/png"},
+         "The Accept header, or _format, allows nothing that this server can answer."),
+        (f"{ALLERGIES}?x=" + "a" * 9000, {}, "The address is too long. Send the search as POST."),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_told_in_words_before_anything_else(clinician, address, more, told):
+    page = clinician.get(page_of(address, **more))
+    assert told in page.words
+    assert page.words.index(told) < page.words.index("Raw HTTP")
+
+
+def test_a_copy_that_still_holds_is_told_so(clinician):
+    raw = clinician.get(page_of("/fhir/Patient/p1", view="raw"))
+    (etag,) = re.findall(r'ETag: (W/"\d+")', raw.words)
+    page = clinician.get(page_of("/fhir/Patient/p1", if_none_match=etag))
+    assert "304 Not Modified" in page.words
+    assert "Nothing changed: the copy you have still holds" in page.words
+    assert f"If-None-Match: {etag}" in page.words
+
+
+def test_request_and_answer_stand_side_by_side_as_http_has_them(clinic, clinician):
+    page = clinician.get(
+        page_of(f"{ALLERGIES}?patient=nobody", view="raw", prefer="handling=strict")
+    )
+    lines = [one.strip() for one in unescape(page.response.text).splitlines()]
+    assert any(
+        one.endswith("GET /fhir/AllergyIntolerance?patient=nobody HTTP/1.1") for one in lines
+    )
+    assert {"Host: fhir.example", "Accept: application/fhir+json"} < {*lines}
+    assert "Prefer: handling=strict</pre></div>" in lines
+    assert "Preference-Applied: handling=strict" in page.words
+    assert "HTTP/1.1 200 OK" in page.words
+    assert '"resourceType": "Bundle",' in lines
+    (bearer,) = [one for one in lines if one.startswith("Authorization:")]
+    assert re.fullmatch(r"Authorization: Bearer \S{6}…", bearer)
+
+
+def test_a_search_can_be_sent_as_post(clinician):
+    page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&x=%C3%A9", view="raw", method="post"))
+    assert "POST /fhir/AllergyIntolerance/_search HTTP/1.1" in page.words
+    assert "Content-Type: application/x-www-form-urlencoded patient=p1&x=%C3%A9" in page.words
+    assert "6 hits" in page.words
+    page = clinician.get(page_of("/fhir/Patient/p1", method="post"))
+    assert page.status == 400
+    assert "Only a search can be sent as POST" in page.words
+
+
+def test_references_and_pages_lead_on_and_to_addresses_of_ours_alone(clinician):
+    page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&_count=1"))
+    asked = asked_by(page.offered)
+    assert f"{ALLERGIES}/al-p1-ragweed" in asked
+    assert "/fhir/Patient/p1" in asked
+    assert "/api/AllergyIntolerance" not in asked, "the type alone: everybody's records"
+    (following,) = {one for one in asked if "_cursor" in one}
+    assert asked_by({"Next page": page.offered["Next page"]}) == [following]
+    again = clinician.get(page_of(following))
+    assert "200 OK · 6 hits, 1 of them here" in again.words
+    assert all(one.startswith(("/", "#", "http://hl7.org/fhir/")) for one in page.offered.values())
+
+
+def test_links_keep_how_the_answer_is_looked_at(clinician):
+    page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&_count=1", view="table", accept="*/*"))
+    query = parse_qs(urlsplit(page.offered["Next page"]).query)
+    assert query["view"] == ["table"]
+    assert query["accept"] == ["*/*"]
+
+
+def test_another_record_is_not_asked_for_with_the_etag_of_this_one(clinician):
+    page = clinician.get(page_of(f"{ALLERGIES}/al-p1-latex", if_none_match='W/"9"'))
+    followed = [one for one in page.offered.values() if "Patient/p1" in one]
+    assert followed
+    assert not [one for one in followed if "if_none_match" in one]
+
+
+def test_a_lesson_that_led_here_is_led_back_to(clinician):
+    page = clinician.get(page_of(f"{ALLERGIES}/al-p1-latex", lesson="tokens"))
+    assert page.offered["Back to the lesson"] == "/learn/tokens#progress"
+    again = clinician.get(page.offered["Table"])
+    assert again.offered["Back to the lesson"] == "/learn/tokens#progress"
+    other = clinician.get(page_of(f"{ALLERGIES}/al-p1-latex", lesson="//evil.example"))
+    assert "Back to the lesson" not in other.offered
+
+
+def test_a_table_of_allergies_has_the_columns_that_fit(clinician):
+    page = clinician.get(page_of(f"{ALLERGIES}?patient=p1", view="table"))
+    headings = "What Substance Status Verification Criticality Patient Recorded"
+    assert headings in page.words
+    assert "AllergyIntolerance/al-p1-latex Latex gloves active confirmed low" in page.words
+    assert "status not known entered-in-error" in page.words
+    assert "/fhir/Patient/p1" in asked_by(page.offered)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        (f"{NOTES}?patient=p1", "What Type Date Author Status Patient"),
+        (f"{NOTES}?patient=p1&_include=DocumentReference:author", "8 more came with them;"),
+        ("/fhir/Patient?_id=p1", "What Text Patient/p1 "),
+        ("/fhir/Patient/p1", "What Text Patient/p1 "),
+        ("/fhir/Patient/p1/_history", "What Text Patient/p1 "),
+        (f"{ALLERGIES}?patient=nobody", "Nothing was found."),
+        ("/fhir/Patient/nobody", "There is no record in this answer to make a row of."),
+    ],
+)
+def test_other_answers_are_tables_too(clinician, address, words):
+    assert words in clinician.get(page_of(address, view="table")).words
+
+
+def test_an_absence_is_told_in_words():
+    bundle = {
+        "resourceType": "Bundle",
+        "entry": [
+            {"resource": {"resourceType": "AllergyIntolerance", "id": "a"}},
+            {"resource": {"resourceType": "AllergyIntolerance", "id": "b", "code": {}}},
+        ],
+    }
+    table = table_of(bundle)
+    assert table is not None
+    for row in table.rows:
+        assert [cell.text for cell in row[1:]] == [
+            "substance not known", "status not known", "not told whether it is confirmed",
+            "criticality not known", "patient not known", "not told when",
+        ]  # fmt: skip
+
+
+def test_a_deletion_in_a_history_is_a_row_that_says_so():
+    entry = {"request": {"method": "DELETE", "url": "Patient/p1"}}
+    table = table_of({"resourceType": "Bundle", "type": "history", "entry": [entry]})
+    assert table is not None
+    assert [[cell.text for cell in row] for row in table.rows] == [["Patient/p1", "deleted"]]
+
+
+def test_more_rows_than_anybody_reads_are_counted():
+    entry = {"resource": {"resourceType": "AllergyIntolerance", "id": "a"}}
+    table = table_of({"resourceType": "Bundle", "entry": [entry] * (MOST_ROWS + 7)})
+    assert table is not None
+    assert (len(table.rows), table.left_out) == (MOST_ROWS, 7)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        [],
+        None,
+        "text",
+        Decimal("1.50"),
+        {"a": {"b": [1, [2, {"c": None}], True, "x" * 100]}, "d": Decimal("0.10"), "e": []},
+        {"div": f"<div>{IMAGE}</div>", IMAGE: [IMAGE, {IMAGE: IMAGE}]},
+        {"a": 'quote " & <b>', "b": "line\nbreak\ttab", "c": "é☃", "d": "\u202eevil\u200b"},
+    ],
+)
+def test_what_is_looked_at_is_the_json_and_nothing_of_it_is_markup(content):
+    view = folded(content, lambda _text: None)
+    assert not view.is_cut
+    assert json.loads(seen(view.markup), parse_float=Decimal) == content
+    assert not re.search("[\u202e\u200b]", view.markup)
+    assert {*re.findall(r"</?([a-z]+)", view.markup)} <= {"p", "b", "i", "small", "details",
+                                                          "summary"}  # fmt: skip
+
+
+def test_deep_and_long_json_is_cut_and_says_so():
+    deep: dict = {}
+    for _ in range(300):
+        deep = {"a": [deep, "x"]}
+    long = {"resourceType": "X", "text": "<" * 1_000_000, "a": list(range(500_000))}
+    wide = {f"name{at}": IMAGE * 20 for at in range(5_000)}
+    for content in (deep, long, wide, [wide] * 10):
+        view = folded(content, lambda _text: None)
+        assert view.is_cut
+        assert len(view.markup) < MOST * 1.2
+        assert "<img" not in view.markup
+        assert view.markup.count("<details") == view.markup.count("</details>")
+
+
+def test_entries_that_come_late_have_a_line_each():
+    resource = {"resourceType": "AllergyIntolerance", "code": {"text": "<i>Latex"}, "x": "y" * 390}
+    entries = [
+        {
+            "fullUrl": f"{BASE_URL}/fhir/AllergyIntolerance/a{at}",
+            "resource": resource | {"id": f"a{at}"},
+        }
+        for at in range(1000)
+    ]
+    view = folded(
+        {"resourceType": "Bundle", "entry": entries},
+        lambda text: f"/explore?{text}" if text.startswith(BASE_URL) else None,
+        most=5_000,
+    )
+    assert view.is_cut
+    assert len(view.markup) < 60_000
+    assert f'href="/explore?{BASE_URL}/fhir/AllergyIntolerance/a150"' in view.markup
+    assert "AllergyIntolerance/a150 · &lt;i&gt;Latex" in view.markup
+    assert "… and 800 more" in view.markup
+    # The first three are open, what comes then is folded.
+    assert re.findall(r"<details( open)?><summary>{ <small>Allergy", view.markup)[:4] == [
+        " open", " open", " open", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("view", ["json", "raw", "table"])
+def test_a_page_of_a_hundred_allergies_is_small(plenty, view):
+    page = plenty.get(page_of(f"{ALLERGIES}?_count=100&_explain=true", view=view))
+    assert "150 hits, 100 of them here" in page.words
+    assert len(page.response.data) < 150_000
+
+
+def test_how_the_server_read_it_stands_beside_the_answer(clinician):
+    page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&stats=1&_explain=true"))
+    assert "How the server read your search" in page.words
+    assert "stats" in page.words
+    page = clinician.get(page.offered["How many are left after each?"].partition("#")[0])
+    assert "Left" in page.words
+    page = clinician.get(page_of(f"{ALLERGIES}?patient=p1"))
+    assert "How the server read your search" not in page.words
+    page = clinician.get(page.offered["How did the server read this search?"])
+    assert "How the server read your search" in page.words
+
+
+@pytest.mark.parametrize(
+    ("address", "accept", "kind", "name"),
+    [
+        (f"{ALLERGIES}?patient=p1", "", FHIR_JSON, "AllergyIntolerance.json"),
+        ("/fhir/Patient/p1", "", FHIR_JSON, "Patient-p1.json"),
+    ],
+)
+def test_the_whole_is_saved_as_a_file(clinician, address, accept, kind, name):
+    whole = clinician.get(page_of(address, accept=accept)).offered["Save as a file"]
+    answer = clinician.client.get(whole, base_url=BASE_URL)
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == kind
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="{name}"'
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "sandbox" in answer.headers["Content-Security-Policy"]
+    assert answer.json["resourceType"]
+
+
+def test_of_an_answer_that_is_too_large_no_more_is_read_than_is_shown(
+    clinic, clinician, monkeypatch
+):
+    whole = page_of("/fhir/DocumentReference?_count=50").replace("/explore?", "/explore/whole?")
+    size = len(clinician.client.get(whole, base_url=BASE_URL).data)
+    assert size > 20_000
+    monkeypatch.setattr(routes, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(routes, "MOST_WHOLE", size - 1)
+    page = clinician.get(page_of("/fhir/DocumentReference?_count=50", view="raw"))
+    assert page.status == 200
+    refused = clinician.get(whole)
+    assert (refused.status, "send what is copied as curl" in refused.words) == (413, True)
+    monkeypatch.setattr(routes, "MOST_WHOLE", size)
+    assert clinician.client.get(whole, base_url=BASE_URL).status_code == 200
+
+
+def test_of_a_long_body_a_page_reads_as_much_as_it_wants(clinic):
+    pieces = iter([b"a" * 10, b"b" * 10, b"c" * 10])
+    assert _read(pieces, 15) == (b"a" * 10 + b"b" * 10, True)
+    assert [*pieces] == [b"c" * 10]
+    assert _read([b"a" * 10, b"b" * 5], 15) == (b"a" * 10 + b"b" * 5, False)
+
+
+def test_what_is_no_json_is_saved_or_shown_as_text_never_as_a_page(clinic, clinician):
+    with clinic.test_request_context(base_url=BASE_URL):
+        page = Answer("200 OK", Headers([("Content-Type", "text/html")]), IMAGE.encode(), 0.1)
+        image = Answer("200 OK", Headers([("Content-Type", "image/png")]), b"\x89PNG", 0.1)
+        broken = Answer("200 OK", Headers([("Content-Type", FHIR_JSON)]), b'{"a":', 12.34)
+        assert (shown(page, None).content, shown(page, None).raw) == (None, IMAGE)
+        assert (shown(image, None).content, shown(image, None).raw) == (None, None)
+        hostile = b'{"resourceType": "Bundle", "entry": [1, null], "issue": 5}'
+        bytes_of = Answer("200 OK", Headers([("Content-Type", FHIR_JSON)]), hostile, 0.1)
+        assert shown(bytes_of, None, is_bytes=True).raw == hostile.decode()
+        assert (shown(broken, None).content, shown(broken, None).time) == (None, "12.3 s")
+    binary = next(one for one in asked_by(clinician.get(page_of(f"{NOTES}?patient=p1")).offered)
+                  if "/Binary/" in one)  # fmt: skip
+    for spelled in (binary, binary.replace("Binary", "%42inary")):
+        page = clinician.get(page_of(spelled, accept="*/*"))
+        assert "Raw HTTP" in page.offered
+        assert "JSON" not in page.offered
+    assert "JSON" in clinician.get(page_of(binary)).offered
+    answer = clinician.client.get(
+        f"/explore/whole?{urlencode({'address': binary, 'accept': '*/*'})}", base_url=BASE_URL
+    )
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    assert answer.headers["Content-Disposition"].startswith("attachment")
+
+
+def test_a_person_sees_over_the_explorer_what_their_token_lets_them(clinic):
+    own = Browser(clinic).resume(add_person(clinic, PATIENT, "p1"))
+    page = own.get(page_of(ALLERGIES))
+    assert "6 hits" in page.words
+    assert "404 Not Found" in own.get(page_of("/fhir/Patient/p2")).words
+    page = own.get(page_of(f"{NOTES}?patient=p2"))
+    assert "0 hits" in page.words or "403" in page.words
+
+
+def test_in_the_demo_it_says_as_whom_it_was_asked(make_app, clinician):
+    browser = Browser(make_app(demo=True)).resume("clinician")
+    page = browser.get(page_of(ALLERGIES, **{"as": "patient"}))
+    assert "6 hits" in page.words
+    assert re.search(r"Asked as [\w ]+, patient\.", page.words)
+    # What is sent next is asked so too, until it is said otherwise.
+    assert "6 hits" in page.submit("Send").words
+    assert "Asked as" not in browser.get(page_of(ALLERGIES)).words
+    # Outside the demo everybody is who they are.
+    page = clinician.get(page_of(ALLERGIES, **{"as": "patient"}))
+    assert "39 hits" in page.words
+    assert "Asked as" not in page.words
+
+
+def test_who_has_no_record_yet_is_told_so_on_the_page(clinic):
+    page = Browser(clinic).resume(add_person(clinic, PATIENT)).get(page_of(ALLERGIES))
+    assert page.status == 403
+    assert "This record is not linked to you." in page.words
+    assert page.form("Send").fields["address"].strip() == ALLERGIES
+
+
+def test_every_type_and_every_interaction_can_be_looked_at(clinician, clinic):
+    for name, definition in types(clinic).items():
+        address = f"/fhir/{name}" if definition.searchable else f"/fhir/{name}/x"
+        for view in ("json", "raw", "table"):
+            assert clinician.get(page_of(address, view=view)).status == 200, (name, view)

@@ -1,0 +1,202 @@
+"""How the server read a search, in words, and how many are left after each parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+import pytest
+from flask import Flask
+
+from fhirapp.audit.read import Entry, entries
+from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.web.explore.explanation import MOST_ASKED, Applied, Statement, explained
+from tests.conftest import token_for
+from tests.support.browsing import Browser, Page, add_person
+from tests.support.helpers import Fhir
+
+SEARCH = "/fhir/AllergyIntolerance?patient=p1&clinical-status=active&date=ge2010&_sort=date"
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """An app with people of its own, not in demo mode."""
+    return make_app()
+
+
+@pytest.fixture(scope="module")
+def demo(make_app: Callable[..., Flask]) -> Flask:
+    """An app in demo mode."""
+    return make_app(demo=True)
+
+
+@pytest.fixture
+def clinician(clinic: Flask) -> Browser:
+    return Browser(clinic).resume(add_person(clinic, CLINICIAN))
+
+
+def explore(browser: Browser, address: str, **beside: str) -> Page:
+    mark = "&" if "?" in address else "?"
+    query = {"address": f"{address}{mark}_explain=true", **beside}
+    return browser.get(f"/explore?{urlencode(query)}")
+
+
+def asked(app: Flask, via: str) -> list[Entry]:
+    with app.app_context():
+        return list(entries(via=via, limit=500))
+
+
+# The issues, taken apart.
+
+
+def information(diagnostics: str, *links: str) -> dict[str, object]:
+    details = {"details": {"text": f"See {' and '.join(links)}"}} if links else {}
+    return {"severity": "information", "diagnostics": diagnostics, **details}
+
+
+def test_a_parameter_is_told_by_what_it_finds_and_where():
+    sentence = (
+        "code: a token parameter with the modifier :text that looks at code and reaction.substance"
+        " and finds what has a text that begins with 'x and finds what: a token parameter.'."
+    )
+    links = ("http://hl7.org/fhir/R4/search.html#token", "http://hl7.org/fhir/SearchParameter/x")
+    (applied,) = explained([information(sentence, *links)]).applied
+    assert applied == Applied(
+        name="code:text",
+        sought="has a text that begins with 'x and finds what: a token parameter.'",
+        place="code and reaction.substance",
+        kind="token",
+        links=list(links),
+    )
+
+
+def test_an_interval_is_told_as_people_say_it():
+    sentence = (
+        "date: a date parameter that looks at recordedDate and finds what lies within [2024-01-01,"
+        " 2024-02-01T10:00:00.5+00:00) UTC or reaches further, and also begins before 2024 UTC."
+    )
+    (applied,) = explained([information(sentence)]).applied
+    assert applied.sought == (
+        "lies within the time from 2024-01-01 until just before 2024-02-01T10:00:00.5+00:00 (UTC)"
+        ", or ends later, and also begins before 2024 UTC"
+    )
+
+
+def test_what_begins_earlier_is_told_so():
+    sentence = (
+        "date: a date parameter that looks at date and finds what lies within [2024-01-01,"
+        " 2025-01-01) UTC or begins before it."
+    )
+    (applied,) = explained([information(sentence)]).applied
+    assert applied.sought.endswith("until just before 2025-01-01 (UTC), or begins earlier")
+
+
+def test_what_a_person_wrote_is_no_interval():
+    sentence = "code: a token parameter that looks at code and finds what has '[1, 2) UTC'."
+    (applied,) = explained([information(sentence)]).applied
+    assert applied.sought == "has '[1, 2) UTC'"
+
+
+def test_sql_and_its_plan_stand_apart():
+    issue = information("SQL: SELECT 1 -- Plan: SCAN a; SEARCH b; LIST")
+    assert explained([issue]).statements == [Statement("SELECT 1", ["SCAN a", "SEARCH b", "LIST"])]
+
+
+def test_a_link_that_is_none_is_not_followed():
+    issue = information("Order: as it was.", "javascript:alert(1)", "//evil.example", "https://a/b")
+    (shaped,) = explained([issue]).shaped
+    assert shaped.links == ["https://a/b"]
+
+
+def test_nothing_is_told_of_nothing():
+    assert not explained([])
+    assert not explained([{"severity": "information"}]).applied
+
+
+# As the explorer's page has it.
+
+
+def test_the_page_says_what_each_parameter_finds(clinician):
+    page = explore(clinician, SEARCH)
+    assert "patient reference refers to 'Patient/p1'" in page.words
+    assert "clinical-status token has the code 'active' of any system" in page.words
+    assert "looks at recordedDate, or else at onsetDateTime, or else at onsetPeriod" in page.words
+    assert "Order: by date upwards" in page.words
+    assert "Nothing was ignored." in page.words
+    assert "May see every AllergyIntolerance." in page.words
+    assert "SQL" not in page.words
+
+
+def test_in_the_demo_it_shows_sql_and_plan(demo):
+    page = explore(Browser(demo).resume("clinician"), SEARCH)
+    assert "SQL, and the database's plan SELECT r.id, r.version_id" in page.words
+    assert "ix_allergy_intolerance_patient" in page.words
+
+
+def test_what_was_ignored_is_told_with_the_reason(clinician):
+    page = explore(clinician, "/fhir/AllergyIntolerance?patients=p1&code=")
+    assert "patients: is not a search parameter of this type; did you mean patient?" in page.words
+    assert "code: has no value and was ignored." in page.words
+    assert "No parameter selects anything: it finds all that the token may see." in page.words
+    assert "Nothing was ignored." not in page.words
+
+
+def test_what_was_not_asked_to_be_explained_is_not_said_to_select_nothing(clinician):
+    page = clinician.get("/explore?address=/fhir/AllergyIntolerance?patient=p1%26patients=p1")
+    assert "patients: is not a search parameter" in page.words
+    assert "No parameter selects anything" not in page.words
+    assert "With _explain=true in the address" in page.words
+
+
+def test_the_token_of_a_patient_limits_what_is_found(clinic):
+    browser = Browser(clinic).resume(add_person(clinic, PATIENT, "p1"))
+    page = explore(browser, "/fhir/AllergyIntolerance")
+    assert "May see each AllergyIntolerance of one patient." in page.words
+
+
+def left(page: Page) -> list[str]:
+    """Return the rows of the table: parameter, and how many are left."""
+    cells = page.response.text.split('data-label="Left">')[1:]
+    return [cell.partition("</td>")[0].strip() for cell in cells]
+
+
+def test_how_many_are_left_after_each_parameter_is_told_when_it_is_asked(clinic, clinician):
+    page = explore(clinician, SEARCH)
+    assert left(page) == []
+    link = page.links["How many are left after each?"]
+    shown = clinician.get(link.partition("#")[0])
+    fhir = Fhir(clinic, token_for(clinic, "system/*.rs"))
+    totals = [
+        str(fhir.read(f"AllergyIntolerance?_summary=count{query}")["total"])
+        for query in ("", "&patient=p1", "&patient=p1&clinical-status=active")
+    ]
+    assert len(set(totals)) == 3
+    assert left(shown)[:3] == totals
+    assert len(left(shown)) == 4
+    assert "without any All that the token may see" in shown.words
+
+
+def test_repetitions_of_a_parameter_count_together(clinic, clinician):
+    address = "/fhir/AllergyIntolerance?date=ge1990&patient=p1&date=lt2015"
+    fhir = Fhir(clinic, token_for(clinic, "system/*.rs"))
+    both = fhir.read("AllergyIntolerance?date=ge1990&date=lt2015")["total"]
+    one = fhir.read("AllergyIntolerance?date=ge1990")["total"]
+    assert both != one
+    of_p1 = fhir.read("AllergyIntolerance?date=ge1990&date=lt2015&patient=p1")["total"]
+    shown = left(explore(clinician, address, narrow="1"))
+    assert shown[1:] == [str(both), str(of_p1)]
+
+
+def test_no_more_is_asked_than_is_told(clinic, clinician):
+    names = ("code", "type", "category", "recorder", "asserter", "severity", "route")
+    parameters = "&".join(f"{name}=x" for name in names)
+    before = len(asked(clinic, "explain"))
+    shown = explore(clinician, f"/fhir/AllergyIntolerance?{parameters}", narrow="1")
+    assert len(asked(clinic, "explain")) - before == MOST_ASKED
+    assert left(shown)[MOST_ASKED:] == ['<span class="soft">not counted</span>'] * 2
+
+
+def test_a_refused_search_is_told_and_not_counted(clinician):
+    page = explore(clinician, "/fhir/AllergyIntolerance?date=nonsense", narrow="1")
+    assert "date" in page.words
+    assert left(page) == []

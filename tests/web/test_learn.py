@@ -1,0 +1,529 @@
+"""The lessons as a trainee does them, from a fresh demo on: each check waits for what it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import urlencode
+
+import pytest
+from flask import Flask
+from sqlalchemy import update
+
+from fhirapp.auth.models import Grant
+from fhirapp.web.learn.lesson import lessons
+from tests.support.authorizing import alter
+from tests.support.browsing import Browser
+from tests.support.learning import Learner, backend
+
+ALLERGY, NOTE = "AllergyIntolerance", "DocumentReference"
+Do = Callable[[Learner], object]
+
+
+def ask(path: str, *, as_: str = "", **headers: str) -> Do:
+    """Return what asks for an address below /fhir; headers are named with _ for -."""
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda learner: learner.ask(path, as_=as_, headers=sent)
+
+
+def follow(path: str, pages: int) -> Do:
+    return lambda learner: learner.follow(path, pages)
+
+
+def post(path: str, **form: str) -> Do:
+    return lambda learner: learner.fhir().post(path, form)
+
+
+def as_backend(path: str, scope: str = "system/*.rs", **headers: str) -> Do:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda learner: backend(learner.app, scope).get(path, headers=sent)
+
+
+def as_nobody(path: str) -> Do:
+    return lambda learner: learner.app.test_client().get(f"/fhir/{path}")
+
+
+def as_app(*paths: str) -> Do:
+    """Return what lets the sample app in anew, which then asks for these."""
+
+    def do(learner: Learner) -> None:
+        fhir = learner.connect()
+        for path in paths:
+            fhir.read(path)
+
+    return do
+
+
+EARLIER = f"{ALLERGY}?patient=p8&_count=3"
+
+# For each check of a lesson what a trainee does, in the order of the file; a text answers it.
+WALK: Mapping[str, Sequence[Do | str]] = {
+    "read-one-allergy": [ask(f"{ALLERGY}/al-p1-latex"), "low"],
+    "search-by-patient": [ask(f"{ALLERGY}?patient=p8"), "7"],
+    "tokens": [
+        ask(f"{ALLERGY}?code=http://snomed.info/sct|764146007"),
+        ask(f"{ALLERGY}?patient=p3&clinical-status=active"),
+        ask(f"{ALLERGY}?verification-status=refuted"),
+        "4",
+    ],
+    "dates": [
+        ask(f"{ALLERGY}?date=2023-05"),
+        ask(f"{ALLERGY}?date=ge2025-01-01"),
+        ask(f"{NOTE}?date=ge2024-01-01&date=lt2024-02-01"),
+    ],
+    "and-or": [
+        ask(f"{ALLERGY}?category=food&criticality=high"),
+        ask(f"{ALLERGY}?patient=p8&category=food,medication"),
+        "3",
+    ],
+    "paging": [ask(EARLIER), follow(EARLIER, 1), follow(EARLIER, 2)],
+    "sort-and-count": [
+        ask(f"{NOTE}?patient=p1&_sort=-date"),
+        ask(f"{ALLERGY}?_summary=count"),
+        "39",
+    ],
+    "include": [
+        ask(f"{ALLERGY}?patient=p1&_revinclude=Provenance:target"),
+        ask(f"{NOTE}?patient=p1&_include=DocumentReference:author"),
+        "northgate  family medicine",
+    ],
+    "words-of-notes": [
+        ask(f"{NOTE}?_content=walnut"),
+        ask("Binary/bin-p3-consult-2024"),
+        "4",
+    ],
+    "history": [
+        ask(f"{ALLERGY}/al-p12-penicillin/_history"),
+        ask(f"{ALLERGY}/al-p12-penicillin/_history/2"),
+        ask(f"{ALLERGY}/al-p5-codeine"),
+        "confirmed",
+    ],
+    "no-known-allergies": [
+        ask(f"{ALLERGY}?patient=p4"),
+        ask(f"{ALLERGY}?patient=p6"),
+        ask(f"{ALLERGY}?patient=p11"),
+        ask(f"{ALLERGY}?code=409137002"),
+        ask(f"{ALLERGY}/$summary?patient=p11"),
+        "none-known-in-part",
+        "NI",
+    ],
+    "what-is-ignored": [
+        ask(f"{ALLERGY}?patients=p1"),
+        ask(f"{ALLERGY}?patients=p1", Prefer="handling=strict"),
+        ask(f"{ALLERGY}?date=2024-01&_explain=true"),
+    ],
+    "conditional-read": [
+        ask(f"{NOTE}/doc-p1-discharge-2024"),
+        ask(f"{NOTE}/doc-p1-discharge-2024", If_None_Match='W/"3"'),
+    ],
+    "search-by-post": [post(f"{ALLERGY}/_search", patient="p4")],
+    "backend-token": [
+        as_backend(f"{ALLERGY}?clinical-status=active"),
+        as_backend(f"{NOTE}?patient=p1", f"system/{ALLERGY}.rs"),
+        as_nobody("Patient/p1"),
+    ],
+    "denied": [
+        ask(ALLERGY, as_="patient"),
+        ask(f"{ALLERGY}?patient=p8", as_="patient"),
+        ask("Patient/p8", as_="patient"),
+    ],
+    "smart-launch": [
+        as_app(),
+        as_app("Patient/p2"),
+        as_app(f"{ALLERGY}/$summary?patient=p2"),
+        as_app(f"{NOTE}?patient=p2&_sort=-date"),
+    ],
+}
+# What comes near and is not it: the lesson, the number of the check, what is done, what is told.
+WRONG: Sequence[tuple[str, int, Do, str]] = [
+    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p1-sulfa"), "Nearly: it asked for another id."),
+    ("read-one-allergy", 0, ask(f"{ALLERGY}?_id=al-p1-latex"), "No such request has come yet."),
+    (
+        "read-one-allergy",
+        0,
+        as_backend(f"{ALLERGY}/al-p1-latex"),
+        "No such request has come yet.",
+    ),
+    (
+        "search-by-patient",
+        0,
+        ask(f"{ALLERGY}?patient=p1"),
+        "Nearly: its parameter patient has another value than what is looked for.",
+    ),
+    (
+        "search-by-patient",
+        0,
+        ask(f"{ALLERGY}?patient=p8&_count=3"),
+        "Nearly: the answer had fewer records in it than are looked for.",
+    ),
+    (
+        "search-by-patient",
+        0,
+        ask(f"{ALLERGY}?patient=p8&_count=0"),
+        "Nearly: something that is looked for was not in the answer.",
+    ),
+    (
+        "search-by-patient",
+        0,
+        ask(f"{ALLERGY}?patient=p8&status=active"),
+        "Nearly: it has the parameter status, and should do without.",
+    ),
+    (
+        "tokens",
+        0,
+        ask(f"{ALLERGY}?code:text=penicillin"),
+        "Nearly: it has code with another modifier, or without one.",
+    ),
+    (
+        "tokens",
+        0,
+        ask(f"{ALLERGY}?code=http://snomed.info/sct|764146007&patient=p1"),
+        "Nearly: it has the parameter patient, and should do without.",
+    ),
+    (
+        "sort-and-count",
+        1,
+        ask(f"{ALLERGY}?_summary=count&clinical-status=active"),
+        "Nearly: it has the parameter clinical-status, and should do without.",
+    ),
+    (
+        "what-is-ignored",
+        1,
+        ask(f"{ALLERGY}?patients=p1&date=never", Prefer="handling=strict"),
+        "Nearly: it has the parameter date, and should do without.",
+    ),
+    (
+        "backend-token",
+        0,
+        as_backend(f"{ALLERGY}?clinical-status=active&patient=p1"),
+        "Nearly: it has the parameter patient, and should do without.",
+    ),
+    (
+        "dates",
+        2,
+        ask(f"{NOTE}?date=ge2024-01-01&date=lt2024-02-01T12:00:00Z"),
+        "Nearly: its parameter date has another value than what is looked for.",
+    ),
+    (
+        "tokens",
+        1,
+        ask(f"{ALLERGY}?patient=p3&clinical-status=active,resolved"),
+        "Nearly: its parameter clinical-status has another value than what is looked for.",
+    ),
+    # It was right for another check, so it was not meant for this one.
+    (
+        "tokens",
+        2,
+        ask(f"{ALLERGY}?patient=p3&clinical-status=active"),
+        "No such request has come yet.",
+    ),
+    (
+        "dates",
+        0,
+        ask(f"{ALLERGY}?date=ge2023-05"),
+        "Nearly: its parameter date has another value than what is looked for.",
+    ),
+    (
+        "dates",
+        2,
+        ask(f"{NOTE}?date=ge2024-01-01"),
+        "Nearly: its parameter date has another value than what is looked for.",
+    ),
+    (
+        "and-or",
+        1,
+        ask(f"{ALLERGY}?patient=p8&category=food&category=medication"),
+        "Nearly: its parameter category has another value than what is looked for.",
+    ),
+    (
+        "paging",
+        1,
+        follow(f"{ALLERGY}?patient=p8&_count=2", 1),
+        "Nearly: its parameter _count has another value than what is looked for.",
+    ),
+    (
+        "paging",
+        2,
+        follow(EARLIER, 1),
+        "No such request has come yet.",
+    ),
+    ("include", 0, ask(f"{ALLERGY}?patient=p1"), "Nearly: it has no parameter _revinclude."),
+    (
+        "include",
+        0,
+        ask(f"{ALLERGY}?patient=p1&_include=Provenance:target"),
+        "Nearly: it has no parameter _revinclude.",
+    ),
+    (
+        "history",
+        1,
+        ask(f"{ALLERGY}/al-p12-penicillin/_history/3"),
+        "Nearly: it asked for another version.",
+    ),
+    ("history", 2, ask(f"{ALLERGY}/al-p12-penicillin"), "Nearly: it asked for another id."),
+    (
+        "what-is-ignored",
+        1,
+        ask(f"{ALLERGY}?patients=p1"),
+        "Nearly: the answer was 200.",
+    ),
+    (
+        "conditional-read",
+        1,
+        ask(f"{NOTE}/doc-p1-discharge-2024", If_None_Match='W/"2"'),
+        "Nearly: the answer was 200.",
+    ),
+    ("search-by-post", 0, ask(f"{ALLERGY}?patient=p4"), "No such request has come yet."),
+    (
+        "backend-token",
+        0,
+        ask(f"{ALLERGY}?clinical-status=active"),
+        "No such request has come yet.",
+    ),
+    ("backend-token", 1, as_backend(f"{NOTE}?patient=p1"), "Nearly: the answer was 200."),
+    ("backend-token", 2, ask("Patient/p1"), "No such request has come yet."),
+    ("denied", 0, ask(ALLERGY), "No such request has come yet."),
+    (
+        "denied",
+        1,
+        ask(f"{ALLERGY}?patient=p1", as_="patient"),
+        "Nearly: its parameter patient has another value than what is looked for.",
+    ),
+    (
+        "smart-launch",
+        1,
+        ask("Patient/p2"),
+        "No such request has come yet.",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def app(make_app: Callable[..., Flask]) -> Flask:
+    """A demo as it starts."""
+    return make_app(demo=True)
+
+
+@pytest.fixture
+def learner(app: Flask) -> Learner:
+    return Learner(app)
+
+
+def says_of(app: Flask, name: str) -> list[str]:
+    """Return what the checks of a lesson say."""
+    with app.app_context():
+        (found,) = [one for one in lessons()[0] if one.name == name]
+    return [check.says for check in found.checks]
+
+
+def test_every_lesson_is_walked_and_the_list_is_in_their_order(app, learner):
+    with app.app_context():
+        known, faults = lessons()
+    assert (faults, [one.name for one in known]) == ([], [*WALK])
+    page = learner.browser.get("/learn")
+    links = [address for address in page.offered.values() if address != "/learn/writing"]
+    assert list(dict.fromkeys(links)) == [f"/learn/{name}" for name in WALK]
+
+
+@pytest.mark.parametrize("name", WALK)
+def test_a_trainee_does_each_check_and_the_lesson_is_done(app, learner, name):
+    says = says_of(app, name)
+    steps = WALK[name]
+    assert len(steps) == len(says)
+    learner.begin(name)
+    assert learner.met(name) == [False] * len(steps)
+    for number, step in enumerate(steps):
+        assert not learner.met(name)[number], says[number]
+        if isinstance(step, str):
+            assert "That is not what the server answers." in (
+                learner.answer(name, says[number], "something else").words
+            )
+            assert not learner.met(name)[number]
+            learner.answer(name, says[number], step)
+        else:
+            step(learner)
+        assert learner.met(name)[number], (says[number], learner.told(name))
+    page = learner.browser.get(f"/learn/{name}")
+    assert "Done. Everything below was seen in your requests." in page.words
+    following = [*WALK, None][[*WALK].index(name) + 1]
+    assert [form.action for form in page.forms if form.action.startswith("/learn")] == [
+        *([f"/learn/{following}/begin"] if following else []),
+        f"/learn/{name}/begin",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "path"),
+    [
+        ("dates", 1, f"{ALLERGY}?date=sa2024"),
+        ("dates", 2, f"{NOTE}?date=ge2024-01&date=lt2024-02"),
+        ("dates", 2, f"{NOTE}?date=gt2023-12-31&date=le2024-01-31"),
+        ("and-or", 0, f"{ALLERGY}?criticality=high&category=food&_sort=date&_explain=true"),
+        ("search-by-patient", 0, f"{ALLERGY}?patient:Patient=p8&_count=50"),
+    ],
+)
+def test_another_right_way_counts_too(learner, name, number, path):
+    learner.begin(name)
+    learner.ask(path)
+    assert learner.met(name)[number], learner.told(name)
+
+
+@pytest.mark.parametrize(("name", "number", "do", "told"), WRONG)
+def test_what_comes_near_is_not_it_and_is_told(learner, name, number, do, told):
+    learner.begin(name)
+    do(learner)
+    assert not learner.met(name)[number]
+    assert learner.told(name)[number] == told
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "address", "beside"),
+    [
+        ("tokens", 1, f"{ALLERGY}?patient=p3&clinical-status=active", {}),
+        ("what-is-ignored", 1, f"{ALLERGY}?patients=p1", {"prefer": "handling=strict"}),
+        ("conditional-read", 1, f"{NOTE}/doc-p1-discharge-2024", {"if_none_match": 'W/"3"'}),
+        ("search-by-post", 0, f"{ALLERGY}?patient=p4", {"method": "POST"}),
+        ("no-known-allergies", 4, f"{ALLERGY}/$summary?patient=p11", {}),
+        ("denied", 1, f"{ALLERGY}?patient=p8", {"as": "patient"}),
+    ],
+)
+def test_what_is_sent_with_the_explorer_counts(learner, name, number, address, beside):
+    learner.begin(name)
+    sent = {"address": f"/fhir/{address}", **beside}
+    assert learner.browser.get(f"/explore?{urlencode(sent)}").status == 200
+    assert learner.met(name)[number], learner.told(name)
+
+
+def test_what_was_asked_before_the_beginning_or_by_others_does_not_count(app, learner):
+    ask(f"{ALLERGY}/al-p1-latex")(learner)
+    learner.begin("read-one-allergy")
+    assert learner.met("read-one-allergy") == [False, False]
+    ask(f"{ALLERGY}/al-p1-latex")(Learner(app, "admin"))
+    assert learner.met("read-one-allergy") == [False, False]
+
+
+def test_a_consent_counts_that_the_learner_gave_since_the_beginning(app, learner):
+    learner.connect()
+    alter(app, update(Grant).values(created_at=Grant.created_at - 60))
+    learner.begin("smart-launch")
+    Learner(app, "patient").connect()
+    assert learner.met("smart-launch")[0] is False
+    learner.connect()
+    assert learner.met("smart-launch")[0] is True
+
+
+def test_what_a_page_asks_for_the_learner_does_not_count(app, learner):
+    learner.begin("read-one-allergy")
+    learner.answer("read-one-allergy", says_of(app, "read-one-allergy")[1], "low")
+    assert learner.met("read-one-allergy") == [False, True]
+
+
+def test_what_was_met_stays_met_and_a_lesson_can_be_begun_again(learner):
+    name = "conditional-read"
+    learner.begin(name)
+    for step in WALK[name]:
+        assert callable(step)
+        step(learner)
+    assert learner.met(name) == [True, True]
+    page = learner.browser.get("/learn")
+    assert re.search(r"Ask only whether it changed .*? 4 minutes done", page.words)
+    learner.begin(name)
+    assert learner.met(name) == [False, False]
+    assert re.search(
+        r"Ask only whether it changed .*? 4 minutes begun", learner.browser.get("/learn").words
+    )
+
+
+def test_progress_is_each_persons_own(app, learner):
+    learner.begin("search-by-post")
+    WALK["search-by-post"][0](learner)
+    assert learner.met("search-by-post") == [True]
+    page = Learner(app, "admin").browser.get("/learn/search-by-post")
+    assert "From the moment you begin" in page.words
+
+
+def test_hints_come_one_by_one(learner):
+    learner.begin("read-one-allergy")
+    page = learner.browser.get("/learn/read-one-allergy")
+    assert "Type and id stand behind each other" not in page.words
+    page = page.submit("Show a hint")
+    assert "Type and id stand behind each other" in page.words
+    assert "The whole address is" not in page.words
+    page = page.submit("Show another hint").submit("Show another hint")
+    assert "The severity of a reaction" in page.words
+    assert "There are no more hints." in page.words
+
+
+def test_who_is_not_signed_in_may_read_and_is_asked_to_sign_in(app):
+    browser = Browser(app)
+    page = browser.get("/learn/tokens")
+    assert page.heading == "3. Tokens: codes, systems and status"
+    assert "To do this lesson, sign in as clinician with the password demo." in page.words
+    assert page.offered["Sign in"] == "/sign-in?next=%2Flearn%2Ftokens"
+    assert "Begin" not in [one for form in page.forms for one in form.buttons]
+    assert browser.get("/learn").submit("Sign in as clinician").path == "/learn"
+
+
+def test_one_click_signs_in_and_leads_back_to_the_lesson(app):
+    page = Browser(app).get("/learn/tokens").submit("Sign in as clinician")
+    assert page.path == "/learn/tokens"
+    page.form("Sign out")
+
+
+@pytest.mark.parametrize("what", ["begin", "hint", "answer"])
+def test_who_is_not_signed_in_can_begin_nothing(app, what):
+    browser = Browser(app)
+    token = browser.get("/sign-in").form("Sign in").fields["form_token"]
+    page = browser.post(f"/learn/tokens/{what}", {"form_token": token})
+    assert page.heading == "Sign in"
+
+
+def test_a_question_is_answered_only_once_the_lesson_was_begun(app):
+    learner = Learner(app, "admin")
+    token = learner.browser.get("/learn/paging").form("Sign out").fields["form_token"]
+    page = learner.browser.post("/learn/tokens/answer", {"form_token": token})
+    assert (page.status, "Begin the lesson first" in page.words) == (409, True)
+
+
+def test_the_open_page_asks_again_until_it_is_done(learner):
+    name = "search-by-post"
+    htmx = {"headers": {"HX-Request": "true"}}
+    address = f"/learn/{name}/progress"
+    learner.begin(name)
+    page = learner.browser.get(f"/learn/{name}")
+    assert 'hx-trigger="every 3s"' in page.response.text
+    shown = learner.browser.get(address, **htmx)
+    (state,) = re.findall(r'name="state" value="(\w+)"', shown.response.text)
+    assert f'value="{state}"' in page.response.text
+    assert learner.browser.get(f"{address}?state={state}", **htmx).status == 204
+    WALK[name][0](learner)
+    changed = learner.browser.get(f"{address}?state={state}", **htmx)
+    # htmx asks no more after 286.
+    assert (changed.status, "Done." in changed.words) == (286, True)
+
+
+def test_whose_session_ended_is_asked_to_sign_in_on_the_open_page(app):
+    page = Browser(app).get("/learn/tokens/progress", headers={"HX-Request": "true"})
+    assert (page.status, page.heading) == (286, "")
+    assert "sign in as clinician" in page.words
+
+
+def test_who_sees_other_records_than_the_lesson_is_about_is_told(app):
+    told = "This lesson is meant for clinician"
+    for username, is_told in (("patient", True), ("clinician", False), ("admin", False)):
+        page = Learner(app, username).browser.get("/learn/history")
+        assert (told in page.words) == is_told
+
+
+def test_outside_the_demo_there_are_no_lessons(make_app):
+    browser = Browser(make_app(seed=False))
+    for path in ("/learn", "/learn/tokens", "/learn/writing", "/learn/tokens/progress"):
+        page = browser.get(path)
+        assert page.status == 404
+        assert "The lessons are a part of the demo: app.py --demo starts it." in page.words
+
+
+def test_a_lesson_that_is_not_there_is_told(learner):
+    page = learner.browser.get("/learn/nonsense")
+    assert page.status == 404
+    assert "There is no lesson of that name." in page.words

@@ -1,0 +1,246 @@
+"""What a request asked for, and whether it is what a check wants: the pure parts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from fhirapp.web.learn.checks import Wanted, is_right, last_of, nearest, right_answer
+from fhirapp.web.learn.interaction import Asked, asked
+
+
+class Noted(NamedTuple):
+    """A request as the audit trail has it."""
+
+    path: str
+    number: int = 1
+    user_id: str | None = None
+    client_id: str | None = None
+    via: str = ""
+    method: str = "GET"
+    body: str = ""
+    status: int = 200
+    served: tuple[str, ...] = ()
+
+
+def meets(one: Noted, **wanted: Any) -> bool:
+    """Say whether a request is what is wanted."""
+    return last_of([Wanted(**wanted)], [[asked(one)]]) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "interaction", "named"),
+    [
+        ("/fhir/Patient/p1", "read", {"type": "Patient", "id": "p1"}),
+        ("/fhir/Patient/p1?_format=json", "read", {"type": "Patient", "id": "p1"}),
+        (
+            "/fhir/Patient/p1/_history/2",
+            "vread",
+            {"type": "Patient", "id": "p1", "version": "2"},
+        ),
+        ("/fhir/Patient/p1/_history", "history-instance", {"type": "Patient", "id": "p1"}),
+        ("/fhir/Patient/_history?_count=1", "history-type", {"type": "Patient"}),
+        ("/fhir/Patient?name=a", "search", {"type": "Patient"}),
+        ("/fhir/Patient/?name=a", "search", {"type": "Patient"}),
+        ("/api/Patient", "search", {"type": "Patient"}),
+        ("/fhir/Patient/_search", "search", {"type": "Patient"}),
+        (
+            "/fhir/Patient/p1/%24everything",
+            "operation",
+            {"type": "Patient", "id": "p1", "operation": "$everything"},
+        ),
+        (
+            "/fhir/DocumentReference/$docref?patient=p1",
+            "operation",
+            {"type": "DocumentReference", "operation": "$docref"},
+        ),
+        ("/fhir/metadata", "other", {}),
+        ("/fhir", "other", {}),
+        ("/fhir/$export", "other", {}),
+        ("/fhir/.well-known/smart-configuration", "other", {}),
+    ],
+)
+def test_an_address_names_an_interaction(path, interaction, named):
+    found = asked(Noted(path))
+    given = {name: getattr(found, name) for name in ("type", "id", "version", "operation")}
+    assert (found.interaction, {name: one for name, one in given.items() if one}) == (
+        interaction,
+        named,
+    )
+
+
+def test_parameters_come_from_the_address_and_from_the_form():
+    posted = Noted("/fhir/A/_search?a=1", method="POST", body="b:text=x+y&c=%7C")
+    assert [one.text for one in asked(posted).parameters] == ["a=1", "b:text=x y", "c=|"]
+    got = Noted("/fhir/A/_search?a=1", body="b=2")
+    assert [one.text for one in asked(got).parameters] == ["a=1"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "query", "is_met"),
+    [
+        ("status", "status=active", True),
+        ("status", "status=", False),
+        ("status", "status:not=active", False),
+        ("status=active", "status=active", True),
+        ("status=active", "status=inactive", False),
+        ("status=active", "status=active,inactive", False),
+        ("date=ge*", "date=ge2024", True),
+        ("date=ge*", "date=2024", False),
+        ("code:text=latex", "code:text=latex", True),
+        ("code:text=latex", "code=latex", False),
+        ("code=http://snomed.info/sct|*", "code=http%3A%2F%2Fsnomed.info%2Fsct%7C1", True),
+        ("code=a.c", "code=abc", False),
+        ("category=*,*", "category=food,medication", True),
+        ("category=*,*", "category=food", False),
+    ],
+)
+def test_a_pattern_of_a_parameter(pattern, query, is_met):
+    one = Noted(f"/fhir/A?{query}")
+    assert meets(one, parameters=((pattern,),)) == is_met
+    if "=" in pattern:
+        assert meets(one, without=(pattern,)) != is_met
+
+
+@pytest.mark.parametrize(
+    ("query", "is_met"),
+    [
+        ("a=1", True),
+        ("a=1&_count=5&_sort=a&_include=A:b&_explain=true", True),
+        ("a=1&b=", True),
+        ("a=1&b=2", False),
+        ("a=1&a=2", False),
+        ("a=1&_id=x", False),
+        ("a=1&_has:B:c:d=x", False),
+    ],
+)
+def test_exactly_allows_beside_what_leaves_nothing_out(query, is_met):
+    assert meets(Noted(f"/fhir/A?{query}"), parameters=(("a=1",),), exactly=True) == is_met
+
+
+def test_two_patterns_need_two_parameters():
+    twice = (("date=*",), ("date=*",))
+    assert not meets(Noted("/fhir/A?date=2024"), parameters=twice)
+    assert meets(Noted("/fhir/A?date=2024&date=2025"), parameters=twice)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "served", "is_met"),
+    [
+        ({"serves": ("A/1",)}, ("A/1/3", "A/2/1"), True),
+        ({"serves": ("A/1/3",)}, ("A/1/3",), True),
+        ({"serves": ("A/1/2",)}, ("A/1/3",), False),
+        ({"serves": ("A/1",)}, ("A/11/1",), False),
+        ({"serves": ("A/1", "P/*")}, ("A/1/1",), False),
+        ({"serves": ("A/1", "P/*")}, ("A/1/1", "P/9/1"), True),
+        ({"serves_only": ("A/1",)}, ("A/1/1",), True),
+        ({"serves_only": ("A/1",)}, ("A/1/1", "A/2/1"), False),
+        ({"serves_only": ("A/1", "A/2")}, ("A/1/1",), False),
+        ({"serves_only": ("A/1",)}, (), False),
+        ({"serves_at_least": 2}, ("A/1/1",), False),
+        ({"serves_at_least": 2}, ("A/1/1", "A/2/1"), True),
+    ],
+)
+def test_a_pattern_of_what_was_served(wanted, served, is_met):
+    assert meets(Noted("/fhir/A", served=served), **wanted) == is_met
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_met"),
+    [
+        ({}, False),
+        ({"status": (403,)}, True),
+        ({"status": (401, 403)}, True),
+        ({"status": (404,)}, False),
+    ],
+)
+def test_only_what_went_well_counts_unless_a_status_is_wanted(wanted, is_met):
+    assert meets(Noted("/fhir/A", status=403), **wanted) == is_met
+
+
+FIRST = Noted("/fhir/A?patient=p1&_count=2", served=("A/1/1", "A/2/1"))
+SECOND = Noted("/fhir/A?patient=p1&_count=2&_cursor=x", number=2, served=("A/3/1",))
+PAGES = [Wanted(parameters=(("patient=p1",),), without=("_cursor",)), Wanted(continues=True)]
+
+
+def in_order(*noted: Noted) -> Asked | None:
+    found = [asked(one) for one in noted]
+    return last_of(PAGES, [found, found])
+
+
+def test_a_page_and_its_next_are_found_in_this_order():
+    found = in_order(FIRST, SECOND)
+    assert found is not None
+    assert found.noted.number == 2
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        (FIRST,),
+        (SECOND,),
+        # The next page cannot come before.
+        (SECOND._replace(number=1), FIRST._replace(number=2)),
+        (FIRST, SECOND._replace(path="/fhir/A?patient=p1&_count=2")),
+        (FIRST, SECOND._replace(path="/fhir/B?patient=p1&_count=2&_cursor=x")),
+        # Of another search.
+        (FIRST, SECOND._replace(path="/fhir/A?patient=p2&_count=2&_cursor=x")),
+        # The same page.
+        (FIRST, SECOND._replace(served=FIRST.served)),
+        (FIRST, SECOND._replace(served=())),
+        (FIRST, SECOND._replace(status=400)),
+    ],
+)
+def test_what_is_no_next_page_is_not_taken_for_it(noted):
+    assert in_order(*noted) is None
+
+
+def test_another_search_between_does_not_hide_the_pages():
+    between = Noted("/fhir/A?patient=p1&_count=9", number=2, served=("A/9/1",))
+    assert in_order(FIRST, between, SECOND._replace(number=3)) is not None
+
+
+def test_the_nearest_request_is_the_one_that_lacks_least():
+    wanted = Wanted(interaction="search", parameters=(("a=1",), ("b=2",)))
+    far, near = Noted("/fhir/A?c=3"), Noted("/fhir/A?a=1", number=2)
+    found = nearest([wanted], [[asked(far), asked(near)]])
+    assert found is not None
+    assert (found.asked.noted, found.missing) == (near, "it has no parameter b")
+
+
+@pytest.mark.parametrize(
+    ("place", "right"),
+    [
+        ("total", "3"),
+        ("entry.0.code", "x"),
+        ("entry.1.code", None),
+        ("entry.a.code", None),
+        ("parameter.conclusion.part.code.valueCode", "nothing-recorded"),
+        ("parameter.nothing.part.code.valueCode", None),
+        ("entry", None),
+        ("nothing", None),
+        ("total.more", None),
+    ],
+)
+def test_the_right_answer_stands_at_a_place(place, right):
+    conclusion = {"name": "conclusion", "part": [{"name": "code", "valueCode": "nothing-recorded"}]}
+    parameters = [{"name": "patient"}, conclusion]
+    answer = {"total": 3, "entry": [{"code": "x"}], "parameter": parameters}
+    assert right_answer(answer, place) == right
+
+
+@pytest.mark.parametrize(
+    ("typed", "right", "is_it"),
+    [
+        ("3", "3", True),
+        (" 3 ", "3", True),
+        ('"low"', "low", True),
+        ("NORTHGATE  family", "Northgate Family", True),
+        ("4", "3", False),
+        ("", None, False),
+        ("None", None, False),
+    ],
+)
+def test_an_answer_is_compared_without_case_and_spaces(typed, right, is_it):
+    assert is_right(typed, right) == is_it

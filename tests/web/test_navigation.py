@@ -1,0 +1,78 @@
+"""What stands above every page: the ways for who signed in, small on a phone, by keyboard too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from tests.support.browsing import Browser, add_person
+
+pytest_plugins = ["tests.support.live", "tests.support.browser"]
+
+WAYS = ["/explore", "/patients", "/notes"]
+SCREEN = {"width": 320, "height": 640}
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """A clinic's server."""
+    return make_app()
+
+
+@pytest.mark.parametrize(
+    ("role", "ways"),
+    [
+        (None, ["/api-docs", "/sign-in"]),
+        (PATIENT, [*WAYS, "/api-docs", "/account"]),
+        (CLINICIAN, [*WAYS, "/api-docs", "/account"]),
+        (ADMINISTRATOR, [*WAYS, "/api-docs", "/admin", "/account"]),
+    ],
+)
+def test_only_ways_that_are_open_are_shown(clinic, role, ways):
+    browser = Browser(clinic)
+    if role is not None:
+        browser.resume(add_person(clinic, role))
+    page = browser.get("/sign-in")
+    above = [path for words, path in page.links.items() if words not in page.offered]
+    assert above == ["#main", "/", *ways]
+    for path in ways:
+        assert browser.get(path).heading != "That is not for you"
+
+
+def test_lessons_are_of_the_demo(clinic, make_app):
+    assert "/learn" not in Browser(clinic).get("/sign-in").links.values()
+    assert "/learn" in Browser(make_app(demo=True)).get("/sign-in").links.values()
+
+
+@pytest.mark.parametrize("path", ["/", "/account", "/admin/users"])
+def test_on_a_phone_the_page_begins_in_the_upper_third(visit, path):
+    one = visit(viewport=SCREEN)
+    one.open("/sign-in")
+    one.sign_in("admin")
+    one.open(path)
+    assert one.page.locator("main").bounding_box()["y"] <= SCREEN["height"] / 3
+    assert one.page.evaluate("document.documentElement.scrollWidth") == SCREEN["width"]
+
+
+def test_the_first_key_leads_past_the_ways(visit):
+    one = visit()
+    one.open("/sign-in")
+    # The field for the name has the focus there; elsewhere nothing has.
+    one.open("/")
+    one.page.keyboard.press("Tab")
+    skip = one.page.get_by_role("link", name="Skip to the page's content")
+    assert skip.evaluate("one => one === document.activeElement")
+    assert skip.bounding_box()["x"] >= 0
+    one.page.keyboard.press("Enter")
+    assert one.page.evaluate("document.activeElement.id") == "main"
+
+
+def test_what_has_the_focus_is_outlined(visit):
+    one = visit()
+    one.open("/")
+    for _ in range(3):
+        one.page.keyboard.press("Tab")
+        assert one.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"

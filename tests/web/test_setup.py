@@ -1,0 +1,125 @@
+"""The one-time addresses: of the first administrator, and of a new password."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from fhirapp.auth.models import User
+from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN
+from fhirapp.auth.users import accounts
+from fhirapp.db import writing
+from tests.support.authorizing import rows
+from tests.support.browsing import PASSWORD, Browser, add_person
+
+WRONG = "That name and password do not go together."
+A_PASSWORD = "four words in a row"
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """An app with users of its own."""
+    return make_app()
+
+
+@pytest.fixture
+def person(clinic: Flask) -> str:
+    """A clinician's user name."""
+    return add_person(clinic, CLINICIAN)
+
+
+def new_code(app: Flask, username: str | None = None) -> str:
+    with app.app_context(), writing() as connection:
+        user_id = None if username is None else accounts.find_user(connection, username)["id"]
+        return accounts.new_setup_code(connection, user_id)
+
+
+def test_the_first_administrator_is_made_once(make_app):
+    empty = make_app(seed=False)
+    code = new_code(empty)
+    browser = Browser(empty)
+    form = browser.get(f"/setup?code={code}")
+    filled = {"name": "Ada Example", "username": "Ada", "password": A_PASSWORD}
+    page = form.submit("Make the administrator", **filled, again=A_PASSWORD)
+    assert page.heading == "Sign in"
+    assert "The administrator is made. Sign in now." in page.words
+    assert browser.sign_in("ada", A_PASSWORD).heading == "Ada Example"
+    assert "Administer" in browser.get("/account").links
+    assert form.submit("Make the administrator", **filled, again=A_PASSWORD).status in (400, 404)
+    assert Browser(empty).get(f"/setup?code={code}").status == 404
+    roles = rows(empty, select(User.role).where(User.username == "ada"))
+    assert roles == [(ADMINISTRATOR,)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"again": "other words in a row"}, "The two passwords are not the same."),
+        ({"password": "short", "again": "short"}, "Choose a password of at least 10 characters."),
+        ({"username": "é"}, "A user name has 2 to 64 letters without accents, digits"),
+        ({"username": "admin"}, "There is a user admin already."),
+        ({"name": " "}, "A name has 1 to 200 printable characters."),
+    ],
+)
+def test_what_is_wrong_with_the_first_administrator_is_said_and_the_code_serves_still(
+    clinic, changes, message
+):
+    code = new_code(clinic)
+    right = {"name": "A", "username": "a-b", "password": A_PASSWORD, "again": A_PASSWORD}
+    page = Browser(clinic).get(f"/setup?code={code}")
+    page = page.submit("Make the administrator", **(right | changes))
+    assert page.status == 400
+    assert message in page.words
+    # What was typed is there again, but for the passwords.
+    form = page.form("Make the administrator")
+    assert form.fields["username"] == changes.get("username", "a-b")
+    assert form.fields["password"] == form.fields["again"] == ""
+    assert Browser(clinic).get(f"/setup?code={code}").status == 200
+
+
+def test_a_user_makes_a_password_at_an_address_that_serves_once(clinic, person):
+    code = new_code(clinic, person)
+    page = Browser(clinic).get(f"/setup?code={code}")
+    assert page.heading == "Choose a password, Robin Example"
+    page = page.submit("Save", password=A_PASSWORD, again=A_PASSWORD)
+    assert page.heading == "Sign in"
+    assert "Your password is saved. Sign in with it now." in page.words
+    assert WRONG in Browser(clinic).sign_in(person, PASSWORD).words
+    assert Browser(clinic).sign_in(person, A_PASSWORD).path == "/account"
+    assert Browser(clinic).get(f"/setup?code={code}").status == 404
+
+
+def test_a_new_address_makes_the_one_before_void(clinic, person):
+    first, second = new_code(clinic, person), new_code(clinic, person)
+    assert Browser(clinic).get(f"/setup?code={first}").status == 404
+    assert Browser(clinic).get(f"/setup?code={second}").status == 200
+
+
+@pytest.mark.parametrize("code", ["x", "%00", "%F0%9F", "a" * 3000])
+def test_an_address_that_is_none_makes_nobody(clinic, code):
+    """What it was nobody can tell: it is the same as for one that was used."""
+    page = Browser(clinic).get(f"/setup?code={code}")
+    assert (page.status, page.heading) == (404, "This address was used")
+    assert "or is too old. Ask an administrator for another" in page.words
+
+
+def test_without_a_code_there_is_no_page(clinic):
+    page = Browser(clinic).get("/setup")
+    assert (page.status, page.heading) == (404, "There is no such page")
+
+
+def test_one_of_two_who_use_an_address_at_once_makes_the_password(clinic, person):
+    code = new_code(clinic, person)
+    pages = [Browser(clinic).get(f"/setup?code={code}") for _ in range(4)]
+
+    def use(at: int) -> int:
+        password = f"{A_PASSWORD} {at}"
+        return pages[at].submit("Save", password=password, again=password).status
+
+    with ThreadPoolExecutor(4) as pool:
+        assert Counter(pool.map(use, range(4))) == {200: 1, 404: 3}
