@@ -188,7 +188,7 @@ def test_what_is_none_of_what_is_imported_is_told(kept, tmp_path, content):
 
 
 def test_a_line_that_is_too_long_is_told_and_the_others_are_taken(kept, tmp_path, monkeypatch):
-    for module in ("inputs", "units"):
+    for module in ("inputs", "records"):
         monkeypatch.setattr(f"fhirapp.exchange.imports.{module}.LONGEST", 1_000)
     fits = lines(patient("fits")).rstrip(b"\n")
     content = [fits.ljust(1_000), patient("too", "9" * 2_000_000), patient("last"), b"x" * 5_000]
@@ -200,7 +200,7 @@ def test_a_line_that_is_too_long_is_told_and_the_others_are_taken(kept, tmp_path
 
 
 def test_a_document_or_an_entry_that_is_too_long_is_told(kept, tmp_path, monkeypatch):
-    for module in ("inputs", "units"):
+    for module in ("inputs", "records"):
         monkeypatch.setattr(f"fhirapp.exchange.imports.{module}.LONGEST", 500_000)
     long = patient("too", "9" * 1_000_000)
     for content in (long, bundle("collection", plain(patient("x")), plain(long))):
