@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
@@ -45,12 +46,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
         yield opened
 
 
+# What each file of the package is: code, templates, texts, and what browsers load.
+SUFFIXES = {".py", ".html", ".md", ".css", ".js", ".svg", ".ico", ".png", ".txt", ".pot", ".typed"}
+
+
+def test_the_package_holds_no_file_that_an_editor_or_a_merge_left():
+    files = tracked("fhirapp")
+    assert len(files) > 200
+    assert sorted(path for path in files if Path(path).suffix not in SUFFIXES) == []
+
+
 def test_the_wheel_holds_the_package_and_the_seed_and_nothing_else(wheel):
     package = ROOT / "fhirapp"
     expected = {
         path.relative_to(ROOT).as_posix()
         for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pot"
     }
     assert "fhirapp/web/templates/base.html" in expected
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
@@ -64,14 +75,19 @@ def test_the_wheel_brings_the_command(wheel):
 
 
 def test_the_top_level_of_the_repository_is_the_agreed_one():
+    assert {path.split("/")[0] for path in tracked()} == TOP_LEVEL
+
+
+def tracked(*folders: str) -> list[str]:
+    """Return the files that the repository holds, below these folders or all."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     listed = subprocess.run(
         # Also where the checkout belongs to another user, as in a container.
-        ["git", "-c", "safe.directory=*", "ls-files"],
+        ["git", "-c", "safe.directory=*", "ls-files", *folders],
         cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert {path.split("/")[0] for path in listed.stdout.splitlines()} == TOP_LEVEL
+    return listed.stdout.splitlines()
