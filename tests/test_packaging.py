@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 from zipfile import ZipFile
 
 import pytest
 
 from tests import ROOT
+from tests.ops.test_serve import listening_port
+from tests.support.shell import MAIN, environment
 
 TOP_LEVEL = {
     ".ci",
@@ -67,6 +70,39 @@ def test_the_wheel_holds_the_package_and_the_seed_and_nothing_else(wheel):
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert packed == expected | {"fhirapp/seed.sql"}
     assert wheel.read("fhirapp/seed.sql") == (ROOT / "seed.sql").read_bytes()
+
+
+def test_the_wheel_serves_the_demo_without_the_repository(wheel, tmp_path):
+    site, log = tmp_path / "site", tmp_path / "log"
+    wheel.extractall(site)
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-P", "-c", MAIN, "serve", "--demo", "--port", "0"],
+            cwd=tmp_path,
+            env={**environment(tmp_path / "instance"), "PYTHONPATH": str(site)},
+            stderr=output,
+        )
+    try:
+        port = listening_port(server, log)
+        with urlopen(f"http://127.0.0.1:{port}/health/ready") as answer:
+            assert answer.status == 200
+        with urlopen(f"http://127.0.0.1:{port}/") as page:
+            assert "style.css" in page.read().decode()
+    finally:
+        server.terminate()
+        server.wait(60)
+    # The editable installation of the tests' own checkout was not what ran.
+    assert (
+        str(site)
+        in subprocess.run(
+            [sys.executable, "-P", "-c", "import fhirapp; print(fhirapp.__file__)"],
+            cwd=tmp_path,
+            env={**environment(tmp_path), "PYTHONPATH": str(site)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    )
 
 
 def test_the_wheel_brings_the_command(wheel):
