@@ -1,8 +1,8 @@
-"""`python -m tests.support.figures`: how large the house is, and how many of its rooms a call enters.
+"""`python -m tests.support.figures`: the size of the project, and how many files each call enters.
 
-Lines and files are counted in the checkout. A call enters a file of ours when one of its functions
-runs, in any thread; each call is made twice and the second counts, so that what is made once for a
-process does not. The start is that of `app.py --demo` on a database that is there, to the first 200.
+Lines and files are counted in the checkout. A call enters a file of the package when one of its
+functions runs, in any thread. Each call is made twice and the second counts: what a process makes
+once does not. The start is from `app.py --demo` on an existing database to the first 200.
 """
 
 from __future__ import annotations
