@@ -16,7 +16,7 @@ NAMES = (
 _FOLDER = Path(__file__).parent
 _HEADING = re.compile(r"(?P<marks>#{2,4}) (?P<title>.*)")
 _FENCE = "```"
-_MARKUP = re.compile(r"[`*|]|\]\([^)]*\)|<!--.*?-->|(?<!\w)\[")
+_MARKUP = re.compile(r"[`*]|\]\([^)]*\)|<!--.*?-->|(?<!\w)\[|^- |(?<=\n)- ")
 _MOST = 30
 _SNIPPET = 200
 _TITLE_WEIGHT = 10
@@ -87,7 +87,7 @@ def anchor_of(title: str) -> str:
 
 def plain(text: str) -> str:
     """Return Markdown without its marks, on one line."""
-    return " ".join(_MARKUP.sub(" ", text).split())
+    return " ".join(_MARKUP.sub("", text).replace("|", " ").split())
 
 
 def _read(name: str) -> Page:
