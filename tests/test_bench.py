@@ -13,6 +13,7 @@ import pytest
 from tests import ROOT
 from tests.bench.paint import PAGES
 from tests.bench.rows import Row, Target
+from tests.support.effort import only_long
 
 TINY = ("--quick", "--allergies", "200", "--documents", "200", "--patients", "20")
 
@@ -105,6 +106,7 @@ _ROW = re.compile(
 _TITLE = re.compile(r"(?P<title>\S.*?)  +(?P<sides>.*?) +ratio +min - max +target")
 
 
+@only_long
 def test_every_row_is_printed_beside_its_target():
     # Not with coverage, which would double what is measured.
     environ = {name: value for name, value in os.environ.items() if name[:9] != "COVERAGE_"}

@@ -1,4 +1,4 @@
-"""Power loss: an import is killed at 200 random moments, and run again."""
+"""Power loss: an import is killed at random moments, and run again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import subprocess
 import sys
 from typing import Any
 
+from tests.support.effort import LONG, sample
 from tests.support.shell import ROOT, environment
 
-KILLS = 200
+KILLS = sample(20, 200)
 
 
 def records() -> list[dict[str, Any]]:
@@ -73,6 +74,6 @@ def test_an_import_that_is_killed_anywhere_is_as_if_nothing_had_happened(tmp_pat
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["killed"] >= KILLS
-    assert found["ended"] > 5
+    assert found["ended"] > (5 if LONG else 0)
     assert found["faults"] == []
     assert found["differing"] == []

@@ -22,6 +22,7 @@ from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.prepare import prepare
 from fhirapp.store.seed import read_seed, seed_path
 from tests.store.test_round_trip import PRIMITIVES, resources
+from tests.support.effort import sample
 
 CT = "http://terminology.hl7.org/CodeSystem/"
 DSTU2 = "http://hl7.org/fhir/1.0/StructureDefinition/extension-"
@@ -798,7 +799,7 @@ def partial_day(resource: dict[str, Any]) -> bool:
 def test_whatever_is_valid_comes_back_unchanged(definitions, name, monkeypatch):
     monkeypatch.setitem(PRIMITIVES, datatypes.media_type, st.just("text/plain"))
 
-    @settings(max_examples=150)
+    @settings(max_examples=sample(40, 150))
     @given(resources(name))
     def check(resource: dict[str, Any]) -> None:
         if partial_day(resource):
@@ -825,7 +826,7 @@ def test_repairing_twice_is_repairing_once_and_breaks_nothing(definitions, name)
     more = ("status", "class", "created", "substance", "onset", "category", "_category")
     more += ("patient", "reason", "indication", "role", "period", "animal", "practitionerRole")
 
-    @settings(max_examples=150)
+    @settings(max_examples=sample(40, 150))
     @given(st.dictionaries(st.sampled_from([*names, *more]), values, max_size=5))
     def check(elements: dict[str, Any]) -> None:
         resource = {**elements, "resourceType": name}

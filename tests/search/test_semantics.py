@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.conftest import token_for
 from tests.search.test_search_words import SAID
 from tests.support.contract import allergy
+from tests.support.effort import sample
 from tests.support.evaluator import (
     FIRST,
     KINDS,
@@ -56,6 +57,10 @@ THOROUGH = settings(
     deadline=None,
     derandomize=True,
     max_examples=int(os.environ.get("FHIRAPP_TEST_SEARCHES", "250")),
+)
+WORDS = settings(
+    THOROUGH,
+    max_examples=int(os.environ.get("FHIRAPP_TEST_SEARCHES", sample(40, 250))),
 )
 QUICK = settings(deadline=None, derandomize=True, max_examples=80)
 
@@ -371,7 +376,7 @@ def test_random_words_find_what_has_them(app, name, parameter):
     held = with_notes(fhir, everything(fhir, name))
     choice = sought_words(held)
 
-    @THOROUGH
+    @WORDS
     @given(st.lists(choice, min_size=1, max_size=2).map(",".join))
     def check(value: str) -> None:
         known = {one["id"] for one in held}
