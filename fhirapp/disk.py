@@ -1,8 +1,6 @@
-"""Files: where the database lies, and files that are written whole or not at all.
+"""Files and folders: written whole or not at all, locked while in use, private to the server's user.
 
-Locks on open files and folders, which the system releases whatever way a process ends.
-A folder for copies of the database that are looked at and thrown away.
-Files and folders: written whole or not at all, held while they are in use, private.
+The system releases locks whatever way a process ends.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Read the audit trail: its lines are brought into a database of its own when somebody looks.
+"""Read the audit trail: its lines are loaded into a database when somebody looks.
 
-The lines are what counts; the database beside them can be deleted and is made anew, as is one that
-is damaged. Whose record a resource is, is asked of its version as it is now known: one that was
-filed wrongly is nobody's.
-
-The database beside the lines, which can be deleted, and is made anew where it is damaged.
+The lines are authoritative. The database beside them can be deleted, and is rebuilt when it is
+missing or damaged. Whose record a resource is comes from its version as it is known now: a
+resource that was filed wrongly and corrected belongs to nobody.
 """
 
 from __future__ import annotations

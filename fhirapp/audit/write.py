@@ -1,12 +1,10 @@
-"""Append a line for each request under /fhir, before its answer leaves.
+"""Append a line to the audit trail for each request under /fhir, before its answer leaves.
 
-A file for each day in the instance folder, private; lines are JSON. One write call for each line,
-so that processes that append at once do not mix them. Where a line cannot be written, because the
-disk is full, the answer goes out all the same, and the log says so. Of a stranger, who could fill
-the disk, little is kept.
-
-The file of the day, to which a process appends lines.
-Which patients a request names: who asks after somebody and finds nothing learns something too.
+There is a private file of JSON lines for each day in the instance folder. Each line is one write
+call, so that processes that append at once do not mix lines. If a line cannot be written because
+the disk is full, the answer is sent all the same and the log says so. Requests of unknown clients
+are logged in short form, so that they cannot fill the disk. A request that finds nothing is logged
+with the patients that it names, since that answer reveals something too.
 """
 
 from __future__ import annotations

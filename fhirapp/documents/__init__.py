@@ -1,15 +1,13 @@
-"""Plain text of attached documents, so that a search for words finds those of the notes.
+"""Attached documents: their words, so that a search finds them, and how pages show them.
 
-    media     which reader a document needs, by its media type and its first bytes
-    words     bytes to characters, and characters to tidy text
-    markup    HTML, XML and C-CDA
-    rtf, pdf, json
-    reading   one document, by the reader it needs
-    showing   one document as a page shows it: safe HTML, pictures of pages; narrative is of C-CDA
-    worker    the process that reads, within limits; start starts it, protocol is how it is asked
-    extractor the one to call
+    extractor  the interface: reads documents in a process with limits
+    worker     that process; start starts it, protocol is how it is called
+    media      which reader a document needs; bytes to characters
+    markup, cda, rtf, pdf
+               the readers
+    rendering  a document as a page shows it: safe HTML, pictures of pages
 
-A document comes from anywhere, so what reads it must be bounded: see extractor.
+A document can come from anyone, so whatever reads it is bounded in time and memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A C-CDA as HTML: who and when, and the sections written for people. CDA R2 §4.2 and §4.3.5.
+"""A C-CDA as HTML: who and when, and the narrative of its sections. CDA R2 §4.2 and §4.3.5.
 
-Everything else of it, the coded entries, is for programs. Nothing is fetched or expanded.
+Coded entries are for programs and are left out. Nothing is fetched or expanded.
 """
 
 from __future__ import annotations

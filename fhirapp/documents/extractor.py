@@ -1,7 +1,4 @@
-"""Turn documents into plain text, and into what pages show, in a process of its own.
-
-Its time and its memory are limited.
-"""
+"""Read documents in a process of its own, limited in time and memory."""
 
 from __future__ import annotations
 

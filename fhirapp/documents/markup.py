@@ -1,7 +1,4 @@
-"""Text of HTML, and of XML: all of it, or of a C-CDA what a reader sees and what codes say.
-
-Text of JSON: its strings, each on a line; not the names of its members.
-"""
+"""The text of HTML, XML and JSON; of a C-CDA what a reader sees and what its codes mean."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which reader a document needs: by its media type, or by how it starts.
-
-Bytes to characters, and characters to the tidy text that is searched.
-"""
+"""Which reader a document needs, by its media type or its first bytes; and bytes to characters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Show one document: safe HTML of HTML and C-CDA, pictures of a PDF's pages.
+"""A document as a page shows it: safe HTML of HTML and C-CDA, pictures of a PDF's pages.
 
-What comes out has no script, no style, no address and nothing that is loaded.
+The result has no script, no style, no address, and loads nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The process that reads documents: one after the other, within limits, until nobody asks any more.
+"""The process that reads documents, one after the other, within limits.
 
-A document that broke the reader itself would find little here: where the platform has limits, no
-file, no other process's memory and no network can be opened any more.
-
-Read one document, by the reader that it needs.
+Where the platform has limits, it cannot open files, network connections or other processes'
+memory, so that a document that breaks a reader gains little.
 """
 
 from __future__ import annotations

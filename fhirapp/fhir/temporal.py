@@ -1,10 +1,8 @@
-"""Dates and times as FHIR writes them, and the intervals of time that they cover.
+"""Dates and times as FHIR writes them, the intervals that they cover, and how people read them.
 
 An interval is half-open, [low, high), in whole milliseconds since 1970 in UTC; low and high are
-EARLIEST and LATEST where a period has no such end. Source: FHIR R4 datatypes §2.24.0.1 and search
-§3.1.1.4.4.
-
-Times as people read them: in the clinic's zone, with its name. Records keep UTC.
+EARLIEST and LATEST where a period has no such end. Records keep UTC; people read times in the
+clinic's zone. Source: FHIR R4 datatypes §2.24.0.1 and search §3.1.1.4.4.
 """
 
 from __future__ import annotations

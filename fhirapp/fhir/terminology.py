@@ -1,6 +1,6 @@
-"""Parts of resources in words, most of them of an allergy. What is very long ends in …
+"""Code systems that the server writes or binds to, and parts of resources in words.
 
-The code systems and canonical addresses that this server itself writes or binds to.
+Long texts are shortened and end in ….
 """
 
 from __future__ import annotations

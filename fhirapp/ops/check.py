@@ -1,9 +1,7 @@
-"""Check a whole database: the file, the versions of each resource, and what they are found by.
+"""Check a whole database: the file, the versions of each resource, and the search index.
 
-One snapshot is read, so the server goes on; memory does not grow with the database. Source:
-decisions §5 for what must hold of versions.
-
-What is wrong with a database, told in sentences, however much it is.
+The check reads one snapshot, so the server goes on, and its memory does not grow with the
+database. decisions §5 has the rules for versions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""For orchestrators: is the process alive, and can it answer. decisions §1.
+"""How orchestrators and operators see the server: health addresses and log lines.
 
-Logs: one line an event, as text or JSON; never patient data, never a token.
+Logs never hold patient data or tokens. decisions §1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Make the database ready: its schema, the demo's data, bodies that fit the settings.
 
-One of an older release is copied before it is carried forward.
-
-Copy a database of an older release before it is carried forward.
+A database of an older release is copied before it is upgraded.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""The schema of a database: made new, carried forward from an older release, or refused.
+"""The schema of a database: created, upgraded from an older release, or refused; and reindexing.
 
 Every table is declared in the models. A new database is created from them and marked with HEAD; an
-older one goes through the numbered steps in migrations/ (Alembic). Whoever changes a table adds a
-step and raises HEAD; a test compares the models with the schema kept for HEAD.
-
-Make every body and every index row anew from the columns: `fhirapp db reindex`.
+older one goes through the numbered steps in migrations/ (Alembic). A change of a table adds a step
+and raises HEAD; a test compares the models with the schema kept for HEAD. `fhirapp db reindex` makes
+every body and index row anew from the columns.
 """
 
 from __future__ import annotations

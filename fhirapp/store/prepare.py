@@ -1,9 +1,7 @@
-"""Check a resource and take it apart into what is stored: pure, and the only place that refuses.
+"""Check a resource and take it apart into what is stored: columns, attachments, words.
 
-Source: FHIR R4; decisions 2.18, 2.21.
-
-Attachments: their bytes go to Binary, byte for byte, and stay out of the resource's columns.
-The words of attached documents: read out before anything is written, kept with the bytes.
+Pure, and the only place that rejects a resource. The bytes of attachments go to Binary unchanged,
+and the words of documents are read before anything is written. Source: FHIR R4; decisions 2.18, 2.21.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Versions of resources on their way into the tables, and what stands there before them.
+"""Versions on their way into the tables, the current ones there, and the store's generation.
 
-What the store remembers of itself: a generation that every writing transaction raises.
+Every writing transaction raises the generation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Write versions into a type's tables: rows, indexes, views, and the Binaries that they mean.
+"""Write versions into a type's tables: rows, rendered bodies, index rows, views, Binaries.
 
-Render a version once: its body, as it is served, and its index rows. decisions §5.
+A version is rendered once, when it is published. decisions §5.
 """
 
 from __future__ import annotations

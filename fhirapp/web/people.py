@@ -1,7 +1,4 @@
-"""Patients as pages show them: found by name, told by name and date of birth.
-
-A patient's record, and the records that are linked to a patient user.
-"""
+"""Patients on pages: search by name, the label with name and date of birth, linked records."""
 
 from __future__ import annotations
 

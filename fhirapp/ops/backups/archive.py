@@ -1,9 +1,8 @@
-"""The backup's file: a tar in gzip, its manifest first, then the database and the keys.
+"""The backup's file: a tar in gzip with its manifest first, encrypted on request.
 
-`tar xzf` opens it where there is no fhirapp any more. Read here, a member's name only says which of
-the known files it is, and nothing is believed that the manifest's checksums do not bear out.
-
-A file encrypted with a passphrase, in the age format (https://age-encryption.org/v1).
+`tar xzf` opens it without fhirapp. When it is read here, a member's name only selects one of the
+known files, and the manifest's checksums must match. Encrypted files have the age format
+(https://age-encryption.org/v1).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Take a backup while the server runs, and believe it only when it was read back.
-
-A SQLite database as it is at one instant, copied while others read and write it.
-"""
+"""Take a backup while the server runs: one instant of the database, read back before it counts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read every version again: what is stored against what the schema makes of the columns.
-
-The restore drill: open a copy of a backup and read every version of every resource.
-"""
+"""The restore drill: open a copy of a backup and compare every version with what it should be."""
 
 from __future__ import annotations
 

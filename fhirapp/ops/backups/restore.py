@@ -1,9 +1,7 @@
-"""Put a backup in the place of the database and its keys. What was there is kept beside.
+"""Put a backup in the place of the database and its keys, and keep the old ones.
 
-What was taken away since the backup comes back with it, which is told; what was open then is ended.
-
-Put several files in the places of others, all of them or none, wherever a process ends.
-What a backup holds that was good for its own time alone: sessions, tokens, what was begun.
+All files are replaced or none, even if the process is killed. Access that was revoked after the
+backup comes back, with a warning; sessions, tokens and running jobs end.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""`$summary`: a patient's allergies as a clinician wants them, for apps. An operation of our own.
+"""`$summary`: a patient's allergies as a clinician wants them, for apps. Not an operation of FHIR.
 
-FHIR R4 has none for this. IPS writes a document, and says with codes that none is known; a List
-has an emptyReason, but no place for groups, nor for what contradicts. So the answer is a Parameters
-resource: `conclusion`, each `finding` that does not fit, then each `group` with its entries. What
-is said stands as a code and as a sentence, and each statement names the resources that it came
-from, as `source`. It is made of what the token may find by a search, whole: there are no pages.
+FHIR R4 has none for this: IPS writes a document and codes "none known"; a List has an emptyReason,
+but no place for groups or contradictions. So the answer is a Parameters resource: `conclusion`, each
+`finding` that does not fit, then each `group` with its entries. Each statement has a code, a
+sentence and, as `source`, the resources that it comes from. It covers all that the token may find by
+a search; there are no pages.
 
-Where there is no entry and no such patient either, the answer is 404: "nothing is recorded" would
-read as if the patient were known here.
-
-What `$summary` returns, as its OperationDefinition tells it: each parameter and its parts.
+Without entries and without the patient the answer is 404: "nothing is recorded" would suggest that
+the patient is known here.
 """
 
 from __future__ import annotations

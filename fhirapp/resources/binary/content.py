@@ -1,8 +1,6 @@
-"""The content of a Binary, read from its row a span at a time: the bytes, or FHIR JSON with them.
+"""The content of a Binary, read from its row a span at a time, and its file name (RFC 6266).
 
 Only the newest version is served; its row never changes.
-
-The name under which a browser saves the bytes of a Binary. RFC 6266.
 """
 
 from __future__ import annotations

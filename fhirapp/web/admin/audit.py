@@ -1,7 +1,4 @@
-"""The audit trail: who looked at what.
-
-Which entries of the audit trail somebody asks for: the form's fields, and whom they mean.
-"""
+"""The page of the audit trail: its form, its list and its downloads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Entries of the audit trail in words: who searched or opened what, of whom, by what.
+"""Entries of the audit trail in words: who searched or opened what, of whom, with which app.
 
-Names for administrators: of patients over FHIR with their own token, of people and apps.
+Patients' names come over FHIR, with the administrator's own token.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The administrator's page of clients: approve, switch off, change, revoke.
-
-Why was I denied? The administrator looks a refusal up by its request id.
-"""
+"""The administrator's pages of clients: approve, disable, change, revoke; and refused requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Consents of all people to all apps: found by person and app, and taken back.
-
-Consents of people to apps, and how to take them back.
-"""
+"""Consents of all users to all apps: search and revoke."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""How many records there are of each type, and how many new versions came by month.
+"""Records of each type and new versions by month, as numbers and as SVG plots by pygal.
 
-The plots of the overview, as SVG: drawn by pygal, in the pages' colours, without scripts.
-Figures that take a while to make, kept by each process: the longer it took, the longer.
+Figures that take long to compute are cached in each process, for longer the longer they took.
 """
 
 from __future__ import annotations

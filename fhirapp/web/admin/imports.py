@@ -1,7 +1,4 @@
-"""Imports: upload, watch, and read what came of it.
-
-What was imported: on the pages, and at the command line.
-"""
+"""Imports: upload, watch, report; and the list of all imports, those of the command line too."""
 
 from __future__ import annotations
 

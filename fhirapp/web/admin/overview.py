@@ -1,4 +1,4 @@
-"""The server's state: health, and what it holds."""
+"""The overview: health, what needs attention, what the server holds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Settings as they are.
-
-The keys that tokens are signed with.
-What the server knew when it started: when that was, and how many processes there would be.
-"""
+"""Settings as they are in force, and the keys that sign id tokens."""
 
 from __future__ import annotations
 

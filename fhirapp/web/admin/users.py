@@ -1,7 +1,4 @@
-"""The administrator's page of people: who they are, which records are theirs, how they sign in.
-
-Who a member of staff is in the records.
-"""
+"""The administrator's pages of users: roles, linked records, sign-in."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One allergy as its own page tells it.
-
-Where an allergy comes from, in words: what its Provenance says.
-"""
+"""The page of one allergy: every element, and its origin from Provenance."""
 
 from __future__ import annotations
 

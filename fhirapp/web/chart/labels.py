@@ -1,4 +1,4 @@
-"""What the chart says of elements, in words; what is not told is told too."""
+"""Elements in words, for the chart; an element without a value reads "not recorded"."""
 
 from __future__ import annotations
 

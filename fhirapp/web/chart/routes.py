@@ -1,7 +1,7 @@
-"""The addresses of these pages.
+"""The addresses of the chart.
 
-Who somebody is and what is recorded of them is read over FHIR, as whoever looks; who looked is read
-from the audit trail, once that person has read the record itself.
+Records are read over FHIR with the viewer's own token. The list of viewers comes from the audit
+trail, for whoever may read the record itself.
 """
 
 from __future__ import annotations

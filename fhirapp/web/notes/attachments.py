@@ -1,6 +1,6 @@
-"""The documents of a note: their bytes, as the person may read them, and how each is shown.
+"""The documents of a note: their bytes as the viewer may read them, and how each is shown.
 
-What a note's page frames and loads: safe HTML, pictures; and the file itself, to be saved.
+HTML is framed after cleaning; pictures are of PDF pages; every file can be downloaded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a DocumentReference says of itself, in words; what it does not say is told too.
+"""A DocumentReference in words: type, status, authors, dates; "not recorded" where it has none.
 
-Names for what a Reference only gives an address of: nobody is known by an id.
+People are shown by name, never by id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Searches for notes, and what they found: lines, and where the next ones are.
-
-The notes of one patient, as the chart shows them: a timeline and a list.
-"""
+"""Lists of notes: of a search, and of one patient as timeline and list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One note as a page shows it: its heading, its documents, where it came from."""
+"""The page of one note: heading, documents, details, origin."""
 
 from __future__ import annotations
 

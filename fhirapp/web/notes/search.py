@@ -1,7 +1,4 @@
-"""The search for words in all notes that a person may see: what was typed, what was found.
-
-Where the words of a search stand in a text, and the words around them.
-"""
+"""The search in all notes that a user may see, and the words around each match."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The versions of a note, and what changed from one to the next, in words.
-
-Two versions of a note beside one another: what is said about it, and its documents' texts.
-"""
+"""The versions of a note, what changed from one to the next, and two of them side by side."""
 
 from __future__ import annotations
 
