@@ -1,4 +1,4 @@
-"""Files and folders: written whole or not at all, locked while in use, private to the server's user.
+"""Files and folders: written whole or not at all, locked in use, private to the server's user.
 
 The system releases locks whatever way a process ends.
 """

@@ -2,8 +2,8 @@
 
 Every table is declared in the models. A new database is created from them and marked with HEAD; an
 older one goes through the numbered steps in migrations/ (Alembic). A change of a table adds a step
-and raises HEAD; a test compares the models with the schema kept for HEAD. `fhirapp db reindex` makes
-every body and index row anew from the columns.
+and raises HEAD; a test compares the models with the schema kept for HEAD. `fhirapp db reindex`
+makes every body and index row anew from the columns.
 """
 
 from __future__ import annotations

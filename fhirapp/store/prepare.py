@@ -1,7 +1,7 @@
 """Check a resource and take it apart into what is stored: columns, attachments, words.
 
 Pure, and the only place that rejects a resource. The bytes of attachments go to Binary unchanged,
-and the words of documents are read before anything is written. Source: FHIR R4; decisions 2.18, 2.21.
+and the words of documents are read before anything is written. decisions 2.18, 2.21.
 """
 
 from __future__ import annotations

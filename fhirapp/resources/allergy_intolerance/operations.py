@@ -1,10 +1,10 @@
 """`$summary`: a patient's allergies as a clinician wants them, for apps. Not an operation of FHIR.
 
 FHIR R4 has none for this: IPS writes a document and codes "none known"; a List has an emptyReason,
-but no place for groups or contradictions. So the answer is a Parameters resource: `conclusion`, each
-`finding` that does not fit, then each `group` with its entries. Each statement has a code, a
-sentence and, as `source`, the resources that it comes from. It covers all that the token may find by
-a search; there are no pages.
+but no place for groups or contradictions. So the answer is a Parameters resource: `conclusion`,
+each `finding` that does not fit, then each `group` with its entries. Each statement has a code, a
+sentence and, as `source`, the resources that it comes from. It covers all that the token may find
+by a search; there are no pages.
 
 Without entries and without the patient the answer is 404: "nothing is recorded" would suggest that
 the patient is known here.
