@@ -63,7 +63,7 @@ def rows(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with _held(folder, alone=False):
-            return _database_asked(folder, bring, sql, values)
+            return _query(folder, bring, sql, values)
     except sqlite3.DatabaseError as error:
         if not _is_damage(error):
             raise
@@ -71,7 +71,7 @@ def rows(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
     with _held(folder, alone=True):
         try:
             # Another may have been first.
-            return _database_asked(folder, bring, sql, values)
+            return _query(folder, bring, sql, values)
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise
@@ -79,7 +79,7 @@ def rows(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
             for file in folder.glob(f"{_INDEX}*"):
                 file.unlink(missing_ok=True)
     with _held(folder, alone=False):
-        return _database_asked(folder, bring, sql, values)
+        return _query(folder, bring, sql, values)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
@@ -106,7 +106,7 @@ def _held(folder: Path, *, alone: bool) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _database_asked(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
+def _query(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
     path = folder / _INDEX
     if not path.exists():
         # Nobody else may read it, from the first moment on.

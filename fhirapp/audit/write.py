@@ -146,17 +146,17 @@ def _asked_for(path: str, query: str, body: str | bytes) -> Iterator[str]:
     if match := _SEARCH.fullmatch(path):
         definition = types().get(match[1])
         if definition is not None:
-            for text in (query, _named_text(body)):
+            for text in (query, _decoded(body)):
                 yield from _searched(definition, text)
     elif _OPERATION.fullmatch(path):
         is_json = body.lstrip()[:1] in ("{", b"{")
-        given = _parameters(body) if is_json else _pairs(_named_text(body))
+        given = _parameters(body) if is_json else _pairs(_decoded(body))
         for name, value in (*_pairs(query), *given):
             if name == "patient":
                 yield from _patients(value, of_patients=True)
 
 
-def _named_text(body: str | bytes) -> str:
+def _decoded(body: str | bytes) -> str:
     return body if isinstance(body, str) else body.decode("utf-8", "replace")
 
 

@@ -225,7 +225,7 @@ def begin_of(day: date) -> datetime:
     return datetime.combine(day, time(), zone())
 
 
-def local_time_interval(text: str) -> Interval:
+def local_interval(text: str) -> Interval:
     """Return the interval that a person means, as that of a search; the clinic's zone is implied.
 
     Raises ValueError.

@@ -129,7 +129,7 @@ def test_who_died_on_the_eve_of_a_birthday_was_a_year_younger(at, zone, years):
 )
 def test_a_day_that_a_person_types_is_one_of_the_clinics(at, zone, typed, low, high):
     at(zone)
-    found = temporal.local_time_interval(typed)
+    found = temporal.local_interval(typed)
     assert (instant_of(found.low)[:16], instant_of(found.high)[:16]) == (low, high)
 
 

@@ -120,12 +120,12 @@ def _finish(database: Path) -> None:
     for names in json.loads(journal.read_bytes()):
         move = Move(*(database.parent / name for name in names))
         if move.staged.exists():
-            _swap_move(move)
+            _move_into_place(move)
     journal.unlink()
     sync_folder(journal.parent)
 
 
-def _swap_move(move: Move) -> None:
+def _move_into_place(move: Move) -> None:
     if move.place.exists() and not move.kept.exists():
         try:
             os.link(move.place, move.kept)

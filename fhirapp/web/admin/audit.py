@@ -19,8 +19,7 @@ from fhirapp.audit.read import Entry, entries
 from fhirapp.auth.models import Client, User
 from fhirapp.db import db
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.temporal import instant_of
-from fhirapp.fhir.temporal import local_time_interval as interval
+from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.search.values import escape
 from fhirapp.web.admin.audit_descriptions import PLACES, VIA, clients_named, told, users_named
 from fhirapp.web.internal_client import ask, token_of
@@ -185,7 +184,7 @@ def _add_times(found: Asked, typed: Mapping[str, str]) -> None:
         if not typed[name]:
             continue
         try:
-            covered = interval(typed[name])
+            covered = local_interval(typed[name])
         except ValueError:
             found.faults.append(_("That is no date: write 2026-05-03, 2026-05 or 2026."))
             continue
@@ -227,7 +226,7 @@ STATUSES: Mapping[str, str] = {
 
 @blueprint.get("/admin/audit")
 @for_administrators
-def every() -> Response:
+def index() -> Response:
     """Tell who looked at what, the newest first."""
     which = asked()
     found = which.found(before(), SHOWN + 1)

@@ -60,7 +60,7 @@ _DONE_TO_LIST = {"rejected": _("It is rejected, and deleted.")}
 
 @blueprint.get("/admin/clients")
 @for_administrators
-def every() -> Response:
+def index() -> Response:
     """List the clients, first those that wait for approval."""
     done = _(_DONE_TO_LIST.get(request.args.get("done", ""), ""))
     listed = overview.list_with_tokens()
@@ -69,7 +69,7 @@ def every() -> Response:
 
 @blueprint.get("/admin/clients/<client_id>")
 @for_administrators
-def one(client_id: str) -> Response:
+def detail(client_id: str) -> Response:
     """Show everything about a client."""
     done = _(_DONE.get(request.args.get("done", ""), ""))
     kept = typed()

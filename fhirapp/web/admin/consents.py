@@ -136,7 +136,7 @@ _PLACE_PARTS = 2
 
 @blueprint.get("/admin/grants")
 @for_administrators
-def every() -> Response:
+def index() -> Response:
     """List the consents, the newest first, or those that a filter finds."""
     which = Filter(_asked("person"), _asked("app"), ended="ended" in request.args)
     done = request.args.get("done", "")

@@ -17,8 +17,7 @@ from fhirapp.definition import types
 from fhirapp.exchange.bulk import files as bulk_folder
 from fhirapp.exchange.bulk import jobs
 from fhirapp.exchange.bulk.jobs import DONE, FAILED, QUEUED, RUNNING, BulkExport
-from fhirapp.fhir.temporal import instant_of
-from fhirapp.fhir.temporal import local_time_interval as interval
+from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.jobs import files as tasks
 from fhirapp.jobs import start
 from fhirapp.jobs.files import EXPORT, Task
@@ -68,7 +67,7 @@ def begin() -> Response:
     names = [name for name in request.form.getlist("type") if name in _types()]
     since = field("since", 100)
     try:
-        start_at = instant_of(interval(since).low) if since else ""
+        start_at = instant_of(local_interval(since).low) if since else ""
     except ValueError:
         return _form(
             _("That is no moment: write 2026-05-03, or 2026-05-03T14:05:00Z, or leave it empty.")

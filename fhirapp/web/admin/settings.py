@@ -37,7 +37,7 @@ blueprint.register_error_handler(ConfigurationError, lambda error: error_page(50
 
 @blueprint.get("/admin/keys")
 @for_administrators
-def keys_every() -> Response:
+def keys() -> Response:
     """Show the keys, and what each is for now."""
     return _keys(done=request.args.get("done") == "rotated")
 
@@ -116,7 +116,7 @@ class Shown(NamedTuple):
 
 @blueprint.get("/admin/settings")
 @for_administrators
-def every() -> Response:
+def index() -> Response:
     """Show every setting: nothing can be changed here."""
     return page("admin/settings.html", listed=list(_listed()), parts=parts)
 

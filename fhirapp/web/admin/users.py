@@ -96,7 +96,7 @@ _ACTIONS: Mapping[str, _Action] = {
 
 @blueprint.get("/admin/users")
 @for_administrators
-def every() -> Response:
+def index() -> Response:
     """List the users, or those whom a search finds."""
     name, role = request.args.get("name", "")[:_LONGEST_NAME], request.args.get("role", "")
     found, more = overview.find_users(name, role if role in ROLES else "")
@@ -128,7 +128,7 @@ def add() -> Response:
 
 @blueprint.get("/admin/users/<uuid:key>")
 @for_administrators
-def one(key: UUID) -> Response:
+def detail(key: UUID) -> Response:
     """Show a user; find is the name of a patient to look for, born the day of birth."""
     done = request.args.get("done", "")
     return _user_page(_user(key), done=_(_ACTIONS[done].done) if done in _ACTIONS else "")

@@ -14,8 +14,7 @@ from werkzeug.datastructures import MultiDict
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.documents import Unreadable
 from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.fhir.temporal import instant_of
-from fhirapp.fhir.temporal import local_time_interval as interval
+from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.search.fulltext import Phrase
 from fhirapp.search.query import WORDS
 from fhirapp.search.tokenizer import located
@@ -275,7 +274,7 @@ def _since(day: str) -> str:
     A note that is dated by a day alone has that day in UTC: one may be found beside those meant.
     """
     try:
-        return f"ge{instant_of(interval(day).low)}" if day else ""
+        return f"ge{instant_of(local_interval(day).low)}" if day else ""
     except ValueError:
         # The search says what is wrong.
         return f"ge{day}"
@@ -284,7 +283,7 @@ def _since(day: str) -> str:
 def _until(day: str) -> str:
     """Return the bound of notes until a day ends at the clinic."""
     try:
-        return f"lt{instant_of(interval(day).high)}" if day else ""
+        return f"lt{instant_of(local_interval(day).high)}" if day else ""
     except ValueError:
         return f"le{day}"
 
