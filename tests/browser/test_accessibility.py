@@ -118,12 +118,12 @@ def _import(one: Visit) -> None:
     lines = b'{"resourceType":"AllergyIntolerance","id":"none"}\n'
     file = {"name": "a.ndjson", "mimeType": "text/plain", "buffer": lines}
     one.page.locator("#files").set_input_files([file])
-    one.press("Begin the import")
+    one.press("Start the import")
     one.page.get_by_text("To download").wait_for()
 
 
 def _export(one: Visit) -> None:
-    one.press("Begin the export")
+    one.press("Start the export")
     one.page.get_by_text("Everything in one archive").wait_for()
 
 
@@ -282,10 +282,10 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page(f"{CLIENT}/secret", "/admin/clients/{app}", _press("Make a secret")),
         Page(f"{CLIENT}/owner", "/admin/clients/{app}", _press("Make an address")),
         Page("/admin/imports"),
-        Page("/admin/imports", go=_press("Begin the import")),
+        Page("/admin/imports", go=_press("Start the import")),
         Page("/admin/imports/<task_id>", "/admin/imports", _import),
         Page("/admin/exports"),
-        Page("/admin/exports", go=_enter("Begin the export", since="nonsense")),
+        Page("/admin/exports", go=_enter("Start the export", since="nonsense")),
         Page("/admin/exports/<task_id>", "/admin/exports", _export),
         Page("/admin/backups"),
         Page("/admin/backups", go=_enter("Take a backup", passphrase="nonsense")),

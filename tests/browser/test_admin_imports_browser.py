@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.support.live", "tests.support.browser"]
 
-BEGIN = "Begin the import"
+BEGIN = "Start the import"
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_what_it_does_not_say_is_noticed(definition, fhir):
 def strange(
     told: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]], path: str
 ) -> Iterator[str]:
-    """Yield the names of what is given and not told, or not so often or not of that type."""
+    """Yield the names of what is given and not recorded, or not so often or not of that type."""
     declared = {one["name"]: one for one in told}
     for name in dict.fromkeys([*declared, *(one["name"] for one in given)]):
         found = [one for one in given if one["name"] == name]

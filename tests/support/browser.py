@@ -115,7 +115,7 @@ def visit(chromium: Browser, demo: Demo, app_url: str) -> Iterator[Callable[...,
             elsewhere.append(request.url)
 
     def listen(message: ConsoleMessage) -> None:
-        # An app of somebody else's may be refused what it asks for.
+        # An app of another user's may be refused what it asks for.
         if message.page is not None and message.page.url.startswith(demo.url):
             said.append(f"{message.type}: {message.text}")
 

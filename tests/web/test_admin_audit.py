@@ -95,7 +95,7 @@ def paths(admin: Browser, **asked: str) -> list[str]:
 def test_of_an_empty_trail_the_page_says_so(admin):
     page = admin.get(PATH)
     assert page.status == 200
-    assert "Nobody has asked for a record yet." in page.words
+    assert "No requests yet." in page.words
 
 
 def test_an_entry_tells_who_searched_what_of_whom_by_what(app, admin):
@@ -123,7 +123,7 @@ def test_an_entry_tells_who_searched_what_of_whom_by_what(app, admin):
         ("DocumentReference?_content=x&patient=p2", "searched notes and documents by their words"),
         ("Patient/nobody", "tried to open personal details of nobody: not found (404)."),
         ("AllergyIntolerance?date=x", "tried to search allergies: not understood (400)."),
-        ("Nonsense", "Somebody who is not known tried to search Nonsense: not found (404)."),
+        ("Nonsense", "Unknown user tried to search Nonsense: not found (404)."),
         ("metadata", "read what the server can do: answered."),
         ("Encounter/%00", "tried to"),
         ("?x=1", "tried to send requests"),
@@ -232,7 +232,7 @@ def test_a_name_that_several_have_is_asked_back(app, admin, operator):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"user": "nobody at all"}, "Nobody is called that."),
+        ({"user": "nobody at all"}, "No user has that name."),
         ({"client": "nothing"}, "No app is called that."),
         ({"patient": "Zzz Nobody"}, "No patient is found by that."),
         ({"status": "x"}, "An answer's status has three digits"),

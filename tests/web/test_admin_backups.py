@@ -101,7 +101,7 @@ def test_the_command_is_about_this_servers_database(app, admin, plain, monkeypat
 
 
 def test_a_backup_is_tried_out(admin, plain):
-    assert "Never. A backup that nobody tried out is a hope." in plain.words
+    assert "Never. Test a backup before you need it." in plain.words
     page = tried(plain)
     assert "It is whole: all of its" in page.words
     assert "whole on" in admin.get("/admin/backups").words

@@ -199,7 +199,7 @@ def test_revoking_ends_every_consent_and_token(app, admin):
     page = page_of(admin, program)
     assert "2 consents allow it access now." in page.words
     page = page.submit("Revoke everything")
-    assert "Nobody allows it access now." in page.words
+    assert "No user allows it access now." in page.words
     assert fhir.get("AllergyIntolerance").status_code == 401
     assert flow.refresh(refresh_token).get_json()["error"] == "invalid_grant"
     assert flow.fhir(SCOPE).get("AllergyIntolerance").status_code == 200

@@ -19,7 +19,7 @@ from tests.support.bulk import Exports
 from tests.support.helpers import BASE_URL
 from tests.support.tasks import task, task_id, wait_for
 
-BEGIN = "Begin the export"
+BEGIN = "Start the export"
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_exports_of_apps_are_listed_and_cancelled(app, admin):
     exports = Exports(app)
     path = exports.started()
     page = admin.get("/admin/exports")
-    assert "Begun by apps" in page.words
+    assert "Started by apps" in page.words
     assert "waits 0 %" in page.words
     page = page.submit("Cancel")
     assert "The export is cancelled, and its files are removed." in page.words

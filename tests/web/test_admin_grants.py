@@ -63,7 +63,7 @@ def buttons(page: Page) -> list[str]:
 def test_nobody_has_allowed_anything_yet(admin):
     page = admin.get(PATH)
     assert page.status == 200
-    assert "Nobody allows any app anything now." in page.words
+    assert "No app has access now." in page.words
     assert "Take back" not in buttons(page)
 
 

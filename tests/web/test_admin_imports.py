@@ -35,7 +35,7 @@ from tests.support.helpers import BASE_URL, Fhir
 from tests.support.importing import load
 from tests.support.tasks import newest, task, task_id, wait_for
 
-BEGIN = "Begin the import"
+BEGIN = "Start the import"
 TOO_OLD = "This form is too old, or did not come from this site. Go back, and try again."
 
 
@@ -426,7 +426,7 @@ def test_what_nobody_can_read_is_told_with_what_to_do(admin):
     binary = b'{"resourceType":"Binary","id":"lone","contentType":"text/plain","data":"QUJD"}\n'
     page = report(admin, with_form(admin, ("a.ndjson", binary)))
     assert (
-        "1 are stored, but nobody can read them: Binary is read by way of a document" in page.words
+        "1 are stored, but cannot be read: Binary is read by way of a document" in page.words
     )
     assert "import the DocumentReference that has its address too" in page.words
 
@@ -436,7 +436,7 @@ def test_a_file_that_is_cut_off_is_named_first(admin, reads):
     packed = gzip.compress(lines)
     page = report(admin, with_form(admin, ("a.ndjson.gz", packed[: len(packed) // 2])))
     assert "Not everything could be read: a.ndjson.gz." in page.words
-    assert "Mend it or fetch it anew" in page.words
+    assert "Correct it or fetch it again" in page.words
     # There is no file of it to be mended.
     assert "Mend what stands in the file below" not in page.words
     assert reads.get("Patient?_id=cut-0-" + "x" * 40).json["total"] == 1
@@ -478,7 +478,7 @@ def test_where_a_task_finds_no_place_the_upload_is_kept(app, admin):
     folder.rename(folder.with_name("elsewhere"))
     folder.touch()
     page = upload.begin()
-    assert (page.status, page.heading) == (503, "It was not begun")
+    assert (page.status, page.heading) == (503, "It was not started")
     assert "cannot be written (File exists); make room, and try again." in page.words
     folder.unlink()
     folder.with_name("elsewhere").rename(folder)
@@ -539,7 +539,7 @@ def test_only_so_many_begin_at_once(app, admin):
             for number in range(start.MOST)
         ]
         page = with_form(admin, ("a.ndjson", patient("too-many")))
-        assert (page.status, page.heading) == (503, "It was not begun")
+        assert (page.status, page.heading) == (503, "It was not started")
     for one in begun:
         assert wait_for(app, task_id(one)).state.phase == "done"
     shutil.rmtree(start.uploads(settings_of(app)))

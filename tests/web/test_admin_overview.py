@@ -269,7 +269,7 @@ def test_the_size_of_a_day_is_noted_once_and_a_plot_stands_from_the_second_on(ap
 
 def test_on_the_first_day_there_is_no_plot_of_days_yet(admin):
     page = admin.get("/admin")
-    assert "a plot stands here from the second one on" in page.words
+    assert "the plot appears from the second day on" in page.words
     assert "/admin/plots/disk.svg" not in page.response.text
 
 

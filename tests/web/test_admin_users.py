@@ -120,7 +120,7 @@ def test_a_user_is_found_by_name_user_name_and_role(app, admin):
 def test_what_stands_in_no_name_finds_nobody(admin, typed):
     page = admin.get("/admin/users", query_string={"name": typed})
     assert page.status == 200
-    assert "Nobody is found by that." in page.words
+    assert "No matching patients." in page.words
 
 
 def test_a_role_that_is_none_is_left_out(admin):
@@ -141,7 +141,7 @@ def test_of_many_users_the_first_are_listed(app, admin):
 
 def test_whoever_is_added_chooses_the_password_at_an_address_that_serves_once(app, admin):
     username = f"u{uuid4().hex}"
-    page = admin.get(admin.get("/admin/users").links["Add somebody"])
+    page = admin.get(admin.get("/admin/users").links["Add a user"])
     assert "password" not in page.form("Add").fields
     page = page.submit("Add", name="Noor Example", username=f" {username.upper()} ", role=PATIENT)
     assert page.heading == "An address to hand over for Noor Example"
@@ -297,7 +297,7 @@ def test_a_proxy_sees_somebody_elses_record(app, admin):
     username = add_person(app, PATIENT, "p2")
     page = page_of(app, admin, username).submit("Search", find="amelia hart", born="1958-04-12")
     page = page.submit("As proxy")
-    assert "somebody else's, as proxy" in page.words
+    assert "another user's, as proxy" in page.words
     assert links_of(app, username) == {"p2": True, "p1": False}
     flow = Flow(app, add_program(app), user_of(app, username).id)
     assert (
@@ -326,9 +326,9 @@ def test_what_is_unlinked_is_out_of_reach_at_once(app, admin):
 @pytest.mark.parametrize(
     ("search", "told"),
     [
-        ({"find": "Nobodyatall"}, "Nobody is found by that."),
+        ({"find": "Nobodyatall"}, "No matching patients."),
         ({"born": "12.4.1958"}, "That is no date: write 1958-04-12, 1958-04 or 1958."),
-        ({"find": "a,b|c$d\\e"}, "Nobody is found by that."),
+        ({"find": "a,b|c$d\\e"}, "No matching patients."),
     ],
 )
 def test_a_search_that_finds_nobody_says_so(app, admin, search, told):

@@ -73,7 +73,7 @@ def test_a_page_that_says_nothing_is_not_noted(app, admin):
 
 
 def test_an_export_and_its_archive_are_noted(app, admin, username):
-    page = admin.get("/admin/exports").submit("Begin the export", type=["Patient", "Group"])
+    page = admin.get("/admin/exports").submit("Start the export", type=["Patient", "Group"])
     wait_for(app, task_id(page))
     assert fetched(admin, f"{page.path}/files/export.zip").status_code == 200
     assert fetched(admin, f"{page.path}/files/none.zip").status_code == 404

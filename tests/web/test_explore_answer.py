@@ -218,8 +218,8 @@ def test_an_absence_is_told_in_words():
     assert table is not None
     for row in table.rows:
         assert [cell.text for cell in row[1:]] == [
-            "substance not known", "status not known", "not told whether it is confirmed",
-            "criticality not known", "patient not known", "not told when",
+            "substance not known", "status not known", "not recorded whether it is confirmed",
+            "criticality not known", "patient not known", "not recorded when",
         ]  # fmt: skip
 
 

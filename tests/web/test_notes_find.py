@@ -83,7 +83,7 @@ def test_words_that_stand_in_the_heading_alone_are_told(browser):
     page = browser.get("/notes?q=whitmore+progress")
     assert page.status == 200
     page = browser.get("/notes?q=18842-5")
-    assert "Found in what is said about the note, not in its own words." in page.words
+    assert "Found in the note's details, not in its text." in page.words
 
 
 def test_of_many_the_best_are_shown_and_the_newest_can_be_paged(browser):
@@ -188,7 +188,7 @@ def test_who_has_two_records_is_told_which_was_searched_and_led_to_the_other(cli
     own = Browser(clinic).resume(add_person(clinic, PATIENT, "p2", "p9"))
     page = own.get("/notes?q=walrus")
     assert "No note was found" in page.words
-    assert "in a note of this record" in page.words
+    assert "No note of this record" in page.words
     (other,) = [one for one in page.links.values() if "patient=p9" in one]
     assert "60 notes" in own.get(other).words
 

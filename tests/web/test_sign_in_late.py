@@ -25,8 +25,8 @@ AGAIN = "What you typed stands in the form again."
 # The page, its button, what is typed.
 FORMS: list[tuple[str, str, dict[str, Any]]] = [
     ("/admin/users/new", "Add", {"name": "Nora", "username": "late", "role": "patient"}),
-    ("/admin/exports", "Begin the export", {"type": ["Patient", "Group"], "since": "2026-05-03"}),
-    ("/admin/imports", "Begin the import", {"source": "lab", "prefix": "l-", "dry_run": "yes"}),
+    ("/admin/exports", "Start the export", {"type": ["Patient", "Group"], "since": "2026-05-03"}),
+    ("/admin/imports", "Start the import", {"source": "lab", "prefix": "l-", "dry_run": "yes"}),
     (
         "/apps/register?kind=public",
         "Register",
@@ -99,18 +99,18 @@ def test_where_the_session_ran_out_it_is_the_same(clinic, admin, person):
 
 def test_what_an_upload_brought_comes_back(admin, person):
     page = admin.get("/admin/imports")
-    task = page.form("Begin the import").fields["task"]
+    task = page.form("Start the import").fields["task"]
     admin.client.post(
         f"/admin/uploads/{task}/0?name=a.ndjson&size=2&at=0&left=2",
         base_url=BASE_URL,
         data=b"{}",
-        headers={"X-Form-Token": page.form("Begin the import").fields["form_token"]},
+        headers={"X-Form-Token": page.form("Start the import").fields["form_token"]},
     )
     lose(admin, SESSION)
-    page = send(page, "Begin the import")
+    page = send(page, "Start the import")
     page = page.submit("Sign in", username=person, password=PASSWORD)
     assert "1 file is here" in page.words
-    assert page.form("Begin the import").fields["task"] == task
+    assert page.form("Start the import").fields["task"] == task
 
 
 def test_the_change_of_an_app_comes_back(clinic, admin, person):

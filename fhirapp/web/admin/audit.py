@@ -111,7 +111,7 @@ def _add_user(found: Asked, text: str) -> None:
     rows = db.session.execute(exact).all()
     rows = rows or db.session.execute(like.order_by(User.username).limit(_CHOICES + 1)).all()
     choices = [Choice(username, name, username) for _id, username, name in rows]
-    if _one_of(found, "user", choices, _("Nobody is called that.")):
+    if _one_of(found, "user", choices, _("No user has that name.")):
         found.filters["user_id"] = rows[0][0]
 
 

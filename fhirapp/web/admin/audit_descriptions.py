@@ -161,7 +161,7 @@ def _who(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -> 
         return users.get(entry.user_id) or _("A person who is not here any more")
     if entry.client_id is not None:
         return clients.get(entry.client_id, entry.client_id)
-    return _("Somebody who is not known")
+    return _("Unknown user")
 
 
 def _through(entry: Entry, clients: Mapping[str, str]) -> str:

@@ -76,7 +76,7 @@ def drill(name: str) -> Response:
     """Try a backup out: open a copy, and read all of it."""
     path, passphrase = _found(name), password_field("passphrase")
     if _is_sealed(path) and not passphrase:
-        return _one(path, _("Type the passphrase: without it nobody can open this backup."))
+        return _one(path, _("Type the passphrase: this backup cannot be opened without it."))
     jobs.begin(DRILL, {"name": path.name}, passphrase=passphrase)
     return see_other(_path(path))
 

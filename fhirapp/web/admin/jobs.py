@@ -110,7 +110,7 @@ def begin(
             passphrase=passphrase,
         )
     except ConfigurationError as error:
-        raise PageError(503, str(error), _("It was not begun")) from None
+        raise PageError(503, str(error), _("It was not started")) from None
     if is_new:
         note(f"began {kind} %s", task_id)
         write.note(user.id, VIA, urlencode({"task": task_id, **asked}, doseq=True))

@@ -79,7 +79,7 @@ _ACTIONS: Mapping[str, _Action] = {
     "role": _Action(_set_role, _("The role is changed, and holds from now on.")),
     "disable": _Action(
         partial(accounts.set_user_disabled, disabled=True),
-        _("The account is switched off; nobody is signed in with it any more."),
+        _("The account is switched off; all of its sessions have ended."),
     ),
     "enable": _Action(
         partial(accounts.set_user_disabled, disabled=False), _("The account is switched on again.")
@@ -90,7 +90,7 @@ _ACTIONS: Mapping[str, _Action] = {
     "second-factor": _Action(
         accounts.end_second_factor, _("The second factor is taken away; the password alone serves.")
     ),
-    "sessions": _Action(sessions.end_all, _("Nobody is signed in with this account any more.")),
+    "sessions": _Action(sessions.end_all, _("All sessions of this account have ended.")),
 }
 
 

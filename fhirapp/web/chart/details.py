@@ -66,7 +66,7 @@ def read_allergy(
 
 
 def details_of(allergy: Json, visit: str = "") -> Details:
-    """Return an allergy in words, element by element; what is not told, too."""
+    """Return an allergy in words, element by element; what is not recorded, too."""
     code = substance(allergy)
     reactions = allergy.get("reaction", ())
     (entry,) = entries_of([allergy])
@@ -178,7 +178,7 @@ _DEEDS = {
     "verifier": _("verified by"),
     "legal": _("answered for by"),
     "attester": _("attested by"),
-    "informant": _("told by"),
+    "informant": _("reported by"),
     "custodian": _("kept by"),
     "assembler": _("put together by"),
     "composer": _("composed by"),
@@ -219,7 +219,7 @@ def _what(provenance: Json) -> str:
     codes = [one.get("code") for one in activity.get("coding", ())]
     known = next((_(_ACTIVITIES[code]) for code in codes if code in _ACTIVITIES), "")
     what = known or concept(activity) or _("Recorded")
-    day = when(str(provenance.get("recorded") or "")) or _("day not told")
+    day = when(str(provenance.get("recorded") or "")) or _("date not recorded")
     return f"{what}, {day}"
 
 
@@ -228,8 +228,8 @@ def _deeds(provenance: Json) -> Iterator[str]:
         kind = agent.get("type") or {}
         codes = [one.get("code") for one in kind.get("coding", ())]
         deed = next((_(_DEEDS[code]) for code in codes if code in _DEEDS), "")
-        deed = deed or f"{concept(kind) or _('somebody whose part is not told')}:"
-        who = reference(agent.get("who"), provenance) or _("somebody who is not named")
+        deed = deed or f"{concept(kind) or _('role not recorded')}:"
+        who = reference(agent.get("who"), provenance) or _("not named")
         behalf = reference(agent.get("onBehalfOf"), provenance)
         also = f", {_('on behalf of')} {behalf}" if behalf and behalf != who else ""
         yield f"{deed} {who}{also}"

@@ -103,7 +103,7 @@ def _named(resource: Json) -> str:
         parts = [*one.get("prefix", ()), *one.get("given", ()), one.get("family")]
         if said := one.get("text") or " ".join(filter(None, parts)):
             return shortened(said)
-    return _("somebody whose name is not told")
+    return _("name not recorded")
 
 
 def references(values: Iterable[Json] | None) -> str:

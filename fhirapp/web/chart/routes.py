@@ -109,5 +109,5 @@ def _before() -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal()) or len(text) > _LONGEST:
-        raise PageError(400, _("This is no page of the list. Begin at its first one."))
+        raise PageError(400, _("This is not a page of the list. Start at the first one."))
     return int(text)

@@ -80,7 +80,7 @@ def _version(entry: Json, before: Json | None, *, is_first: bool) -> Version:
     if earlier is None:
         return Version(number, day, _("Recorded again, after it had been deleted."))
     changed = list(changes(earlier, resource))
-    return Version(number, day, "" if changed else _("Nothing that is told here."), changed)
+    return Version(number, day, "" if changed else _("Nothing that this page shows."), changed)
 
 
 def changes(before: Json, after: Json) -> Iterator[Change]:
@@ -90,7 +90,7 @@ def changes(before: Json, after: Json) -> Iterator[Change]:
         told.update(names)
         if all(before.get(name) == after.get(name) for name in names):
             continue
-        was, became = said(before) or _("not told"), said(after) or _("not told")
+        was, became = said(before) or _("not recorded"), said(after) or _("not recorded")
         if was == became:
             was, became = _("the same in words"), _("written in another way")
         yield Change(_(what), was, became)
@@ -115,7 +115,7 @@ def _status(name: str) -> Callable[[Json], str]:
 def _reactions(one: Json) -> str:
     said = []
     for reaction in reactions(one):
-        text = reaction.text or _("reaction not told")
+        text = reaction.text or _("reaction not recorded")
         said.append(f"{text} ({word(reaction.severity)})" if reaction.severity else text)
     return shortened("; ".join(said))
 
@@ -149,5 +149,5 @@ _ELEMENTS: Sequence[tuple[str, tuple[str, ...], Callable[[Json], str]]] = (
     (_("visit"), ("encounter",), _who("encounter")),
     (_("recorded on"), ("recordedDate",), _day("recordedDate")),
     (_("recorded by"), ("recorder",), _who("recorder")),
-    (_("told by"), ("asserter",), _who("asserter")),
+    (_("reported by"), ("asserter",), _who("asserter")),
 )

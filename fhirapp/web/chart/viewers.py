@@ -122,8 +122,8 @@ def _own_pages() -> set[str]:
 
 def _who(entry: Entry, people: Mapping[str, str]) -> str:
     if entry.user_id is None:
-        return _("a program, for nobody in particular")
-    return people.get(entry.user_id) or _("somebody whose account is gone")
+        return _("System (no user)")
+    return people.get(entry.user_id) or _("a deleted account")
 
 
 def _pages(together: Sequence[Entry]) -> str:
@@ -149,4 +149,4 @@ def _what(seen: Sequence[str]) -> str:
             said.append(_(many))
         else:
             said.append(f"{number} {_(one if number == 1 else many)}")
-    return ", ".join(said) or _("asked, and nothing was found or sent")
+    return ", ".join(said) or _("requested; nothing was found or sent")

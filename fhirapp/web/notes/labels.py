@@ -81,7 +81,7 @@ def line(note: Json) -> Line:
         about=about(note),
         date=str(note.get("date", "")),
         day=day_of(note.get("date")),
-        author=people(note.get("author")) or _("author not told"),
+        author=people(note.get("author")) or _("author not recorded"),
         formats=formats(note),
         status=status(note),
         patient_id=local_id(subject, "Patient"),
@@ -95,7 +95,7 @@ def version_of(resource: Json) -> str:
 
 def kind_of_note(note: Json) -> str:
     """Return what kind of note it is."""
-    return concept(note.get("type")) or _("Note of a kind that is not told")
+    return concept(note.get("type")) or _("Note of unrecorded type")
 
 
 def about(note: Json) -> str:
@@ -159,7 +159,7 @@ def format_of(content_type: str) -> str:
     essence = content_type.partition(";")[0].strip().lower()
     return next(
         (_(word) for start, word in _FORMATS if essence.startswith(start)),
-        shortened(essence, 40) or _("format not told"),
+        shortened(essence, 40) or _("format not recorded"),
     )
 
 
@@ -212,7 +212,7 @@ def person(patient: Json) -> str:
         parts = [*name.get("given", ()), name.get("family")]
         if said := name.get("text") or " ".join(str(one) for one in parts if one):
             return shortened(str(said))
-    return _("Somebody whose name is not told")
+    return _("Name not recorded")
 
 
 # Each is a request.

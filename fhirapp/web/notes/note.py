@@ -216,8 +216,8 @@ def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
     given = [
         (_("What it is about"), note.get("description", "")),
         (_("Signed by"), reference(note.get("authenticator"))),
-        (_("Kept by"), reference(note.get("custodian")) or _("not told")),
-        (_("Visit"), "; ".join(filter(None, visits)) or _("not told")),
+        (_("Kept by"), reference(note.get("custodian")) or _("not recorded")),
+        (_("Visit"), "; ".join(filter(None, visits)) or _("not recorded")),
         (_("About care"), _span(period) if period else ""),
         (_("Number"), ", ".join(_numbers(note))),
         (_("Marked as"), ", ".join(filter(None, map(_label, note.get("securityLabel", ()))))),
@@ -269,10 +269,10 @@ def visit(value: Mapping[str, Any] | None, token: OwnToken, via: str = VIA) -> s
 def _span(period: Mapping[str, Any]) -> str:
     start, end = (day_of(period[name]) if period.get(name) else "" for name in ("start", "end"))
     if not start and not end:
-        return _("when is not told")
+        return _("time not recorded")
     if start == end:
         return start
-    return f"{start or _('beginning not told')} – {end or _('end not told')}"  # noqa: RUF001
+    return f"{start or _('start not recorded')} – {end or _('end not recorded')}"  # noqa: RUF001
 
 
 _RELATIONS = {

@@ -30,7 +30,7 @@ _ROLES = {
     "verifier": _("checked by"),
     "legal": _("legally signed by"),
     "attester": _("attested by"),
-    "informant": _("told by"),
+    "informant": _("reported by"),
     "performer": _("done by"),
 }
 _FROM = {
@@ -101,7 +101,7 @@ def _agent(agent: Mapping[str, Any]) -> str:
     role = next((_(_ROLES[code]) for code in codes if code in _ROLES), "") or concept(
         agent.get("type")
     )
-    who = people([agent.get("who") or {}]) or _("somebody who is not told")
+    who = people([agent.get("who") or {}]) or _("not recorded")
     behalf = reference(agent.get("onBehalfOf"))
     said = f"{role or _('involved:')} {who}"
     return _("%(said)s, for %(whom)s", said=said, whom=behalf) if behalf and behalf != who else said
@@ -110,7 +110,7 @@ def _agent(agent: Mapping[str, Any]) -> str:
 def _entity(entity: Mapping[str, Any], here: str) -> str:
     source = entity.get("what") or {}
     what = _("this document") if source.get("reference") == here else reference(source)
-    what = what or _("something that is not told")
+    what = what or _("not recorded")
     return f"{_(_FROM.get(str(entity.get('role')), 'made from'))} {what}"
 
 

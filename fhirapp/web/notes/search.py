@@ -294,7 +294,7 @@ def _hit(
     """Return a note with the words around what was looked for."""
     if not phrases:
         return Hit(line, [], "")
-    told = _("Found in what is said about the note, not in its own words.")
+    told = _("Found in the note's details, not in its text.")
     for number in range(1, min(len(note.get("content", ())), _DOCUMENTS) + 1):
         if time.monotonic() > until:
             return Hit(line, [], _("Open it to see the words: reading them took too long here."))

@@ -88,7 +88,7 @@ def changes(before: Json, after: Json) -> Iterator[str]:
         if not was:
             yield _("%(name)s: now %(now)s.", name=name, now=now)
         elif not now:
-            yield _("%(name)s: no longer told (was %(was)s).", name=name, was=was)
+            yield _("%(name)s: removed (was %(was)s).", name=name, was=was)
         else:
             yield _("%(name)s: was %(was)s, now %(now)s.", name=name, was=was, now=now)
     yield from _documents(before.get("content", ()), after.get("content", ()))
@@ -159,7 +159,7 @@ def _document_changes(which: str, before: Json, after: Json) -> Iterator[str]:
             "%(which)s has other content: was %(was)s, now %(now)s.", which=which, was=was, now=now
         )
     elif old.get("contentType") != new.get("contentType"):
-        was, now = (str(one.get("contentType") or _("not told")) for one in (old, new))
+        was, now = (str(one.get("contentType") or _("not recorded")) for one in (old, new))
         yield _(
             "%(which)s has another format: was %(was)s, now %(now)s.", which=which, was=was, now=now
         )
