@@ -25,11 +25,12 @@ from fhirapp.config import Settings, load_settings, settings_of
 from fhirapp.db import with_patience
 from fhirapp.definition import types
 from fhirapp.disk import database_path
+from fhirapp.exchange.imports.batches import tune_gc
+from fhirapp.exchange.imports.deletions import partial_export_error, partial_export_reason
 from fhirapp.exchange.imports.importer import PATIENCE, import_paths
 from fhirapp.exchange.imports.inputs import total_bytes
+from fhirapp.exchange.imports.options import ID_PREFIX, Options, dry_run_copy
 from fhirapp.exchange.imports.report import Report, write_report
-from fhirapp.exchange.imports.runs import PREFIX, Options, collect_young, trial_copy
-from fhirapp.exchange.imports.sources import refusal, why_narrowed
 from fhirapp.exchange.remote.address import is_export, place, shown
 from fhirapp.exchange.remote.authorization import Credentials
 from fhirapp.exchange.remote.download import download
@@ -98,8 +99,8 @@ def fetch(
 
 def _check_whole(given: str, request: str | None) -> None:
     """Refuse an address whose export was asked for a part. Raises ConfigurationError."""
-    if why := why_narrowed(request):
-        raise refusal(place(given), why)
+    if why := partial_export_reason(request):
+        raise partial_export_error(place(given), why)
 
 
 def _serious(path: Path) -> Iterator[str]:
@@ -173,7 +174,7 @@ def import_(paths: tuple[str, ...], demo: bool | None, template: str | None, **g
 
 def _take(fetched: Fetched, settings: Settings, options: Options) -> Report:
     """Import what is here now. Of an export that is not whole, what it lacks is not gone."""
-    collect_young()
+    tune_gc()
     wanted = replace(
         options,
         bases=[*options.bases, *fetched.bases],
@@ -214,7 +215,7 @@ def _options(
         raise click.UsageError("Give PATHS to import: files, folders, or - for standard input")
     if given["delete_missing"] and not given["source"]:
         raise click.UsageError("--delete-missing needs --source: what else would be missing?")
-    if not PREFIX.fullmatch(id_prefix):
+    if not ID_PREFIX.fullmatch(id_prefix):
         raise click.UsageError("--id-prefix takes up to 20 letters, digits, dashes and dots")
     if report is not None and report.suffix not in (".json", ".html"):
         raise click.UsageError("--report takes a file that ends in .json or .html")
@@ -248,7 +249,7 @@ def _database(demo: bool | None, dry_run: bool) -> Iterator[Flask]:
         settings = load_settings(demo=demo)
         where: dict[str, Any] = {}
         if dry_run:
-            where = open_.enter_context(trial_copy(settings))._asdict()
+            where = open_.enter_context(dry_run_copy(settings))._asdict()
             # The copy of a demo's database is none of the demo's.
             demo = False
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fhirapp.exchange.imports.sources import ANOTHERS
+from fhirapp.exchange.imports.sources import ANOTHER_SOURCE
 from tests.exchange.test_import import asking, lines
 from tests.exchange.test_import_again import begin
 from tests.support.importing import (
@@ -172,7 +172,7 @@ def test_an_id_of_two_sources_is_refused_where_the_content_differs(take, empty):
     # The same allergy too: whose it is there is not known.
     assert [(one.path, one.message) for one in report.faults] == [
         ("Patient.id", FOREIGN),
-        ("", f"Patient/one {ANOTHERS}"),
+        ("", f"Patient/one {ANOTHER_SOURCE}"),
     ]
     assert report.rejected_lines == 2
     assert len(versions(empty)) == 2

@@ -198,7 +198,7 @@ def test_a_document_of_somebody_with_anothers_number_is_refused(empty, tmp_path)
     )
     count = report.rejected_lines - 1
     assert count > 5
-    assert followers.message == f"refused too, because it is not clear whose they are: {count}"
+    assert followers.message == f"rejected too, because their patient is not clear: {count}"
     assert report.table().splitlines()[-1].split()[:2] == ["rejected", str(count + 1)]
     assert stored(empty) == before
 
