@@ -20,7 +20,7 @@ from fhirapp.core import current_core
 from fhirapp.db import with_patience
 from fhirapp.definition import types
 from fhirapp.disk import because, database_path, megabytes, need_space
-from fhirapp.exchange.exports.export import Wanted, export_to, wanted_types
+from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
 from fhirapp.exchange.imports.batches import tune_gc
 from fhirapp.exchange.imports.importer import PATIENCE, import_paths
 from fhirapp.exchange.imports.inputs import total_bytes
@@ -100,7 +100,7 @@ def exporting_work(settings: Settings, task: Task, progress: Progress, _passphra
     progress.phase(WORKS)
     names, since, history = (task.asked[name] for name in ("types", "since", "history"))
     with current_core(settings):
-        wanted = Wanted(wanted_types(types(), names), since or None, history)
+        wanted = ExportOptions(types_to_export(types(), names), since or None, history)
         made = task.folder / MADE
         manifest = export_to(
             made, wanted, types()["Binary"], request=_request(task), progress=progress.at

@@ -275,7 +275,7 @@ def test_a_document_of_one_source_does_not_take_anothers_bytes(take, empty, apar
     else:
         report = take(BEN, *bens, source="lab")
         assert report.rejected_lines == 2
-    assert "Binary/77 stands for a record of another source here" in report.faults[-1].message
+    assert "Binary/77 is a record of another source here" in report.faults[-1].message
     assert kept(empty) == ANNAS | {("Patient", "9")}
 
 

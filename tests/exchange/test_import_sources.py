@@ -125,9 +125,11 @@ def test_the_bytes_of_a_history_are_not_missing(take, empty):
 def test_nothing_is_deleted_where_something_was_refused(take, empty):
     take(allergy("a"), allergy("b"), source="s")
     report = take(allergy("a"), b"{", source="s", delete_missing=True)
-    assert report.notes == [
-        f"{NOTHING}: what was rejected may be what is missing. Mend it, and import all of it again."
-    ]
+    (note,) = report.notes
+    assert note == (
+        f"{NOTHING}: the rejected records may be those that are missing. Correct them, and import "
+        "everything again."
+    )
     assert not report.complete
     assert current(empty, "AllergyIntolerance") == ["a", "b"]
 

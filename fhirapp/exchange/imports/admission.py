@@ -32,10 +32,9 @@ from fhirapp.store.version import Change
 # Why a record was deferred: for a reference, or because an earlier version had its content.
 REFERENCE, OLDER = "reference", "older"
 MISFILED = (
-    "stands for a record of another patient in this import already; each record needs an id of its "
-    "own"
+    "is the id of another patient's record in this import; each record needs an id of its own"
 )
-_URL_BESIDE_DATA = "stands beside data, which is stored; the url is kept in an extension"
+_URL_BESIDE_DATA = "came with data, which is stored; the url is kept in an extension"
 _LOSES_PATIENT = "the record has a patient here, and would lose it"
 
 

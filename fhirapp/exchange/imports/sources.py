@@ -17,8 +17,8 @@ from fhirapp.exchange.models import ImportShared, ImportSource
 # Targets that are remembered as the source's own.
 _REMEMBERED = 50_000
 ANOTHER_SOURCE = (
-    "stands for a record of another source here, and this source brought none like it: it may be "
-    "about another person; give its ids a prefix (--id-prefix), or import both under one name "
+    "is a record of another source here, and this source sent none with the same content: it may "
+    "be about another person; give its ids a prefix (--id-prefix), or import both under one name "
     "(--source)"
 )
 
