@@ -30,7 +30,7 @@ class ConfigurationError(Exception):
 
 
 def _setting(parser: Field[Any], default: Any, doc: str, shown: str = "") -> Any:
-    """Declare a setting; shown is the default as README's table tells it."""
+    """Declare a setting; shown is the default as the manual's table has it."""
     return field(default=default, metadata={"parser": parser, "doc": doc, "shown": shown})
 
 
@@ -221,7 +221,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     known = {setting.name for setting in fields(Settings)}
     for name in source:
         if name.startswith(PREFIX) and name.removeprefix(PREFIX).lower() not in known | FOREIGN:
-            raise ConfigurationError(f"{name} is not a setting; see the table in README.md.")
+            raise ConfigurationError(f"{name} is not a setting; `fhirapp docs clinic` lists them.")
     values: dict[str, Any] = {}
     for setting in fields(Settings):
         variable = PREFIX + setting.name.upper()

@@ -144,7 +144,7 @@ def test_zones_are_known_on_a_machine_that_has_none():
 @pytest.mark.parametrize("name", ["PORTT", "SECRET_KEY", "AUTH", ""])
 def test_an_unknown_setting_is_refused(name):
     said = refusal({name: "1"})
-    assert said == f"FHIRAPP_{name} is not a setting; see the table in README.md."
+    assert said == f"FHIRAPP_{name} is not a setting; `fhirapp docs clinic` lists them."
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
 from zipfile import ZipFile
 
 import pytest
 
 from tests import ROOT
+from tests.ops.test_serve import listening_port
+from tests.support.shell import MAIN, environment
 
 TOP_LEVEL = {
     ".ci",
@@ -45,17 +49,60 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
         yield opened
 
 
+# What each file of the package is: code, templates, texts, and what browsers load.
+SUFFIXES = {".py", ".html", ".md", ".css", ".js", ".svg", ".ico", ".png", ".txt", ".pot", ".typed"}
+
+
+def test_the_package_holds_no_file_that_an_editor_or_a_merge_left():
+    files = tracked("fhirapp")
+    assert len(files) > 200
+    assert sorted(path for path in files if Path(path).suffix not in SUFFIXES) == []
+
+
 def test_the_wheel_holds_the_package_and_the_seed_and_nothing_else(wheel):
     package = ROOT / "fhirapp"
     expected = {
         path.relative_to(ROOT).as_posix()
         for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pot"
     }
     assert "fhirapp/web/templates/base.html" in expected
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert packed == expected | {"fhirapp/seed.sql"}
     assert wheel.read("fhirapp/seed.sql") == (ROOT / "seed.sql").read_bytes()
+
+
+def test_the_wheel_serves_the_demo_without_the_repository(wheel, tmp_path):
+    site, log = tmp_path / "site", tmp_path / "log"
+    wheel.extractall(site)
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-P", "-c", MAIN, "serve", "--demo", "--port", "0"],
+            cwd=tmp_path,
+            env={**environment(tmp_path / "instance"), "PYTHONPATH": str(site)},
+            stderr=output,
+        )
+    try:
+        port = listening_port(server, log)
+        with urlopen(f"http://127.0.0.1:{port}/health/ready") as answer:
+            assert answer.status == 200
+        with urlopen(f"http://127.0.0.1:{port}/") as page:
+            assert "style.css" in page.read().decode()
+    finally:
+        server.terminate()
+        server.wait(60)
+    # The editable installation of the tests' own checkout was not what ran.
+    assert (
+        str(site)
+        in subprocess.run(
+            [sys.executable, "-P", "-c", "import fhirapp; print(fhirapp.__file__)"],
+            cwd=tmp_path,
+            env={**environment(tmp_path), "PYTHONPATH": str(site)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    )
 
 
 def test_the_wheel_brings_the_command(wheel):
@@ -64,14 +111,19 @@ def test_the_wheel_brings_the_command(wheel):
 
 
 def test_the_top_level_of_the_repository_is_the_agreed_one():
+    assert {path.split("/")[0] for path in tracked()} == TOP_LEVEL
+
+
+def tracked(*folders: str) -> list[str]:
+    """Return the files that the repository holds, below these folders or all."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     listed = subprocess.run(
         # Also where the checkout belongs to another user, as in a container.
-        ["git", "-c", "safe.directory=*", "ls-files"],
+        ["git", "-c", "safe.directory=*", "ls-files", *folders],
         cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert {path.split("/")[0] for path in listed.stdout.splitlines()} == TOP_LEVEL
+    return listed.stdout.splitlines()

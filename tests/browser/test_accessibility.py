@@ -56,6 +56,11 @@ def _press(words: str) -> Callable[[Visit], None]:
     return lambda one: one.press(words)
 
 
+def _press_first(words: str) -> Callable[[Visit], None]:
+    """Return what presses the first of several buttons: other tests may have allowed apps too."""
+    return lambda one: one.press_first(words)
+
+
 def _enter(button: str, **filled: str) -> Callable[[Visit], None]:
     """Return what fills in fields, by their ids, and presses a button."""
 
@@ -145,6 +150,12 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/"),
         Page("/api-docs", go=_documented),
         Page("/api-docs/signed-in"),
+        Page("/docs"),
+        Page("/docs", "/docs?q=refresh+token"),
+        Page("/docs", "/docs?q=zzzz"),
+        Page("/docs/<name>", "/docs/search"),
+        Page("/docs/<name>", "/docs/load"),
+        Page("/docs/<name>", "/docs/decisions"),
         Page("/sign-in"),
         Page("/sign-in", "/sign-in?done=signed-out"),
         Page("/sign-in", go=_enter("Sign in", username="nobody", password="nonsense")),
@@ -171,7 +182,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/sign-in"),
         Page(CONSENT, REQUEST),
         Page("/account/apps", REQUEST, _allow),
-        Page("/account/apps", go=_press("Take back")),
+        Page("/account/apps", go=_press_first("Take back")),
         Page("/demo/app", go=_use),
         Page("/patients/<patient_id>", "/patients"),
         Page("/patients/<patient_id>/viewers", "/patients/p1/viewers"),

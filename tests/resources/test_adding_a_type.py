@@ -73,7 +73,7 @@ def contract(run: Callable[..., str], *names: str) -> set[str]:
     None may fail.
     """
     options = ("-v", "-p", "no:cacheprovider", "-m", "not postgresql", "-k", " or ".join(names))
-    said = run("-m", "pytest", "tests/test_contract.py", *options)
+    said = run("-m", "pytest", "tests/rest/test_contract.py", *options)
     return set(re.findall(r"^\S+::(\S+) PASSED", said, re.MULTILINE))
 
 

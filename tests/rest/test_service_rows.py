@@ -34,7 +34,7 @@ def rows(specification: str) -> list[str]:
 def named_by_tests() -> set[str]:
     """Return what the docstrings of the tests name before their first colon and space."""
     named = set()
-    for path in TESTS.glob("test_*.py"):
+    for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 name, colon, _ = (ast.get_docstring(node) or "").partition(": ")

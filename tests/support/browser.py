@@ -189,6 +189,11 @@ class Visit:
         with self.page.expect_navigation():
             self.page.get_by_role("button", name=words).click()
 
+    def press_first(self, words: str) -> None:
+        """Press the first of the buttons that are named alike, and wait for the page that comes."""
+        with self.page.expect_navigation():
+            self.page.get_by_role("button", name=words, exact=True).first.click()
+
     def press_value(self, value: str) -> None:
         """Press the button that sends a value."""
         with self.page.expect_navigation():

@@ -1,6 +1,6 @@
 """FHIR R4's search page, ticked off: its sections, how each is read here, and what shows it.
 
-README's table is made of these rows, and test_readme.py asks what they ask: no row can say more
+the manual's table is made of these rows, and test_manual.py asks what they ask: no row can say more
 than is true. Source: http://hl7.org/fhir/R4/search.html.
 """
 

@@ -22,7 +22,7 @@ from fhirapp.web.first_steps import MAKE_KEYS
 from tests.support.app_pages import JWKS, KEY, REDIRECT, approved, client_of, secret_of
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import BASE_URL
-from tests.test_readme import runs_examples
+from tests.test_manual import runs_examples
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What stands above every page: the ways for who signed in, small on a phone, by keyboard too."""
+"""What is around every page: navigation by role, small on a phone, by keyboard too; the manual."""
 
 from __future__ import annotations
 
@@ -37,9 +37,23 @@ def test_only_ways_that_are_open_are_shown(clinic, role, ways):
         browser.resume(add_person(clinic, role))
     page = browser.get("/sign-in")
     above = [path for words, path in page.links.items() if words not in page.offered]
-    assert above == ["#main", "/", *ways]
+    assert above == ["#main", "/", *ways, "/docs"]
     for path in ways:
         assert browser.get(path).heading != "That is not for you"
+
+
+@pytest.mark.parametrize(
+    ("path", "manual"),
+    [
+        ("/", "/docs"),
+        ("/explore", "/docs/search"),
+        ("/apps/register", "/docs/connect"),
+        ("/admin/users", "/docs/administration"),
+    ],
+)
+def test_a_page_leads_to_the_page_of_the_manual_that_helps(clinic, path, manual):
+    browser = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
+    assert browser.get(path).links["Manual"] == manual
 
 
 def test_lessons_are_of_the_demo(clinic, make_app):

@@ -29,6 +29,7 @@ WHO = (
     ("/smart-style.json", ANYBODY),
     ("/demo/app", ANYBODY),
     ("/api-docs", ANYBODY),
+    ("/docs", ANYBODY),
     # Of the demo: elsewhere there are none.
     ("/learn", ANYBODY),
     ("/apps/", ANYBODY),
@@ -293,7 +294,8 @@ def test_a_bug_is_told_by_a_request_id_and_nothing_else(make_app, caplog):
     page = browser.get("/account")
     request_id = page.headers["X-Request-Id"]
     assert page.status == 500
-    assert page.words.endswith(f"It was a mistake of this server's; its request id {request_id}.")
+    ending = f"It was a mistake of this server's; its request id {request_id}. Manual"
+    assert page.words.endswith(ending)
     assert "ZeroDivisionError" not in page.response.text
     assert f"request {request_id} failed" in caplog.text
     assert_page(page)

@@ -1,6 +1,6 @@
 """The columns of the two tables: what each means, and two examples of it.
 
-README's tables are these; `template` is what `fhirapp import --template` prints.
+The manual's tables are these; `template` is what `fhirapp import --template` prints.
 """
 
 from __future__ import annotations

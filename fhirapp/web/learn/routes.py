@@ -17,9 +17,9 @@ from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.learn import progress
 from fhirapp.web.learn.checks import is_right, right_answer
 from fhirapp.web.learn.lesson import LARGEST, Lesson, lessons
-from fhirapp.web.learn.markdown import as_html, rendered
 from fhirapp.web.learn.models import LessonProgress
 from fhirapp.web.learn.progress import Looked, State, look
+from fhirapp.web.markdown import as_html, rendered
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,

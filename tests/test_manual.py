@@ -1,4 +1,4 @@
-"""README.md is true: its examples print what it prints, its tables are those of the code."""
+"""README and the manual are true: examples print what they print, tables are those of the code."""
 
 from __future__ import annotations
 
@@ -14,59 +14,114 @@ from typing import NamedTuple
 
 import pytest
 
+from fhirapp import docs
 from fhirapp.auth.refusals import KEPT, KEPT_SECONDS, PER_MINUTE, UNPROVED
 from fhirapp.auth.tokens import GRACE_SECONDS
+from tests import ROOT
 from tests.rest.test_capability import LEFT_OUT
-from tests.support import readme, search_page
+from tests.support import manual, search_page
 
-ROOT = readme.README.parent
-README = readme.README.read_text(encoding="utf-8")
+PAGES = manual.texts()
+# The manual's pages by name, and README by its own.
+TEXTS = {path.stem: text for path, text in PAGES.items()}
+ALL = "\n".join(TEXTS.values())
 
 PROGRAMS = ("bash", "curl", "python3")
 runs_examples = pytest.mark.skipif(
-    not all(map(shutil.which, PROGRAMS)), reason=f"README's examples need {', '.join(PROGRAMS)}"
+    not all(map(shutil.which, PROGRAMS)), reason=f"the manual's examples need {', '.join(PROGRAMS)}"
 )
 
 
 class Example(NamedTuple):
-    """Commands, and what README says that they print; None where it does not say."""
+    """Commands, and what the manual says that they print; None where it does not say."""
 
     commands: str
     printed: str | None
 
 
-def section(title: str) -> str:
-    """Return what stands under a heading, up to the next one that is not below it."""
-    heading = re.search(rf"^(#+) {re.escape(title)}\n", README, re.MULTILINE)
-    assert heading, f"README.md has no heading {title!r}"
-    rest = README[heading.end() :]
+def section(page: str, title: str) -> str:
+    """Return what is below a heading of a page, up to the next one that is not below it."""
+    text = TEXTS[page]
+    heading = re.search(rf"^(#+) {re.escape(title)}\n", text, re.MULTILINE)
+    assert heading, f"{page}.md has no heading {title!r}"
+    rest = text[heading.end() :]
     end = re.search(rf"^#{{1,{len(heading[1])}}} ", rest, re.MULTILINE)
     return rest[: end.start()] if end else rest
 
 
-def examples(title: str, language: str = "bash") -> list[Example]:
+def examples(page: str, title: str, language: str = "bash") -> list[Example]:
     """Return the examples of a section."""
     found = re.findall(
-        rf"```{language}\n(.*?)```\n(?:```text\n(.*?)```)?", section(title), re.DOTALL
+        rf"```{language}\n(.*?)```\n(?:```text\n(.*?)```)?", section(page, title), re.DOTALL
     )
     return [Example(commands, printed or None) for commands, printed in found]
 
 
-@pytest.mark.parametrize("name", readme.TABLES)
+@pytest.mark.parametrize("name", manual.TABLES)
 def test_a_table_is_that_of_the_declarations(name):
-    """`python -m tests.support.readme` makes the tables anew."""
-    assert readme.tables_in(README).get(name) == readme.TABLES[name]()
+    """`python -m tests.support.manual` makes the tables anew."""
+    assert manual.tables_in(ALL).get(name) == manual.TABLES[name]()
 
 
 def test_no_other_table_is_said_to_be_made():
-    assert readme.tables_in(README).keys() == readme.TABLES.keys()
+    assert manual.tables_in(ALL).keys() == manual.TABLES.keys()
 
 
 def test_tables_are_made_anew_and_nothing_else_is_touched():
-    assert readme.with_tables(README) == README
-    spoiled = README.replace("| `_id` | token |", "| `_id` | nonsense |")
-    assert spoiled != README
-    assert readme.with_tables(spoiled) == README
+    for text in TEXTS.values():
+        assert manual.with_tables(text) == text
+    spoiled = TEXTS["search"].replace("| `_id` | token |", "| `_id` | nonsense |")
+    assert spoiled != TEXTS["search"]
+    assert manual.with_tables(spoiled) == TEXTS["search"]
+
+
+def test_readme_is_short():
+    assert len(TEXTS["README"].splitlines()) <= 200
+
+
+def test_the_contents_list_each_page():
+    assert {path.stem for path in manual.MANUAL.glob("*.md")} == set(docs.NAMES)
+    assert [name for name in docs.NAMES[1:] if f"]({name}.md)" not in TEXTS["index"]] == []
+
+
+# A citation in the code: service.md 2.3, decisions §4, decisions 2.19 (and 2.5).
+CITED = re.compile(r"(?P<page>service\.md|decisions) (?P<sign>§?)(?P<number>\d+(?:\.\d+)?)")
+
+
+def citations() -> set[str]:
+    found = set()
+    for path in (ROOT / "fhirapp").rglob("*.py"):
+        text = " ".join(re.sub(r"^\s*#", "", path.read_text("utf-8"), flags=re.MULTILINE).split())
+        found |= {one[0] for one in CITED.finditer(text)}
+    return found
+
+
+@pytest.mark.parametrize("citation", sorted(citations()))
+def test_a_citation_leads_to_a_section_of_the_decisions(citation):
+    page, _, number = citation.partition(" ")
+    decisions = TEXTS["decisions"]
+    if page == "service.md":
+        assert re.search(rf"^#+ service\.md {re.escape(number)}: ", decisions, re.MULTILINE)
+    elif "." in number:
+        item = number.removeprefix("§").removeprefix("2.")
+        assert number.removeprefix("§").startswith("2.")
+        assert re.search(rf"^{item}\. \*\*", section("decisions", SECTION_2), re.MULTILINE)
+    else:
+        assert re.search(rf"^#+ §{number.removeprefix('§')} ", decisions, re.MULTILINE)
+
+
+SECTION_2 = "§2 Where the specification and FHIR differ"
+
+
+def test_each_file_that_the_manual_names_is_there():
+    named = set(re.findall(r"`((?:fhirapp|tests)/[\w/.-]+|[a-z_]+/[\w/]+\.py)`", ALL))
+    assert len(named) > 10
+    missing = [
+        name
+        for name in named
+        if not any((ROOT / place / name).exists() for place in ("", "fhirapp"))
+    ]
+    assert missing == []
 
 
 ROWS = [row for rows in search_page.SECTIONS.values() for row in rows if row.tried]
@@ -80,7 +135,7 @@ def test_a_section_of_the_search_page_is_ticked_off_truthfully(fhir, row):
 
 def requests() -> list[str]:
     """Return the paths in the first column of the table of requests."""
-    return re.findall(r"^\| `GET (\S+)` \|", section("Other requests"), re.MULTILINE)
+    return re.findall(r"^\| `GET (\S+)` \|", section("search", "Other requests"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("path", requests())
@@ -95,24 +150,22 @@ def test_the_last_three_requests_need_no_token(http):
     assert [path for path, status in answers.items() if status == 401] == requests()[:-3]
 
 
-def test_each_link_to_a_file_leads_to_one():
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    files = [link for link in links if "://" not in link]
-    assert files
-    assert [link for link in files if not (ROOT / link).exists()] == []
-
-
-def test_each_link_within_readme_leads_to_a_heading():
-    headings = re.findall(r"^#+ (.*)$", README, re.MULTILINE)
-    # As GitHub makes them: lower case, hyphens for spaces, no punctuation.
-    anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
-    links = re.findall(r"\]\(#([^)]+)\)", README)
-    assert links
-    assert [link for link in links if link not in anchors] == []
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_each_link_leads_to_a_file_and_a_heading(path):
+    for link in re.findall(r"\]\(([^)]+)\)", PAGES[path]):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        assert target.exists(), link
+        if anchor:
+            text = target.read_text(encoding="utf-8")
+            headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+            assert anchor in map(docs.anchor_of, headings), link
 
 
 def test_the_parameters_that_are_left_out_are_told():
-    told = section("Not supported yet")
+    told = section("limits", "Not supported yet")
     left_out = {name for kind, names in LEFT_OUT.items() if kind for name in names}
     assert [name for name in left_out if f"`{name}`" not in told] == []
 
@@ -146,7 +199,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def shell(demo: int) -> Callable[[str], str]:
-    """Return what runs commands of README's against the demo and returns what they print.
+    """Return what runs commands of the manual's against the demo and returns what they print.
 
     They find TOKEN as the first search sets it.
     """
@@ -162,14 +215,14 @@ def shell(demo: int) -> Callable[[str], str]:
         return done.stdout.replace(f"localhost:{demo}", "localhost:8000")
 
     token = ""
-    first = examples("First search")[0].commands.splitlines()[0]
+    first = examples("README", "First search")[0].commands.splitlines()[0]
     token = run(f'{first}\nprintf %s "$TOKEN"')
     return run
 
 
 @runs_examples
 def test_the_first_search_answers_a_bundle(shell):
-    bundle = json.loads(shell(examples("First search")[0].commands))
+    bundle = json.loads(shell(examples("README", "First search")[0].commands))
     assert (bundle["resourceType"], bundle["type"]) == ("Bundle", "searchset")
     assert len(bundle["entry"]) == bundle["total"]
 
@@ -177,17 +230,17 @@ def test_the_first_search_answers_a_bundle(shell):
 @runs_examples
 @pytest.mark.parametrize(
     "example",
-    [*examples("First search")[1:], *examples("More to try")],
+    [*examples("README", "First search")[1:], *examples("try", "More searches")[1:]],
     ids=lambda example: example.commands.split("localhost:8000")[1].split()[0].strip("'"),
 )
-def test_an_example_prints_what_readme_prints(shell, example):
+def test_an_example_prints_what_the_manual_prints(shell, example):
     assert example.printed
     assert shell(example.commands) == example.printed
 
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Return what runs commands of README's in a folder with a .venv, as after its two commands."""
+    """Return what runs commands in a folder with a .venv, as after README's two commands."""
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
@@ -210,12 +263,14 @@ def installed(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str
     )
 
 
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="README's examples need bash")
+needs_bash = pytest.mark.skipif(
+    shutil.which("bash") is None, reason="the manual's examples need bash"
+)
 
 
 @needs_bash
-def test_an_import_reports_what_readme_prints(installed):
-    example = examples("Load your records", "sh")[0]
+def test_an_import_reports_what_the_manual_prints(installed):
+    example = examples("load", "Load records", "sh")[0]
     done = installed(example.commands)
     assert (done.stdout, done.returncode) == (example.printed, 1)
 
@@ -223,9 +278,12 @@ def test_an_import_reports_what_readme_prints(installed):
 @needs_bash
 def test_the_commands_for_people_and_apps_work_as_they_stand(installed, tmp_path):
     printed = []
-    for example in examples("People and apps", "sh"):
+    for example in [
+        *examples("connect", "Register an app", "sh"),
+        *examples("connect", "Tokens for tests", "sh"),
+    ]:
         if "app.py" in example.commands:
-            # Servers, and somebody who is not there.
+            # Servers, and a user who does not exist.
             continue
         done = installed(f"set -e\n{example.commands}")
         assert done.returncode == 0, done.stdout
@@ -237,11 +295,11 @@ def test_the_commands_for_people_and_apps_work_as_they_stand(installed, tmp_path
     assert "d" not in json.loads((tmp_path / "lab.jwks.json").read_text())["keys"][0]
 
 
-def test_what_readme_says_of_refusals_and_refresh_tokens_is_so():
-    told = " ".join(section("People and apps").split())
+def test_what_the_manual_says_of_refusals_and_refresh_tokens_is_so():
+    told = " ".join(TEXTS["connect"].split())
     days = KEPT_SECONDS // 86_400
     assert (
         f"the newest {KEPT} of each client, for {days} days, at most {PER_MINUTE} a minute" in told
     )
-    assert f"({UNPROVED} where nobody proved to be the client)" in told
+    assert f"({UNPROVED} where the client did not authenticate)" in told
     assert f"used again within {GRACE_SECONDS} seconds is refused" in told

@@ -1,6 +1,7 @@
-"""README.md's tables, made of the declarations: `python -m tests.readme` makes them anew.
+"""README and the manual: their pages, and the tables that are made of the declarations.
 
-Each stands between two comments, `<!-- table: settings -->` and `<!-- /table -->`.
+`python -m tests.support.manual` makes the tables anew. Each is between two comments,
+`<!-- table: settings -->` and `<!-- /table -->`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import partial
 from inspect import signature
+from pathlib import Path
 
 import click
 
@@ -18,6 +20,8 @@ from fhirapp.config import PREFIX, Settings
 from fhirapp.definition import Definition
 from fhirapp.documents import extractor
 from fhirapp.documents.media import MAX_CHARACTERS
+from fhirapp.exchange.repair.log import RULES
+from fhirapp.exchange.tables.columns import COLUMNS
 from fhirapp.rest import errors, include, negotiation, paging
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.search import controls, index, query, string, words
@@ -29,6 +33,7 @@ from tests.support.contract import SERVED
 from tests.support.search_page import PAGE, SECTIONS
 
 README = ROOT / "README.md"
+MANUAL = ROOT / "fhirapp" / "docs"
 
 # The types that the service is for; the others stand beside them.
 MAIN = ("AllergyIntolerance", "DocumentReference")
@@ -94,7 +99,7 @@ def own_parameters(definition: Definition) -> str:
 
 def other_types() -> str:
     return "\n\n".join(
-        f"#### {name}\n\n{own_parameters(definition)}"
+        f"### {name}\n\n{own_parameters(definition)}"
         for name, definition in sorted(SERVED.items())
         if definition.searchable and name not in MAIN
     )
@@ -125,7 +130,7 @@ def search_page() -> str:
             for row in rows
         ]
         header = ("On FHIR's page", "Here", "Try, after `/fhir/`", "How it is read here")
-        parts.append(f"#### {title}\n\n{table(header, listed)}")
+        parts.append(f"### {title}\n\n{table(header, listed)}")
     return "\n\n".join(parts)
 
 
@@ -162,6 +167,20 @@ def limits() -> str:
     return table(("What", "At most", "More of it"), rows)
 
 
+def columns(kind: str) -> str:
+    rows = []
+    for column in COLUMNS[kind]:
+        also = f" (also {', '.join(f'`{name}`' for name in column.also)})" if column.also else ""
+        example = column.first or column.second
+        shown = f"`{example}`" if example else ""
+        rows.append((f"`{column.name}`{also}", column.doc, column.required, shown))
+    return table(("column", "meaning", "required", "example"), rows)
+
+
+def repairs() -> str:
+    return "\n".join(f"- **{name}**: {meaning}" for name, meaning in RULES.items())
+
+
 _UNREAD = "stored, not found by its words"
 
 
@@ -179,6 +198,9 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "search page": search_page,
     "operations": operations,
     "limits": limits,
+    "columns of allergies": partial(columns, "allergies"),
+    "columns of documents": partial(columns, "documents"),
+    "repairs": repairs,
 }
 
 
@@ -188,13 +210,19 @@ _TABLE = re.compile(
 )
 
 
+def texts() -> dict[Path, str]:
+    """Return README and the pages of the manual, as they are now."""
+    paths = [README, *sorted(MANUAL.glob("*.md"))]
+    return {path: path.read_text(encoding="utf-8") for path in paths}
+
+
 def tables_in(text: str) -> dict[str, str]:
-    """Return the tables that stand in a README, by name, as they stand there."""
+    """Return the tables of a page, by name, as they are there."""
     return {found["name"]: found["table"].strip() for found in _TABLE.finditer(text)}
 
 
 def with_tables(text: str) -> str:
-    """Return a README with its tables made anew."""
+    """Return a page with its tables made anew."""
     return _TABLE.sub(
         lambda found: (
             f"<!-- table: {found['name']} -->\n\n{TABLES[found['name']]()}\n\n<!-- /table -->"
@@ -204,4 +232,5 @@ def with_tables(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_tables(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for page, text in texts().items():
+        page.write_text(with_tables(text), encoding="utf-8")

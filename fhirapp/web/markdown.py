@@ -1,6 +1,7 @@
-"""Markdown as a page shows it: no HTML in it, and cleaned after.
+"""Markdown as HTML: lessons, whoever wrote them, and the manual. No HTML passes through it.
 
-A link to /fhir/… leads into the explorer, and so does a block of code that is marked `fhir`.
+In a lesson, links to /fhir/… lead into the explorer, and so does a block of code marked `fhir`. In
+the manual, headings have anchors, and links to its pages lead to /docs.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup
 
 from fhirapp.address import base_url
+from fhirapp.docs import anchor_of
 
 # What the address of this server stands for in the text.
 SERVER = "{server}"
 _TAGS = {
-    *("a", "blockquote", "br", "code", "em", "h2", "h3", "hr", "li", "ol", "p", "pre", "strong"),
-    *("table", "tbody", "td", "th", "thead", "tr", "ul", "wbr"),
+    *("a", "blockquote", "br", "code", "em", "h2", "h3", "h4", "hr", "li", "ol", "p", "pre"),
+    *("strong", "table", "tbody", "td", "th", "thead", "tr", "ul", "wbr"),
 }
 _ATTRIBUTES = {"a": {"href", "class"}, "code": {"class"}, "ol": {"start"}}
+_ANCHORS = {name: {"id"} for name in ("h2", "h3", "h4")}
+_MANUAL = re.compile(r"(?P<page>[a-z]+)\.md(?P<anchor>#.*)?")
 
 
 def explorer(address: str, lesson: str = "") -> str:
@@ -57,6 +61,32 @@ def as_html(text: str, lesson: str = "") -> Markup:
     )
 
 
+@lru_cache(maxsize=50)
+def manual_html(text: str) -> Markup:
+    """Return a page of the manual as HTML."""
+    return Markup(
+        nh3.clean(
+            _MARKDOWN.render(text, {"lesson": "", "manual": True}),
+            tags=_TAGS,
+            attributes=_ATTRIBUTES | _ANCHORS,
+            url_schemes={"http", "https"},
+            link_rel="noreferrer",
+        )
+    )
+
+
+def _heading_open(
+    renderer: RendererHTML,
+    tokens: Sequence[Token],
+    at: int,
+    options: OptionsDict,
+    env: EnvType,
+) -> str:
+    if "manual" in env:
+        tokens[at].attrSet("id", anchor_of(tokens[at + 1].content))
+    return renderer.renderToken(tokens, at, options, env)
+
+
 def _link_open(
     renderer: RendererHTML,
     tokens: Sequence[Token],
@@ -65,7 +95,9 @@ def _link_open(
     env: EnvType,
 ) -> str:
     href = str(tokens[at].attrGet("href") or "")
-    if href.startswith("/fhir/"):
+    if page := _MANUAL.fullmatch(href):
+        tokens[at].attrSet("href", f"/docs/{page['page']}{page['anchor'] or ''}")
+    elif href.startswith("/fhir/"):
         tokens[at].attrSet("href", explorer(href, env["lesson"]))
     return renderer.renderToken(tokens, at, options, env)
 
@@ -99,7 +131,12 @@ def _code_inline(
 
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    rules: Any = {"link_open": _link_open, "fence": _fence, "code_inline": _code_inline}
+    rules: Any = {
+        "link_open": _link_open,
+        "heading_open": _heading_open,
+        "fence": _fence,
+        "code_inline": _code_inline,
+    }
     for name, rule in rules.items():
         parser.add_render_rule(name, rule)
     return parser

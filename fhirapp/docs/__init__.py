@@ -1,0 +1,125 @@
+"""The manual: pages of Markdown, which the server shows at /docs and `fhirapp docs` prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+# In the order of the contents; index is the contents.
+NAMES = (
+    *("index", "try", "load", "clinic", "administration", "connect", "search", "limits"),
+    *("architecture", "decisions", "contributing"),
+)
+_FOLDER = Path(__file__).parent
+_HEADING = re.compile(r"(?P<marks>#{2,4}) (?P<title>.*)")
+_FENCE = "```"
+_MARKUP = re.compile(r"[`*]|\]\([^)]*\)|<!--.*?-->|(?<!\w)\[|^- |(?<=\n)- ")
+_MOST = 30
+_SNIPPET = 200
+_TITLE_WEIGHT = 10
+
+
+class Section(NamedTuple):
+    """A part of a page below a heading; anchor is empty for what stands before the first."""
+
+    title: str
+    level: int
+    anchor: str
+    text: str
+
+
+class Page(NamedTuple):
+    """A page: its name, its title, its Markdown without the title, its sections."""
+
+    name: str
+    title: str
+    text: str
+    sections: tuple[Section, ...]
+
+    @property
+    def source(self) -> str:
+        return f"# {self.title}\n\n{self.text}"
+
+    @property
+    def summary(self) -> str:
+        """Its first sentence, without markup."""
+        first = plain(self.text.partition("\n\n")[0])
+        return first.partition(". ")[0].removesuffix(".") + "."
+
+
+class Match(NamedTuple):
+    """A section that a search found, with the words around the first match."""
+
+    page: Page
+    section: Section
+    snippet: str
+
+
+@cache
+def pages() -> Mapping[str, Page]:
+    """Return the pages by name, in the order of the contents."""
+    return {name: _read(name) for name in NAMES}
+
+
+def search(words: str) -> list[Match]:
+    """Return the sections that hold all of the words, the best match first."""
+    wanted = words.casefold().split()
+    if not wanted:
+        return []
+    scored = []
+    for page in pages().values():
+        for section in page.sections:
+            title, text = section.title.casefold(), plain(section.text).casefold()
+            if all(word in title or word in text for word in wanted):
+                score = sum(_TITLE_WEIGHT * (word in title) + text.count(word) for word in wanted)
+                scored.append((score, Match(page, section, _snippet(section.text, wanted))))
+    scored.sort(key=lambda pair: -pair[0])
+    return [match for _, match in scored[:_MOST]]
+
+
+def anchor_of(title: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+def plain(text: str) -> str:
+    """Return Markdown without its marks, on one line."""
+    return " ".join(_MARKUP.sub("", text).replace("|", " ").split())
+
+
+def _read(name: str) -> Page:
+    text = (_FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    title, _, rest = text.partition("\n")
+    rest = rest.strip("\n")
+    title = title.removeprefix("# ")
+    return Page(name, title, rest, tuple(_sections(title, rest)))
+
+
+def _sections(page_title: str, text: str) -> Iterator[Section]:
+    title, level, anchor = page_title, 1, ""
+    lines: list[str] = []
+    is_code = False
+    for line in text.split("\n"):
+        is_code ^= line.startswith(_FENCE)
+        heading = None if is_code else _HEADING.fullmatch(line)
+        if heading is None:
+            lines.append(line)
+            continue
+        yield Section(title, level, anchor, "\n".join(lines).strip("\n"))
+        title, level = heading["title"], len(heading["marks"])
+        anchor, lines = anchor_of(title), []
+    yield Section(title, level, anchor, "\n".join(lines).strip("\n"))
+
+
+def _snippet(text: str, wanted: list[str]) -> str:
+    """Return some of the text around the first match."""
+    shown = plain(text)
+    places = [place for word in wanted if (place := shown.casefold().find(word)) >= 0]
+    begin = max(0, min(places, default=0) - _SNIPPET // 3)
+    # From the beginning of a word on.
+    begin = shown.find(" ", begin) + 1 if begin else 0
+    cut = shown[begin : begin + _SNIPPET]
+    return f"{'… ' if begin else ''}{cut}{' …' if begin + _SNIPPET < len(shown) else ''}"
