@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fhirapp.exchange.imports.sources import ANOTHER_SOURCE
+from fhirapp.exchange.imports.references import ANOTHER_SOURCE
 from tests.exchange.test_import import asking, lines
 from tests.exchange.test_import_again import begin
 from tests.support.importing import (

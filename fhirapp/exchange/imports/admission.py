@@ -18,10 +18,16 @@ from fhirapp.exchange.imports.histories import ResourceHistory, read_history
 from fhirapp.exchange.imports.options import Options
 from fhirapp.exchange.imports.reader import RecordReader
 from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, name_of
-from fhirapp.exchange.imports.references import Resolver, Unresolved, current, targets_of
+from fhirapp.exchange.imports.references import (
+    ANOTHER_SOURCE,
+    Resolver,
+    SourceIds,
+    Unresolved,
+    current,
+    targets_of,
+)
 from fhirapp.exchange.imports.report import Repaired, Report
 from fhirapp.exchange.imports.scratch import Scratch
-from fhirapp.exchange.imports.sources import ANOTHER_SOURCE, SourceIds
 from fhirapp.exchange.repair import repair
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource

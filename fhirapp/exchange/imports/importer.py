@@ -18,7 +18,7 @@ from fhirapp.db import Reader, db, writing
 from fhirapp.definition import Definition
 from fhirapp.disk import scratch as scratch_folder
 from fhirapp.disk import turn
-from fhirapp.exchange.imports import deletions, runs, sources
+from fhirapp.exchange.imports import deletions, runs
 from fhirapp.exchange.imports.admission import (
     MISFILED,
     OLDER,
@@ -129,7 +129,7 @@ class Import:
         with writing(patience=PATIENCE) as connection:
             self._run = runs.begin(connection, self._definitions, inputs, self._options, _now())
             source_id = self._run.source_id
-            if source_id is not None and sources.has_others(connection, source_id):
+            if source_id is not None and runs.has_others(connection, source_id):
                 self._admission.source_ids.source_id = source_id
         self.report.run = self._run.id
         path = self._folder / f"{self._run.id}.rejected.ndjson"
@@ -251,7 +251,7 @@ class Import:
 
     def _record_shared(self, publisher: Publisher, connection: Connection) -> None:
         if self._run.source_id is not None:
-            sources.record_shared(connection, self._run.source_id, publisher.shared)
+            runs.record_shared(connection, self._run.source_id, publisher.shared)
 
     def _report_outcome(self, record: Record, type_name: str, outcome: Change | str) -> None:
         if outcome is Change.OLDER:

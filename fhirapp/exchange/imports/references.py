@@ -4,12 +4,16 @@
 with that address, `https://source.example/fhir/Patient/1` becomes `Patient/1`. What cannot be
 resolved is kept as it is and reported. Source: FHIR R4 http §3.1.0.11.2.1, bundle §2.36.4.1,
 references §2.3.0.
+
+Two named sources may use the same ids for different people. A source may refer by id to what it
+sent itself, and to what it sent with the same content as is here. An id that only another source
+sent would lead to a stranger's record (decisions §5).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -32,8 +36,13 @@ _LITERAL = re.compile(_LITERAL_PATTERN)
 _LITERAL_IN_JSON = re.compile(rf'"(?:reference|url)"\s*:\s*"{_LITERAL_PATTERN}"'.encode())
 # What may have to be resolved; resources without it are not walked through.
 _HINT = re.compile(rb'"(?:reference|url)"\s*:\s*"(?:[A-Z][A-Za-z]+(?:\?|\\u003[fF])|urn:|https?:)')
-# Conditions whose answers are remembered.
+# Conditions, and targets, whose answers are remembered.
 _REMEMBERED = 50_000
+ANOTHER_SOURCE = (
+    "is a record of another source here, and this source sent none with the same content: it may "
+    "be about another person; give its ids a prefix (--id-prefix), or import both under one name "
+    "(--source)"
+)
 
 
 class Unresolved(NamedTuple):
@@ -213,6 +222,45 @@ class Resolver:
         if rows:
             return Unresolved(whole, f"{type_name}: more than one matches")
         return Unresolved(whole, f"{type_name}: none matches", may_come=True)
+
+
+class SourceIds:
+    """The ids that the source of an import may refer to."""
+
+    def __init__(self, definitions: Mapping[str, Definition]) -> None:
+        self._definitions = definitions
+        # Set where the source has a name and there are others; otherwise no id is foreign.
+        self.source_id: int | None = None
+        self._own: set[str] = set()
+
+    @property
+    def are_checked(self) -> bool:
+        return self.source_id is not None
+
+    def first_foreign(self, targets: Iterable[str], snapshot: Reader) -> str:
+        """Return the first of some Type/id that is another source's, "" if none is."""
+        for target in sorted({*targets} - self._own):
+            if self._is_foreign(target, snapshot):
+                return target
+            if len(self._own) >= _REMEMBERED:
+                self._own.clear()
+            self._own.add(target)
+        return ""
+
+    def _is_foreign(self, target: str, snapshot: Reader) -> bool:
+        type_name, _, resource_id = target.partition("/")
+        definition = self._definitions.get(type_name)
+        if definition is None or definition.view:
+            return False
+        newest = snapshot.first(
+            f"SELECT source_id FROM {definition.sql_table} WHERE id = ?"
+            " ORDER BY version_id DESC LIMIT 1",
+            (resource_id,),
+        )
+        if newest is None or newest[0] in (None, self.source_id):
+            return False
+        shared = "SELECT 1 FROM import_shared WHERE source_id = ? AND type = ? AND id = ?"
+        return snapshot.first(shared, (self.source_id, type_name, resource_id)) is None
 
 
 def current(snapshot: Reader, definition: Definition, resource_id: str, column: str) -> Any:

@@ -1,4 +1,4 @@
-"""Runs of imports: recorded as they begin and end, and described in Provenance resources.
+"""Runs of imports: recorded with their source as they begin and end, and described in Provenance.
 
 Patients can read a Provenance, so it names the source and the run, but no file and no account: a
 file may be named after another patient. Source: FHIR R4 provenance §6.3; US Core Provenance (an
@@ -8,7 +8,7 @@ author or transmitter, and when).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row, func, insert, literal, select, union_all
 from fhirapp.definition import Definition
 from fhirapp.exchange.imports.batches import collect
 from fhirapp.exchange.imports.options import Options
-from fhirapp.exchange.models import ImportRun, ImportSource
+from fhirapp.exchange.models import ImportRun, ImportShared, ImportSource
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
 
@@ -84,6 +84,26 @@ def _source_id(connection: Connection, name: str) -> int:
         return known
     added = insert(ImportSource).values(name=name).returning(ImportSource.id)
     return connection.execute(added).scalar_one()
+
+
+def has_others(connection: Connection, source_id: int) -> bool:
+    """Say whether there are sources beside this one."""
+    others = select(ImportSource.id).where(ImportSource.id != source_id).limit(1)
+    return connection.execute(others).first() is not None
+
+
+def record_shared(connection: Connection, source_id: int, names: Iterable[str]) -> None:
+    """Record that a source has these resources, Type/id, with the content of another source."""
+    by_type: dict[str, set[str]] = {}
+    for name in names:
+        type_name, _, resource_id = name.partition("/")
+        by_type.setdefault(type_name, set()).add(resource_id)
+    for type_name, ids in by_type.items():
+        row = {"source_id": source_id, "type": type_name}
+        known = select(ImportShared.id).filter_by(**row).where(ImportShared.id.in_(sorted(ids)))
+        new = sorted(ids.difference(connection.execute(known).scalars()))
+        if new:
+            connection.execute(insert(ImportShared), [row | {"id": new_id} for new_id in new])
 
 
 def end(connection: Connection, run: Run, now: str, outcome: Any) -> None:
