@@ -1,4 +1,4 @@
-"""`fhirapp export`."""
+"""`fhirapp export`: everything that is stored, into a folder."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import click
 from fhirapp.cli.common import demo_option, opened_app, say
 from fhirapp.config import ConfigurationError
 from fhirapp.definition import types
-from fhirapp.exchange.exports.export import Wanted, export_to, wanted_types
+from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
 from fhirapp.fhir.temporal import instant_of, interval
 
 
 @click.command("export")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--type", "names", multiple=True, metavar="T", help="Only this type; repeats.")
-@click.option("--since", metavar="INSTANT", help="Only what was published or deleted since.")
+@click.option("--since", metavar="INSTANT", help="Only what was published or deleted since then.")
 @click.option("--history", is_flag=True, help="Every version and deletion.")
 @click.option("--gzip", "compressed", is_flag=True, help="Compress the files.")
-@click.option("--json", "as_json", is_flag=True, help="Report for a program to read.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 @demo_option
 def export(
     folder: Path,
@@ -34,15 +34,15 @@ def export(
     as_json: bool,
     demo: bool | None,
 ) -> int:
-    """Write everything that is stored to NDJSON files in DIR, which import takes."""
+    """Write everything that is stored to NDJSON files in DIR, for `fhirapp import`."""
     start = _instant(since)
     with opened_app(demo), _progress() as progress:
-        wanted = Wanted(wanted_types(types(), names), start, history, compressed)
+        options = ExportOptions(types_to_export(types(), names), start, history, compressed)
         request = _request(names, start, history, compressed)
         binary = types()["Binary"]
-        manifest = export_to(folder, wanted, binary, request=request, progress=progress)
-    if binary not in wanted.types and any(one.attachments for one in wanted.types):
-        say("The bytes of the documents are not in it; for them add --type Binary.")
+        manifest = export_to(folder, options, binary, request=request, progress=progress)
+    if binary not in options.types and any(type_.attachments for type_ in options.types):
+        say("The documents' bytes are not exported; add --type Binary for them.")
     click.echo(json.dumps(manifest.content(), indent=2) if as_json else manifest.table())
     return 0
 
@@ -58,7 +58,7 @@ def _instant(since: str | None) -> str | None:
 
 
 def _request(names: Sequence[str], since: str | None, history: bool, compressed: bool) -> str:
-    """Return the command, without its folder: a manifest tells nothing of the machine."""
+    """Return the command without its folder: a manifest holds nothing of the machine."""
     parts = ["fhirapp export", *(f"--type {name}" for name in names)]
     if since is not None:
         parts.append(f"--since {since}")
@@ -72,10 +72,15 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("Exporting"), BarColumn(), MofNCompleteColumn(), Remaining())
+    columns = (TextColumn("Exporting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("export", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

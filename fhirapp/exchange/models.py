@@ -1,4 +1,4 @@
-"""Where records came from, and what each import did."""
+"""Tables of imports: sources, ids that sources share, and runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fhirapp.db import Base
 
 
 class ImportSource(Base):
-    """A source that an import named: resources remember which one they came from."""
+    """A named source of imports, which the resources from it refer to."""
 
     __tablename__ = "import_source"
 
@@ -19,7 +19,7 @@ class ImportSource(Base):
 
 
 class ImportShared(Base):
-    """A resource that a source has just as it came from another: its id means the same there."""
+    """A resource that a source has with the content of another: its id means the same there."""
 
     __tablename__ = "import_shared"
 
@@ -29,20 +29,20 @@ class ImportShared(Base):
 
 
 class ImportRun(Base):
-    """A run of an import: who began it, when, of what; and what came of it."""
+    """A run of an import."""
 
     __tablename__ = "import_run"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    # The paths as they were given, and the name of the account of the system that gave them.
+    # The paths of the command, and the account of the system that ran it.
     inputs: Mapped[Any]
     who: Mapped[str]
     source_id: Mapped[int | None]
-    # Instants as they are served.
+    # Instants in the format that is served.
     began_at: Mapped[str]
-    # None while it runs, and for ever where it was killed.
+    # None while it runs; of one that was killed, until the next run begins.
     ended_at: Mapped[str | None]
-    # The last row number of each type as it began: what is beyond came with it.
+    # The last row number of each type as it began: rows beyond came with it.
     last_rows: Mapped[Any]
     # Counts by type and outcome.
     outcome: Mapped[Any | None]

@@ -20,11 +20,12 @@ from fhirapp.core import current_core
 from fhirapp.db import with_patience
 from fhirapp.definition import types
 from fhirapp.disk import because, database_path, megabytes, need_space
-from fhirapp.exchange.exports.export import Wanted, export_to, wanted_types
+from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
+from fhirapp.exchange.imports.batches import tune_gc
 from fhirapp.exchange.imports.importer import PATIENCE, import_paths
 from fhirapp.exchange.imports.inputs import total_bytes
+from fhirapp.exchange.imports.options import Options, dry_run_copy
 from fhirapp.exchange.imports.report import Report, write_report
-from fhirapp.exchange.imports.runs import Options, collect_young, trial_copy
 from fhirapp.jobs.files import GIVEN, MADE, WAITS, WORKS, Progress, Task
 from fhirapp.jobs.uploads import LAID, lay_out
 from fhirapp.ops.backups.backup import back_up, local_database
@@ -99,7 +100,7 @@ def exporting_work(settings: Settings, task: Task, progress: Progress, _passphra
     progress.phase(WORKS)
     names, since, history = (task.asked[name] for name in ("types", "since", "history"))
     with current_core(settings):
-        wanted = Wanted(wanted_types(types(), names), since or None, history)
+        wanted = ExportOptions(types_to_export(types(), names), since or None, history)
         made = task.folder / MADE
         manifest = export_to(
             made, wanted, types()["Binary"], request=_request(task), progress=progress.at
@@ -157,7 +158,7 @@ def importing_work(settings: Settings, task: Task, progress: Progress, _passphra
     try:
         with ExitStack() as stack:
             if is_dry:
-                copy = stack.enter_context(trial_copy(settings))
+                copy = stack.enter_context(dry_run_copy(settings))
                 settings = replace(settings, **copy._asdict(), demo=False)
             stack.enter_context(with_patience(PATIENCE))
             stack.enter_context(current_core(settings))
@@ -185,7 +186,7 @@ def _import(settings: Settings, task: Task, progress: Progress, paths: list[Path
         progress.report = report
         progress.phase(WORKS, total_bytes(paths))
 
-    collect_young()
+    tune_gc()
     import_paths(
         paths,
         types(),

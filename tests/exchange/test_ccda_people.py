@@ -61,7 +61,7 @@ def document(
 def refused(report: Any) -> list[str]:
     """Return why people are refused; one line counts what is refused with each of them."""
     messages = [one.message for one in report.faults]
-    followers = [one for one in messages if one.startswith("refused too, because")]
+    followers = [one for one in messages if one.startswith("rejected too, because")]
     assert len(followers) == len(messages) - len(followers)
     return [one for one in messages if one not in followers]
 

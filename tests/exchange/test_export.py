@@ -18,7 +18,13 @@ from sqlalchemy import select
 
 from fhirapp.db import db
 from fhirapp.definition import Definition, types
-from fhirapp.exchange.exports.export import Manifest, Progress, Wanted, export_to, wanted_types
+from fhirapp.exchange.exports.export import (
+    ExportOptions,
+    Manifest,
+    Progress,
+    export_to,
+    types_to_export,
+)
 from fhirapp.exchange.exports.rows import SMALL
 from fhirapp.fhir import datatypes
 from fhirapp.fhir import json as fhir_json
@@ -40,7 +46,7 @@ def export(
     """Export types, all where none is named."""
     with app.app_context():
         served = types()
-        asked = Wanted(wanted_types(served, names), **wanted)
+        asked = ExportOptions(types_to_export(served, names), **wanted)
         binary = served["Binary"]
         return export_to(
             folder, asked, binary, request="test", progress=progress, clock=lambda: TAKEN

@@ -106,9 +106,7 @@ def test_with_history_versions_are_counted_beside_resources(clinic, tmp_path):
 def test_who_leaves_the_bytes_out_is_told_how_to_have_them(seeded, tmp_path):
     done = run(seeded, "export", str(tmp_path), "--type", "DocumentReference")
     assert done.returncode == 0
-    assert done.stderr == (
-        "The bytes of the documents are not in it; for them add --type Binary.\n"
-    )
+    assert done.stderr == ("The documents' bytes are not exported; add --type Binary for them.\n")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +162,7 @@ def test_where_the_disk_is_full_nothing_is_left(make_app, tmp_path, options, is_
     if is_there:
         folder.mkdir()
     done = run_anew(app, "export", str(folder), *options, file_size=100_000)
-    assert_not_done(done, f"cannot be written to {folder} (File too large); nothing of it was left")
+    assert_not_done(done, f"cannot be written to {folder} (File too large); nothing of it was kept")
     assert folder.exists() == is_there
     assert not is_there or [*folder.iterdir()] == []
 
@@ -201,7 +199,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from fhirapp.cli.common import ready_app
-from fhirapp.exchange.exports.export import Wanted, export_to, wanted_types
+from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
 from fhirapp.definition import types
 
 folder, nth = Path(sys.argv[1]), int(sys.argv[2])
@@ -214,7 +212,7 @@ def progress(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 with ready_app().app_context():
-    wanted = Wanted(wanted_types(types(), ()))
+    wanted = ExportOptions(types_to_export(types(), ()))
     export_to(folder, wanted, types()["Binary"], request="test", progress=progress)
 """
 

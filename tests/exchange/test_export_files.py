@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
 from fhirapp.definition import types
-from fhirapp.exchange.exports.export import Wanted, export_to, wanted_types
+from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
 from tests.exchange.test_export import STORED, TAKEN, export, lines_of
 from tests.support.contract import NOW, SERVED, allergy, delete, fill, publish
 
@@ -183,7 +183,7 @@ def test_since_the_time_of_an_export_is_what_was_not_in_it(make_app, tmp_path):
     app = make_app(seed=False)
     with app.app_context():
         served = types()
-        wanted = Wanted(wanted_types(served, ()))
+        wanted = ExportOptions(types_to_export(served, ()))
         publish(app, allergy("before"), now="2026-01-01T00:00:00.000+00:00")
         first = export_to(tmp_path / "first", wanted, served["Binary"], request="test")
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -204,6 +204,6 @@ def test_its_time_is_taken_while_nobody_writes(empty, tmp_path):
 
     with empty.app_context():
         served = types()
-        wanted = Wanted(wanted_types(served, ()))
+        wanted = ExportOptions(types_to_export(served, ()))
         made = export_to(tmp_path, wanted, served["Binary"], request="test", clock=clock)
     assert made.transaction_time == "2026-05-01T10:30:00.000+00:00"

@@ -21,7 +21,7 @@ from fhirapp.definition import Definition, types
 from fhirapp.exchange.imports.archives import Archives
 from fhirapp.exchange.imports.importer import Import
 from fhirapp.exchange.imports.inputs import find_inputs
-from fhirapp.exchange.imports.runs import Options
+from fhirapp.exchange.imports.options import Options
 from fhirapp.exchange.imports.scratch import Scratch
 from fhirapp.exchange.models import ImportRun
 from fhirapp.exchange.tables import Row, rows_of
@@ -318,7 +318,7 @@ def mixed() -> list[dict[str, Any]]:
 def test_a_run_that_is_killed_and_one_that_is_not_come_to_the_same(
     make_app, tmp_path, many, monkeypatch
 ):
-    monkeypatch.setattr("fhirapp.exchange.imports.batches.MOST", many)
+    monkeypatch.setattr("fhirapp.exchange.imports.batches.MAX_RECORDS", many)
     whole, killed = make_app(seed=False), make_app(seed=False)
     records = mixed()
     load(whole, write(tmp_path, lines(*records), "x.ndjson"))

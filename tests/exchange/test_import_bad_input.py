@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.exchange.imports.batches import batches
-from fhirapp.exchange.imports.records import Unit
+from fhirapp.exchange.imports.records import Record
 from tests.exchange.test_import import asking, lines, nested
 from tests.exchange.test_references import DOCTOR, NPI
 from tests.support.importing import allergy, bundle, current, load, patient, plain, write
@@ -214,5 +214,7 @@ def test_a_condition_that_finds_two_is_kept_and_listed(empty, tmp_path, same):
 def test_a_batch_is_bounded_by_what_its_units_hold():
     """A row of a table is short; the file that it names is not."""
     large = {"resourceType": "Binary", "id": "x", "data": "A" * 4_000_000}
-    found = [*batches(Unit("x.csv:2", b"row", dict(large), row_of="documents") for _ in range(20))]
+    found = [
+        *batches(Record("x.csv:2", b"row", dict(large), table_kind="documents") for _ in range(20))
+    ]
     assert len(found) > 2

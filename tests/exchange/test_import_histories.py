@@ -192,7 +192,7 @@ def test_documents_are_made_with_the_bytes_of_their_time(exported, empty):
 @pytest.mark.parametrize("many", [1, 2, 1_000])
 def test_histories_come_in_any_order(exported, empty, tmp_path, monkeypatch, many):
     """Documents before their bytes too."""
-    monkeypatch.setattr("fhirapp.exchange.imports.batches.MOST", many)
+    monkeypatch.setattr("fhirapp.exchange.imports.batches.MAX_RECORDS", many)
     folder, wanted = exported
     together = b"".join(
         (folder / f"{name}.ndjson").read_bytes()

@@ -19,7 +19,7 @@ from flask import Flask
 
 from fhirapp.exchange.imports.archives import Broken, unpacked
 from fhirapp.exchange.imports.inputs import Input, Kind, kind_of
-from fhirapp.exchange.imports.records import UnitReader
+from fhirapp.exchange.imports.reader import RecordReader
 from fhirapp.exchange.imports.scratch import Scratch
 from tests.exchange.test_import import lines
 from tests.exchange.test_import_archives import zipped
@@ -188,7 +188,7 @@ def test_what_is_none_of_what_is_imported_is_told(kept, tmp_path, content):
 
 
 def test_a_line_that_is_too_long_is_told_and_the_others_are_taken(kept, tmp_path, monkeypatch):
-    for module in ("inputs", "records"):
+    for module in ("inputs", "reader"):
         monkeypatch.setattr(f"fhirapp.exchange.imports.{module}.LONGEST", 1_000)
     fits = lines(patient("fits")).rstrip(b"\n")
     content = [fits.ljust(1_000), patient("too", "9" * 2_000_000), patient("last"), b"x" * 5_000]
@@ -200,7 +200,7 @@ def test_a_line_that_is_too_long_is_told_and_the_others_are_taken(kept, tmp_path
 
 
 def test_a_document_or_an_entry_that_is_too_long_is_told(kept, tmp_path, monkeypatch):
-    for module in ("inputs", "records"):
+    for module in ("inputs", "reader"):
         monkeypatch.setattr(f"fhirapp.exchange.imports.{module}.LONGEST", 500_000)
     long = patient("too", "9" * 1_000_000)
     for content in (long, bundle("collection", plain(patient("x")), plain(long))):
@@ -233,7 +233,9 @@ def test_a_disk_that_fails_while_it_is_read_is_told():
         return unpacked(io.BufferedReader(_Failing(content)), told)
 
     with Scratch() as scratch:
-        units = list(UnitReader(scratch).read(Input("disk.ndjson", opens, 0), lambda _count: None))
+        units = list(
+            RecordReader(scratch).read(Input("disk.ndjson", opens, 0), lambda _count: None)
+        )
     assert units[-1].faults == [("", "cannot be read: Input/output error")]
 
 

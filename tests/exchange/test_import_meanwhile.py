@@ -27,7 +27,7 @@ IMPATIENT = "import fhirapp.db; fhirapp.db.BUSY_SECONDS = 0.1"
 
 def test_readers_see_whole_resources_only(empty, tmp_path, monkeypatch):
     """And each batch at once: in all of them an allergy is there with its patient."""
-    monkeypatch.setattr("fhirapp.exchange.imports.batches.MOST", 100)
+    monkeypatch.setattr("fhirapp.exchange.imports.batches.MAX_RECORDS", 100)
     records = []
     for number in range(600):
         records.append(patient(f"p{number}", str(number)))

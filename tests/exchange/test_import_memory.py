@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Column, MetaData, String, Table, create_engine, select
 from sqlalchemy.sql.elements import BindParameter
 
-from fhirapp.exchange.imports.runs import collect, collect_young
+from fhirapp.exchange.imports.batches import collect, tune_gc
 from tests.support.effort import sample
 
 
@@ -26,7 +26,7 @@ def _as_before() -> Iterator[None]:
 def test_statements_of_batches_do_not_pile_up() -> None:
     engine = create_engine("sqlite://")
     table = Table("held", MetaData(), Column("id", String, primary_key=True))
-    collect_young()
+    tune_gc()
     with engine.begin() as connection:
         table.create(connection)
         for batch in range(sample(60, 300)):

@@ -156,7 +156,7 @@ def test_a_change_with_a_condition_that_finds_none_creates(take, empty):
 @pytest.mark.parametrize(
     ("condition", "reason"),
     [
-        ("identifier=", "the query asks for nothing"),
+        ("identifier=", "the query has no condition"),
         ("nonsense=1", "nonsense: is not a search parameter"),
         ("_id=1&", ""),
         ("identifier=urn:mrn|1\ud800", ""),

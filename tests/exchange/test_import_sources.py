@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fhirapp.exchange.imports.sources import ANOTHERS
+from fhirapp.exchange.imports.references import ANOTHER_SOURCE
 from tests.exchange.test_import import asking, lines
 from tests.exchange.test_import_again import begin
 from tests.support.importing import (
@@ -125,9 +125,11 @@ def test_the_bytes_of_a_history_are_not_missing(take, empty):
 def test_nothing_is_deleted_where_something_was_refused(take, empty):
     take(allergy("a"), allergy("b"), source="s")
     report = take(allergy("a"), b"{", source="s", delete_missing=True)
-    assert report.notes == [
-        f"{NOTHING}: what was rejected may be what is missing. Mend it, and import all of it again."
-    ]
+    (note,) = report.notes
+    assert note == (
+        f"{NOTHING}: the rejected records may be those that are missing. Correct them, and import "
+        "everything again."
+    )
     assert not report.complete
     assert current(empty, "AllergyIntolerance") == ["a", "b"]
 
@@ -172,7 +174,7 @@ def test_an_id_of_two_sources_is_refused_where_the_content_differs(take, empty):
     # The same allergy too: whose it is there is not known.
     assert [(one.path, one.message) for one in report.faults] == [
         ("Patient.id", FOREIGN),
-        ("", f"Patient/one {ANOTHERS}"),
+        ("", f"Patient/one {ANOTHER_SOURCE}"),
     ]
     assert report.rejected_lines == 2
     assert len(versions(empty)) == 2

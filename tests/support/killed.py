@@ -33,7 +33,7 @@ from fhirapp.ops.check import check_database
 from fhirapp.ops.prepare import prepare
 
 # Many small transactions: there are more moments between them.
-imports_batches.MOST = 15
+imports_batches.MAX_RECORDS = 15
 
 
 def app_in(folder: Path) -> Flask:

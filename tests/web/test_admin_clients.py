@@ -328,7 +328,7 @@ def test_everything_that_an_administrator_decides_by_is_shown(app, admin):
         "Riverside Apps",
         "dev@riverside.example",
         "waits for approval",
-        "nobody has checked",
+        "has not been verified",
     ):
         assert shown in words
 

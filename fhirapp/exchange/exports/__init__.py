@@ -1,1 +1,1 @@
-"""Records out: NDJSON as the source said it, with its history where that is wanted."""
+"""Records out: NDJSON as its sources sent it, with the history where that is wanted."""

@@ -1,7 +1,7 @@
-"""The folder that an export goes to: whole, or as it was before.
+"""The folder of an export: complete, or as it was before.
 
-A file is written under a name of its own, `.Patient.ndjson.part`; when all are written they get
-their names, and manifest.json comes last: where it is, everything that it names is there.
+A file is written under a temporary name, `.Patient.ndjson.part`; when all are written they get
+their names. manifest.json comes last: where it is, every file that it names is complete.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import gzip
 import hashlib
 import os
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from io import BufferedWriter, FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fhirapp.config import ConfigurationError
+from fhirapp.disk import sync_folder
 from fhirapp.fhir import json as fhir_json
 
 MANIFEST = "manifest.json"
 _BUFFER = 1_048_576
-# Allergies shrink to a tenth with it, as with 9, which takes twice as long.
+# Allergies shrink to a tenth, as with level 9, which takes twice as long.
 _LEVEL = 5
 
 
 class _Hashed(FileIO):
-    """A new file that only its owner reads; what was written of it, hashed."""
+    """A new file that only its owner can read, and the hash of what was written."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
@@ -46,7 +46,7 @@ class File:
     def __init__(self, path: Path, *, compressed: bool) -> None:
         self._raw = _Hashed(path)
         self._buffered = BufferedWriter(self._raw, _BUFFER)
-        # Neither time nor name in it: the same content makes the same file.
+        # Without time and name: the same content makes the same file.
         self._file = (
             gzip.GzipFile("", "wb", _LEVEL, self._buffered, mtime=0)
             if compressed
@@ -64,14 +64,14 @@ class File:
         return self._raw.size
 
     def write_line(self, pieces: Iterable[bytes]) -> None:
-        """Write a line: its pieces, and its end."""
+        """Write a line, which comes in pieces."""
         for piece in pieces:
             self.write(piece)
         self.write(b"\n")
         self.lines += 1
 
     def finish(self) -> None:
-        """Write what is still held, to the disk."""
+        """Write what is still in memory, and sync it to the disk."""
         if self._file is not self._buffered:
             self._file.close()
         self._buffered.flush()
@@ -79,14 +79,14 @@ class File:
         self._buffered.close()
 
     def abandon(self) -> None:
-        """Close it, whatever is lost of it."""
-        for one in (self._file, self._buffered):
+        """Close it, whatever is lost."""
+        for file in (self._file, self._buffered):
             with suppress(OSError, ValueError):
-                one.close()
+                file.close()
 
 
-class Folder:
-    """Takes the files of one export; where it is left by an error, nothing of them stays."""
+class Folder(AbstractContextManager["Folder"]):
+    """The files of one export; after an error, none of them stays."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -95,7 +95,7 @@ class Folder:
         self._made: list[Path] = []
 
     def __enter__(self) -> Folder:
-        """Make the folder, or see that it is empty. Raises ConfigurationError."""
+        """Create the folder, or check that it is empty. Raises ConfigurationError."""
         try:
             if self._path.exists() or self._path.is_symlink():
                 if not self._path.is_dir():
@@ -112,12 +112,7 @@ class Folder:
             raise self._refused(error) from None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if error is None:
             return
         for file in self._files.values():
@@ -142,12 +137,12 @@ class Folder:
         """Give the files their names, then write the manifest."""
         for name in self._files:
             self._rename(name)
-        _sync(self._path)
+        sync_folder(self._path)
         file = self.open(MANIFEST, compressed=False)
         file.write(fhir_json.dumps_indented(manifest) + b"\n")
         file.finish()
         self._rename(MANIFEST)
-        _sync(self._path)
+        sync_folder(self._path)
 
     def _rename(self, name: str) -> None:
         path = self._path / name
@@ -160,14 +155,5 @@ class Folder:
     def _refused(self, error: OSError) -> ConfigurationError:
         reason = error.strerror or str(error)
         return ConfigurationError(
-            f"The export cannot be written to {self._path} ({reason}); nothing of it was left."
+            f"The export cannot be written to {self._path} ({reason}); nothing of it was kept."
         )
-
-
-def _sync(folder: Path) -> None:
-    """Have the names of a folder's files on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

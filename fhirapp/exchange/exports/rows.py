@@ -1,8 +1,9 @@
-"""The versions that an export writes, out of one snapshot: their places first, then their rows.
+"""The rows of an export, out of one snapshot: which versions are selected, and each row as the JSON
+that its source sent, without what is added when it is served.
 
-Rows are read a few at a time, by their size, so that memory does not grow with what is exported.
-
-The JSON of a row as its source said it: what is stored, and nothing that is made to be served.
+Rows are read a few at a time, by their size, so that memory does not grow with the export. The SQL
+is the driver's own: with SQLAlchemy's statements, reading 20,000 allergies takes 0.16 s of CPU
+instead of 0.12.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ from fhirapp.fhir.temporal import instant
 from fhirapp.search.values import Condition
 from fhirapp.store.version import generation
 
-# So many places, and rows of so many bytes, are held at once.
-_PLACES = 1_000
+# Keys, and bytes of rows, in memory at once.
+_KEYS = 1_000
 _BYTES = 4_194_304
-# The bytes of a Binary come with its row up to this; those of a larger one are read in pieces.
+# The bytes of a Binary come with its row up to this size; those of a larger one in pieces.
 SMALL = 1_048_576
-# How long an import that writes is waited for: it lets others in between its transactions.
-_PATIENCE_SECONDS = 60
+# Base64 makes four characters of three bytes: a piece ends where its base64 does.
+_PIECE = 3 * 1_048_576
+# How many seconds an import is waited for; it lets others write between its transactions.
+_PATIENCE = 60
 
 
-class Place(NamedTuple):
-    """A version, and where its row is; size is how much of it is read, about, in bytes."""
+class Key(NamedTuple):
+    """A version, and the number and approximate size in bytes of its row."""
 
     id: str
     version_id: int
@@ -44,53 +47,50 @@ class Place(NamedTuple):
     size: int
 
 
-# A version's columns as an export selects them; None for a deletion, which has nothing in it.
+# The columns of a version's row; None for a deletion, which has no content.
 Row = tuple[Any, ...] | None
 
 
 class Selection(NamedTuple):
-    """Which versions of a type are written; the columns order together name one of them."""
+    """Which versions of a type are exported; the columns of order together identify one."""
 
-    conditions: tuple[Condition, ...]
+    where: Condition
     order: tuple[str, ...]
-
-    @property
-    def where(self) -> Condition:
-        values = tuple(value for one in self.conditions for value in one.values)
-        return Condition(" AND ".join(one.sql for one in self.conditions) or "TRUE", values)
 
 
 def current_versions(since: str | None) -> Selection:
     """Select what searches find, published at an instant or after."""
-    return Selection((Condition("is_current"), *_since(since)), ("id",))
+    return Selection(_published("is_current", since), ("id",))
 
 
 def all_versions(since: str | None) -> Selection:
     """Select every version and deletion, published at an instant or after."""
-    return Selection(_since(since), ("id", "version_id"))
+    return Selection(_published("TRUE", since), ("id", "version_id"))
 
 
 def deletions(since: str) -> Selection:
-    """Select what was deleted at an instant or after, and is not there again."""
-    return Selection((Condition("deleted AND replaced_pk IS NULL"), *_since(since)), ("id",))
+    """Select what was deleted at an instant or after, and not restored."""
+    return Selection(_published("deleted AND replaced_pk IS NULL", since), ("id",))
 
 
-def _since(since: str | None) -> tuple[Condition, ...]:
-    return () if since is None else (Condition("last_updated >= ?", (since,)),)
+def _published(condition: str, since: str | None) -> Condition:
+    if since is None:
+        return Condition(condition)
+    return Condition(f"{condition} AND last_updated >= ?", (since,))
 
 
 @contextmanager
 def snapshot_at(clock: Callable[[], datetime]) -> Iterator[tuple[Reader, str]]:
-    """Open a snapshot and tell its instant: a version that is not in it is dated then or later.
+    """Open a snapshot and return its instant: a version that is not in it is dated then or later.
 
-    Raises sqlalchemy's OperationalError where another goes on writing.
+    Raises sqlalchemy's OperationalError where another writer does not end.
     """
-    # Whoever writes takes the time with the write lock: while we have it, nobody has one already
-    # that is earlier, and will commit it later.
-    with writing(patience=_PATIENCE_SECONDS):
+    # A writer takes its time with the write lock: while it is held here, nobody else has an earlier
+    # time and will commit later.
+    with writing(patience=_PATIENCE):
         taken = instant(clock())
         snapshot = Reader(db.engine)
-        # What is read first begins the snapshot.
+        # The first read begins the snapshot.
         generation(snapshot)
     try:
         yield snapshot, taken
@@ -100,94 +100,106 @@ def snapshot_at(clock: Callable[[], datetime]) -> Iterator[tuple[Reader, str]]:
 
 def count(snapshot: Reader, definition: Definition, selection: Selection) -> int:
     """Return how many versions are selected."""
-    where = selection.where
-    asked = f"SELECT count(*) FROM {definition.sql_table} WHERE {where.sql}"
-    return int(snapshot.all(asked, where.values)[0][0])
+    sql, values = selection.where.sql, selection.where.values
+    counted = f"SELECT count(*) FROM {definition.sql_table} WHERE {sql}"
+    return int(snapshot.all(counted, values)[0][0])
 
 
-def places(
+def keys(
     snapshot: Reader, definition: Definition, selection: Selection, size: str
-) -> Iterator[Place]:
-    """Yield the versions selected, by id, each resource's newest first; size is SQL."""
-    walked = _walk(snapshot, definition, selection, size)
-    for _, versions in groupby(walked, key=lambda place: place.id):
+) -> Iterator[Key]:
+    """Yield the versions selected, by id, newest first; size is the SQL of a row's size."""
+    in_order = _keys_in_order(snapshot, definition, selection, size)
+    for _, versions in groupby(in_order, lambda key: key.id):
         yield from reversed([*versions])
 
 
-def _walk(
+def _keys_in_order(
     snapshot: Reader, definition: Definition, selection: Selection, size: str
-) -> Iterator[Place]:
-    """Yield the versions selected as their index has them."""
+) -> Iterator[Key]:
+    """Yield the versions selected in the order of their index."""
     where, order = selection.where, ", ".join(selection.order)
-    marks = ", ".join("?" * len(selection.order))
-    asked = (
+    page = (
         f"SELECT id, version_id, last_updated, deleted, pk, coalesce({size}, 0)"
-        f" FROM {definition.sql_table} WHERE {where.sql} AND ({order}) > ({marks})"
-        f" ORDER BY {order} LIMIT {_PLACES}"
+        f" FROM {definition.sql_table} WHERE {where.sql}"
+        f" AND ({order}) > ({_marks(selection.order)}) ORDER BY {order} LIMIT {_KEYS}"
     )
     last: tuple[Any, ...] = ("", 0)[: len(selection.order)]
-    while found := snapshot.all(asked, (*where.values, *last)):
-        yield from map(Place._make, found)
-        last = found[-1][: len(selection.order)]
+    while rows := snapshot.all(page, (*where.values, *last)):
+        yield from map(Key._make, rows)
+        last = rows[-1][: len(selection.order)]
 
 
 def read(
-    snapshot: Reader, definition: Definition, columns: Sequence[str], wanted: Iterable[Place]
-) -> Iterator[list[tuple[Place, Row]]]:
+    snapshot: Reader, definition: Definition, columns: Sequence[str], wanted: Iterable[Key]
+) -> Iterator[list[tuple[Key, Row]]]:
     """Yield versions with their rows, in the order given, as many at once as memory may hold."""
     for batch in _batches(wanted):
         rows: dict[int, Row] = {}
-        numbers = [place.pk for place in batch if not place.deleted]
-        if numbers:
-            marks = ", ".join("?" * len(numbers))
-            table = definition.sql_table
-            asked = f"SELECT pk, {', '.join(columns)} FROM {table} WHERE pk IN ({marks})"
-            rows = {row[0]: row[1:] for row in snapshot.all(asked, numbers)}
-        yield [(place, rows.get(place.pk)) for place in batch]
+        if numbers := [key.pk for key in batch if not key.deleted]:
+            selected = (
+                f"SELECT pk, {', '.join(columns)} FROM {definition.sql_table}"
+                f" WHERE pk IN ({_marks(numbers)})"
+            )
+            rows = {row[0]: row[1:] for row in snapshot.all(selected, numbers)}
+        yield [(key, rows.get(key.pk)) for key in batch]
 
 
-def _batches(wanted: Iterable[Place]) -> Iterator[list[Place]]:
-    batch: list[Place] = []
+def _batches(wanted: Iterable[Key]) -> Iterator[list[Key]]:
+    batch: list[Key] = []
     size = 0
-    for place in wanted:
-        if batch and (len(batch) == _PLACES or size + place.size > _BYTES):
+    for key in wanted:
+        if batch and (len(batch) == _KEYS or size + key.size > _BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(place)
-        size += place.size
+        batch.append(key)
+        size += key.size
     if batch:
         yield batch
 
 
-# Of three bytes each four characters are made: a piece ends where its base64 does.
-_PIECE = 3 * 1_048_576
+def version_numbers(
+    snapshot: Reader, definition: Definition, rows: Sequence[int]
+) -> Mapping[int, int]:
+    """Return the version number of each of these rows."""
+    if not rows:
+        return {}
+    numbers = f"SELECT pk, version_id FROM {definition.sql_table} WHERE pk IN ({_marks(rows)})"
+    return dict(snapshot.all(numbers, rows))
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
 
 
 class SourceJson:
-    """Writes the rows of one type. columns and size are SQL: what a row is to have, and its size.
+    """Writes the rows of one type as JSON.
 
-    The first three columns are meta, extra, and which Binaries the version was made with.
+    columns is the SQL of what a row must have, size that of its size. The first three columns are
+    meta, extra, and the Binaries that the version was made with.
     """
 
     def __init__(self, definition: Definition) -> None:
         table = definition.table
         self._definition = definition
-        named = {
+        elements = {
             name: table.c[definition.columns[name]]
             for name in definition.schema.elements
             if name in definition.columns and name not in ("id", "meta")
         }
         self._order = {name: place for place, name in enumerate(definition.schema.elements)}
-        # The column of a Binary's bytes, which are not in `columns` where they are many.
-        self._bytes = next((one for one in named.items() if _is_bytes(one[1])), None)
+        # The column of a Binary's bytes, which are only in `columns` where they are few.
+        self._bytes = next(
+            (item for item in elements.items() if isinstance(item[1].type, LargeBinary)), None
+        )
         if self._bytes:
-            del named[self._bytes[0]]
-        self._elements = [(name, _conversion(column)) for name, column in named.items()]
+            del elements[self._bytes[0]]
+        self._elements = [(name, _conversion(column)) for name, column in elements.items()]
         self.columns = [
             _as_text(table.c.meta),
             _as_text(table.c.extra),
             _as_text(table.c.attached) if "attached" in table.c else "NULL",
-            *map(_as_text, named.values()),
+            *map(_as_text, elements.values()),
         ]
         self.size = "length(body)"
         if self._bytes:
@@ -196,17 +208,14 @@ class SourceJson:
             self.size = f"{small} length({stored}) END"
             self.columns += [f"{small} {stored} END", f"length({stored})"]
 
-    def pieces(self, snapshot: Reader, place: Place, row: tuple[Any, ...]) -> Iterator[bytes]:
+    def pieces(self, snapshot: Reader, key: Key, row: tuple[Any, ...]) -> Iterator[bytes]:
         """Yield the JSON of a row: whole, or with the bytes of a large document in pieces."""
-        text = fhir_json.dumps(self._content(place, row))
-        if self._bytes is None:
+        text = fhir_json.dumps(self._content(key, row))
+        # Without bytes there is no member: FHIR JSON has no empty strings.
+        if self._bytes is None or not row[-1]:
             yield text
             return
         small, length = row[-2:]
-        if not length:
-            # No bytes, no member: FHIR JSON has no empty strings.
-            yield text
-            return
         name, column = self._bytes
         # They come last in the schema.
         yield b'%s,"%s":"' % (text[:-1], name.encode())
@@ -215,18 +224,17 @@ class SourceJson:
         else:
             table = self._definition.table.name
             for start in range(0, length, _PIECE):
-                piece = snapshot.slice(table, column.name, place.pk, start, _PIECE)
-                yield base64.b64encode(piece)
+                yield base64.b64encode(snapshot.slice(table, column.name, key.pk, start, _PIECE))
         yield b'"}'
 
-    def _content(self, place: Place, row: tuple[Any, ...]) -> Mapping[str, Any]:
-        """Return what a row holds by FHIR's names, in the order of the specification."""
+    def _content(self, key: Key, row: tuple[Any, ...]) -> Mapping[str, Any]:
+        """Return a row's elements in the order of the specification."""
         meta, extra = row[:2]
-        ours = f'{{"versionId":"{place.version_id}","lastUpdated":"{place.last_updated}"'
+        version = f'{{"versionId":"{key.version_id}","lastUpdated":"{key.last_updated}"'
         content: dict[str, Any] = {
             "resourceType": self._definition.name,
-            "id": place.id,
-            "meta": Fragment(f"{ours},{meta[1:]}" if meta else ours + "}"),
+            "id": key.id,
+            "meta": Fragment(f"{version},{meta[1:]}" if meta else version + "}"),
         }
         for (name, convert), value in zip(self._elements, row[3:], strict=False):
             if value is not None:
@@ -234,32 +242,21 @@ class SourceJson:
         if extra is None:
             return content
         content.update(fhir_json.loads(extra))
-        ranked = sorted(content, key=lambda name: (self._order.get(name.lstrip("_"), -1), name))
-        return {name: content[name] for name in ranked}
+        ordered = sorted(content, key=lambda name: (self._order.get(name.lstrip("_"), -1), name))
+        return {name: content[name] for name in ordered}
 
 
 def _as_text(column: Column[Any]) -> str:
-    """Return a column as SQL selects it.
-
-    JSON as its text: a driver that reads JSON itself would lose digits of decimals.
-    """
+    """Return the SQL of a column; JSON as text, as drivers that parse it lose digits."""
     name = quoted(column.name)
     return f"CAST({name} AS TEXT)" if isinstance(column.type, JSON) else name
 
 
-def _is_bytes(column: Column[Any]) -> bool:
-    return isinstance(column.type, LargeBinary)
-
-
 def _conversion(column: Column[Any]) -> Callable[[Any], Any]:
-    """Return what makes of a column's value what JSON holds."""
+    """Return what converts a column's value to JSON content."""
     if isinstance(column.type, JSON):
         return Fragment
     if isinstance(column.type, Boolean):
         # SQLite has 0 and 1.
         return bool
-    return _plain
-
-
-def _plain(value: Any) -> Any:
-    return value
+    return lambda value: value

@@ -1,1 +1,5 @@
-"""Records in: from inputs of every kind to versions of resources, with a report."""
+"""Records in: inputs of every kind become versions of resources, with a report.
+
+The road of a record: inputs (files and archives) → reader (records) → admission (id, references,
+check) → batches (one transaction each) → store. importer.py runs it from start to end.
+"""

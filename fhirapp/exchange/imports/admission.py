@@ -1,27 +1,33 @@
-"""From a unit to what is published: its id here, its references, its check.
+"""From a record to what is published: its id here, its references, its check.
 
-What waits for a reference, or behind an earlier resource that waits, is put aside.
+A record that waits for a reference, or behind an earlier one of the same resource, is deferred.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fhirapp.address import own_prefix
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
 from fhirapp.exchange.ccda import contradiction
-from fhirapp.exchange.imports.bundles import WhenFound
-from fhirapp.exchange.imports.histories import Past, read_past
-from fhirapp.exchange.imports.records import Unit, UnitReader
-from fhirapp.exchange.imports.references import Resolver, Unresolved, targets_of
-from fhirapp.exchange.imports.report import Mended, Report
-from fhirapp.exchange.imports.runs import Options
-from fhirapp.exchange.imports.scratch import Aside, Scratch
-from fhirapp.exchange.imports.sources import ANOTHERS, Apart
+from fhirapp.exchange.imports.bundles import OnMatch
+from fhirapp.exchange.imports.histories import ResourceHistory, read_history
+from fhirapp.exchange.imports.options import Options
+from fhirapp.exchange.imports.reader import RecordReader
+from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, name_of
+from fhirapp.exchange.imports.references import (
+    ANOTHER_SOURCE,
+    Resolver,
+    SourceIds,
+    Unresolved,
+    current,
+    targets_of,
+)
+from fhirapp.exchange.imports.report import Repaired, Report
+from fhirapp.exchange.imports.scratch import Scratch
 from fhirapp.exchange.repair import repair
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
@@ -29,45 +35,31 @@ from fhirapp.search.values import values_at
 from fhirapp.store.prepare import Prepared, prepare
 from fhirapp.store.version import Change
 
-# Why something was put aside: for a reference, or because an earlier version had its content.
+# Why a record was deferred: for a reference, or because an earlier version had its content.
 REFERENCE, OLDER = "reference", "older"
 MISFILED = (
-    "stands for a record of another patient in this import already; each record needs an id of its "
-    "own"
+    "is the id of another patient's record in this import; each record needs an id of its own"
 )
-
-BESIDE_DATA = "stands beside data, which is stored; the url is kept in an extension"
-_LEAVES = "the record is a patient's here, and would be nobody's"
+_URL_BESIDE_DATA = "came with data, which is stored; the url is kept in an extension"
+_LOSES_PATIENT = "the record has a patient here, and would lose it"
 
 
 class Deletion(NamedTuple):
-    """A resource that the source says is deleted."""
+    """A resource to be deleted."""
 
     definition: Definition
     id: str
 
 
-Admitted = Prepared | Deletion | Past
-
-
-class Refused(Exception):
-    """A unit that is not imported; faults are (element path, what was expected)."""
-
-    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
-        super().__init__(faults)
-        self.faults = faults
-
-
-class Follower(Refused):
-    """A unit that is refused because its patient is."""
+Admitted = Prepared | Deletion | ResourceHistory
 
 
 class PublishFirst(Exception):
-    """What a unit asks for may be among those that were admitted and are not published yet."""
+    """A record depends on what may be among those admitted and not published yet."""
 
 
 class Admission:
-    """Admits the units of one import."""
+    """Admits the records of one import."""
 
     def __init__(
         self,
@@ -83,134 +75,276 @@ class Admission:
         own = own_prefix()
         bases = frozenset([*options.bases, *([own] if own else [])])
         self._resolver = Resolver(definitions, scratch, bases, options.prefix)
-        self.apart = Apart(definitions)
-        self.reader = UnitReader(scratch, options.prefix, report.remark)
+        self.source_ids = SourceIds(definitions)
+        self.reader = RecordReader(scratch, options.prefix, report.remark)
         # Types of what was admitted and is not published yet.
         self._unpublished: set[str] = set()
-        # Numbers of documents of which it is not clear whom they are about.
-        self._spoilt: set[int] = set()
-        # Names of what was put aside again in this round.
-        self._waiting: set[str] = set()
+        # Numbers of documents whose patient is in doubt.
+        self._disputed: set[int] = set()
+        # Names of what was deferred again in this round.
+        self._deferred_again: set[str] = set()
 
-    def parsed(self, units: Iterable[Unit]) -> Iterator[Unit]:
-        """Yield units whose JSON is parsed; a Bundle becomes what it holds."""
-        for unit in units:
-            if not (unit.faults or unit.deletes) and unit.resource is None:
+    def parsed(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Yield records with their JSON parsed, and in place of a Bundle its entries."""
+        for record in records:
+            if not (record.faults or record.deletes) and record.resource is None:
                 try:
-                    unit.resource = fhir_json.loads(unit.text)
+                    record.resource = fhir_json.loads(record.text)
                 except ValueError as error:
-                    unit.faults.append(("", f"is not JSON: {error}"))
-            resource: Any = unit.resource
-            if type_of(resource) == "Bundle" and resource.get("type") != "history":
-                yield from self.parsed(self.reader.of_bundle(resource, unit.place))
+                    record.faults.append(("", f"is not JSON: {error}"))
+            if record.type_name == "Bundle" and record.resource.get("type") != "history":
+                yield from self.parsed(self.reader.bundle(record.resource, record.place))
             else:
-                yield unit
+                yield record
 
-    def admit(self, unit: Unit, snapshot: Reader, *, final: bool) -> Admitted | None:
-        """Return what a unit asks for; None where that is nothing, or has to wait.
+    def deferred(self, reason: str) -> Iterator[Record]:
+        """Yield what is deferred for a reason now; the records of one resource in their order."""
+        self._deferred_again.clear()
+        for record in self._scratch.take_deferred(reason, by_name=reason == OLDER):
+            record.has_prefix = bool(self._options.prefix)
+            yield record
 
-        What is final waits no longer. Raises Refused.
-        """
-        if unit.faults:
-            raise Refused(unit.faults)
-        if unit.deletes:
-            return self._deletion(unit, final=final)
-        type_name = type_of(unit.resource)
-        if type_name is None:
-            raise Refused([("resourceType", "is required; each line is a resource")])
-        try:
-            if type_name == "Bundle":
-                return self._past(unit, snapshot, final=final)
-            definition = self._definitions.get(type_name)
-            if definition is None or definition.view:
-                self._report.skipped[type_name] += 1
-                return None
-            return self._resource(unit, definition, snapshot, final=final)
-        except InvalidResource as error:
-            raise Refused(error.faults) from None
+    def defer(self, record: Record, reason: str, name: str = "", content: bytes = b"") -> bool:
+        """Keep a record for later; False for one that could never be published."""
+        if not (content or record.deletes):
+            try:
+                content = fhir_json.dumps(record.resource)
+            except TypeError:
+                return False
+        name = name or record.subject
+        self._scratch.defer(reason, name, content, record)
+        if record.was_deferred:
+            self._deferred_again.add(name)
+        return True
 
     def published(self) -> None:
         """Note that what was admitted is published."""
         self._unpublished.clear()
 
-    def put_aside(self, unit: Unit, why: str, name: str = "", content: bytes = b"") -> bool:
-        """Keep a unit for later; False where it is none that could be published ever."""
-        if not (content or unit.deletes):
-            try:
-                content = fhir_json.dumps(unit.resource)
-            except TypeError:
-                return False
-        name = name or subject_of(unit)
-        is_apart = unit.whole or unit.is_apart
-        self._scratch.put_aside(
-            why,
-            Aside(
-                name,
-                unit.place,
-                content,
-                unit.bundle,
-                unit.condition,
-                unit.when_found.value,
-                is_apart,
-            ),
-        )
-        if unit.settled:
-            self._waiting.add(name)
-        return True
-
-    def take_prefix_off(self, unit: Unit) -> None:
-        """Make a unit's resource what it was without the prefix, so that it can get it again."""
-        unit.has_prefix = False
+    def remove_prefix(self, record: Record) -> None:
+        """Restore a record as it was without the prefix, so that it can be imported again."""
+        record.has_prefix = False
         with suppress(TypeError):
-            self._resolver.take_prefix_off(unit.resource)
-            if not unit.entry_of:
-                unit.text = fhir_json.dumps(unit.resource)
+            self._resolver.remove_prefix(record.resource)
+            if not record.bundle_type:
+                record.text = fhir_json.dumps(record.resource)
 
-    def again(self, why: str) -> Iterator[Unit]:
-        """Yield what was put aside so far; what comes for one resource in its order."""
-        self._waiting.clear()
-        for one in self._scratch.take_aside(why, by_name=why == OLDER):
-            yield replace(taken_up(one), has_prefix=bool(self._options.prefix))
+    def admit(self, record: Record, snapshot: Reader, *, final: bool) -> Admitted | None:
+        """Return what a record is published as; None where it is skipped or deferred.
+
+        Once final, nothing is deferred. Raises Rejected, or PublishFirst.
+        """
+        if record.faults:
+            raise Rejected(faults=record.faults)
+        if record.deletes:
+            return self._deletion(record, final=final)
+        type_name = record.type_name
+        if type_name is None:
+            raise Rejected("is required; each line is a resource", "resourceType")
+        try:
+            if type_name == "Bundle":
+                return self._history(record, snapshot, final=final)
+            definition = self._stored_type(type_name)
+            if definition is None:
+                return None
+            return self._resource(record, definition, snapshot, final=final)
+        except InvalidResource as error:
+            raise Rejected(faults=error.faults) from None
+
+    def _stored_type(self, type_name: str) -> Definition | None:
+        """Return a type; one that is not stored is reported as skipped."""
+        definition = self._definitions.get(type_name)
+        if definition is None or definition.view:
+            self._report.skipped[type_name] += 1
+            return None
+        return definition
+
+    def _deletion(self, record: Record, *, final: bool) -> Deletion | None:
+        if not (record.was_deferred or record.is_identified):
+            record.is_identified = True
+            record.deletes = record.deletes.replace("/", f"/{self._options.prefix}", 1)
+        if self._defer_behind(record, record.deletes, final=final):
+            return None
+        type_name, _, resource_id = record.deletes.partition("/")
+        definition = self._stored_type(type_name)
+        return Deletion(definition, resource_id) if definition else None
+
+    def _history(self, record: Record, snapshot: Reader, *, final: bool) -> ResourceHistory | None:
+        if self._options.prefix:
+            raise Rejected("is a history, which keeps its ids: none takes --id-prefix")
+        history = read_history(record.resource, self._definitions)
+        if history is None:
+            self._report.skipped["Bundle"] += 1
+            return None
+        name = f"{history.definition.name}/{history.id}"
+        targets = targets_of(record.resource) if self.source_ids.are_checked else ()
+        if self._waits_for_source(record, targets, snapshot, final=final) and self.defer(
+            record, REFERENCE, name
+        ):
+            return None
+        if not final and self._lacks_bytes(history, snapshot):
+            if "Binary" in self._unpublished:
+                raise PublishFirst
+            if self.defer(record, REFERENCE, name):
+                return None
+        self._unpublished.add(history.definition.name)
+        self._note_seen(name, *(version.prepared for version in history.versions))
+        return history
+
+    def _lacks_bytes(self, history: ResourceHistory, snapshot: Reader) -> bool:
+        """Say whether versions were made with versions of Binaries that are not here yet."""
+        binary = self._definitions["Binary"].sql_table
+        version = f"SELECT 1 FROM {binary} WHERE id = ? AND version_id = ?"
+        made_with = {pair for each in history.versions for pair in (each.made_with or {}).items()}
+        return any(snapshot.first(version, pair) is None for pair in made_with)
 
     def _resource(
-        self, unit: Unit, definition: Definition, snapshot: Reader, *, final: bool
+        self, record: Record, definition: Definition, snapshot: Reader, *, final: bool
     ) -> Prepared | None:
-        resource = unit.resource
-        # JSON in UTF-8 holds other text by an escape alone.
-        may_be_none = bool(unit.row_of or unit.whole or b"\\u" in unit.text)
-        if may_be_none and not _is_text(resource, unit.condition):
+        resource = record.resource
+        if not _is_unicode(record):
+            # Its other faults are more to the point.
             prepare(definition, resource)
-            raise Refused([("", "has text that is no Unicode")])
-        if unit.bundle in self._spoilt:
-            raise Follower([])
-        if not (unit.settled or unit.has_id):
-            self._settle(unit, definition)
-        # What waits holds up what comes after it, lest an older one comes last.
-        why = None if final else self._waits_behind(name_of(resource), settled=unit.settled)
-        if why and self.put_aside(unit, why):
+            raise Rejected("has text that is no Unicode")
+        if record.bundle in self._disputed:
+            raise PatientRejected
+        if not (record.was_deferred or record.is_identified):
+            self._identify(record, definition)
+        if self._defer_behind(record, name_of(resource), final=final):
             return None
-        if unit.condition and not self._is_meant(unit, definition, snapshot):
+        if record.condition and not self._is_wanted(record, definition, snapshot):
             return None
-        unresolved = self._resolved(unit, snapshot, final=final)
+        unresolved = self._resolve(record, snapshot, final=final)
         if unresolved is None:
             return None
         prepared = prepare(definition, resource)
         self._check_patient(prepared, resource, unresolved, snapshot)
         self._report_kept(prepared, unresolved)
-        if unit.condition:
-            self._resolver.remember(unit.condition, f"{definition.name}/{prepared.id}")
+        name = f"{definition.name}/{prepared.id}"
+        if record.condition:
+            self._resolver.remember(record.condition, name)
         self._unpublished.add(definition.name)
-        self._saw(f"{definition.name}/{prepared.id}", prepared)
+        self._note_seen(name, prepared)
         return prepared
 
-    def _report_kept(self, prepared: Prepared, unresolved: Sequence[Unresolved]) -> None:
-        """Report what is stored otherwise than a reader would expect."""
-        definition = prepared.definition
-        for one in unresolved:
-            self._report.keep(one.reference, one.reason)
-        for blob in prepared.blobs:
-            if blob.address:
-                self._report.remark(f"{definition.name}.{definition.attachments}.url", BESIDE_DATA)
+    def _identify(self, record: Record, definition: Definition) -> None:
+        """Give a resource the id that it has here, and repair it where that is wanted."""
+        record.is_identified = True
+        if record.entry_id is not None:
+            record.resource["id"] = record.entry_id
+        if self._options.repair:
+            schemas = {name: other.schema for name, other in self._definitions.items()}
+            for mended in repair(record.resource, record.place, definition.schema, schemas):
+                before, after = str(mended.before), str(mended.after)
+                self._report.add_repair(
+                    Repaired(record.place, mended.path, mended.rule, before, after)
+                )
+        for place, text in record.remarks:
+            self._report.remark(place, text)
+        if self._options.prefix:
+            self._resolver.add_prefix(record.resource)
+            record.has_prefix = True
+
+    def _defer_behind(self, record: Record, name: str, *, final: bool) -> bool:
+        """Defer a record behind an earlier one of its resource: an older one must not come last."""
+        if final:
+            return False
+        if record.was_deferred:
+            reason = REFERENCE if name in self._deferred_again else None
+        else:
+            reason = self._scratch.deferral(name)
+        return reason is not None and self.defer(record, reason)
+
+    def _is_wanted(self, record: Record, definition: Definition, snapshot: Reader) -> bool:
+        """Say whether a resource that comes with a condition is published; give it its id."""
+        own = name_of(record.resource)
+        match = self._resolver.match(own, record.condition, snapshot)
+        if isinstance(match, Unresolved):
+            if not match.may_come:
+                if record.grouped:
+                    self._disputed.add(record.bundle)
+                raise Rejected(f"{record.condition}: {match.reason}")
+            if definition.name in self._unpublished:
+                raise PublishFirst
+        elif record.on_match is OnMatch.UPDATE:
+            record.resource["id"] = match.partition("/")[2]
+        elif record.on_match is OnMatch.SKIP or match != own:
+            if record.grouped and definition.compartment == "id":
+                self._check_same_patient(record, definition, match, snapshot)
+            self._report.count(definition.name, Change.SAME.value)
+            self._note_seen(match)
+            return False
+        return True
+
+    def _check_same_patient(
+        self, record: Record, definition: Definition, match: str, snapshot: Reader
+    ) -> None:
+        """Reject a document whose patient shares an identifier with another person here.
+
+        Twins share numbers, and placeholders for unknown numbers belong to many people.
+        """
+        body = current(snapshot, definition, match.partition("/")[2], "body")
+        if body is None:
+            if definition.name in self._unpublished:
+                raise PublishFirst
+            return
+        here = fhir_json.loads(body)
+        if difference := contradiction(record.resource, here):
+            self._disputed.add(record.bundle)
+            born, born_here = (
+                patient.get("birthDate", "not recorded") for patient in (record.resource, here)
+            )
+            raise Rejected(
+                f"has {_shared_identifier(record.resource, here)} of {match}, who {difference}: "
+                f"birth date {born}, there {born_here}"
+            )
+
+    def _resolve(self, record: Record, snapshot: Reader, *, final: bool) -> list[Unresolved] | None:
+        """Resolve a resource's references; return those that are kept, None where it is deferred.
+
+        Raises Rejected.
+        """
+        are_checked = self.source_ids.are_checked
+        # Only unchanged JSON shows by its text whether there is something to resolve.
+        text = None if record.table_kind or self._options.repair else record.text
+        # As it was before: ids that a condition finds are not those of the source.
+        original = fhir_json.dumps(record.resource) if are_checked else b""
+        unresolved, targets = self._resolver.resolve(
+            text,
+            record.resource,
+            record.bundle,
+            snapshot,
+            final=final,
+            with_targets=are_checked,
+        )
+        try:
+            waits = self._waits_for_source(record, targets, snapshot, final=final)
+        except PublishFirst:
+            record.resource = fhir_json.loads(original)
+            raise
+        if waits and self.defer(record, REFERENCE, content=original):
+            return None
+        may_come = not final and any(reference.may_come for reference in unresolved)
+        if may_come and self.defer(record, REFERENCE):
+            return None
+        return unresolved
+
+    def _waits_for_source(
+        self, record: Record, targets: Iterable[str], snapshot: Reader, *, final: bool
+    ) -> bool:
+        """Say whether a record refers to what is another source's so far. Raises Rejected."""
+        # What was made from a document or a row has ids of our own.
+        if record.grouped or record.references_checked:
+            return False
+        foreign = self.source_ids.first_foreign(targets, snapshot)
+        if not foreign:
+            record.references_checked = True
+            return False
+        if foreign.partition("/")[0] in self._unpublished:
+            raise PublishFirst
+        if final:
+            raise Rejected(f"{foreign} {ANOTHER_SOURCE}")
+        return True
 
     def _check_patient(
         self,
@@ -219,239 +353,61 @@ class Admission:
         unresolved: Sequence[Unresolved],
         snapshot: Reader,
     ) -> None:
-        """Refuse what came as another patient's before, also where that was here already.
+        """Reject what came as another patient's before in this import.
 
-        And what would leave its patient, because it cannot be told any more who that is.
+        And what has a patient here, and would lose it because the reference cannot be resolved.
         """
-        definition = prepared.definition
-        name, patient_id = f"{definition.name}/{prepared.id}", prepared.columns["patient_id"]
+        definition, patient_id = prepared.definition, prepared.columns["patient_id"]
         if patient_id is not None:
-            if self._scratch.file(name, patient_id) != patient_id:
-                raise Refused([(f"{definition.name}.id", MISFILED)])
+            name = f"{definition.name}/{prepared.id}"
+            if self._scratch.first_patient(name, patient_id) != patient_id:
+                raise Rejected(MISFILED, f"{definition.name}.id")
             return
         patients = values_at(resource, f"{definition.compartment}.reference")
-        of_patient = [one for one in unresolved if one.reference in patients]
-        if of_patient:
-            asked = f"SELECT patient_id FROM {definition.sql_table} WHERE id = ? AND is_current"
-            row = snapshot.first(asked, (prepared.id,))
-            if row is not None and row[0] is not None:
-                raise Refused(
-                    [("", f"{of_patient[0].reference}: {of_patient[0].reason}; {_LEAVES}")]
-                )
+        for kept in unresolved:
+            if kept.reference in patients:
+                if current(snapshot, definition, prepared.id, "patient_id") is not None:
+                    raise Rejected(f"{kept.reference}: {kept.reason}; {_LOSES_PATIENT}")
+                return
 
-    def _resolved(self, unit: Unit, snapshot: Reader, *, final: bool) -> list[Unresolved] | None:
-        """Make a resource's references lead here; return what cannot, None where it has to wait.
+    def _report_kept(self, prepared: Prepared, unresolved: Sequence[Unresolved]) -> None:
+        for kept in unresolved:
+            self._report.add_kept(kept.reference, kept.reason)
+        for blob in prepared.blobs:
+            if blob.address:
+                definition = prepared.definition
+                url = f"{definition.name}.{definition.attachments}.url"
+                self._report.remark(url, _URL_BESIDE_DATA)
 
-        Raises Refused.
-        """
-        # Only JSON as it came tells by its text whether there is something to resolve.
-        text = None if unit.row_of or self._options.repair else unit.text
-        # As it is before its references lead here: what a condition finds is nobody's id.
-        original = fhir_json.dumps(unit.resource) if self.apart.is_on else b""
-        unresolved, targets = self._resolver.resolve(
-            text,
-            unit.resource,
-            unit.bundle,
-            snapshot,
-            final=final,
-            with_targets=self.apart.is_on,
-        )
-        try:
-            waits = self._waits_apart(unit, targets, snapshot, final=final)
-        except PublishFirst:
-            unit.resource = fhir_json.loads(original)
-            raise
-        if waits and self.put_aside(unit, REFERENCE, content=original):
-            return None
-        may_come = not final and any(one.may_come for one in unresolved)
-        if may_come and self.put_aside(unit, REFERENCE):
-            return None
-        return unresolved
-
-    def _waits_apart(
-        self, unit: Unit, targets: Iterable[str], snapshot: Reader, *, final: bool
-    ) -> bool:
-        """Say whether a unit refers to what is another source's as yet. Raises Refused."""
-        # What was made of a document or a row has ids of ours.
-        if unit.whole or unit.is_apart:
-            return False
-        stranger = self.apart.stranger(targets, snapshot)
-        if not stranger:
-            unit.is_apart = True
-            return False
-        if stranger.partition("/")[0] in self._unpublished:
-            raise PublishFirst
-        if final:
-            raise Refused([("", f"{stranger} {ANOTHERS}")])
-        return True
-
-    def _saw(self, name: str, *versions: Prepared) -> None:
+    def _note_seen(self, name: str, *versions: Prepared) -> None:
         """Note that the source holds a resource, Type/id, and its bytes."""
         if self._options.delete_missing:
             type_name, _, resource_id = name.partition("/")
-            blobs = {("Binary", blob.id) for one in versions for blob in one.blobs}
-            self._scratch.saw([(type_name, resource_id), *blobs])
-
-    def _settle(self, unit: Unit, definition: Definition) -> None:
-        """Give a resource the id that it has here; repair it where that is asked for."""
-        unit.has_id = True
-        if unit.own_id is not None:
-            unit.resource["id"] = unit.own_id
-        if self._options.repair:
-            schemas = {name: one.schema for name, one in self._definitions.items()}
-            for one in repair(unit.resource, unit.place, definition.schema, schemas):
-                mended = Mended(unit.place, one.path, one.rule, str(one.before), str(one.after))
-                self._report.mend(mended)
-        for where, what in unit.remarks:
-            self._report.remark(where, what)
-        if self._options.prefix:
-            self._resolver.put_prefix(unit.resource)
-            unit.has_prefix = True
-
-    def _waits_behind(self, name: str, *, settled: bool) -> str | None:
-        if settled:
-            return REFERENCE if name in self._waiting else None
-        return self._scratch.waits(name)
-
-    def _is_meant(self, unit: Unit, definition: Definition, snapshot: Reader) -> bool:
-        """Say whether a resource that comes with a condition is to be published, and as which."""
-        own = name_of(unit.resource)
-        found = self._resolver.meant(own, unit.condition, snapshot)
-        if isinstance(found, Unresolved):
-            if not found.may_come:
-                if unit.whole:
-                    self._spoilt.add(unit.bundle)
-                raise Refused([("", f"{unit.condition}: {found.reason}")])
-            if definition.name in self._unpublished:
-                raise PublishFirst
-            return True
-        if unit.when_found is WhenFound.IT_IS:
-            unit.resource["id"] = found.partition("/")[2]
-        elif unit.when_found is WhenFound.SKIP or found != own:
-            if unit.whole and definition.compartment == "id":
-                self._check_same(unit, definition, found, snapshot)
-            self._report.count(definition.name, Change.SAME.value)
-            self._saw(found)
-            return False
-        return True
-
-    def _check_same(self, unit: Unit, definition: Definition, found: str, snapshot: Reader) -> None:
-        """Refuse a document whose patient has a number of somebody here, and is somebody else.
-
-        Twins share numbers, and placeholders for those that nobody knew belong to many people.
-        """
-        asked = f"SELECT body FROM {definition.sql_table} WHERE id = ? AND is_current"
-        row = snapshot.first(asked, (found.partition("/")[2],))
-        if row is None and definition.name in self._unpublished:
-            raise PublishFirst
-        known = fhir_json.loads(row[0]) if row else {}
-        if row and (why := contradiction(unit.resource, known)):
-            self._spoilt.add(unit.bundle)
-            number = _shared_number(unit.resource, known)
-            born, here = (one.get("birthDate", "not recorded") for one in (unit.resource, known))
-            raise Refused(
-                [("", f"has {number} of {found}, who {why}: birth date {born}, there {here}")]
-            )
-
-    def _lacks_bytes(self, past: Past, snapshot: Reader) -> bool:
-        """Say whether versions were made with Binaries that are not here yet."""
-        table = self._definitions["Binary"].sql_table
-        asked = f"SELECT 1 FROM {table} WHERE id = ? AND version_id = ?"
-        return any(snapshot.first(asked, pair) is None for pair in _binaries(past))
-
-    def _deletion(self, unit: Unit, *, final: bool) -> Deletion | None:
-        if not (unit.settled or unit.has_id):
-            unit.has_id = True
-            unit.deletes = unit.deletes.replace("/", f"/{self._options.prefix}", 1)
-        why = None if final else self._waits_behind(unit.deletes, settled=unit.settled)
-        if why and self.put_aside(unit, why):
-            return None
-        type_name, _, resource_id = unit.deletes.partition("/")
-        definition = self._definitions.get(type_name)
-        if definition is None or definition.view:
-            self._report.skipped[type_name] += 1
-            return None
-        return Deletion(definition, resource_id)
-
-    def _past(self, unit: Unit, snapshot: Reader, *, final: bool) -> Past | None:
-        if self._options.prefix:
-            raise Refused([("", "is a history, which keeps its ids: none takes --id-prefix")])
-        past = read_past(unit.resource, self._definitions)
-        if past is None:
-            self._report.skipped["Bundle"] += 1
-            return None
-        name = f"{past.definition.name}/{past.id}"
-        targets = targets_of(unit.resource) if self.apart.is_on else ()
-        if self._waits_apart(unit, targets, snapshot, final=final) and self.put_aside(
-            unit, REFERENCE, name
-        ):
-            return None
-        if not final and self._lacks_bytes(past, snapshot):
-            if "Binary" in self._unpublished:
-                raise PublishFirst
-            if self.put_aside(unit, REFERENCE, name):
-                return None
-        self._unpublished.add(past.definition.name)
-        self._saw(name, *(one.prepared for one in past.versions))
-        return past
+            blobs = {("Binary", blob.id) for version in versions for blob in version.blobs}
+            self._scratch.add_seen([(type_name, resource_id), *blobs])
 
 
-def _binaries(past: Past) -> set[tuple[str, int]]:
-    """Return (id, number) of the versions of Binaries that versions were made with."""
-    return {pair for one in past.versions for pair in (one.made_with or {}).items()}
-
-
-def type_of(resource: Any) -> str | None:
-    """Return the type that a resource says it has, None where it says none."""
-    found = resource.get("resourceType") if type(resource) is dict else None
-    return found if type(found) is str else None
-
-
-def taken_up(one: Aside) -> Unit:
-    """Return what was put aside as the unit that it was."""
-    if not one.content:
-        return Unit(one.place, deletes=one.name, settled=True)
-    return Unit(
-        one.place,
-        one.content,
-        fhir_json.loads(one.content),
-        bundle=one.bundle,
-        condition=one.condition,
-        when_found=WhenFound(one.when_found),
-        settled=True,
-        is_apart=bool(one.is_apart),
-    )
-
-
-def _is_text(*content: Any) -> bool:
+def _is_unicode(record: Record) -> bool:
     """Say whether all text is Unicode: neither a database nor a file takes other."""
+    # JSON in UTF-8 can hold other text only by an escape.
+    if not (record.table_kind or record.grouped or b"\\u" in record.text):
+        return True
     try:
-        fhir_json.dumps(content)
+        fhir_json.dumps((record.resource, record.condition))
     except TypeError:
         return False
     return True
 
 
-def _shared_number(*patients: Mapping[str, Any]) -> str:
-    """Return the first identifier that two patients have both, however it is written."""
-    one, other = (
-        {
-            (given.get("system"), str(given.get("value")).replace("-", "").casefold()): given
-            for given in patient.get("identifier", ())
-        }
-        for patient in patients
-    )
-    shared = [given for key, given in one.items() if key in other]
-    return (
-        f"the number {shared[0].get('system')}|{shared[0].get('value')}" if shared else "a number"
-    )
+def _shared_identifier(resource: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Return the first identifier that two patients share, however it is written."""
 
+    def key(identifier: Mapping[str, Any]) -> tuple[Any, str]:
+        value = str(identifier.get("value")).replace("-", "").casefold()
+        return identifier.get("system"), value
 
-def subject_of(unit: Unit) -> str:
-    """Return Type/id of what a unit is about."""
-    return unit.deletes or name_of(unit.resource)
-
-
-def name_of(resource: Mapping[str, Any]) -> str:
-    """Return Type/id."""
-    return f"{resource['resourceType']}/{resource.get('id')}"
+    keys = {key(identifier) for identifier in here.get("identifier", ())}
+    for identifier in resource.get("identifier", ()):
+        if key(identifier) in keys:
+            return f"the number {identifier.get('system')}|{identifier.get('value')}"
+    return "a number"

@@ -1,6 +1,6 @@
-"""Files out of their compression: gzip and zip, read where they lie and never unpacked to disk.
+"""Compressed files: gzip and zip, read in place and never unpacked to disk.
 
-Faults of the data are told as Broken, and its growth is bounded.
+Damaged data is raised as Broken, and the growth of what is unpacked is bounded.
 """
 
 from __future__ import annotations
@@ -11,99 +11,17 @@ import zipfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, cast
 
-# What is read at once.
 CHUNK = 65_536
-# Compressed data that grows by more than this, beyond so many bytes, is made to fill disks.
-_MOST_GROWTH, _HARMLESS = 500, 1_000_000_000
-# Archives that are open.
-_AT_ONCE = 16
+# Compressed data that grows by more than this factor, beyond so many bytes, is made to fill disks.
+_MAX_GROWTH, _HARMLESS = 500, 1_000_000_000
+_MAX_OPEN = 16
 _GZIP, _ZIP = b"\x1f\x8b", (b"PK\x03\x04", b"PK\x05\x06")
-
-# Told the bytes that are read of the disk.
-Told = Callable[[int], None]
-Opens = Callable[[Told], BinaryIO]
-
-
-class Broken(Exception):
-    """An input that cannot be read to its end; str() says why."""
-
-
-def is_archive(path: Path) -> bool:
-    """Say whether a file is a zip archive. Raises OSError."""
-    with path.open("rb") as file:
-        return file.read(4) in _ZIP
-
-
-class Archives:
-    """The archives that are read: of many a few are open at a time."""
-
-    def __init__(self) -> None:
-        self._open: OrderedDict[Path, zipfile.ZipFile] = OrderedDict()
-
-    def __enter__(self) -> Archives:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        while self._open:
-            self._open.popitem()[1].close()
-
-    def members(self, path: Path) -> list[tuple[str, int, Opens]]:
-        """Return the files in an archive: name, compressed size, what opens it. Raises Broken."""
-        try:
-            return [
-                (info.filename, info.compress_size, _member(self, path, info))
-                for info in self.of(path).infolist()
-                if not info.is_dir()
-            ]
-        except _DAMAGE as error:
-            raise Broken(f"cannot be read: {_said(error)}") from None
-
-    def of(self, path: Path) -> zipfile.ZipFile:
-        """Return the archive in a file, opened where it is not."""
-        archive = self._open.pop(path, None) or zipfile.ZipFile(path)
-        self._open[path] = archive
-        if len(self._open) > _AT_ONCE:
-            self._open.popitem(last=False)[1].close()
-        return archive
-
-
-def _member(archives: Archives, path: Path, info: zipfile.ZipInfo) -> Opens:
-    def opens(told: Told) -> BinaryIO:
-        try:
-            member = archives.of(path).open(info)
-        except _DAMAGE as error:
-            raise Broken(f"cannot be read: {_said(error)}") from None
-        told(info.compress_size)
-        bounded = _Bounded(cast(BinaryIO, member), lambda: info.compress_size)
-        return unpacked(cast(BinaryIO, _buffered(bounded)), lambda _count: None)
-
-    return opens
-
-
-def unpacked(file: BinaryIO, told: Told) -> BinaryIO:
-    """Return what a file holds, out of gzip where it is in gzip."""
-    counted = _Counted(file, told)
-    reader = _buffered(counted)
-    if reader.peek(2)[:2] != _GZIP:
-        return reader
-    inner = gzip.GzipFile(fileobj=reader)
-    return _buffered(_Bounded(cast(BinaryIO, inner), lambda: counted.count))
-
-
-def _buffered(raw: RawIOBase) -> BufferedReader:
-    return BufferedReader(raw, CHUNK)
-
-
 _DAMAGE = (
     OSError,
     EOFError,
@@ -115,8 +33,74 @@ _DAMAGE = (
     lzma.LZMAError,
 )
 
+# Called with the number of bytes that were read from the disk.
+OnRead = Callable[[int], None]
+Opener = Callable[[OnRead], BinaryIO]
 
-def _said(error: BaseException) -> str:
+
+class Broken(Exception):
+    """An input that cannot be read to its end; str() is the reason."""
+
+
+def is_archive(path: Path) -> bool:
+    """Say whether a file is a zip archive. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(4) in _ZIP
+
+
+class Archives(AbstractContextManager["Archives"]):
+    """The archives that are read; a few of many are open at a time."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[Path, zipfile.ZipFile] = OrderedDict()
+
+    def __exit__(self, *_error: object) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def members(self, path: Path) -> list[tuple[str, int, Opener]]:
+        """Return the files in an archive: (name, compressed size, opener). Raises Broken."""
+        try:
+            return [
+                (info.filename, info.compress_size, partial(self._open_member, path, info))
+                for info in self._archive(path).infolist()
+                if not info.is_dir()
+            ]
+        except _DAMAGE as error:
+            raise Broken(f"cannot be read: {_reason(error)}") from None
+
+    def _archive(self, path: Path) -> zipfile.ZipFile:
+        archive = self._open.pop(path, None) or zipfile.ZipFile(path)
+        self._open[path] = archive
+        if len(self._open) > _MAX_OPEN:
+            self._open.popitem(last=False)[1].close()
+        return archive
+
+    def _open_member(self, path: Path, info: zipfile.ZipInfo, on_read: OnRead) -> BinaryIO:
+        try:
+            member = self._archive(path).open(info)
+        except _DAMAGE as error:
+            raise Broken(f"cannot be read: {_reason(error)}") from None
+        on_read(info.compress_size)
+        return unpacked(
+            _buffered(_Unpacked(member, lambda: info.compress_size)), lambda _size: None
+        )
+
+
+def unpacked(file: BinaryIO, on_read: OnRead) -> BinaryIO:
+    """Return a file's content, out of gzip where it is in gzip."""
+    counted = _Counted(file, on_read)
+    reader = _buffered(counted)
+    if reader.peek(2)[:2] != _GZIP:
+        return reader
+    return _buffered(_Unpacked(gzip.GzipFile(fileobj=reader), lambda: counted.count))
+
+
+def _buffered(raw: RawIOBase) -> BufferedReader:
+    return BufferedReader(raw, CHUNK)
+
+
+def _reason(error: BaseException) -> str:
     if isinstance(error, EOFError):
         return "the compressed data is cut off"
     if isinstance(error, UnicodeDecodeError):
@@ -124,59 +108,64 @@ def _said(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-class _Counted(RawIOBase):
-    """A file whose bytes are counted as they are read."""
+class _Raw(RawIOBase):
+    """A file read through another, whose bytes are counted."""
 
-    def __init__(self, file: BinaryIO, told: Told) -> None:
-        self._file = file
-        self._told = told
+    def __init__(self, file: object) -> None:
+        self._file = cast(BinaryIO, file)
         self.count = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        try:
-            chunk = self._file.read(len(buffer))
-        except OSError as error:
-            raise Broken(f"cannot be read: {_said(error)}") from None
+        chunk = self._read(len(buffer))
         buffer[: len(chunk)] = chunk
-        self.count += len(chunk)
-        self._told(len(chunk))
         return len(chunk)
+
+    def _read(self, size: int) -> bytes:
+        chunk = self._file.read(size)
+        self.count += len(chunk)
+        return chunk
 
     def close(self) -> None:
         self._file.close()
         super().close()
 
 
-class _Bounded(RawIOBase):
-    """What comes out of compressed data: its faults are told, its growth is bounded."""
+class _Counted(_Raw):
+    """A file on the disk."""
 
-    def __init__(self, file: BinaryIO, compressed: Callable[[], int]) -> None:
-        self._file = file
-        self._compressed = compressed
-        self._count = 0
+    def __init__(self, file: BinaryIO, on_read: OnRead) -> None:
+        super().__init__(file)
+        self._on_read = on_read
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+    def _read(self, size: int) -> bytes:
         try:
-            chunk = self._file.read(len(buffer))
+            chunk = super()._read(size)
+        except OSError as error:
+            raise Broken(f"cannot be read: {_reason(error)}") from None
+        self._on_read(len(chunk))
+        return chunk
+
+
+class _Unpacked(_Raw):
+    """The content of compressed data, whose growth is bounded; compressed is the size so far."""
+
+    def __init__(self, file: object, compressed: Callable[[], int]) -> None:
+        super().__init__(file)
+        self._compressed = compressed
+
+    def _read(self, size: int) -> bytes:
+        try:
+            chunk = super()._read(size)
         except EOFError:
             raise Broken("ends too early: the compressed data is cut off") from None
         except _DAMAGE as error:
-            raise Broken(f"cannot be unpacked: {_said(error)}") from None
-        self._count += len(chunk)
-        if self._count > max(_HARMLESS, _MOST_GROWTH * self._compressed()):
+            raise Broken(f"cannot be unpacked: {_reason(error)}") from None
+        if self.count > max(_HARMLESS, _MAX_GROWTH * self._compressed()):
             raise Broken(
-                f"grows to more than {_MOST_GROWTH} times its size when it is unpacked: it looks "
+                f"grows to more than {_MAX_GROWTH} times its size when it is unpacked: it looks "
                 "made to fill disks"
             )
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+        return chunk

@@ -1,36 +1,40 @@
-"""A batch, published in one transaction: resources, deletions and histories, in their order."""
+"""A batch, published in one transaction: resources, deletions and histories, in their order.
+
+And the garbage collection of a process that imports: between batches, not within.
+"""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection
 
-from fhirapp.exchange.imports.admission import Admitted
-from fhirapp.exchange.imports.histories import Past, restore
-from fhirapp.exchange.imports.records import Unit
+from fhirapp.exchange.imports.admission import Admitted, Deletion
+from fhirapp.exchange.imports.histories import restore
+from fhirapp.exchange.imports.records import Record
 from fhirapp.store.prepare import Prepared
 from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change
 
-# A batch is so many resources, or so many bytes of them.
-MOST, MOST_BYTES = 1_000, 2_000_000
+# A batch ends at so many resources, or so many bytes of them.
+MAX_RECORDS, MAX_BYTES = 1_000, 2_000_000
 
-Ready = tuple[Unit, Admitted]
-# What came of a unit of a type; a sentence says why it was refused.
-Outcome = tuple[Unit, str, Change | str]
+Ready = tuple[Record, Admitted]
+# (record, its type, its change, or why it was rejected)
+Outcome = tuple[Record, str, Change | str]
 
 
-def batches(units: Iterable[Unit]) -> Iterator[list[Unit]]:
-    """Yield units in batches."""
-    batch: list[Unit] = []
+def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Yield records in batches."""
+    batch: list[Record] = []
     size = 0
-    for unit in units:
-        batch.append(unit)
-        size += unit.size()
-        if len(batch) >= MOST or size >= MOST_BYTES:
+    for record in records:
+        batch.append(record)
+        size += record.size()
+        if len(batch) >= MAX_RECORDS or size >= MAX_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
@@ -44,69 +48,62 @@ def publish(
     *,
     hold_older: bool = True,
 ) -> list[Outcome]:
-    """Publish a batch, within the transaction that publisher writes in; hold_older is its."""
+    """Publish a batch within the publisher's transaction.
+
+    With hold_older, content that an earlier version had is not published: Change.OLDER.
+    """
     outcomes: list[Outcome] = []
     held: set[tuple[str, str]] = set()
     for kind, run in groupby(ready, lambda pair: type(pair[1])):
-        pairs = list(run)
-        # What comes after something that is held is held too.
-        behind = [pair for pair in pairs if _name(pair[1]) in held]
-        if behind:
-            pairs = [pair for pair in pairs if _name(pair[1]) not in held]
-            outcomes += _told(behind, [Change.OLDER] * len(behind))
-        if kind is Prepared:
-            done = _write(publisher, pairs, hold_older=hold_older)
-            held |= {
-                (type_name, unit.resource["id"])
-                for unit, type_name, outcome in done
-                if outcome is Change.OLDER
-            }
-        elif kind is Past:
-            done = _restore(publisher, connection, pairs)
-        else:
-            done = _delete(publisher, pairs, hold_older=hold_older)
-            held |= {
-                _name(one)
-                for (_, one), (*_, outcome) in zip(pairs, done, strict=True)
-                if outcome is Change.OLDER
-            }
-        outcomes += done
+        pairs = []
+        for record, admitted in run:
+            if _key(admitted) in held:
+                # What comes after something that is held is held too.
+                outcomes.append((record, admitted.definition.name, Change.OLDER))
+            else:
+                pairs.append((record, admitted))
+        for group in [pairs] if kind is Deletion else _by_type(pairs):
+            admitted_group: list[Any] = [admitted for _, admitted in group]
+            changes: Sequence[Change | str]
+            if kind is Prepared:
+                changes = publisher.publish(admitted_group, hold_older=hold_older)
+            elif kind is Deletion:
+                changes = [
+                    publisher.delete(*deletion, hold_older=hold_older)
+                    for deletion in admitted_group
+                ]
+            else:
+                changes = restore(publisher, connection, admitted_group)
+            for (record, admitted), change in zip(group, changes, strict=True):
+                outcomes.append((record, admitted.definition.name, change))
+                if change is Change.OLDER:
+                    held.add(_key(admitted))
     return outcomes
 
 
-def _name(one: Admitted) -> tuple[str, str]:
-    return one.definition.name, one.id
+def _key(admitted: Admitted) -> tuple[str, str]:
+    return admitted.definition.name, admitted.id
 
 
-def _write(publisher: Publisher, pairs: Sequence[Any], *, hold_older: bool) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    for group in _by_type(pairs):
-        changes = publisher.publish([one for _, one in group], hold_older=hold_older)
-        outcomes += _told(group, changes)
-    return outcomes
-
-
-def _delete(publisher: Publisher, pairs: Sequence[Any], *, hold_older: bool) -> list[Outcome]:
-    return _told(pairs, [publisher.delete(*one, hold_older=hold_older) for _, one in pairs])
-
-
-def _restore(publisher: Publisher, connection: Connection, pairs: Sequence[Any]) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    for group in _by_type(pairs):
-        outcomes += _told(group, restore(publisher, connection, [one for _, one in group]))
-    return outcomes
-
-
-def _by_type(pairs: Iterable[Any]) -> Iterator[list[Any]]:
-    """Group by type, what others point to first: bytes before their documents."""
-    groups: dict[str, list[Any]] = {}
+def _by_type(pairs: Iterable[Ready]) -> list[list[Ready]]:
+    """Group by type, what others refer to first: bytes before their documents."""
+    groups: dict[str, list[Ready]] = {}
     for pair in pairs:
         groups.setdefault(pair[1].definition.name, []).append(pair)
-    yield from sorted(groups.values(), key=lambda group: group[0][1].definition.rank)
+    return sorted(groups.values(), key=lambda group: group[0][1].definition.rank)
 
 
-def _told(pairs: Sequence[Any], changes: Sequence[Change | str]) -> list[Outcome]:
-    return [
-        (unit, one.definition.name, change)
-        for (unit, one), change in zip(pairs, changes, strict=True)
-    ]
+def tune_gc() -> None:
+    """Prepare a process that imports: collect no garbage within a batch, nor what exists before.
+
+    A batch makes so many objects that the collector would look through them again and again.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 2, 2)
+
+
+def collect() -> None:
+    """Free the cycles of the batch that ended, where tune_gc was called."""
+    if gc.get_freeze_count():
+        gc.collect()

@@ -1,6 +1,6 @@
-"""Histories, brought back as they were: numbers and times of their versions included.
+"""Histories: all versions of a resource, restored with their numbers and times.
 
-Source: history.py says how one is written; decisions §5.
+exchange/history.py says how one is written; decisions §5.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change, Restored
 
 _CLAIMED = (
-    "is what records of another source refer to, and may be somebody else's there; import both "
+    "is what records of another source refer to, and may be another person there; import both "
     "under one name (--source)"
 )
 
 
-class Past(NamedTuple):
-    """The versions of one resource, oldest first, checked."""
+class ResourceHistory(NamedTuple):
+    """The checked versions of one resource, oldest first."""
 
     definition: Definition
     id: str
     versions: list[Restored]
 
 
-class Standing(NamedTuple):
-    """A version that is here: its time, patient and source, what its content comes to."""
+class _Stored(NamedTuple):
+    """A version that is here."""
 
     last_updated: str
     patient_id: str | None
@@ -40,123 +40,130 @@ class Standing(NamedTuple):
     source_id: int | None = None
 
 
-def read_past(bundle: Any, definitions: Mapping[str, Definition]) -> Past | None:
-    """Return the versions that a history Bundle holds, None of a type that is not stored.
+def read_history(bundle: Any, definitions: Mapping[str, Definition]) -> ResourceHistory | None:
+    """Return the versions in a history Bundle, None of a type that is not stored.
 
     Raises InvalidResource.
     """
-    found = history_of(bundle)
-    definition = definitions.get(found.type_name)
+    history = history_of(bundle)
+    definition = definitions.get(history.type_name)
     if definition is None or definition.view:
         return None
     versions: list[Restored] = []
     patient_id = None
-    for one in found.versions:
-        if one.resource is None:
-            prepared = Prepared(definition, found.id, {"patient_id": patient_id}, b"")
+    for version in history.versions:
+        if version.deleted:
+            prepared = Prepared(definition, history.id, {"patient_id": patient_id}, b"")
         else:
-            prepared = prepare(definition, one.resource)
+            prepared = prepare(definition, version.resource)
             patient_id = prepared.columns["patient_id"]
-        deleted = one.resource is None
         versions.append(
-            Restored(prepared, one.version_id, one.last_updated, deleted, one.made_with)
+            Restored(
+                prepared,
+                version.version_id,
+                version.last_updated,
+                version.deleted,
+                version.made_with,
+            )
         )
-    return Past(definition, found.id, versions)
+    return ResourceHistory(definition, history.id, versions)
 
 
-def with_words(past: Past, notes: Notes) -> Past:
-    """Return it with the words of its documents."""
-    live = [one.prepared for one in past.versions if not one.deleted]
-    read = iter(notes.read(live, frozenset()))
-    return past._replace(
+def with_words(history: ResourceHistory, notes: Notes) -> ResourceHistory:
+    """Return a history with the words of its documents."""
+    live = [version.prepared for version in history.versions if not version.deleted]
+    complete = iter(notes.read(live, frozenset()))
+    return history._replace(
         versions=[
-            one if one.deleted else one._replace(prepared=next(read)) for one in past.versions
+            version if version.deleted else version._replace(prepared=next(complete))
+            for version in history.versions
         ]
     )
 
 
 def restore(
-    publisher: Publisher, connection: Connection, pasts: Sequence[Past]
+    publisher: Publisher, connection: Connection, histories: Sequence[ResourceHistory]
 ) -> list[Change | str]:
-    """Publish histories of one type; what came of each, or why it does not fit what is here.
+    """Publish histories of one type; return the change of each, or why it does not fit.
 
     Versions that are here are left alone: those that come must continue them without a gap.
     """
-    here = _standing(connection, pasts)
-    claimed = publisher.claimed(pasts[0].definition, {one.id for one in pasts} - here.keys())
+    definition = histories[0].definition
+    here = _stored_versions(connection, histories)
+    claimed = publisher.claimed(definition, {history.id for history in histories} - here.keys())
     outcomes: list[Change | str] = []
-    wanted: list[Restored] = []
-    for past in pasts:
-        stored = here.setdefault(past.id, {})
-        misfit = _CLAIMED if past.id in claimed else _misfit(past, stored, publisher)
-        if misfit:
+    accepted: list[Restored] = []
+    for history in histories:
+        stored = here.setdefault(history.id, {})
+        if history.id in claimed:
+            outcomes.append(_CLAIMED)
+            continue
+        if misfit := _misfit(history, stored, publisher):
             outcomes.append(misfit)
             continue
         if stored and publisher.is_foreign(stored[max(stored)].source_id):
-            publisher.shared.append(f"{past.definition.name}/{past.id}")
-        fresh = [one for one in past.versions if one.version_id not in stored]
+            publisher.shared.append(f"{definition.name}/{history.id}")
+        new = [version for version in history.versions if version.version_id not in stored]
         changed = Change.CHANGED if stored else Change.NEW
-        outcomes.append(changed if fresh else Change.SAME)
-        for one in fresh:
-            wanted.append(_filed(one, stored))
-            patient_id = wanted[-1].prepared.columns["patient_id"]
-            stored[one.version_id] = Standing(
-                one.last_updated, patient_id, one.prepared.digest or None
+        outcomes.append(changed if new else Change.SAME)
+        for version in new:
+            before = stored.get(version.version_id - 1)
+            if version.deleted and before:
+                # A deletion belongs to the patient of the version before it.
+                columns = {"patient_id": before.patient_id}
+                version = version._replace(prepared=replace(version.prepared, columns=columns))
+            accepted.append(version)
+            stored[version.version_id] = _Stored(
+                version.last_updated,
+                version.prepared.columns["patient_id"],
+                version.prepared.digest or None,
             )
-    publisher.restore(wanted)
+    publisher.restore(accepted)
     return outcomes
 
 
-def _standing(connection: Connection, pasts: Sequence[Past]) -> dict[str, dict[int, Standing]]:
+def _stored_versions(
+    connection: Connection, histories: Sequence[ResourceHistory]
+) -> dict[str, dict[int, _Stored]]:
     """Return the versions that are here of these resources, by id and number."""
-    columns = pasts[0].definition.table.c
-    asked = select(columns.id, columns.version_id, *(columns[name] for name in Standing._fields))
-    found: dict[str, dict[int, Standing]] = {}
-    for row in connection.execute(asked.where(columns.id.in_([one.id for one in pasts]))):
-        versions = found.setdefault(row.id, {})
-        versions[row.version_id] = Standing(*row[2:])
-    return found
+    columns = histories[0].definition.table.c
+    versions = select(columns.id, columns.version_id, *(columns[name] for name in _Stored._fields))
+    stored: dict[str, dict[int, _Stored]] = {}
+    ids = [history.id for history in histories]
+    for resource_id, number, *values in connection.execute(versions.where(columns.id.in_(ids))):
+        stored.setdefault(resource_id, {})[number] = _Stored(*values)
+    return stored
 
 
-def _misfit(past: Past, stored: Mapping[int, Standing], publisher: Publisher) -> str:
-    """Return why a history does not continue what is here; nothing where it does."""
+def _misfit(history: ResourceHistory, stored: Mapping[int, _Stored], publisher: Publisher) -> str:
+    """Return why a history does not continue what is here, "" where it does."""
     newest = max(stored, default=0)
-    first = next((one for one in past.versions if one.version_id not in stored), None)
-    if first is not None and stored:
-        held = stored[newest]
+    new = [version for version in history.versions if version.version_id not in stored]
+    if new and stored:
+        first, held = new[0], stored[newest]
         if publisher.is_foreign(held.source_id):
             return "is known from another source, as version 1 is here; give it other ids"
         if first.last_updated < held.last_updated:
             return f"goes on, with version {first.version_id}, before the version {newest} here"
-        overlaps = any(one.version_id in stored for one in past.versions)
-        # A deletion alone does not say whose record it was.
-        patients = (None, first.prepared.columns["patient_id"])
-        if not (overlaps or first.deleted) and held.patient_id not in patients:
+        # A deletion alone does not tell whose record it was.
+        has_patient = len(new) == len(history.versions) and not first.deleted
+        if has_patient and held.patient_id not in (None, first.prepared.columns["patient_id"]):
             return f"is another patient's than version {newest}, which is here"
-    if past.versions[-1].last_updated > publisher.now:
+    if history.versions[-1].last_updated > publisher.now:
         return "was changed in the future: the clock of its server is wrong, or ours is"
-    for one in past.versions:
-        if one.version_id in stored:
-            here = stored[one.version_id]
-            if (here.last_updated, here.digest) != (one.last_updated, one.prepared.digest or None):
+    for version in history.versions:
+        if here := stored.get(version.version_id):
+            content = (version.last_updated, version.prepared.digest or None)
+            if (here.last_updated, here.digest) != content:
                 return (
-                    f"has another version {one.version_id} than this server: these are two "
+                    f"has another version {version.version_id} than this server: these are two "
                     "histories; import the resource as it is now, without its history"
                 )
-        elif one.version_id != newest + 1:
+        elif version.version_id != newest + 1:
             return (
-                f"goes on with version {one.version_id} where {newest + 1} would be next; import "
-                "what came before"
+                f"goes on with version {version.version_id} where {newest + 1} would be next; "
+                "import what came before"
             )
         else:
-            newest = one.version_id
+            newest = version.version_id
     return ""
-
-
-def _filed(one: Restored, stored: Mapping[int, Standing]) -> Restored:
-    """Return a version; a deletion belongs to the patient that the version before it does."""
-    before = stored.get(one.version_id - 1)
-    if not one.deleted or before is None:
-        return one
-    columns = {"patient_id": before.patient_id}
-    return one._replace(prepared=replace(one.prepared, columns=columns))

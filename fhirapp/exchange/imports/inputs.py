@@ -1,8 +1,7 @@
-"""What an import is given: files, folders, archives, standard input; each input can be opened anew.
+"""The inputs of an import: files, folders, archives and standard input, in the order of import.
 
-What an input is, its first bytes say: a name tells only what they leave open.
-
-The order in which inputs are imported: what others point to comes first.
+An input can be opened more than once. Its first bytes tell its kind; its name decides only what
+they leave open.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import pairwise
 from math import inf
 from pathlib import Path
 from shutil import copyfileobj
@@ -25,30 +23,34 @@ from fhirapp.exchange.imports.archives import (
     CHUNK,
     Archives,
     Broken,
-    Opens,
-    Told,
+    OnRead,
+    Opener,
     is_archive,
     unpacked,
 )
 from fhirapp.exchange.tables import is_table
 
 STANDARD_INPUT = Path("-")
-# What tells of an export's files beside them.
+# Describes the files of an export beside it.
 MANIFEST = "manifest.json"
 # The longest line, or entry of a Bundle: 200 MB of attachment, in base64.
 LONGEST = 280_000_000
-# What some editors begin a text with.
+# The byte order mark that some editors put before a text.
 MARK = b"\xef\xbb\xbf"
+_OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 # How much of a long first line is looked at.
 _LONG_HEAD = 8_388_608
-# What texts of other encodings begin with.
-_OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
+_LINES = (".ndjson", ".jsonl")
+# What a folder is searched for; its other files may be what a table names.
+SUFFIXES = (*_LINES, ".json", ".gz", ".zip", ".xml", ".csv", ".tsv")
+_NO_RECORDS = f"holds no file that ends in {', '.join(SUFFIXES)}"
 # The first element of XML, with its attributes.
 _ROOT = re.compile(rb"<[A-Za-z_][^>]*>")
-_LINES = (".ndjson", ".jsonl")
-# What else a folder is searched for; other files in it may be what a table names.
-SUFFIXES = (*_LINES, ".json", ".gz", ".zip", ".xml", ".csv", ".tsv")
-_SHOWN_SUFFIXES = ", ".join(SUFFIXES)
+_HEAD = 1_048_576
+# The effectiveTime of a document's header, which comes before all others.
+_EFFECTIVE = re.compile(rb'<(?:\w+:)?effectiveTime\b[^>]*?\bvalue\s*=\s*["\'](\d{4,14})')
+# Ranks behind those of types. Documents of C-CDA come last: they may refer to people in the others.
+_MIXED, _OTHER, _CDA = 500, 1_000, 2_000
 
 
 class Kind(Enum):
@@ -63,96 +65,89 @@ class Kind(Enum):
 
 
 class Input(NamedTuple):
-    """An input: how a person finds it, how it is opened, the folder its table's files lie in."""
+    """An input: its name for people, its opener, and the folder with the files of its table."""
 
     name: str
-    opens: Opens
+    opens: Opener
     size: int
     folder: Path | None = None
-    # Its place among the folders that were given: what a later one says comes later.
-    given: int = 0
+    # The number of the folder that it came from: what a later one holds counts over an earlier.
+    group: int = 0
 
-    def open(self, told: Told = lambda _count: None) -> BinaryIO:
-        """Open it from its beginning; told hears what is read of the disk. Raises Broken."""
+    def open(self, on_read: OnRead = lambda _size: None) -> BinaryIO:
+        """Open it from its beginning. Raises Broken."""
         try:
-            return self.opens(told)
+            return self.opens(on_read)
         except OSError as error:
             raise Broken(f"cannot be read: {error.strerror or error}") from None
 
 
 def shown(path: Path) -> str:
-    """Return a path as text: its bytes may be none."""
+    """Return a path as text; its bytes may be no text."""
     return _printable(str(path).encode(errors="surrogateescape").decode(errors="replace"))
 
 
 def _printable(name: str) -> str:
-    """Return a name without what a terminal would obey."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in name)
-
-
-def find_inputs(paths: Sequence[Path], spool: Path, archives: Archives) -> Iterator[Input]:
-    """Yield the inputs that paths stand for; each file once.
-
-    A folder stands for what lies in it and below and looks like records. Standard input, and a
-    pipe, is kept in the folder spool, to be read twice. Raises ConfigurationError for a path
-    that is not there.
-    """
-    # What a folder holds comes after what is named before it: of two exports the later one counts.
-    groups = [0]
-    for before, path in pairwise(paths):
-        groups.append(groups[-1] + (before.is_dir() or path.is_dir()))
-    for number, one in _numbered(paths, spool, archives):
-        yield one._replace(given=groups[number])
-
-
-def _numbered(
-    paths: Sequence[Path], spool: Path, archives: Archives
-) -> Iterator[tuple[int, Input]]:
-    """Yield the inputs, each with the number of its path."""
-    for path in paths:
-        if path != STANDARD_INPUT and not path.exists():
-            raise ConfigurationError(f"There is no file or folder {shown(path)}.")
-    known: set[tuple[int, int]] = set()
-    for number, path in enumerate(paths):
-        if path == STANDARD_INPUT:
-            kept = _kept(sys.stdin.buffer, spool / str(number))
-            yield from ((number, one) for one in _inputs_of(kept, "standard input", None, archives))
-            continue
-        if path.is_fifo():
-            with path.open("rb") as pipe:
-                kept = _kept(pipe, spool / str(number))
-            yield from ((number, one) for one in _inputs_of(kept, shown(path), None, archives))
-            continue
-        for file in _in_folder(path) if path.is_dir() else [path]:
-            state = file.stat()
-            if (state.st_dev, state.st_ino) not in known:
-                known.add((state.st_dev, state.st_ino))
-                for one in _inputs_of(file, shown(file), file.parent, archives):
-                    yield number, one
+    """Return a name without characters that control a terminal."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
 
 
 def total_bytes(paths: Sequence[Path]) -> int | None:
-    """Return how much there is to read, as it lies on disk; None where that is not known."""
+    """Return the size of all inputs on disk, None where it is not known."""
     if STANDARD_INPUT in paths:
         return None
     files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])]
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def _in_folder(folder: Path) -> list[Path]:
-    found = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.name.lower().endswith(SUFFIXES) and path.name != MANIFEST and path.is_file()
-    )
-    if not found:
-        raise ConfigurationError(
-            f"The folder {shown(folder)} holds no file that ends in {_SHOWN_SUFFIXES}."
-        )
-    return found
+def find_inputs(paths: Sequence[Path], spool: Path, archives: Archives) -> Iterator[Input]:
+    """Yield the inputs at paths; each file once.
+
+    A folder stands for the files in and below it that look like records. Standard input, or a pipe,
+    is kept in the folder spool, to be read twice. Raises ConfigurationError for a path that is not
+    there.
+    """
+    for path in paths:
+        if path != STANDARD_INPUT and not path.exists():
+            raise ConfigurationError(f"There is no file or folder {shown(path)}.")
+    known: set[tuple[int, int]] = set()
+    group, after_folder = 0, False
+    for number, path in enumerate(paths):
+        # A folder comes after what is named before it: of two exports the later one counts.
+        group += number > 0 and (after_folder or path.is_dir())
+        after_folder = path.is_dir()
+        for file, name, folder in _files_at(path, spool / str(number)):
+            state = file.stat()
+            if (state.st_dev, state.st_ino) not in known:
+                known.add((state.st_dev, state.st_ino))
+                for found in _inputs_of(file, name, folder, archives):
+                    yield found._replace(group=group)
 
 
-def _kept(stream: BinaryIO, path: Path) -> Path:
+def _files_at(path: Path, kept: Path) -> Iterator[tuple[Path, str, Path | None]]:
+    """Yield the files at a path: (file, name for people, its folder)."""
+    if path == STANDARD_INPUT:
+        _keep(sys.stdin.buffer, kept)
+        yield kept, "standard input", None
+    elif path.is_fifo():
+        with path.open("rb") as pipe:
+            _keep(pipe, kept)
+        yield kept, shown(path), None
+    elif not path.is_dir():
+        yield path, shown(path), path.parent
+    else:
+        files = [file for file in path.rglob("*") if _is_record(file.name) and file.is_file()]
+        if not files:
+            raise ConfigurationError(f"The folder {shown(path)} {_NO_RECORDS}.")
+        for file in sorted(files):
+            yield file, shown(file), file.parent
+
+
+def _is_record(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES) and name != MANIFEST
+
+
+def _keep(stream: BinaryIO, path: Path) -> None:
     try:
         with path.open("wb") as file:
             copyfileobj(stream, file)
@@ -161,43 +156,42 @@ def _kept(stream: BinaryIO, path: Path) -> Path:
             f"What comes by a pipe cannot be kept in {shown(path.parent)} ({error.strerror}); "
             "nothing was imported."
         ) from None
-    return path
 
 
 def _inputs_of(path: Path, name: str, folder: Path | None, archives: Archives) -> Iterator[Input]:
-    """Yield a file; of an archive each member."""
+    """Yield a file, or each member of an archive; where it cannot be read, one that is Broken."""
     size = path.stat().st_size
     try:
         if not path.is_file():
             raise Broken("is no file")
         if not is_archive(path):
-            yield Input(name, lambda told: unpacked(path.open("rb"), told), size, folder)
+            yield Input(name, lambda on_read: unpacked(path.open("rb"), on_read), size, folder)
             return
-        found = [
-            (member, size, opens)
-            for member, size, opens in archives.members(path)
-            if member.lower().endswith(SUFFIXES) and Path(member).name != MANIFEST
+        members = [
+            (member, compressed, opens)
+            for member, compressed, opens in archives.members(path)
+            if _is_record(Path(member).name)
         ]
-        if not found:
-            raise Broken(f"holds no file that ends in {_SHOWN_SUFFIXES}")
+        if not members:
+            raise Broken(_NO_RECORDS)
     except (OSError, Broken) as error:
         reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
         yield Input(name, _failing(reason), size)
         return
-    for member, size, opens in found:
-        yield Input(f"{name}!{_printable(member)}", opens, size)
+    for member, compressed, opens in members:
+        yield Input(f"{name}!{_printable(member)}", opens, compressed)
 
 
-def _failing(reason: str) -> Opens:
-    def opens(_told: Told) -> BinaryIO:
+def _failing(reason: str) -> Opener:
+    def opens(_on_read: OnRead) -> BinaryIO:
         raise Broken(reason)
 
     return opens
 
 
-def kind_of(one: Input) -> tuple[Kind, str]:
-    """Return what an input holds, of a table also which. Raises Broken."""
-    with one.open() as stream:
+def kind_of(source: Input) -> tuple[Kind, str]:
+    """Return what an input holds, of a table also its kind. Raises Broken."""
+    with source.open() as stream:
         head = _head(stream)
     if table := is_table(head):
         return Kind.TABLE, table
@@ -208,13 +202,13 @@ def kind_of(one: Input) -> tuple[Kind, str]:
         return Kind.CDA, ""
     if head.startswith(_OTHER_MARKS) or b"\0" in start[:4]:
         raise Broken("is in another encoding than UTF-8; save it in that")
-    if one.name.lower().removesuffix(".gz").endswith(_LINES) or _is_lines(start):
+    if source.name.lower().removesuffix(".gz").endswith(_LINES) or _is_lines(start):
         return Kind.LINES, ""
     return (Kind.DOCUMENT if start[:1] in (b"{", b"[") else Kind.UNKNOWN), ""
 
 
 def _head(stream: BinaryIO) -> bytes:
-    """Return how a text begins, its first line whole where it is not too long."""
+    """Return the beginning of a text, with its whole first line unless that is too long."""
     head = stream.read(CHUNK)
     while head and not head.strip():
         head = stream.read(CHUNK)
@@ -225,18 +219,18 @@ def _head(stream: BinaryIO) -> bytes:
 
 def _is_xml(start: bytes) -> bool:
     if start.startswith(_OTHER_MARKS[:2]):
-        return start[2:6].replace(b"\0", b"")[:1] == b"<"
+        start = start[2:6]
     return start.replace(b"\0", b"")[:1] == b"<"
 
 
 def is_fhir_xml(document: bytes) -> bool:
-    """Say whether the first element of an XML document is of FHIR."""
+    """Say whether the first element of an XML document is one of FHIR."""
     root = _ROOT.search(document[:CHUNK].replace(b"\0", b""))
     return root is not None and b"http://hl7.org/fhir" in root[0]
 
 
 def _is_lines(head: bytes) -> bool:
-    """Say whether objects stand on lines of their own. Damaged ones do not hide the others."""
+    """Say whether most lines are JSON objects; damaged ones do not hide the others."""
     lines = [line for line in head.split(b"\n")[:-1] if line.strip()][:100] or [head]
     return 2 * sum(map(_is_object, lines)) > len(lines)
 
@@ -248,50 +242,43 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-_HEAD = 1_048_576
-# Of the header: it comes before any other.
-_EFFECTIVE = re.compile(rb'<(?:\w+:)?effectiveTime\b[^>]*?\bvalue\s*=\s*["\'](\d{4,14})')
-# Documents of C-CDA come after all others, whose people they may mean.
-_MIXED, _OTHER, _CDA = 500, 1_000, 2_000
-
-
 def in_order(inputs: Iterable[Input], definitions: Mapping[str, Definition]) -> list[Input]:
-    """Return the inputs, those first whose type the others point to.
+    """Return the inputs, those first whose type the others refer to.
 
-    What is in the wrong order all the same waits; that takes longer.
+    Resources that come too early all the same are deferred, which takes longer.
     """
 
-    def place(one: Input) -> tuple[float, int, bytes]:
-        rank = _rank(one, definitions)
-        return (inf, rank, _made(one)) if rank == _CDA else (one.given, rank, b"")
+    def key(source: Input) -> tuple[float, int, bytes]:
+        rank = _rank(source, definitions)
+        # Of two C-CDA documents about the same the newer one is to count.
+        return (inf, rank, _made_at(source)) if rank == _CDA else (source.group, rank, b"")
 
-    return sorted(inputs, key=place)
+    return sorted(inputs, key=key)
 
 
-def _made(one: Input) -> bytes:
-    """Return when a C-CDA document was made: of two about the same, the newer one is to count."""
+def _made_at(source: Input) -> bytes:
+    """Return the time of a C-CDA document, as digits."""
     try:
-        with one.open() as stream:
-            found = _EFFECTIVE.search(stream.read(_HEAD))
+        with source.open() as stream:
+            time = _EFFECTIVE.search(stream.read(_HEAD))
     except Broken:
-        found = None
-    return found[1].ljust(14, b"0") if found else b""
+        time = None
+    return time[1].ljust(14, b"0") if time else b""
 
 
-def _rank(one: Input, definitions: Mapping[str, Definition]) -> int:
-    """Return the rank of the type that an input's first resource has."""
+def _rank(source: Input, definitions: Mapping[str, Definition]) -> int:
+    """Return the rank of the type of an input's first resource."""
     try:
-        kind, _ = kind_of(one)
-        if kind is Kind.CDA:
-            return _CDA
+        kind, _ = kind_of(source)
         if kind is not Kind.LINES:
-            return _MIXED
-        with one.open() as stream:
-            line = stream.readline(_HEAD)
-        resource = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
+            return _CDA if kind is Kind.CDA else _MIXED
+        with source.open() as stream:
+            resource = orjson.loads(stream.readline(_HEAD).removeprefix(MARK))
     except (Broken, orjson.JSONDecodeError):
         return _OTHER
-    type_name = resource.get("resourceType") if type(resource) is dict else None
+    if type(resource) is not dict:
+        return _OTHER
+    type_name = resource.get("resourceType")
     if type_name == "Bundle":
         type_name = _type_in(resource)
     definition = definitions.get(str(type_name))

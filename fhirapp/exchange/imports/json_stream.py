@@ -1,7 +1,9 @@
-"""A large JSON document, cut into its pieces as it is read: the members of its object, and each
-entry of a Bundle or item of a list as the bytes it stands as.
+"""A large JSON document, split as it is read: the members of its object, and each entry of a Bundle
+or item of a list, as the bytes that came.
 
-Nothing is understood here but strings and brackets; each piece is parsed, or refused, by itself.
+Only strings and brackets are recognised here; each piece is parsed, or rejected, by itself. ijson
+would be no replacement: it stops at the first damaged entry, keeps no bytes (1E5 becomes 1E+5, -0
+becomes 0), and takes the last of two members with one name.
 """
 
 from __future__ import annotations
@@ -12,15 +14,17 @@ from typing import BinaryIO, NamedTuple
 
 import orjson
 
-# Possessive: what was matched is not tried again, nor remembered for that.
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}:,]|"', re.DOTALL)
-_CHUNK = 262_144
+# Possessive quantifiers: no positions are remembered for another attempt.
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+# Up to the next bracket outside of strings, or the beginning of a string that is cut off.
+_BRACKET = re.compile(rb'(?:[^][{}"]++|' + _TEXT.pattern + rb')*+([][{}"]|\Z)', re.DOTALL)
 _SOLID = re.compile(rb"[^ \t\r\n]")
 _AFTER_PLAIN = re.compile(rb"[\s,:\]}\[{\"]")
+_CHUNK = 262_144
 
 
 class BrokenDocument(ValueError):
-    """A document that cannot be cut any further; str() says why, line where."""
+    """A document that cannot be split any further; str() is the reason."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -38,7 +42,7 @@ class Piece(NamedTuple):
 def pieces(stream: BinaryIO, longest: int) -> Iterator[Piece]:
     """Yield the members of an object, of `entry` each item; or the items of a list.
 
-    Raises BrokenDocument where the document is no JSON any more, or a piece exceeds longest bytes.
+    Raises BrokenDocument where the document stops being JSON, or a piece exceeds longest bytes.
     """
     text = _Text(stream, longest)
     opening = text.punctuation()
@@ -99,30 +103,30 @@ def _is_last(text: _Text, closing: bytes) -> bool:
 
 
 class _Text:
-    """The document, read a chunk at a time; what was taken is forgotten with the next one."""
+    """The document, read a chunk at a time; what was taken is dropped with the next chunk."""
 
     def __init__(self, stream: BinaryIO, longest: int) -> None:
         self._stream = stream
         self._longest = longest
         self._held = b""
-        # What of it was taken.
+        # Where in it what was not taken yet begins.
         self._at = 0
         self.line = 1
 
     def broken(self, message: str, found: bytes) -> BrokenDocument:
-        """Return what to raise where something else was found; nothing, at the end."""
+        """Return the error where something else was found; nothing, at the end."""
         return BrokenDocument(message if found else "ends too early", self.line)
 
     def peek(self) -> bytes:
-        """Return the next character that is no space; nothing at the end."""
+        """Return the next character that is no space, b"" at the end."""
         while True:
-            if found := _SOLID.search(self._held, self._at):
-                self.line += self._held.count(b"\n", self._at, found.start())
-                self._at = found.start()
+            found = _SOLID.search(self._held, self._at)
+            end = found.start() if found else len(self._held)
+            self.line += self._held.count(b"\n", self._at, end)
+            self._at = end
+            if found:
                 return found[0]
-            self.line += self._held.count(b"\n", self._at)
-            self._at = len(self._held)
-            if not self._more():
+            if not self._read():
                 return b""
 
     def punctuation(self) -> bytes:
@@ -134,52 +138,56 @@ class _Text:
     def value(self) -> bytes:
         """Take the next value whole."""
         first = self.peek()
-        if first in (b'"', b"{", b"["):
-            end = self._end(is_text=first == b'"')
+        if first == b'"':
+            end = self._end_of_text()
+        elif first in (b"{", b"["):
+            end = self._end_of_brackets()
         else:
             end = self._end_of_plain()
-        taken = self._held[self._at : end]
+        value = self._held[self._at : end]
         self._at = end
-        self.line += taken.count(b"\n")
-        return taken
+        self.line += value.count(b"\n")
+        return value
 
-    def _end(self, *, is_text: bool) -> int:
-        """Return where a string, an object or a list ends."""
-        depth, beyond = 0, self._at
+    def _end_of_text(self) -> int:
+        while not (text := _TEXT.match(self._held, self._at)):
+            self._need(len(self._held) - self._at)
+        return text.end()
+
+    def _end_of_brackets(self) -> int:
+        depth, start = 0, self._at
         while True:
-            for token in _TOKEN.finditer(self._held, beyond):
-                character = token[0][:1]
-                if character == b'"':
-                    if token.end() - token.start() == 1:
-                        # It ends in what is not read yet.
-                        beyond = token.start()
-                        break
-                    if is_text:
-                        return token.end()
-                elif character in b"{[":
+            for token in _BRACKET.finditer(self._held, start):
+                start = token.start(1)
+                if token[1] in (b"{", b"["):
                     depth += 1
-                elif character in b"}]":
+                elif token[1] in (b"}", b"]"):
                     depth -= 1
-                    if depth == 0:
+                    if not depth:
                         return token.end()
-                beyond = token.end()
-            beyond -= self._at
-            if not self._more(len(self._held) - self._at - beyond):
-                raise BrokenDocument("ends too early", self.line)
-            beyond += self._at
+                else:
+                    break
+            start -= self._at
+            self._need(len(self._held) - self._at - start)
+            start += self._at
 
     def _end_of_plain(self) -> int:
         """Return where a number, true, false or null ends."""
         while True:
             found = _AFTER_PLAIN.search(self._held, self._at)
-            if found or not self._more():
+            if found or not self._read():
                 end = found.start() if found else len(self._held)
                 if end == self._at:
                     raise self.broken("must have a value here", self._held[self._at :])
                 return end
 
-    def _more(self, unread: int = 0) -> bool:
-        """Read on; of a value that does not end, as much again as there is of it."""
+    def _need(self, unread: int) -> None:
+        """Read on in a value that has not ended."""
+        if not self._read(unread):
+            raise BrokenDocument("ends too early", self.line)
+
+    def _read(self, unread: int = 0) -> bool:
+        """Read on; in a value that has not ended, as much again as is held of it."""
         if len(self._held) - self._at > self._longest:
             raise BrokenDocument(f"holds a piece of more than {self._longest:,} bytes", self.line)
         chunk = self._stream.read(max(_CHUNK, unread))

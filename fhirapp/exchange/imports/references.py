@@ -1,26 +1,25 @@
 """References, made to point here: within a Bundle, by a condition, from the server of the source.
 
-`Practitioner?identifier=system|value` becomes `Practitioner/<id>`, `urn:uuid:…` what the entry of
-that address is, `https://source.example/fhir/Patient/1` is `Patient/1`. What cannot be resolved is
-kept as it is, and told. Source: FHIR R4 http §3.1.0.11.2.1, bundle §2.36.4.1, references §2.3.0.
+`Practitioner?identifier=system|value` becomes `Practitioner/<id>`, `urn:uuid:…` becomes the entry
+with that address, `https://source.example/fhir/Patient/1` becomes `Patient/1`. What cannot be
+resolved is kept as it is and reported. Source: FHIR R4 http §3.1.0.11.2.1, bundle §2.36.4.1,
+references §2.3.0.
 
-What an import leaves that leads nowhere: references to what is not here, and what nobody reads.
+Two named sources may use the same ids for different people. A source may refer by id to what it
+sent itself, and to what it sent with the same content as is here. An id that only another source
+sent would lead to a stranger's record (decisions §5).
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from sqlalchemy import JSON, ColumnElement, Connection, Text, and_, cast, or_
-from sqlalchemy import select as sqlalchemy_select
-
 from fhirapp.db import Reader
-from fhirapp.definition import Definition, Visibility
-from fhirapp.exchange.imports.bundles import server_of
+from fhirapp.definition import Definition
+from fhirapp.exchange.imports.bundles import split_address
 from fhirapp.exchange.imports.scratch import Scratch
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError
@@ -28,19 +27,22 @@ from fhirapp.search.controls import NEWEST_FIRST
 from fhirapp.search.page import find_page
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import parse_query, select
-from fhirapp.store.prepare import CARRIES
 
 _CONDITIONAL = re.compile(r"([A-Z][A-Za-z]+)\?(\S+)")
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _RELATIVE = re.compile(r"[A-Z][A-Za-z]+/")
-_LITERAL = re.compile(rf"([A-Z][A-Za-z]+/{ID_PATTERN})(?:/_history/{ID_PATTERN})?")
-_IN_TEXT = re.compile(
-    rf'"(?:reference|url)"\s*:\s*"([A-Z][A-Za-z]+/{ID_PATTERN})(?:/_history/{ID_PATTERN})?"'.encode()
-)
-# What may have to be resolved; other resources are not looked through.
+_LITERAL_PATTERN = rf"([A-Z][A-Za-z]+/{ID_PATTERN})(?:/_history/{ID_PATTERN})?"
+_LITERAL = re.compile(_LITERAL_PATTERN)
+_LITERAL_IN_JSON = re.compile(rf'"(?:reference|url)"\s*:\s*"{_LITERAL_PATTERN}"'.encode())
+# What may have to be resolved; resources without it are not walked through.
 _HINT = re.compile(rb'"(?:reference|url)"\s*:\s*"(?:[A-Z][A-Za-z]+(?:\?|\\u003[fF])|urn:|https?:)')
-# So many answers are remembered.
+# Conditions, and targets, whose answers are remembered.
 _REMEMBERED = 50_000
+ANOTHER_SOURCE = (
+    "is a record of another source here, and this source sent none with the same content: it may "
+    "be about another person; give its ids a prefix (--id-prefix), or import both under one name "
+    "(--source)"
+)
 
 
 class Unresolved(NamedTuple):
@@ -51,20 +53,10 @@ class Unresolved(NamedTuple):
     may_come: bool = False
 
 
-class Resolved(NamedTuple):
-    """What became of a resource's references: those that are kept as they are, and the ids.
-
-    targets are what an id of the source's own means, as Type/id, not what a condition found.
-    """
-
-    kept: list[Unresolved]
-    targets: list[str]
-
-
 class Resolver:
-    """Looks references up; what was found is remembered for the whole import.
+    """Resolves references; what conditions find is remembered for the whole import.
 
-    bases are the addresses of the servers that the source's absolute references mean, each with
+    bases are the addresses of the servers whose absolute references mean records here, each with
     its slash at the end. prefix is put before every id.
     """
 
@@ -79,7 +71,7 @@ class Resolver:
         self._scratch = scratch
         self._bases = bases
         self._prefix = prefix
-        self._found: dict[str, str] = {}
+        self._matches: dict[str, str] = {}
 
     def resolve(
         self,
@@ -89,141 +81,140 @@ class Resolver:
         snapshot: Reader,
         *,
         final: bool,
-        with_targets: bool = False,
-    ) -> Resolved:
-        """Replace what can be resolved, in place.
+        with_targets: bool,
+    ) -> tuple[list[Unresolved], list[str]]:
+        """Resolve a resource's references in place; return what is kept, and the targets.
 
         text is the resource's JSON as it came, None where it came in another form; bundle the
-        number of its Bundle, 0 outside of one. What is final waits for nothing. The targets are
-        told of all of it with with_targets alone.
+        number of its Bundle, 0 outside of one. Once final, nothing is waited for. The targets, only
+        collected with_targets, are the Type/id that it names by an id of its source.
         """
         if text is not None and not (bundle or _HINT.search(text)):
             if not with_targets:
-                return Resolved([], [])
-            # Where letters or slashes are escaped, the text does not show what is meant.
+                return [], []
+            # Escaped letters or slashes would hide a reference from the pattern.
             if not (b"\\u" in text or b"\\/" in text):
-                named = [one.decode() for one in _IN_TEXT.findall(text)]
-                return Resolved([], [self._prefixed(one) for one in named])
-        unresolved, targets = [], []
-        for holder, name in _references(resource):
-            value = holder[name]
-            found = self._resolved(value, bundle, snapshot, final=final)
-            if isinstance(found, Unresolved):
-                # Bytes that came with their address are not missed where that leads nowhere.
+                names = _LITERAL_IN_JSON.findall(text)
+                return [], [self._prefixed(name.decode()) for name in names]
+        unresolved: list[Unresolved] = []
+        targets: list[str] = []
+        for holder, member in _references(resource):
+            value = holder[member]
+            target = self._resolved(value, bundle, snapshot, final=final)
+            if isinstance(target, Unresolved):
+                # The bytes are in `data`: nothing is missing where the address leads nowhere.
                 if "data" not in holder:
-                    unresolved.append(found)
+                    unresolved.append(target)
                 continue
-            holder[name] = found
-            if not with_targets or self._by_condition(value, bundle):
-                continue
-            if literal := _LITERAL.fullmatch(found):
-                targets.append(literal[1])
-        return Resolved(unresolved, targets)
+            holder[member] = target
+            if with_targets and not self._is_conditional(value, bundle):
+                literal = _LITERAL.fullmatch(target)
+                targets += [literal[1]] if literal else []
+        return unresolved, targets
 
-    def _by_condition(self, value: str, bundle: int) -> bool:
-        """Say whether a reference finds what it means by a condition."""
-        if bundle and (entry := self._scratch.target(bundle, value.partition("/_history/")[0])):
-            return bool(entry[1])
-        return _CONDITIONAL.fullmatch(value) is not None
-
-    def look_up(self, condition: str, snapshot: Reader) -> str | Unresolved:
-        """Return Type/id of the one resource that Type?query finds, or why there is none."""
-        known = self._found.get(condition)
-        if known is not None:
-            return known
-        parts = _CONDITIONAL.fullmatch(condition)
-        if parts is None:
-            return Unresolved(condition, "is no condition: Type?parameter=value is")
-        found = self._look_up(parts[1], parts[2], snapshot)
-        if isinstance(found, Unresolved):
-            return found
-        if len(self._found) >= _REMEMBERED:
-            self._found.clear()
-        self._found[condition] = f"{parts[1]}/{found}"
-        return self._found[condition]
-
-    def take_prefix_off(self, resource: Any) -> None:
-        """Make a resource what it was without the prefix; it means the same with it again."""
-        resource["id"] = str(resource.get("id", "")).removeprefix(self._prefix)
-        for holder, name in _references(resource):
-            type_name, slash, target = holder[name].partition("/")
-            if not (slash and _RELATIVE.match(holder[name])):
-                continue
-            if target.startswith(self._prefix):
-                holder[name] = f"{type_name}/{target.removeprefix(self._prefix)}"
-            elif name == "reference":
-                # It was found here: its id never had the prefix.
-                holder[name] = f"{type_name}?_id={target.partition('/')[0]}"
-
-    def meant(self, own: str, condition: str, snapshot: Reader) -> str | Unresolved:
-        """Return Type/id of what comes as own, Type/id, with a condition: itself, if it is here."""
-        return own if self._is_here(own, snapshot) else self.look_up(condition, snapshot)
-
-    def _is_here(self, name: str, snapshot: Reader) -> bool:
+    def match(self, name: str, condition: str, snapshot: Reader) -> str | Unresolved:
+        """Return Type/id of what comes as name with a condition: name itself, if it is here."""
         type_name, _, resource_id = name.partition("/")
         definition = self._definitions.get(type_name)
-        if definition is None:
-            return False
-        asked = f"SELECT 1 FROM {definition.sql_table} WHERE id = ? AND is_current"
-        return snapshot.first(asked, (resource_id,)) is not None
+        if definition and current(snapshot, definition, resource_id, "pk") is not None:
+            return name
+        return self._look_up(condition, snapshot)
 
     def remember(self, condition: str, target: str) -> None:
-        """Note which resource is meant by a condition, before it can be looked up."""
-        self._found[condition] = target
+        """Note what a condition finds, before it can be looked up."""
+        self._matches[condition] = target
 
-    def put_prefix(self, resource: Any) -> None:
+    def add_prefix(self, resource: Any) -> None:
         """Put the prefix before a resource's id, and before those that it refers to."""
         if isinstance(resource.get("id"), str):
             resource["id"] = self._prefix + resource["id"]
-        for holder, name in _references(resource):
-            holder[name] = self._prefixed(holder[name])
+        for holder, member in _references(resource):
+            holder[member] = self._prefixed(holder[member])
 
-    def _resolved(
-        self, value: str, bundle: int, snapshot: Reader, *, final: bool
-    ) -> str | Unresolved:
-        bare, version, number = value.partition("/_history/")
-        if bundle and (entry := self._scratch.target(bundle, bare)):
-            target, condition = entry
-            found = self.meant(target, condition, snapshot) if condition else target
-            if isinstance(found, Unresolved):
-                # Its turn has not come: only then is it clear whether it is another one.
-                if not final:
-                    return found._replace(reference=value)
-                found = target
-            return found + version + number
-        if _CONDITIONAL.fullmatch(value):
-            return self.look_up(value, snapshot)
-        if value.startswith("urn:"):
-            return Unresolved(value, "no resource of this Bundle has that address")
-        server = server_of(value)
-        if server is not None:
-            if server[0] not in self._bases:
-                return Unresolved(value, f"leads to {server[0]}")
-            return self._prefixed(server[1]) + version + number
-        if _ABSOLUTE.match(value):
-            return Unresolved(value, "leads to another server")
-        return value
+    def remove_prefix(self, resource: Any) -> None:
+        """Restore a resource as it was without the prefix; it means the same with it again."""
+        resource["id"] = str(resource.get("id", "")).removeprefix(self._prefix)
+        for holder, member in _references(resource):
+            type_name, slash, target = holder[member].partition("/")
+            if not (slash and _RELATIVE.match(holder[member])):
+                continue
+            if target.startswith(self._prefix):
+                holder[member] = f"{type_name}/{target.removeprefix(self._prefix)}"
+            elif member == "reference":
+                # It was found here by a condition: its id never had the prefix.
+                holder[member] = f"{type_name}?_id={target.partition('/')[0]}"
 
     def _prefixed(self, value: str) -> str:
         if self._prefix and _RELATIVE.match(value):
             return value.replace("/", f"/{self._prefix}", 1)
         return value
 
-    def _look_up(self, type_name: str, query: str, snapshot: Reader) -> str | Unresolved:
+    def _is_conditional(self, value: str, bundle: int) -> bool:
+        """Say whether what a reference means is found by a condition."""
+        if bundle and (entry := self._scratch.target(bundle, value.partition("/_history/")[0])):
+            return bool(entry[1])
+        return _CONDITIONAL.fullmatch(value) is not None
+
+    def _resolved(
+        self, value: str, bundle: int, snapshot: Reader, *, final: bool
+    ) -> str | Unresolved:
+        bare, *version = re.split("(?=/_history/)", value, maxsplit=1)
+        if bundle and (entry := self._scratch.target(bundle, bare)):
+            target, condition = entry
+            if condition:
+                matched = self.match(target, condition, snapshot)
+                if not isinstance(matched, Unresolved):
+                    target = matched
+                elif not final:
+                    # Only when its turn comes is it known whether it is another one.
+                    return matched._replace(reference=value)
+            return "".join((target, *version))
+        if _CONDITIONAL.fullmatch(value):
+            return self._look_up(value, snapshot)
+        if value.startswith("urn:"):
+            return Unresolved(value, "no resource of this Bundle has that address")
+        if address := split_address(value):
+            base, name = address
+            if base not in self._bases:
+                return Unresolved(value, f"leads to {base}")
+            return "".join((self._prefixed(name), *version))
+        if _ABSOLUTE.match(value):
+            return Unresolved(value, "leads to another server")
+        return value
+
+    def _look_up(self, condition: str, snapshot: Reader) -> str | Unresolved:
+        """Return Type/id of the one resource that Type?query finds, or why there is none."""
+        if known := self._matches.get(condition):
+            return known
+        parts = _CONDITIONAL.fullmatch(condition)
+        if parts is None:
+            return Unresolved(condition, "is no condition: Type?parameter=value is")
+        found = self._search(parts[1], parts[2], snapshot)
+        if isinstance(found, Unresolved):
+            return found
+        if len(self._matches) >= _REMEMBERED:
+            self._matches.clear()
+        self._matches[condition] = f"{parts[1]}/{found}"
+        return self._matches[condition]
+
+    def _search(self, type_name: str, query: str, snapshot: Reader) -> str | Unresolved:
         """Return the one id that a query finds, or why there is none."""
         whole = f"{type_name}?{query}"
         definition = self._definitions.get(type_name)
         if definition is None:
             return Unresolved(whole, f"{type_name} is not served")
-        context = Context(definition.tables, "")
         try:
-            asked_for = parse_qsl(query, keep_blank_values=True)
-            parsed = parse_query(definition.params, asked_for, context, strict=True)
+            parsed = parse_query(
+                definition.params,
+                parse_qsl(query, keep_blank_values=True),
+                Context(definition.tables, ""),
+                strict=True,
+            )
         except FhirError as error:
             return Unresolved(whole, f"{type_name}: {error.diagnostics}")
         if parsed.ignored or not parsed.conditions:
-            # It would match whoever is the only one there.
-            return Unresolved(whole, f"{type_name}: the query asks for nothing")
+            # It would match any resource that is the only one of its type.
+            return Unresolved(whole, f"{type_name}: the query has no condition")
         selection = select(definition.sql_table, parsed.conditions, snapshot.all)
         rows = find_page(snapshot.all, selection, NEWEST_FIRST, None, 2)
         if len(rows) == 1:
@@ -233,14 +224,61 @@ class Resolver:
         return Unresolved(whole, f"{type_name}: none matches", may_come=True)
 
 
+class SourceIds:
+    """The ids that the source of an import may refer to."""
+
+    def __init__(self, definitions: Mapping[str, Definition]) -> None:
+        self._definitions = definitions
+        # Set where the source has a name and there are others; otherwise no id is foreign.
+        self.source_id: int | None = None
+        self._own: set[str] = set()
+
+    @property
+    def are_checked(self) -> bool:
+        return self.source_id is not None
+
+    def first_foreign(self, targets: Iterable[str], snapshot: Reader) -> str:
+        """Return the first of some Type/id that is another source's, "" if none is."""
+        for target in sorted({*targets} - self._own):
+            if self._is_foreign(target, snapshot):
+                return target
+            if len(self._own) >= _REMEMBERED:
+                self._own.clear()
+            self._own.add(target)
+        return ""
+
+    def _is_foreign(self, target: str, snapshot: Reader) -> bool:
+        type_name, _, resource_id = target.partition("/")
+        definition = self._definitions.get(type_name)
+        if definition is None or definition.view:
+            return False
+        newest = snapshot.first(
+            f"SELECT source_id FROM {definition.sql_table} WHERE id = ?"
+            " ORDER BY version_id DESC LIMIT 1",
+            (resource_id,),
+        )
+        if newest is None or newest[0] in (None, self.source_id):
+            return False
+        shared = "SELECT 1 FROM import_shared WHERE source_id = ? AND type = ? AND id = ?"
+        return snapshot.first(shared, (self.source_id, type_name, resource_id)) is None
+
+
+def current(snapshot: Reader, definition: Definition, resource_id: str, column: str) -> Any:
+    """Return a column of a resource's current version, None where there is none."""
+    row = snapshot.first(
+        f"SELECT {column} FROM {definition.sql_table} WHERE id = ? AND is_current", (resource_id,)
+    )
+    return row[0] if row else None
+
+
 def targets_of(resource: Any) -> list[str]:
     """Return Type/id of what a resource refers to by an id."""
-    values = (holder[name] for holder, name in _references(resource))
-    return [found[1] for found in map(_LITERAL.fullmatch, values) if found]
+    values = (holder[member] for holder, member in _references(resource))
+    return [literal[1] for literal in map(_LITERAL.fullmatch, values) if literal]
 
 
 def _references(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield what holds a literal reference, or the address of an attachment, and its member."""
+    """Yield (holder, member) of each literal reference, and address of an attachment."""
     if isinstance(value, dict):
         if isinstance(value.get("reference"), str):
             yield value, "reference"
@@ -252,144 +290,3 @@ def _references(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
     elif isinstance(value, list):
         for content in value:
             yield from _references(content)
-
-
-# In a stored body, or a column of JSON: a reference, or the address of an attachment.
-_REFERENCE = re.compile(
-    rf'"(?:reference|url)": ?"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?"'.encode()
-)
-_TARGET = "target"
-# So many bodies are held, ids asked for at once, and resources that are here remembered.
-_BODIES, _IDS, _DANGLING_REMEMBERED = 50, 500, 50_000
-_NO_TARGET = (
-    "Provenance is shown to whoever may see all its targets: import those that are not here too"
-)
-_NO_CARRIER = (
-    "Binary is read by way of a document: import the DocumentReference that has its address too"
-)
-
-_Name = tuple[str, str]
-
-
-def dangling(
-    connection: Connection, definitions: Mapping[str, Definition], last_rows: Mapping[str, int]
-) -> Iterator[tuple[str, str, int]]:
-    """Yield (Type/id, why, how often) of what is referred to since, and is not here or deleted.
-
-    last_rows has the last row of each type before. What is missed may come more than once.
-    """
-    here: set[_Name] = set()
-    for name, last in sorted(last_rows.items()):
-        for bodies in _bodies(connection, definitions[name], last):
-            times: Counter[_Name] = Counter()
-            for body in bodies:
-                named = {(one[0].decode(), one[1].decode()) for one in _REFERENCE.findall(body)}
-                times.update(named - here)
-            if len(here) > _DANGLING_REMEMBERED:
-                here.clear()
-            here |= _present(connection, definitions, times)
-            for target in sorted(times.keys() - here):
-                served = target[0] in definitions
-                why = "is not here" if served else "is not stored here"
-                yield "/".join(target), f"{target[0]} {why}", times[target]
-
-
-def _bodies(connection: Connection, definition: Definition, last: int) -> Iterator[list[bytes]]:
-    """Yield the bodies of what was published since, some at a time; else what may be in one."""
-    if definition.view:
-        return
-    columns = definition.table.c
-    held: list[ColumnElement[Any]] = [columns.body] if definition.stores_body else []
-    if not held:
-        held += (cast(one, Text) for one in columns if isinstance(one.type, JSON))
-    asked = (
-        sqlalchemy_select(columns.pk, *held)
-        .where(~columns.deleted)
-        .order_by(columns.pk)
-        .limit(_BODIES)
-    )
-    while rows := connection.execute(asked.where(columns.pk > last)).all():
-        last = rows[-1].pk
-        yield [
-            one.encode() if isinstance(one, str) else bytes(one)
-            for _, *contents in rows
-            for one in contents
-            if one is not None
-        ]
-
-
-def _present(
-    connection: Connection, definitions: Mapping[str, Definition], names: Mapping[_Name, int]
-) -> set[_Name]:
-    """Return which of these resources are here."""
-    wanted: dict[str, list[str]] = {}
-    for type_name, resource_id in names:
-        if type_name in definitions:
-            wanted.setdefault(type_name, []).append(resource_id)
-    found: set[_Name] = set()
-    for type_name, ids in wanted.items():
-        columns = definitions[type_name].table.c
-        for at in range(0, len(ids), _IDS):
-            some = columns.id.in_(ids[at : at + _IDS])
-            rows = connection.execute(sqlalchemy_select(columns.id).where(columns.is_current, some))
-            found.update((type_name, row.id) for row in rows)
-    return found
-
-
-def unreachable(
-    connection: Connection, definitions: Mapping[str, Definition], last_rows: Mapping[str, int]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield (Type/id, why, what to do) of what was published since and nobody can read."""
-    carriers = [one for one in definitions.values() if one.attachments and not one.view]
-    for name, last in sorted(last_rows.items()):
-        definition = definitions[name]
-        if definition.visibility is Visibility.TARGETS:
-            for row_id, target in _without_target(connection, definitions, definition, last):
-                yield f"{name}/{row_id}", f"its target {target} is not here", _NO_TARGET
-        elif definition.visibility is Visibility.CARRIER:
-            for row_id in _uncarried(connection, carriers, definition, last):
-                yield f"{name}/{row_id}", "no document carries it", _NO_CARRIER
-
-
-def _without_target(
-    connection: Connection,
-    definitions: Mapping[str, Definition],
-    definition: Definition,
-    last: int,
-) -> Iterator[_Name]:
-    """Yield ids, each with its first target that is not here, and was not before it was deleted."""
-    columns, index = definition.table.c, definition.tables.reference.c
-    known: list[ColumnElement[bool]] = []
-    for one in definitions.values():
-        # An alias: the table may be the definition's own.
-        held = one.table.alias().c
-        is_held = (
-            sqlalchemy_select(held.pk).where(held.id == index.target_id, ~held.deleted).exists()
-        )
-        known.append(and_(index.target_type == one.name, is_held))
-    asked = (
-        sqlalchemy_select(columns.id, index.target_type, index.target_id)
-        .where(columns.pk > last, columns.is_current, index.pk == columns.pk)
-        .where(index.param == _TARGET, ~or_(*known))
-        .order_by(columns.pk, index.target_type, index.target_id)
-    )
-    before = None
-    for row in connection.execute(asked.execution_options(yield_per=_IDS)):
-        if row.id != before:
-            yield row.id, "/".join(filter(None, (row.target_type, row.target_id)))
-        before = row.id
-
-
-def _uncarried(
-    connection: Connection, carriers: Sequence[Definition], definition: Definition, last: int
-) -> Iterator[str]:
-    """Yield the ids of Binaries that no version of a document has as its attachment."""
-    columns = definition.table.c
-    asked = sqlalchemy_select(columns.id).where(columns.pk > last, columns.is_current)
-    for carrier in carriers:
-        index = carrier.tables.reference.c
-        is_carried = index.param == CARRIES, index.target_id == columns.id
-        asked = asked.where(~sqlalchemy_select(index.pk).where(*is_carried).exists())
-    yield from connection.execute(
-        asked.order_by(columns.pk).execution_options(yield_per=_IDS)
-    ).scalars()

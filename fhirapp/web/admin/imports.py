@@ -14,8 +14,8 @@ from sqlalchemy import select
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db
 from fhirapp.disk import is_left
+from fhirapp.exchange.imports.options import ID_PREFIX
 from fhirapp.exchange.imports.report import LISTED, OUTCOMES
-from fhirapp.exchange.imports.runs import PREFIX
 from fhirapp.exchange.models import ImportRun, ImportSource
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
@@ -307,7 +307,7 @@ def _fault(upload: Upload | None, source: str, prefix: str, *, delete_missing: b
         return _("Not everything arrived. Choose the same files, and go on with the upload.")
     if delete_missing and not source:
         return _("To delete what is missing, name the source: of what else would it be missing?")
-    if not PREFIX.fullmatch(prefix):
+    if not ID_PREFIX.fullmatch(prefix):
         return _("What is put before ids takes up to 20 letters, digits, dashes and dots.")
     return ""
 

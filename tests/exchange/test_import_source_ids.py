@@ -198,7 +198,7 @@ def test_a_document_of_somebody_with_anothers_number_is_refused(empty, tmp_path)
     )
     count = report.rejected_lines - 1
     assert count > 5
-    assert followers.message == f"refused too, because it is not clear whose they are: {count}"
+    assert followers.message == f"rejected too, because their patient is not clear: {count}"
     assert report.table().splitlines()[-1].split()[:2] == ["rejected", str(count + 1)]
     assert stored(empty) == before
 
@@ -275,7 +275,7 @@ def test_a_document_of_one_source_does_not_take_anothers_bytes(take, empty, apar
     else:
         report = take(BEN, *bens, source="lab")
         assert report.rejected_lines == 2
-    assert "Binary/77 stands for a record of another source here" in report.faults[-1].message
+    assert "Binary/77 is a record of another source here" in report.faults[-1].message
     assert kept(empty) == ANNAS | {("Patient", "9")}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fhirapp.config import ConfigurationError
-from fhirapp.exchange.imports.sources import why_narrowed
+from fhirapp.exchange.imports.deletions import partial_export_reason
 from tests.exchange.test_import import lines
 from tests.support.bulk_server import EXPORT, BulkServer, file, running
 from tests.support.importing import allergy, current, load, patient, stored, write
@@ -38,22 +38,22 @@ def export(folder: Path, request: Any, content: bytes = PART) -> Path:
         ("https://ehr.example/fhir/%24export?_outputFormat=ndjson", ""),
         ("fhirapp export", ""),
         ("fhirapp export --history --gzip", ""),
-        ("https://ehr.example/fhir/$export?_type=Patient", "asked for with _type"),
-        ("https://ehr.example/fhir/$export?%5Fsince=2026", "asked for with _since"),
+        ("https://ehr.example/fhir/$export?_type=Patient", "requested with _type"),
+        ("https://ehr.example/fhir/$export?%5Fsince=2026", "requested with _since"),
         ("https://ehr.example/fhir/$export?_typeFilter=Patient%3F_id%3D1", "with _typeFilter"),
-        ("https://ehr.example/fhir/$export?_elements=id", "asked for with _elements"),
-        ("https://ehr.example/fhir/$export?patient=Patient/1", "asked for with patient"),
-        ("https://ehr.example/fhir/Patient/$export", "asked for with Patient/…$export"),
+        ("https://ehr.example/fhir/$export?_elements=id", "requested with _elements"),
+        ("https://ehr.example/fhir/$export?patient=Patient/1", "requested with patient"),
+        ("https://ehr.example/fhir/Patient/$export", "requested with Patient/…$export"),
         ("https://ehr.example/fhir/Group/g/$export?_since=2026", "Group/…$export and _since"),
         ("https://ehr.example/fhir/Patient", "another address than …/$export"),
-        ("fhirapp export --type Patient --gzip", "asked for with --type"),
-        ("fhirapp export --since 2026-01-01", "asked for with --since"),
+        ("fhirapp export --type Patient --gzip", "requested with --type"),
+        ("fhirapp export --since 2026-01-01", "requested with --since"),
         (f"https://ehr.example/fhir/$export?_format={'x' * 30_000}…", "more than can be read"),
-        *((one, "how it was asked for, nobody can tell") for one in (None, "", 7)),
+        *((one, "how it was requested is not known") for one in (None, "", 7)),
     ],
 )
 def test_a_request_tells_what_it_leaves_out(request_, why):
-    found = why_narrowed(request_)
+    found = partial_export_reason(request_)
     assert why in found if why else found == ""
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_deleted_for_an_export_of_a_part(empty, tmp_path):
     for paths in refused:
         with pytest.raises(ConfigurationError) as caught:
             load(empty, *paths, source="s", delete_missing=True)
-        assert "(asked for with --since)" in str(caught.value)
+        assert "(requested with --since)" in str(caught.value)
         assert str(caught.value).endswith(ENDS)
     assert stored(empty) == before
     # The same without deleting is taken.
@@ -144,7 +144,7 @@ def test_a_manifest_that_another_asked_for_says_what_it_lacks(server, tmp_path):
     for _ in range(2):
         code, said = taken(tmp_path, f"{server.url}/manifest.json", "--delete-missing")
         assert code != 0
-        assert "(asked for with _since)" in said
+        assert "(requested with _since)" in said
         assert held(tmp_path) == 3
     server.answers["/whole.json"] = [server.manifest("Patient")]
     assert taken(tmp_path, f"{server.url}/whole.json", "--delete-missing")[0] == 0
@@ -156,4 +156,4 @@ def test_a_manifest_that_does_not_say_what_was_asked_for_deletes_nothing(server,
     server.answers["/manifest.json"] = [ok(untold)]
     code, said = taken(tmp_path, f"{server.url}/manifest.json", "--delete-missing")
     assert code != 0
-    assert "nobody can tell" in said
+    assert "how it was requested is not known" in said

@@ -1,0 +1,308 @@
+"""Inputs, read into records: NDJSON, JSON documents and Bundles, C-CDA documents, tables.
+
+What cannot be read becomes a record with faults, so that it is reported in its place while the rest
+goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import orjson
+
+from fhirapp.exchange import ccda, tables
+from fhirapp.exchange.imports.archives import Broken, OnRead
+from fhirapp.exchange.imports.bundles import (
+    BUNDLE_TYPES,
+    InvalidEntry,
+    OnMatch,
+    entry_id,
+    identifier_condition,
+    read_entry,
+)
+from fhirapp.exchange.imports.inputs import LONGEST, MARK, Input, Kind, is_fhir_xml, kind_of
+from fhirapp.exchange.imports.json_stream import BrokenDocument, Piece, pieces
+from fhirapp.exchange.imports.records import Record, dumps, name_of
+from fhirapp.exchange.imports.scratch import Scratch
+from fhirapp.fhir import json as fhir_json
+
+_LONGEST_CDA = 50_000_000
+_UNKNOWN_KIND = (
+    "is none of what is imported: NDJSON, a resource or Bundle in JSON, a C-CDA document, a table "
+    "with the headings of a template, gzip and zip of these"
+)
+_FHIR_XML = (
+    "is FHIR in XML, which is not read: ask its source for FHIR in JSON (application/fhir+json)"
+)
+
+
+class RecordReader:
+    """Reads inputs; the addresses within Bundles go into scratch.
+
+    remark receives remarks on a table as a whole: (place, text).
+    """
+
+    def __init__(
+        self,
+        scratch: Scratch,
+        prefix: str = "",
+        remark: Callable[[str, str], None] = lambda _place, _text: None,
+    ) -> None:
+        self._scratch = scratch
+        self._prefix = prefix
+        self._remark = remark
+
+    def read(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+        """Yield an input's records."""
+        try:
+            kind, table_kind = kind_of(source)
+            if kind is Kind.LINES:
+                yield from self._lines(source, on_read)
+            elif kind is Kind.DOCUMENT:
+                yield from self._document(source, on_read)
+            elif kind is Kind.CDA:
+                yield from self._cda(source, on_read)
+            elif kind is Kind.TABLE:
+                yield from self._table(source, table_kind, on_read)
+            elif kind is Kind.UNKNOWN:
+                yield _faulty(source.name, _UNKNOWN_KIND)
+        except Broken as error:
+            yield _faulty(source.name, str(error))
+
+    def bundle(self, bundle: Mapping[str, Any], place: str) -> Iterator[Record]:
+        """Yield the records of a parsed Bundle."""
+        entries = bundle.get("entry", [])
+        if type(entries) is not list:
+            yield _faulty(place, "must be a list", "Bundle.entry")
+            return
+
+        def located() -> Iterator[tuple[str, bytes]]:
+            for position, entry in enumerate(entries):
+                yield f"{place}, entry[{position}]", dumps(entry)
+
+        yield from self._entries(bundle.get("type"), place, located)
+
+    def _lines(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+        with source.open(on_read) as stream:
+            for number, line in enumerate(_bounded_lines(stream), 1):
+                if line is None:
+                    yield _faulty(f"{source.name}:{number}", f"is longer than {LONGEST:,} bytes")
+                elif line.strip():
+                    yield Record(f"{source.name}:{number}", line)
+
+    def _document(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+        """Yield a resource, the entries of a Bundle, or the resources of a list."""
+        try:
+            if _is_list(source):
+                for piece in _pieces(source, on_read):
+                    yield Record(f"{source.name}:{piece.line}", piece.text)
+                return
+            members = _outline(source)
+            if members.get("resourceType") != "Bundle" or members.get("type") == "history":
+                yield _whole(source, on_read)
+            elif "entry" in members:
+                yield _faulty(f"{source.name}:1", "must be a list", "Bundle.entry")
+            else:
+                yield from self._entries(
+                    members.get("type"), source.name, lambda: _located_entries(source, on_read)
+                )
+        except BrokenDocument as error:
+            yield _faulty(f"{source.name}:{error.line}", str(error))
+
+    def _entries(
+        self, bundle_type: Any, place: str, located: Callable[[], Iterator[tuple[str, bytes]]]
+    ) -> Iterator[Record]:
+        """Yield a Bundle's records; located is called twice, as references may point forward."""
+        if bundle_type not in BUNDLE_TYPES:
+            yield _faulty(place, f"must be one of {', '.join(BUNDLE_TYPES)}", "Bundle.type")
+            return
+        number = self._scratch.new_bundle()
+        for _, text in located():
+            self._note_address(number, text, bundle_type)
+        for where, text in located():
+            record = Record(where, text, bundle_type=bundle_type)
+            try:
+                entry = read_entry(fhir_json.loads(text), bundle_type)
+            except InvalidEntry as error:
+                yield replace(record, faults=[(error.path, str(error))])
+            except ValueError as error:
+                yield replace(record, faults=[("", f"is not JSON: {error}")])
+            else:
+                if entry is None:
+                    continue
+                if entry.resource is None:
+                    yield replace(record, deletes=entry.target)
+                    continue
+                record.resource = entry.resource
+                record.bundle = number
+                record.entry_id = entry_id(entry)
+                record.condition, record.on_match = entry.condition, entry.on_match
+                yield record
+
+    def _note_address(self, number: int, text: bytes, bundle_type: str) -> None:
+        """Note where the fullUrl of an entry leads."""
+        try:
+            entry = read_entry(orjson.loads(text), bundle_type)
+        except ValueError:
+            # It is rejected when its turn comes.
+            return
+        if entry is None or entry.resource is None or not entry.full_url:
+            return
+        resource_id = entry_id(entry)
+        if resource_id is not None or entry.condition:
+            target = f"{entry.resource.get('resourceType')}/{self._prefix}{resource_id or ''}"
+            # Text that is no Unicode is rejected when its turn comes.
+            with suppress(UnicodeEncodeError):
+                self._scratch.add_address(number, entry.full_url, target, entry.condition)
+
+    def _cda(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+        with source.open(on_read) as stream:
+            document = stream.read(_LONGEST_CDA + 1)
+        if len(document) > _LONGEST_CDA:
+            yield _faulty(source.name, f"is longer than {_LONGEST_CDA:,} bytes")
+            return
+        if is_fhir_xml(document):
+            yield _faulty(source.name, _FHIR_XML)
+            return
+        try:
+            resources = ccda.resources_of(document, source.name)
+        except ccda.UnreadableDocument as error:
+            yield _faulty(source.name, str(error))
+            return
+        identifiers = ccda.identities(resources)
+        remarks = [(source.name, remark) for remark in ccda.remarks(resources)]
+        # A document has few details of a person: those of the first document are kept.
+        for record in self._group(source.name, resources, OnMatch.SKIP, identifiers):
+            yield replace(record, remarks=remarks)
+            remarks = []
+
+    def _table(self, source: Input, kind: str, on_read: OnRead) -> Iterator[Record]:
+        with source.open(on_read) as stream:
+            heading = b""
+            for row in tables.rows_of(stream, kind, source.folder):
+                place = f"{source.name}:{row.number}"
+                # The first row is the heading.
+                heading = heading or row.text
+                base = Record(place, row.text, table_kind=kind, heading=heading)
+                if row.resources == []:
+                    for column, note in row.notes:
+                        self._remark(f"{place}: {column}" if column else place, note)
+                if row.faults:
+                    yield replace(base, faults=[*row.faults])
+                remarks = [*row.notes]
+                resources = row.resources or []
+                identifiers = {name_of(patient): _identifiers(patient) for patient in resources}
+                for record in self._group(place, resources, OnMatch.SKIP_OTHER, identifiers):
+                    yield replace(
+                        record, text=row.text, remarks=remarks, table_kind=kind, heading=heading
+                    )
+                    remarks = []
+
+    def _group(
+        self,
+        place: str,
+        resources: Sequence[dict[str, Any]],
+        on_match: OnMatch,
+        identifiers: Mapping[str, Iterable[tuple[str, str]]],
+    ) -> Iterator[Record]:
+        """Yield the resources made from one document or row, about people who may be known here.
+
+        identifiers has, by Type/id, the (system, value) that a resource may be known by.
+        """
+        number = self._scratch.new_bundle()
+        for resource in resources:
+            name = name_of(resource)
+            condition = identifier_condition(resource["resourceType"], identifiers.get(name, ()))
+            if condition:
+                target = name.replace("/", f"/{self._prefix}", 1)
+                # References have their prefix by then.
+                self._scratch.add_address(number, target, target, condition)
+            yield Record(
+                place,
+                resource=resource,
+                bundle=number,
+                grouped=True,
+                condition=condition,
+                on_match=on_match,
+            )
+
+
+def _faulty(place: str, message: str, path: str = "") -> Record:
+    return Record(place, faults=[(path, message)])
+
+
+def _identifiers(resource: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return (system, value) of a patient's identifiers, none of another resource's."""
+    if resource["resourceType"] != "Patient":
+        return []
+    return [
+        (identifier["system"], identifier["value"])
+        for identifier in resource.get("identifier", ())
+        if "system" in identifier and "value" in identifier
+    ]
+
+
+def _bounded_lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the lines, None for one that is too long for memory."""
+    is_first = True
+    while line := stream.readline(LONGEST + 1):
+        if is_first:
+            line = line.removeprefix(MARK)
+            is_first = False
+        if len(line) <= LONGEST or line.endswith(b"\n"):
+            yield line
+            continue
+        while (rest := stream.readline(1_048_576)) and not rest.endswith(b"\n"):
+            pass
+        yield None
+
+
+def _whole(source: Input, on_read: OnRead) -> Record:
+    """Return a document as one record."""
+    with source.open(on_read) as stream:
+        text = stream.read(LONGEST + 1)
+    if len(text) > LONGEST:
+        return _faulty(source.name, f"is longer than {LONGEST:,} bytes")
+    return Record(f"{source.name}:1", text.removeprefix(MARK))
+
+
+def _is_list(source: Input) -> bool:
+    with source.open() as stream:
+        start = stream.read(len(MARK)).removeprefix(MARK).lstrip()
+        while not start and (more := stream.read(1)):
+            start = more.lstrip()
+    return start[:1] == b"["
+
+
+def _outline(source: Input) -> dict[str, Any]:
+    """Return the type of a document, of a Bundle its kind; `entry` only where it is no list."""
+    members: dict[str, Any] = {}
+    for piece in _pieces(source, lambda _size: None):
+        if piece.name in ("resourceType", "type", "entry"):
+            try:
+                members[piece.name] = orjson.loads(piece.text)
+            except orjson.JSONDecodeError:
+                members[piece.name] = None
+        if members.get("resourceType", "Bundle") != "Bundle":
+            break
+    return members
+
+
+def _located_entries(source: Input, on_read: OnRead) -> Iterator[tuple[str, bytes]]:
+    """Yield each entry of a Bundle with its place."""
+    position = 0
+    for piece in _pieces(source, on_read):
+        if not piece.name:
+            yield f"{source.name}:{piece.line}, entry[{position}]", piece.text
+            position += 1
+
+
+def _pieces(source: Input, on_read: OnRead) -> Iterator[Piece]:
+    with source.open(on_read) as stream:
+        if stream.read(len(MARK)) != MARK:
+            stream.close()
+            stream = source.open(on_read)
+        yield from pieces(stream, LONGEST)
