@@ -1,8 +1,7 @@
-"""The header of a document as DocumentReference; as it came, it is the attachment.
+"""The header of a document as DocumentReference, and its visit as Encounter.
 
-Sources: CDA R2 §4.2; HL7 C-CDA on FHIR 2.0.0, header; FHIR R4 documentreference; service.md 2.2.
-
-The visit that a document is about: encompassingEncounter as Encounter.
+The document is the attachment, byte for byte. Sources: CDA R2 §4.2; HL7 C-CDA on FHIR 2.0.0,
+header; FHIR R4 documentreference; service.md 2.2.
 """
 
 from __future__ import annotations
