@@ -59,38 +59,42 @@ class About(Enum):
     OTHER = "other"
 
 
-class Said(NamedTuple):
-    """What an entry says; is_mixed where it says that none is known and something else too."""
+class Assertion(NamedTuple):
+    """What an entry says; is_mixed: that none is known, and something else too."""
 
     kind: Kind
     about: About = About.ANY
     is_mixed: bool = False
 
 
-_CODES: Mapping[tuple[str, str], Said] = {
-    (terminology.SNOMED_CT, "716186003"): Said(Kind.NONE_KNOWN),
+_CODES: Mapping[tuple[str, str], Assertion] = {
+    (terminology.SNOMED_CT, "716186003"): Assertion(Kind.NONE_KNOWN),
     # Retired from SNOMED CT, not from records.
-    (terminology.SNOMED_CT, "160244002"): Said(Kind.NONE_KNOWN),
-    (terminology.SNOMED_CT, terminology.NO_KNOWN_DRUG_ALLERGY): Said(Kind.NONE_KNOWN, About.DRUG),
-    (terminology.SNOMED_CT, "429625007"): Said(Kind.NONE_KNOWN, About.FOOD),
-    (terminology.SNOMED_CT, "428607008"): Said(Kind.NONE_KNOWN, About.ENVIRONMENT),
-    (ABSENT_UNKNOWN, "no-known-allergies"): Said(Kind.NONE_KNOWN),
-    (ABSENT_UNKNOWN, "no-known-medication-allergies"): Said(Kind.NONE_KNOWN, About.DRUG),
-    (ABSENT_UNKNOWN, "no-known-food-allergies"): Said(Kind.NONE_KNOWN, About.FOOD),
-    (ABSENT_UNKNOWN, "no-known-environmental-allergies"): Said(Kind.NONE_KNOWN, About.ENVIRONMENT),
-    (ABSENT_UNKNOWN, "no-allergy-info"): Said(Kind.NO_INFORMATION),
-    # Not OTH and MSK: there is an allergy, which is not told.
+    (terminology.SNOMED_CT, "160244002"): Assertion(Kind.NONE_KNOWN),
+    (terminology.SNOMED_CT, terminology.NO_KNOWN_DRUG_ALLERGY): Assertion(
+        Kind.NONE_KNOWN, About.DRUG
+    ),
+    (terminology.SNOMED_CT, "429625007"): Assertion(Kind.NONE_KNOWN, About.FOOD),
+    (terminology.SNOMED_CT, "428607008"): Assertion(Kind.NONE_KNOWN, About.ENVIRONMENT),
+    (ABSENT_UNKNOWN, "no-known-allergies"): Assertion(Kind.NONE_KNOWN),
+    (ABSENT_UNKNOWN, "no-known-medication-allergies"): Assertion(Kind.NONE_KNOWN, About.DRUG),
+    (ABSENT_UNKNOWN, "no-known-food-allergies"): Assertion(Kind.NONE_KNOWN, About.FOOD),
+    (ABSENT_UNKNOWN, "no-known-environmental-allergies"): Assertion(
+        Kind.NONE_KNOWN, About.ENVIRONMENT
+    ),
+    (ABSENT_UNKNOWN, "no-allergy-info"): Assertion(Kind.NO_INFORMATION),
+    # Not OTH and MSK: there is an allergy, to something that is not disclosed.
     **{
-        (terminology.NULL_FLAVOR, code): Said(Kind.NO_INFORMATION)
+        (terminology.NULL_FLAVOR, code): Assertion(Kind.NO_INFORMATION)
         for code in ("NI", "UNK", "ASKU", "NAV")
     },
-    (terminology.NULL_FLAVOR, "NASK"): Said(Kind.NOT_ASKED),
+    (terminology.NULL_FLAVOR, "NASK"): Assertion(Kind.NOT_ASKED),
     **{
-        (_REASON, code): Said(Kind.NO_INFORMATION)
+        (_REASON, code): Assertion(Kind.NO_INFORMATION)
         for code in ("unknown", "asked-unknown", "temp-unknown", "asked-declined")
     },
-    (_REASON, "not-asked"): Said(Kind.NOT_ASKED),
-    (SECTION["system"], SECTION["code"]): Said(Kind.WORDS_ONLY),
+    (_REASON, "not-asked"): Assertion(Kind.NOT_ASKED),
+    (SECTION["system"], SECTION["code"]): Assertion(Kind.WORDS_ONLY),
 }
 # Words, folded, that local codes and texts say it with; the whole text must be one of them.
 _ABBREVIATED = {
@@ -140,171 +144,29 @@ _OF_AN_ALLERGY = (
     *("reaction", "modifierExtension", "lastOccurrence", "type"),
     *("onsetDateTime", "onsetAge", "onsetPeriod", "onsetRange", "onsetString"),
 )
-_TELLING: Mapping[Kind, Sequence[str]] = {
+_DETAILS: Mapping[Kind, Sequence[str]] = {
     Kind.NONE_KNOWN: ("reaction", "modifierExtension"),
     Kind.NO_INFORMATION: _OF_AN_ALLERGY,
     Kind.NOT_ASKED: _OF_AN_ALLERGY,
     Kind.WORDS_ONLY: _OF_AN_ALLERGY,
 }
-_TELLING_CRITICALITY: Mapping[Kind, Sequence[str]] = {
+_CRITICALITIES: Mapping[Kind, Sequence[str]] = {
     Kind.NONE_KNOWN: ("high",),
     Kind.NO_INFORMATION: ("low", "high"),
     Kind.NOT_ASKED: ("low", "high"),
     Kind.WORDS_ONLY: ("low", "high"),
 }
-
-
-def what_is_said(resource: Resource) -> Said:
-    """Return what an entry says."""
-    if exposure := _exposure(resource):
-        risk, _ = exposure
-        return Said(Kind.NONE_KNOWN, About.OTHER) if risk == _NO_RISK else Said(Kind.ALLERGY)
-    found = _statements(resource.get("code") or {})
-    said = next(filter(None, found), None)
-    if said is None:
-        return Said(Kind.ALLERGY)
-    kinds = {one.kind for one in found if one}
-    if Kind.WORDS_ONLY in kinds:
-        return _in_words(resource, kinds)
-    if None in found or any(_tells(resource, kind) for kind in kinds):
-        return Said(Kind.ALLERGY, is_mixed=Kind.NONE_KNOWN in kinds)
-    # Of several, what leaves most open: nothing is known, before none is.
-    for open_kind in (Kind.NOT_ASKED, Kind.NO_INFORMATION):
-        if open_kind in kinds:
-            return Said(open_kind, is_mixed=Kind.NONE_KNOWN in kinds)
-    # "No known drug allergy" beside "no known allergy" says the narrower.
-    narrower = {one.about for one in found if one} - {About.ANY}
-    if len(narrower) > 1:
-        return Said(Kind.NONE_KNOWN, About.OTHER, is_mixed=True)
-    return Said(Kind.NONE_KNOWN, next(iter(narrower), About.ANY))
-
-
-def _in_words(resource: Resource, kinds: set[Kind]) -> Said:
-    """Return what an entry says that holds the words of a section: an absence if they are one."""
-    if any(_tells(resource, kind) for kind in kinds):
-        return Said(Kind.ALLERGY)
-    said = _of_words(str((resource.get("code") or {}).get("text") or ""))
-    return said or Said(Kind.WORDS_ONLY)
-
-
-def substance(resource: Resource) -> Mapping[str, Any]:
-    """Return the CodeableConcept of what an entry is about; empty where it is not told.
-
-    "No information" beside a reaction only stands where a code is missing.
-    """
-    if exposure := _exposure(resource):
-        return exposure[1]
-    code = resource.get("code") or {}
-    found = _statements(code)
-    is_nothing = all(one is not None and one.kind in _NOTHING_KNOWN for one in found)
-    if is_nothing and what_is_said(resource).kind is Kind.ALLERGY:
-        named = [one["substance"] for one in resource.get("reaction", ()) if one.get("substance")]
-        return named[0] if named and all(one == named[0] for one in named) else {}
-    return code
-
-
-def coded_as(about: Mapping[str, Any]) -> list[str]:
-    """Return what the codes of a substance are called where its words say it otherwise.
-
-    A code that nothing names is told with its system: its digits alone say nothing.
-    """
-    said = _plain(concept(about))
-    codings = [
-        one
-        for one in about.get("coding", ())
-        if one.get("system") not in _ABSENT and one.get("code") != SECTION["code"]
-    ]
-    names = [shortened(one["display"]) for one in codings if one.get("display")]
-    if not names and not about.get("text"):
-        names = [f"{one['system']}|{one['code']}" for one in codings if _is_whole(one)]
-    differing = {_plain(one): one for one in reversed(names) if _plain(one) not in ("", said)}
-    return list(reversed(differing.values()))
-
-
+# What SNOMED CT puts behind a name.
+_KIND = re.compile(r"\s*\([a-z ]+\)$")
+_DENIAL = re.compile(r"(?:no|not|none|nil|n/a|nk[a-z]{1,3}|denie[sd]|denying)(?=[\s.,;:()]|$)")
+# Longer texts are no names.
+_LONGEST = 200
+_NO_RISK = "no-known-reaction-risk"
 _ABSENT = frozenset({terminology.NULL_FLAVOR, _REASON})
 _NOTHING_KNOWN = (Kind.NO_INFORMATION, Kind.NOT_ASKED)
-
-
-def is_placeholder(name: str) -> bool:
-    """Say whether a name only holds the place of one: "Coded Allergy Name Not Available"."""
-    return len(name) <= _LONGEST and _PLACEHOLDER.fullmatch(fold(name)) is not None
-
-
-def about_none_known(words: str) -> About | None:
-    """Return of what words say that no allergy is known; None where they do not say that."""
-    found = _of_words(words)
-    return found.about if found is not None and found.kind is Kind.NONE_KNOWN else None
-
-
-def keys(about: Mapping[str, Any]) -> frozenset[str]:
-    """Return what tells that two entries are about the same: their codes, and their words."""
-    codings = [one for one in about.get("coding", ()) if one.get("system") not in _ABSENT]
-    coded = {f"{one.get('system', '')}|{one['code']}" for one in codings if one.get("code")}
-    texts = [about.get("text"), *(one.get("display") for one in codings)]
-    named = {fold(shortened(text)) for text in texts if text and not is_placeholder(text)}
-    return frozenset(coded | (named - {""}))
-
-
-def _is_whole(coding: Mapping[str, Any]) -> bool:
-    return bool(coding.get("system") and coding.get("code"))
-
-
-def _plain(text: str) -> str:
-    """Return a name without case, accents, and the kind of thing that SNOMED CT puts behind it."""
-    return _KIND.sub("", fold(text)).strip()
-
-
-_KIND = re.compile(r"\s*\([a-z ]+\)$")
-
-
-def is_denial(about: Mapping[str, Any]) -> bool:
-    """Say whether what is told as a substance begins as if there were none, such as "denies"."""
-    return bool(_DENIAL.match(fold(concept(about)).lstrip(" ([")))
-
-
-_DENIAL = re.compile(r"(?:no|not|none|nil|n/a|nk[a-z]{1,3}|denie[sd]|denying)(?=[\s.,;:()]|$)")
-
-
-def _statements(code: Mapping[str, Any]) -> list[Said | None]:
-    """Return what each coding and the text of a code say; None for a substance."""
-    codings = [one for one in code.get("coding", ()) if "code" in one or "display" in one]
-    found = [_of_coding(one) for one in codings]
-    if text := code.get("text"):
-        said = _of_text(text, next(filter(None, found), None))
-        if said and said.kind is Kind.NONE_KNOWN and all(map(_is_silent, codings)):
-            # A nullFlavor says that there is no code; the text says why there is none.
-            return [said]
-        found.append(said)
-    return found
-
-
-def _is_silent(coding: Mapping[str, Any]) -> bool:
-    return coding.get("system") == terminology.NULL_FLAVOR and coding.get("code") in _UNCODED
-
-
+# nullFlavors that say that there is no code, not that nothing is known.
 _UNCODED = frozenset({"NI", "UNK", "NAV", "NA", "OTH", "UNC"})
-
-
-def _tells(resource: Resource, kind: Kind) -> bool:
-    """Say whether an entry tells of an allergy, though its code says this."""
-    if any(resource.get(name) for name in _TELLING[kind]):
-        return True
-    return resource.get("criticality") in _TELLING_CRITICALITY[kind]
-
-
-def _of_coding(coding: Mapping[str, Any]) -> Said | None:
-    said = _CODES.get((coding.get("system", ""), coding.get("code", "")))
-    if said is not None:
-        return said
-    if coding.get("system") in _SUBSTANCES:
-        return None
-    for words in (coding.get("display"), coding.get("code")):
-        if words and (found := _of_words(words)):
-            return found
-    return None
-
-
-# Their other codes are substances, whatever somebody wrote beside them.
+# Code systems of substances: words beside their codes do not change that.
 _SUBSTANCES = frozenset(
     {
         "http://www.nlm.nih.gov/research/umls/rxnorm",
@@ -316,46 +178,187 @@ _SUBSTANCES = frozenset(
 )
 
 
-def _of_text(text: str, beside: Said | None) -> Said | None:
+def assertion_of(resource: Resource) -> Assertion:
+    """Return what an entry says."""
+    if exposure := _exposure(resource):
+        risk, _ = exposure
+        return (
+            Assertion(Kind.NONE_KNOWN, About.OTHER) if risk == _NO_RISK else Assertion(Kind.ALLERGY)
+        )
+    statements = _statements(resource.get("code") or {})
+    kinds = {statement.kind for statement in statements if statement}
+    if not kinds:
+        return Assertion(Kind.ALLERGY)
+    if Kind.WORDS_ONLY in kinds:
+        return _in_words(resource, kinds)
+    if None in statements or any(_has_details(resource, kind) for kind in kinds):
+        return Assertion(Kind.ALLERGY, is_mixed=Kind.NONE_KNOWN in kinds)
+    # Of several, what leaves most open: nothing is known, before none is.
+    for open_kind in (Kind.NOT_ASKED, Kind.NO_INFORMATION):
+        if open_kind in kinds:
+            return Assertion(open_kind, is_mixed=Kind.NONE_KNOWN in kinds)
+    # "No known drug allergy" beside "no known allergy" says the narrower.
+    narrower = {statement.about for statement in statements if statement} - {About.ANY}
+    if len(narrower) > 1:
+        return Assertion(Kind.NONE_KNOWN, About.OTHER, is_mixed=True)
+    return Assertion(Kind.NONE_KNOWN, next(iter(narrower), About.ANY))
+
+
+def _in_words(resource: Resource, kinds: set[Kind]) -> Assertion:
+    """Return what an entry says that holds the words of a section: an absence if they are one."""
+    if any(_has_details(resource, kind) for kind in kinds):
+        return Assertion(Kind.ALLERGY)
+    assertion = _of_words(str((resource.get("code") or {}).get("text") or ""))
+    return assertion or Assertion(Kind.WORDS_ONLY)
+
+
+def substance(resource: Resource) -> Mapping[str, Any]:
+    """Return the CodeableConcept of what an entry is about; empty where it is not recorded.
+
+    "No information" beside a reaction only stands where a code is missing.
+    """
+    if exposure := _exposure(resource):
+        return exposure[1]
+    code = resource.get("code") or {}
+    is_nothing = all(
+        statement is not None and statement.kind in _NOTHING_KNOWN
+        for statement in _statements(code)
+    )
+    if is_nothing and assertion_of(resource).kind is Kind.ALLERGY:
+        reactions = resource.get("reaction", ())
+        named = [reaction["substance"] for reaction in reactions if reaction.get("substance")]
+        return named[0] if named and all(other == named[0] for other in named) else {}
+    return code
+
+
+def coded_as(about: Mapping[str, Any]) -> list[str]:
+    """Return the names of a substance's codes where they differ from its words.
+
+    A code without a name is returned with its system: its digits alone say nothing.
+    """
+    words = _plain(concept(about))
+    codings = [
+        coding
+        for coding in about.get("coding", ())
+        if coding.get("system") not in _ABSENT and coding.get("code") != SECTION["code"]
+    ]
+    names = [shortened(coding["display"]) for coding in codings if coding.get("display")]
+    if not names and not about.get("text"):
+        names = [
+            f"{coding['system']}|{coding['code']}"
+            for coding in codings
+            if coding.get("system") and coding.get("code")
+        ]
+    differing = {
+        plain: name for name in reversed(names) if (plain := _plain(name)) not in ("", words)
+    }
+    return list(reversed(differing.values()))
+
+
+def is_placeholder(name: str) -> bool:
+    """Say whether a name only holds the place of one: "Coded Allergy Name Not Available"."""
+    return len(name) <= _LONGEST and _PLACEHOLDER.fullmatch(fold(name)) is not None
+
+
+def about_none_known(words: str) -> About | None:
+    """Return of what words say that no allergy is known; None where they do not say that."""
+    assertion = _of_words(words)
+    return assertion.about if assertion and assertion.kind is Kind.NONE_KNOWN else None
+
+
+def keys(about: Mapping[str, Any]) -> frozenset[str]:
+    """Return the codes and words of a substance: entries that share one are about the same."""
+    codings = [coding for coding in about.get("coding", ()) if coding.get("system") not in _ABSENT]
+    coded = {
+        f"{coding.get('system', '')}|{coding['code']}" for coding in codings if coding.get("code")
+    }
+    texts = [about.get("text"), *(coding.get("display") for coding in codings)]
+    named = {fold(shortened(text)) for text in texts if text and not is_placeholder(text)}
+    return frozenset(coded | (named - {""}))
+
+
+def _plain(text: str) -> str:
+    """Return a name without case, accents, and the kind of thing that SNOMED CT puts behind it."""
+    return _KIND.sub("", fold(text)).strip()
+
+
+def is_denial(about: Mapping[str, Any]) -> bool:
+    """Say whether the words of a substance begin as if there were none, such as "denies"."""
+    return bool(_DENIAL.match(fold(concept(about)).lstrip(" ([")))
+
+
+def _statements(code: Mapping[str, Any]) -> list[Assertion | None]:
+    """Return what each coding and the text of a code say; None for a substance."""
+    codings = [
+        coding for coding in code.get("coding", ()) if "code" in coding or "display" in coding
+    ]
+    statements = [_of_coding(coding) for coding in codings]
+    if text := code.get("text"):
+        assertion = _of_text(text, next(filter(None, statements), None))
+        if assertion and assertion.kind is Kind.NONE_KNOWN and all(map(_is_silent, codings)):
+            # A nullFlavor says that there is no code; the text says why there is none.
+            return [assertion]
+        statements.append(assertion)
+    return statements
+
+
+def _is_silent(coding: Mapping[str, Any]) -> bool:
+    return coding.get("system") == terminology.NULL_FLAVOR and coding.get("code") in _UNCODED
+
+
+def _has_details(resource: Resource, kind: Kind) -> bool:
+    """Say whether an entry has details that only an allergy has, though its code says this."""
+    if any(resource.get(name) for name in _DETAILS[kind]):
+        return True
+    return resource.get("criticality") in _CRITICALITIES[kind]
+
+
+def _of_coding(coding: Mapping[str, Any]) -> Assertion | None:
+    assertion = _CODES.get((coding.get("system", ""), coding.get("code", "")))
+    if assertion is not None:
+        return assertion
+    if coding.get("system") in _SUBSTANCES:
+        return None
+    for words in (coding.get("display"), coding.get("code")):
+        if words and (assertion := _of_words(words)):
+            return assertion
+    return None
+
+
+def _of_text(text: str, beside: Assertion | None) -> Assertion | None:
     """Return what a text says; that of the code beside it, where it denies in words of its own."""
-    said = _of_words(text)
-    if said is None and beside is not None and len(text) < _LONGEST:
+    assertion = _of_words(text)
+    if assertion is None and beside is not None and len(text) < _LONGEST:
         words = fold(text)
         return beside if _DENIES.match(words) and not _BUT.search(words) else None
-    return said
+    return assertion
 
 
-_LONGEST = 200
-
-
-def _of_words(text: str) -> Said | None:
+def _of_words(text: str) -> Assertion | None:
     if len(text) > _LONGEST:
         return None
     words = _AROUND.sub("", fold(text))
     if words == "not asked":
-        return Said(Kind.NOT_ASKED)
+        return Assertion(Kind.NOT_ASKED)
     if words in _ABBREVIATED:
-        return Said(Kind.NONE_KNOWN, _ABBREVIATED[words])
+        return Assertion(Kind.NONE_KNOWN, _ABBREVIATED[words])
     if words in _NOTHING:
-        return Said(Kind.NO_INFORMATION)
-    if found := _NONE_KNOWN.fullmatch(words):
-        of = found["of"] or found["to"]
+        return Assertion(Kind.NO_INFORMATION)
+    if match := _NONE_KNOWN.fullmatch(words):
+        of = match["of"] or match["to"]
         about = _OF.get(of, About.OTHER) if of else About.ANY
-        if (short := found["short"]) and _ABBREVIATED.get(short) is not about:
+        if (short := match["short"]) and _ABBREVIATED.get(short) is not about:
             return None
-        return Said(Kind.NONE_KNOWN, about)
+        return Assertion(Kind.NONE_KNOWN, about)
     return None
-
-
-_NO_RISK = "no-known-reaction-risk"
 
 
 def _exposure(resource: Resource) -> tuple[str, Mapping[str, Any]] | None:
     """Return risk and substance of R4's extension that stands instead of the code."""
-    for one in resource.get("extension", ()):
-        if one.get("url") != EXPOSURE_RISK:
+    for extension in resource.get("extension", ()):
+        if extension.get("url") != EXPOSURE_RISK:
             continue
-        parts = {part.get("url"): part for part in one.get("extension", ())}
+        parts = {part.get("url"): part for part in extension.get("extension", ())}
         codings = parts.get("exposureRisk", {}).get("valueCodeableConcept", {}).get("coding", ())
         risks = {coding.get("code") for coding in codings}
         named = parts.get("substance", {}).get("valueCodeableConcept", {})

@@ -1,7 +1,7 @@
-"""What does not fit together among a patient's allergies, for somebody to look at twice.
+"""What contradicts among a patient's allergies, for a person to check.
 
 Two entries are about the same where they share a code, system and all, or their words, but for case
-and accents. Nothing here says which of them is right.
+and accents. Nothing here decides which of them is right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CATEGORIES: Mapping[About, frozenset[str]] = {
 
 
 class Finding(NamedTuple):
-    """What does not fit: its code, a sentence, and the entries that it names."""
+    """A contradiction or a doubt: its code, a sentence, and the entries that it names."""
 
     code: str
     text: str
@@ -31,22 +31,22 @@ class Finding(NamedTuple):
 
 
 def other_records(patient: Mapping[str, Any]) -> Sequence[Finding]:
-    """Return that a patient has other records, whose allergies are not among these ones."""
-    found = []
-    for one in patient.get("link", ()):
-        name = (one.get("other") or {}).get("reference") or ""
+    """Return that a patient has other records, whose allergies are not among these."""
+    findings = []
+    for link in patient.get("link", ()):
+        name = (link.get("other") or {}).get("reference") or ""
         if name.startswith("Patient/"):
-            is_over = one.get("type") == "replaced-by"
+            is_over = link.get("type") == "replaced-by"
             text = "This record was replaced by another" if is_over else "There is another record"
             text += " of the same person, whose allergies are not listed here."
-            found.append(Finding("other-record", text, [name]))
-    return found
+            findings.append(Finding("other-record", text, [name]))
+    return findings
 
 
 def findings_of(entries: Sequence[Entry]) -> Sequence[Finding]:
-    """Return what does not fit: what may hurt first."""
-    allergies = [one for one in entries if one.is_allergy]
-    holding = [one for one in entries if one.may_be_allergy]
+    """Return the findings: what may hurt first."""
+    allergies = [entry for entry in entries if entry.is_allergy]
+    holding = [entry for entry in entries if entry.may_be_allergy]
     return [
         *_none_known(entries, holding),
         *_unclear(entries),
@@ -56,28 +56,29 @@ def findings_of(entries: Sequence[Entry]) -> Sequence[Finding]:
 
 def _none_known(entries: Iterable[Entry], holding: Sequence[Entry]) -> Iterator[Finding]:
     """Yield each statement that none is known with the allergies that may hold beside it."""
-    for one in entries:
-        if one.group is not Group.NONE_KNOWN:
+    for entry in entries:
+        if entry.group is not Group.NONE_KNOWN:
             continue
-        against = [other for other in holding if _contradicts(one, other)]
+        against = [allergy for allergy in holding if _contradicts(entry, allergy)]
         if not against:
             continue
-        names = listed([_with_category(other, one.said.about) for other in against])
-        said = f", recorded on {one.recorded}," if len(one.recorded.split()) == 3 else ""
-        if not said and one.recorded:
-            said = f", recorded in {one.recorded},"
-        status = "is still active" if one.clinical_status else "is not said to be over"
-        text = f"“{one.name}”{said} {status} beside {names}."
-        yield Finding("none-known-beside-allergy", text, _references([one, *against]))
+        names = listed([_with_category(allergy, entry.assertion.about) for allergy in against])
+        recorded = ""
+        if entry.recorded_date:
+            is_day = len(entry.recorded_date) >= len("YYYY-MM-DD")
+            recorded = f", recorded {'on' if is_day else 'in'} {entry.recorded},"
+        status = "is still active" if entry.clinical_status else "is not recorded as resolved"
+        text = f"“{entry.name}”{recorded} {status} beside {names}."
+        yield Finding("none-known-beside-allergy", text, _references([entry, *against]))
 
 
 def _contradicts(none_known: Entry, allergy: Entry) -> bool:
-    about = none_known.said.about
+    about = none_known.assertion.about
     if about is About.ANY:
         return True
     if about is About.OTHER:
         # Several kinds at once, or one substance.
-        return none_known.said.is_mixed or bool(none_known.keys & allergy.keys)
+        return none_known.assertion.is_mixed or bool(none_known.keys & allergy.keys)
     return not allergy.categories or bool(_CATEGORIES[about] & set(allergy.categories))
 
 
@@ -90,53 +91,53 @@ def _with_category(allergy: Entry, about: About) -> str:
 
 def _unclear(entries: Iterable[Entry]) -> Iterator[Finding]:
     """Yield the entries that contradict themselves, or cannot be understood whole."""
-    for one in entries:
-        for fault in one.faults:
-            yield Finding("entry-unclear", f"“{one.name}” {fault}.", [one.reference])
+    for entry in entries:
+        for fault in entry.faults:
+            yield Finding("entry-unclear", f"“{entry.name}” {fault}.", [entry.reference])
 
 
 def _about_the_same(allergies: Sequence[Entry]) -> Iterator[Finding]:
     """Yield what is recorded more than once, or once as holding and once as not."""
     by_key: dict[str, list[Entry]] = {}
-    for one in allergies:
-        for key in one.keys:
-            by_key.setdefault(key, []).append(one)
-    shared = [found for _, found in sorted(by_key.items()) if len(found) > 1]
+    for allergy in allergies:
+        for key in allergy.keys:
+            by_key.setdefault(key, []).append(allergy)
+    shared = [same for _, same in sorted(by_key.items()) if len(same) > 1]
     refuted, past, twice = [], [], []
-    for found in shared:
-        holds = [one for one in found if one.group in HOLDING]
-        over = [one for one in found if one.group is Group.PAST]
-        denied = [one for one in found if one.group is Group.REFUTED]
+    for same in shared:
+        holds = [allergy for allergy in same if allergy.group in HOLDING]
+        over = [allergy for allergy in same if allergy.group is Group.PAST]
+        denied = [allergy for allergy in same if allergy.group is Group.REFUTED]
         if holds and denied:
             refuted.append([*holds, *denied])
         if holds and over:
             past.append([*holds, *over])
-        twice += [one for one in (holds, over) if len(one) > 1]
+        twice += [entries for entries in (holds, over) if len(entries) > 1]
     for code, sets, ending in (
         ("refuted-beside-active", refuted, "both as refuted and as holding"),
         ("past-beside-active", past, "both as over and as holding"),
         ("duplicate", twice, "more than once"),
     ):
-        for same in _largest(sets):
-            names = listed([f"{one.name} ({_stated(one)})" for one in same])
-            yield Finding(code, f"Recorded {ending}: {names}.", _references(same))
+        for entries in _largest(sets):
+            names = listed([f"{entry.name} ({_status(entry)})" for entry in entries])
+            yield Finding(code, f"Recorded {ending}: {names}.", _references(entries))
 
 
 def _largest(sets: Sequence[Sequence[Entry]]) -> Iterator[Sequence[Entry]]:
     """Yield the sets that are part of no other, each once."""
     kept: dict[str, list[frozenset[str]]] = {}
-    for one in sorted(sets, key=len, reverse=True):
-        names = frozenset(_references(one))
-        first = one[0].reference
+    for entries in sorted(sets, key=len, reverse=True):
+        names = frozenset(_references(entries))
+        first = entries[0].reference
         if any(names <= other for other in kept.get(first, ())):
             continue
         for name in names:
             kept.setdefault(name, []).append(names)
-        yield one
+        yield entries
 
 
-def _stated(entry: Entry) -> str:
-    """Return how an entry stands, and since when it is recorded."""
+def _status(entry: Entry) -> str:
+    """Return the status of an entry, and when it was recorded."""
     status = entry.clinical_status or "status not recorded"
     if entry.group is Group.REFUTED:
         status = "refuted"
@@ -146,4 +147,4 @@ def _stated(entry: Entry) -> str:
 
 
 def _references(entries: Iterable[Entry]) -> list[str]:
-    return [one.reference for one in entries]
+    return [entry.reference for entry in entries]

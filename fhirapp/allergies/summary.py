@@ -1,7 +1,7 @@
-"""A patient's allergies as a clinician wants them: what may hurt first, and what does not fit.
+"""A patient's allergies as a clinician wants them: what may hurt first.
 
-Each entry is in exactly one group, and nothing is left out: what is not understood is told. Nothing
-is concluded that an entry does not say; contradictions.py names what contradicts.
+Each entry is in exactly one group, and nothing is left out: what is not understood is shown.
+Nothing is concluded that an entry does not say; contradictions.py finds what contradicts.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import (
     About,
+    Assertion,
     Kind,
-    Said,
+    assertion_of,
     coded_as,
     is_denial,
     keys,
     substance,
-    what_is_said,
 )
 from fhirapp.allergies.severity import Severity, sentence, severity_of
 from fhirapp.fhir import terminology
@@ -29,17 +29,17 @@ Resource = Mapping[str, Any]
 
 
 class Group(Enum):
-    """What an entry is told under, in this order: its code, and its title."""
+    """The groups of a summary, in its order: code and title."""
 
     ACTIVE_SEVERE = "active-severe", "Active; severe, anaphylaxis or high criticality"
-    # It may be the one that kills; who knows that it is over says so.
+    # It may be the one that kills: without a status it counts as not over.
     STATUS_NOT_KNOWN_SEVERE = (
         "status-not-known-severe",
-        "Severe, anaphylaxis or high criticality; not said whether it still holds",
+        "Severe, anaphylaxis or high criticality; clinical status not recorded",
     )
     WORDS_ONLY = "words-only", "In a document's words only"
     ACTIVE = "active", "Active"
-    STATUS_NOT_KNOWN = "status-not-known", "Not said whether it still holds"
+    STATUS_NOT_KNOWN = "status-not-known", "Clinical status not recorded"
     UNCONFIRMED = "unconfirmed", "Active, not confirmed"
     NONE_KNOWN = "none-known", "None known"
     NO_INFORMATION = "no-information", "No information"
@@ -76,16 +76,15 @@ _VERIFICATION = ("confirmed", "unconfirmed", "refuted", "entered-in-error")
 
 
 class Entry(NamedTuple):
-    """An AllergyIntolerance as it is told; codes and words are empty where nothing is said.
+    """An AllergyIntolerance in a summary; codes and words are empty where nothing is recorded.
 
-    coded_as are the names of its codes where they differ from its words. comments are what
-    somebody wrote beside it, faults are what contradicts itself or is not understood, unsaid is
-    what nobody has said. keys are what tells that two are about the same: their codes, and their
-    words.
+    coded_as are the names of its codes where they differ from its words. recorded_date is a FHIR
+    dateTime. comments are its notes, faults what contradicts itself or is not understood, missing
+    what is not recorded. keys are its codes and words: entries that share one are about the same.
     """
 
     reference: str
-    said: Said
+    assertion: Assertion
     group: Group
     substance: str
     coded_as: Sequence[str]
@@ -98,10 +97,10 @@ class Entry(NamedTuple):
     reactions: Sequence[ReactionWords]
     onset: str
     last_occurrence: str
-    recorded: str
+    recorded_date: str
     comments: Sequence[str]
     faults: Sequence[str]
-    unsaid: Sequence[str]
+    missing: Sequence[str]
     keys: frozenset[str]
 
     @property
@@ -112,16 +111,21 @@ class Entry(NamedTuple):
         )
 
     @property
+    def recorded(self) -> str:
+        """When it was recorded, in words."""
+        return terminology.when(self.recorded_date)
+
+    @property
     def is_severe(self) -> bool:
         return self.severity.is_severe
 
     @property
     def is_allergy(self) -> bool:
-        return self.said.kind is Kind.ALLERGY
+        return self.assertion.kind is Kind.ALLERGY
 
     @property
     def may_be_allergy(self) -> bool:
-        """Whether it is an allergy that may hold, or words that may tell of one."""
+        """Whether it is an allergy that may hold, or words that may be about one."""
         return self.group in HOLDING or self.group is Group.WORDS_ONLY
 
 
@@ -134,7 +138,7 @@ class Conclusion(NamedTuple):
 
 
 def entries_of(resources: Iterable[Resource]) -> Sequence[Entry]:
-    """Return the entries in the order in which they are told."""
+    """Return the entries in the order of a summary."""
     return sorted(map(_entry, resources), key=_order)
 
 
@@ -153,23 +157,23 @@ def conclusion_of(entries: Sequence[Entry], *, is_limited: bool = False) -> Conc
 
 
 def _conclusion(entries: Sequence[Entry]) -> Conclusion:
-    holding = [one for one in entries if one.is_allergy and one.group in HOLDING]
-    in_words = [one for one in entries if one.group is Group.WORDS_ONLY]
-    none_known = [one for one in entries if one.group is Group.NONE_KNOWN]
-    nothing = [one for one in entries if one.group in (Group.NO_INFORMATION, Group.NOT_ASKED)]
+    holding = [entry for entry in entries if entry.is_allergy and entry.group in HOLDING]
+    in_words = [entry for entry in entries if entry.group is Group.WORDS_ONLY]
+    none_known = [entry for entry in entries if entry.group is Group.NONE_KNOWN]
+    nothing = [entry for entry in entries if entry.group in (Group.NO_INFORMATION, Group.NOT_ASKED)]
     if holding:
-        text = f"{_counted(len(holding))} may still hold; " + sentence(
+        text = f"{_counted(len(holding))}; " + sentence(
             len(holding),
-            severe=sum(one.is_severe and not one.severity.words for one in holding),
-            described=sum(bool(one.severity.words) for one in holding),
-            unrecorded=sum(not one.severity.is_recorded for one in holding),
+            severe=sum(entry.is_severe and not entry.severity.words for entry in holding),
+            described=sum(bool(entry.severity.words) for entry in holding),
+            unrecorded=sum(not entry.severity.is_recorded for entry in holding),
         )
         return Conclusion("allergies", text + _quoted(in_words), _sources([*holding, *in_words]))
     if in_words:
         text = f"No coded entry tells of an allergy.{_quoted(in_words)}"
         return Conclusion("words-only", text, _sources(in_words))
-    if any(one.said.about is About.ANY for one in none_known):
-        sure = [one for one in none_known if one.said.about is About.ANY]
+    if any(entry.assertion.about is About.ANY for entry in none_known):
+        sure = [entry for entry in none_known if entry.assertion.about is About.ANY]
         text = f"It is recorded that no allergy is known{_unconfirmed(sure)}."
         return Conclusion("none-known", text + _also(nothing), _sources(none_known))
     if none_known:
@@ -188,7 +192,7 @@ def _conclusion(entries: Sequence[Entry]) -> Conclusion:
 
 def _nothing_known(entries: Sequence[Entry]) -> Conclusion:
     """Return that it was not asked, or that no information is recorded: of both, the latter."""
-    if all(one.group is Group.NOT_ASKED for one in entries):
+    if all(entry.group is Group.NOT_ASKED for entry in entries):
         text = "It is recorded that allergies were not asked about."
         code = "not-asked"
     else:
@@ -202,7 +206,7 @@ def _quoted(in_words: Sequence[Entry]) -> str:
     if not in_words:
         return ""
     quotes = terminology.listed(
-        [f"“{terminology.shortened(one.substance, _QUOTED)}”" for one in in_words]
+        [f"“{terminology.shortened(entry.substance, _QUOTED)}”" for entry in in_words]
     )
     return f" A document says in words: {quotes}"
 
@@ -215,15 +219,16 @@ _DENIED = {
 
 
 def _denied(entry: Entry) -> str:
-    return _DENIED.get(entry.said.about, f"“{entry.name}”")
+    return _DENIED.get(entry.assertion.about, f"“{entry.name}”")
 
 
 def _counted(number: int) -> str:
-    return "1 allergy or intolerance" if number == 1 else f"{number} allergies or intolerances"
+    named = "allergy or intolerance" if number == 1 else "allergies or intolerances"
+    return f"{number} active or unresolved {named}"
 
 
 def _unconfirmed(entries: Sequence[Entry]) -> str:
-    is_sure = any(one.verification_status == "confirmed" for one in entries)
+    is_sure = any(entry.verification_status == "confirmed" for entry in entries)
     return "" if is_sure else ", though nobody has confirmed it"
 
 
@@ -232,11 +237,11 @@ def _also(nothing: Sequence[Entry]) -> str:
 
 
 def _sources(entries: Sequence[Entry]) -> list[str]:
-    return [one.reference for one in entries]
+    return [entry.reference for entry in entries]
 
 
 def _entry(resource: Resource) -> Entry:
-    said = what_is_said(resource)
+    assertion = assertion_of(resource)
     clinical = _codes(resource, "clinicalStatus", terminology.ALLERGY_CLINICAL, _CLINICAL)
     verified = _codes(
         resource, "verificationStatus", terminology.ALLERGY_VERIFICATION, _VERIFICATION
@@ -247,33 +252,33 @@ def _entry(resource: Resource) -> Entry:
     about = substance(resource)
     return Entry(
         reference=f"AllergyIntolerance/{resource['id']}",
-        said=said,
-        group=_group(said, status, verification, is_severe=severity.is_severe),
-        substance=_substance(said, about),
+        assertion=assertion,
+        group=_group(assertion, status, verification, is_severe=severity.is_severe),
+        substance=_substance(assertion, about),
         coded_as=coded_as(about),
         severity=severity,
         type=resource.get("type") or "",
         clinical_status=status,
         verification_status=verification,
         criticality=resource.get("criticality") or "",
-        categories=[one for one in resource.get("category", ()) if one],
+        categories=[code for code in resource.get("category", ()) if code],
         reactions=reactions,
         onset=terminology.onset(resource),
         last_occurrence=terminology.when(resource.get("lastOccurrence")),
-        recorded=terminology.when(resource.get("recordedDate")),
+        recorded_date=resource.get("recordedDate") or "",
         comments=[
-            terminology.shortened(one["text"])
-            for one in resource.get("note", ())
-            if one.get("text")
+            terminology.shortened(note["text"])
+            for note in resource.get("note", ())
+            if note.get("text")
         ],
-        faults=list(_faults(resource, said, clinical, verified)),
-        unsaid=list(_unsaid(clinical, verified)),
-        keys=keys(about) if said.kind in (Kind.ALLERGY, Kind.NONE_KNOWN) else frozenset(),
+        faults=list(_faults(resource, assertion, clinical, verified)),
+        missing=list(_missing(clinical, verified)),
+        keys=keys(about) if assertion.kind in (Kind.ALLERGY, Kind.NONE_KNOWN) else frozenset(),
     )
 
 
-def _substance(said: Said, about: Mapping[str, Any]) -> str:
-    if said.kind is Kind.WORDS_ONLY:
+def _substance(assertion: Assertion, about: Mapping[str, Any]) -> str:
+    if assertion.kind is Kind.WORDS_ONLY:
         return terminology.shortened(str(about.get("text") or ""), _WORDS)
     return terminology.concept(about)
 
@@ -281,24 +286,24 @@ def _substance(said: Said, about: Mapping[str, Any]) -> str:
 def _codes(resource: Resource, name: str, system: str, known: Sequence[str]) -> Sequence[str]:
     """Return the codes of a status, the most cautious first."""
     codings = (resource.get(name) or {}).get("coding", ())
-    codes = {one.get("code") for one in codings if one.get("system") == system}
-    return [one for one in known if one in codes]
+    codes = {coding.get("code") for coding in codings if coding.get("system") == system}
+    return [code for code in known if code in codes]
 
 
-def _group(said: Said, status: str, verification: str, *, is_severe: bool) -> Group:
+def _group(assertion: Assertion, status: str, verification: str, *, is_severe: bool) -> Group:
     if verification == "entered-in-error":
         return Group.IN_ERROR
     if verification == "refuted":
         return Group.REFUTED
     if status in ("inactive", "resolved"):
         return Group.PAST
-    if said.kind is Kind.NONE_KNOWN:
+    if assertion.kind is Kind.NONE_KNOWN:
         return Group.NONE_KNOWN
-    if said.kind is Kind.NO_INFORMATION:
+    if assertion.kind is Kind.NO_INFORMATION:
         return Group.NO_INFORMATION
-    if said.kind is Kind.NOT_ASKED:
+    if assertion.kind is Kind.NOT_ASKED:
         return Group.NOT_ASKED
-    if said.kind is Kind.WORDS_ONLY:
+    if assertion.kind is Kind.WORDS_ONLY:
         return Group.WORDS_ONLY
     if not status:
         return Group.STATUS_NOT_KNOWN_SEVERE if is_severe else Group.STATUS_NOT_KNOWN
@@ -308,12 +313,12 @@ def _group(said: Said, status: str, verification: str, *, is_severe: bool) -> Gr
 
 
 def _faults(
-    resource: Resource, said: Said, clinical: Sequence[str], verified: Sequence[str]
+    resource: Resource, assertion: Assertion, clinical: Sequence[str], verified: Sequence[str]
 ) -> Iterable[str]:
-    if said.is_mixed:
+    if assertion.is_mixed:
         yield "says that none is known, and something else too"
-    elif said.kind is Kind.ALLERGY and is_denial(substance(resource)):
-        yield "may say that there is none, but is told as an allergy: read the entry itself"
+    elif assertion.kind is Kind.ALLERGY and is_denial(substance(resource)):
+        yield "may say that there is none, but is listed as an allergy: read the entry itself"
     # FHIR R4 extensibility §2.4.1.1: who does not know one must not take the rest as it stands.
     if resource.get("modifierExtension"):
         yield "carries an extension that may change its meaning: read the entry itself"
@@ -323,16 +328,16 @@ def _faults(
         yield f"has several verification statuses: {', '.join(verified)}"
 
 
-def _unsaid(clinical: Sequence[str], verified: Sequence[str]) -> Iterable[str]:
+def _missing(clinical: Sequence[str], verified: Sequence[str]) -> Iterable[str]:
     # FHIR R4 AllergyIntolerance, ait-2: one that was entered in error has no clinical status.
     if not clinical and "entered-in-error" not in verified:
-        yield "nobody has said whether it still holds"
+        yield "clinical status not recorded"
     if not verified:
-        yield "nobody has said whether it is confirmed"
+        yield "verification status not recorded"
 
 
 def _order(entry: Entry) -> tuple[int, bool, int, str, str]:
-    ranks = [terminology.severity_rank(one.severity) for one in entry.reactions]
+    ranks = [terminology.severity_rank(reaction.severity) for reaction in entry.reactions]
     worst = min(ranks, default=terminology.severity_rank(""))
     return (
         list(Group).index(entry.group),

@@ -166,7 +166,7 @@ def test_that_no_allergy_is_known_is_understood(code):
 )
 def test_that_none_of_a_kind_is_known_says_nothing_of_the_others(code, about):
     (entry,) = entries_of([allergy(code)])
-    assert (entry.group.code, entry.said.about.value) == ("none-known", about)
+    assert (entry.group.code, entry.assertion.about.value) == ("none-known", about)
     assert concluded(allergy(code)) == "none-known-in-part"
 
 
@@ -367,6 +367,23 @@ def test_all_entries_together_say_no_more_than_they_do(resources, code):
 )  # fmt: skip
 def test_what_contradicts_is_named(resources, findings):
     assert found(*resources) == findings
+
+
+@pytest.mark.parametrize(
+    ("date", "recorded"),
+    [
+        ("2016-05-02", ", recorded on 2 May 2016,"),
+        ("2016-05-02T12:00:00Z", ", recorded on 2 May 2016 UTC,"),
+        ("2016-05", ", recorded in May 2016,"),
+        ("2016", ", recorded in 2016,"),
+        (None, ""),
+    ],
+)
+def test_a_finding_says_on_which_day_or_in_which_month_or_year(date, recorded):
+    dated = {"recordedDate": date} if date else {}
+    resources = [allergy(NKDA, **dated), allergy("Latex", category=["medication"])]
+    (finding,) = findings_of(entries_of(resources))
+    assert finding.text == f"“No known drug allergy”{recorded} is still active beside Latex."
 
 
 def test_a_finding_says_what_and_since_when():

@@ -124,29 +124,30 @@ def test_a_severity_in_words_is_told_beside_its_reaction():
         (
             [allergy("a", **SEVERE)],
             (
-                "1 allergy or intolerance may still hold; it is recorded as severe, as anaphylaxis"
-                " or with high criticality."
+                "1 active or unresolved allergy or intolerance; it is recorded as severe, as"
+                " anaphylaxis or with high criticality."
             ),
         ),
         (
             [allergy("a")],
             (
-                "1 allergy or intolerance may still hold; it is not recorded as severe, as"
+                "1 active or unresolved allergy or intolerance; it is not recorded as severe, as"
                 " anaphylaxis or with high criticality. Its severity is not recorded."
             ),
         ),
         (
             [allergy("a"), allergy("b", criticality="unable-to-assess"), allergy("c", **SEVERE)],
             (
-                "3 allergies or intolerances may still hold; 1 of them is recorded as severe, as"
-                " anaphylaxis or with high criticality. For 2 of them no severity is recorded."
+                "3 active or unresolved allergies or intolerances; 1 of them is recorded as"
+                " severe, as anaphylaxis or with high criticality. For 2 of them no severity is"
+                " recorded."
             ),
         ),
         (
             [allergy("a", criticality="low"), allergy("b", criticality="low")],
             (
-                "2 allergies or intolerances may still hold; none of them is recorded as severe, as"
-                " anaphylaxis or with high criticality."
+                "2 active or unresolved allergies or intolerances; none of them is recorded as"
+                " severe, as anaphylaxis or with high criticality."
             ),
         ),
         (

@@ -71,7 +71,7 @@ def differences_of(document: str) -> list[str]:
     readings = []
     for allergy in allergies:
         (entry,) = entries_of([allergy])
-        readings.append(Reading(entry.said.kind.value, entry.is_severe))
+        readings.append(Reading(entry.assertion.kind.value, entry.is_severe))
     conclusion = conclusion_of(entries_of(allergies)).code
     return differences(facts_of(document), allergies, readings, conclusion)
 

@@ -125,7 +125,7 @@ SHAPES = {
         ),
         [("active", "Coded Allergy Name Not Available")] * 2,
         ALLERGY,
-        ("2 allergies or intolerances may still hold",),
+        ("2 active or unresolved allergies or intolerances",),
     ),
     "a link into the reaction's column names no substance": Shape(
         document_with(

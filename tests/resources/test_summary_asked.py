@@ -223,8 +223,8 @@ def test_what_is_not_recorded_is_told_in_words(clinic, asking):
     assert parts(group, "code") == ["status-not-known-severe"]
     assert parts(entry, "severe") == [True]
     assert parts(entry, "note") == [
-        "nobody has said whether it still holds",
-        "nobody has said whether it is confirmed",
+        "clinical status not recorded",
+        "verification status not recorded",
     ]
 
 

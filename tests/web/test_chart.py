@@ -158,7 +158,7 @@ def test_what_may_hurt_stands_first_and_what_never_was_last(clinician):
         "born 12 April 1958",
         "female · record number LGH-100237",
         "no decision support",
-        "5 allergies or intolerances may still hold; 1 of them is recorded as severe, as"
+        "5 active or unresolved allergies or intolerances; 1 of them is recorded as severe, as"
         " anaphylaxis or with high criticality.",
         "Penicillin high criticality allergy, medication",
         "Anaphylaxis, Bronchospasm, Angioedema: Collapse minutes after an injection before surgery"
@@ -218,7 +218,9 @@ def test_an_entry_with_a_reaction_and_no_code_is_an_allergy_to_something(clinic,
     entry = {**allergy("x", reaction=reaction), "code": None}
     patient = patient_with(clinic, {name: value for name, value in entry.items() if value})
     words = clinician.get(f"/patients/{patient}").words
-    assert in_order(words, "1 allergy or intolerance may still hold", "Substance not recorded")
+    assert in_order(
+        words, "1 active or unresolved allergy or intolerance", "Substance not recorded"
+    )
 
 
 def test_a_code_that_nothing_names_is_told_with_its_system(clinic, clinician):
@@ -234,7 +236,7 @@ def test_what_contradicts_is_told_above_and_leads_to_the_entries(clinic, clinici
     assert in_order(
         page.words,
         "Check “No known drug allergy”, recorded on 2 May 2016, is still active beside",
-        "may still hold",
+        "active or unresolved",
     )
     addresses = set(page.links.values())
     for one in entries:

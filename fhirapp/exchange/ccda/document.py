@@ -1,8 +1,7 @@
-"""The header of a document as DocumentReference; as it came, it is the attachment.
+"""The header of a document as DocumentReference, and its visit as Encounter.
 
-Sources: CDA R2 §4.2; HL7 C-CDA on FHIR 2.0.0, header; FHIR R4 documentreference; service.md 2.2.
-
-The visit that a document is about: encompassingEncounter as Encounter.
+The document is the attachment, byte for byte. Sources: CDA R2 §4.2; HL7 C-CDA on FHIR 2.0.0,
+header; FHIR R4 documentreference; service.md 2.2.
 """
 
 from __future__ import annotations
@@ -59,10 +58,9 @@ _CLASSES = {
 
 
 def document_reference(
-    root: Element, document: bytes, document_id: str, record: Record
+    root: Element, document: bytes, document_id: str, record: Record, writers: list[Actor]
 ) -> dict[str, Any]:
     """Return the DocumentReference of a document; encounter and period are put in later."""
-    actors = authors(root, record)
     made = root.first("effectiveTime")
     signer = _signer(root, record)
     found: dict[str, Any] = {
@@ -70,7 +68,7 @@ def document_reference(
         "id": document_id,
         "meta": _meta(made),
         "language": code_in(root.first("languageCode")),
-        "contained": _contained(*actors, *([signer] if signer else [])),
+        "contained": _contained(*writers, *([signer] if signer else [])),
         "extension": _version(root),
         "masterIdentifier": _identifier(root.first("id")),
         "identifier": [one for one in [_identifier(root.first("setId"))] if one],
@@ -80,7 +78,7 @@ def document_reference(
         "type": concept(root.first("code"), record.texts) or {"coding": [null_coding("UNK")]},
         "category": _categories(root),
         "subject": {"reference": record.patient},
-        "author": [one.reference for one in actors],
+        "author": [writer.reference for writer in writers],
         "authenticator": signer.reference if signer else None,
         "custodian": custodian(root, record),
         "relatesTo": _relations(root, record),

@@ -1,10 +1,8 @@
 """The words of an Allergies section, block by block: rows of tables, items of lists, paragraphs.
 
 The cells of a table are known by the heads of their columns, so that a name, a reaction, a severity
-and a status in the narrative can be compared with what an entry says by codes. Source: CDA R2
-§4.3.5 (narrative block).
-
-The words of a document: what stands in an element, and what of the narrative it points to.
+and a status in the narrative can be compared with the codes of an entry. Texts resolves the links
+of elements to the narrative. Source: CDA R2 §4.3.5 (narrative block).
 """
 
 from __future__ import annotations

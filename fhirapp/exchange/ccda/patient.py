@@ -1,8 +1,7 @@
-"""Whose document it is: recordTarget as Patient.
+"""The patient of a document: recordTarget as Patient.
 
-Sources: CDA R2 §4.2.2.11; HL7 C-CDA on FHIR 2.0.0, patient; US Core Patient.
-
-Whether a patient who shares a number with one here can be that one: twins share some, too.
+contradiction decides whether a patient who shares a number with another can be the same person:
+twins share some, too. Sources: CDA R2 §4.2.2.11; HL7 C-CDA on FHIR 2.0.0, patient; US Core Patient.
 """
 
 from __future__ import annotations

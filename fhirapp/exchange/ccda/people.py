@@ -1,9 +1,6 @@
-"""Who wrote, keeps and answers for a document: Practitioner and Organization, and who is neither.
+"""The people and organizations of a document, and the Provenance that names them.
 
 Sources: CDA R2 §4.2.2; HL7 C-CDA on FHIR 2.0.0, participations.
-
-Names, addresses and numbers of people and organizations.
-Where a document and its allergies come from: who wrote them, and which document says so.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""What happened: Reaction Observations as AllergyIntolerance.reaction.
+"""Severity, criticality and reactions of an allergy, from codes and from words.
 
 Sources: C-CDA R2.1, Reaction Observation and Severity Observation; HL7 C-CDA on FHIR 2.0.0,
 CF-Severity; service.md 2.3; decisions 2.19.
-
-How severe a clinical document says that an allergy or a reaction is: by codes and by words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import is_placeholder
@@ -28,6 +27,8 @@ from fhirapp.exchange.ccda.values import (
 from fhirapp.fhir.terminology import SNOMED_CT, UNKNOWN_REACTION, is_unknown
 from fhirapp.search.string import fold
 
+# Templates of C-CDA.
+_REACTION = "2.16.840.1.113883.10.20.22.4.9"
 _SEVERITY, _CRITICALITY = "2.16.840.1.113883.10.20.22.4.8", "2.16.840.1.113883.10.20.22.4.145"
 # FHIR has three; of what lies between two, and of fatal, the graver.
 _SEVERITIES = {
@@ -41,6 +42,11 @@ _SEVERITIES = {
 }
 _CRITICALITIES = {"CRITH": "high", "CRITL": "low", "CRITU": "unable-to-assess"}
 _BY_GRADE = {"severe": "high", "mild": "low"}
+# decisions 2.19
+_UNKNOWN = {"system": SNOMED_CT, "code": UNKNOWN_REACTION, "display": "Unknown"}
+_AS_A_WHOLE = "Severity of the allergy as a whole"
+
+Reaction = dict[str, Any]
 
 
 class Severity(NamedTuple):
@@ -66,8 +72,8 @@ NOT_GRADED = Severity("")
 
 def severity_in(statements: list[Element], texts: Texts) -> Severity:
     """Return the gravest severity that is observed in statements."""
-    found = observed(statements, _SEVERITY, "SEV")
-    return gravest(_severity(one, texts) for one in found)
+    observations = observed(statements, _SEVERITY, "SEV")
+    return gravest(_severity(observation, texts) for observation in observations)
 
 
 def severity_named(words: str) -> Severity:
@@ -77,9 +83,9 @@ def severity_named(words: str) -> Severity:
 
 def gravest(severities: Iterable[Severity]) -> Severity:
     """Return the gravest; of those without a code, which may be any, all words."""
-    found = list(severities)
-    worst = max(found, key=lambda one: one.rank, default=NOT_GRADED)
-    unclear = [one.words for one in found if not one.code and one.words]
+    severities = list(severities)
+    worst = max(severities, key=lambda severity: severity.rank, default=NOT_GRADED)
+    unclear = [severity.words for severity in severities if not severity.code and severity.words]
     if not unclear:
         return worst
     return Severity(worst.code, "; ".join(unique([worst.words, *unclear])))
@@ -87,54 +93,54 @@ def gravest(severities: Iterable[Severity]) -> Severity:
 
 def criticality_in(statements: list[Element], texts: Texts, cell: str) -> tuple[str, str]:
     """Return the gravest criticality, and the nullFlavor of one that is not known."""
-    found, null_flavor = [_by_words(cell)], ""
+    criticalities, null_flavor = [_by_words(cell)], ""
     for observation in observed(statements, _CRITICALITY, "82606-5"):
         value = observation.first("value")
         if value is None:
             continue
         coded = [known for code, known in _CRITICALITIES.items() if has_code(value, code)]
-        found += coded or [_by_words(" ".join(severities_words_of(value, texts)))]
+        criticalities += coded or [_by_words(" ".join(words_of_value(value, texts)))]
         null_flavor = null_flavor or value.null_flavor
-    known = [one for one in ("high", "low", "unable-to-assess") if one in found]
-    return (known[0] if known else ""), null_flavor
+    order = ("high", "low", "unable-to-assess")
+    return next((code for code in order if code in criticalities), ""), null_flavor
 
 
 def _by_words(words: str) -> str:
     return _BY_GRADE.get(grade(words), "") if words else ""
 
 
-def severities_words_of(value: Element | None, texts: Texts) -> list[str]:
+def words_of_value(value: Element | None, texts: Texts) -> list[str]:
     """Return the words of a coded value: original text, display names, what stands in it.
 
     A local code counts as a word.
     """
     if value is None:
         return []
-    found = []
-    for one in (value, *value.all("translation")):
-        found += [texts.of(one.first("originalText")), one.get("displayName")]
-        if not one.get("codeSystem") and any(letter.isalpha() for letter in one.get("code")):
-            found.append(one.get("code"))
+    words = []
+    for coded in (value, *value.all("translation")):
+        words += [texts.of(coded.first("originalText")), coded.get("displayName")]
+        if not coded.get("codeSystem") and any(map(str.isalpha, coded.get("code"))):
+            words.append(coded.get("code"))
     if not value.all("originalText"):
-        found.append(plain(value))
-    return unique(found)
+        words.append(plain(value))
+    return unique(words)
 
 
 def _severity(observation: Element, texts: Texts) -> Severity:
     value = observation.first("value")
-    codes = [found for code, found in _SEVERITIES.items() if has_code(value, code)]
-    words = [one for one in severities_words_of(value, texts) if _says(one)]
-    local = value.get("code") if value is not None else ""
-    graded = [grade(one) for one in words]
+    codes = [severity for code, severity in _SEVERITIES.items() if has_code(value, code)]
+    words = [text for text in words_of_value(value, texts) if _says(text)]
     # A local code, such as H, is read as a word where no other word is there.
-    graded += [grade(local)] if not codes and any(letter.isalpha() for letter in local) else []
+    local = value.get("code") if value is not None and not codes else ""
+    local = local if any(map(str.isalpha, local)) else ""
+    graded = [grade(text) for text in (*words, local)]
     if not any((*codes, *graded)):
         text = texts.of(observation.first("text"))
         words += [text] if _says(text) else []
         graded += [grade(text)]
-    if not codes and not words and any(letter.isalpha() for letter in local):
+    if local and not words:
         words = [local]
-    worst = gravest(Severity(one) for one in (*codes, *graded))
+    worst = gravest(map(Severity, (*codes, *graded)))
     return Severity(worst.code, "; ".join(unique(words)))
 
 
@@ -142,50 +148,67 @@ def _says(words: str) -> bool:
     return bool(words) and not is_placeholder(words)
 
 
-_REACTION = "2.16.840.1.113883.10.20.22.4.9"
-# decisions 2.19
-_UNKNOWN = {"system": SNOMED_CT, "code": UNKNOWN_REACTION, "display": "Unknown"}
-_AS_A_WHOLE = "Severity of the allergy as a whole"
+@dataclass(frozen=True)
+class ObservedReactions:
+    """The reactions of an allergy's statements, read once.
 
-Reaction = dict[str, Any]
+    occurred has each reaction with its own severity, absent the words of each that is negated.
+    """
+
+    occurred: list[tuple[Reaction, Severity]]
+    absent: list[str]
+
+    def words(self, cell: str) -> list[str]:
+        """Return the words of the reactions, and those of the narrative's cell."""
+        words = [text for reaction, _ in self.occurred for text in words_of(reaction)]
+        return [*words, cell] if cell else words
+
+    def is_any_named(self, cell: str) -> bool:
+        """Say whether the statements or the narrative name a reaction, by a code or in words."""
+        return bool(cell) or any(
+            "description" in reaction or not is_unknown(reaction["manifestation"][0])
+            for reaction, _ in self.occurred
+        )
+
+
+def read_reactions(statements: list[Element], texts: Texts) -> ObservedReactions:
+    """Read the Reaction Observations in statements."""
+    occurred, absent = [], []
+    for observation in _observations(statements):
+        reaction = _reaction(observation, texts)
+        if reaction is None:
+            continue
+        if not is_negated(observation):
+            occurred.append((reaction, severity_in([observation], texts)))
+        elif words := words_of(reaction):
+            absent.append(", ".join(words))
+    return ObservedReactions(occurred, absent)
 
 
 def reaction_observations(statements: list[Element]) -> list[Element]:
     """Return the Reaction Observations in statements; negated ones are not among them."""
-    return [one for one in _all(statements) if not is_negated(one)]
+    return [observation for observation in _observations(statements) if not is_negated(observation)]
 
 
-def denied_reactions(statements: list[Element], texts: Texts) -> list[str]:
-    """Return the words of the reactions of which it is said that they did not occur."""
-    found = (_reaction(one, texts) for one in _all(statements) if is_negated(one))
-    return [", ".join(words_of(one)) for one in found if one and words_of(one)]
-
-
-def reactions(
-    statements: list[Element], texts: Texts, *, severity: Severity, cell: str
-) -> list[Reaction]:
+def reactions(read: ObservedReactions, *, severity: Severity, cell: str) -> list[Reaction]:
     """Return the reactions of an allergy.
 
     severity is that of the allergy itself: it counts for the reactions without one, and has a
-    reaction of its own where it is graver than all of theirs. cell is what the narrative says that
-    happened; what no reaction says of it becomes one.
+    reaction of its own where it is graver than all of theirs. cell holds the reactions in the
+    narrative; what no reaction says of it becomes one.
     """
-    observed = reaction_observations(statements)
-    found = [
-        (reaction, severity_in([one], texts))
-        for one in observed
-        if (reaction := _reaction(one, texts))
-    ]
-    _add_cell([reaction for reaction, _ in found], cell)
-    known = [text for reaction, _ in found for text in words_of(reaction)]
-    if cell and not is_placeholder(cell) and not stands_in(known, cell):
-        found.append(({"manifestation": [{"text": cell}]}, NOT_GRADED))
-    for reaction, own in found:
+    graded = [({**reaction}, own) for reaction, own in read.occurred]
+    if len(graded) == 1 and cell:
+        _add_cell(graded[0][0], cell)
+    known = [text for reaction, _ in graded for text in words_of(reaction)]
+    if cell and not stands_in(known, cell):
+        graded.append(({"manifestation": [{"text": cell}]}, NOT_GRADED))
+    for reaction, own in graded:
         (own if own != NOT_GRADED else severity).put_into(reaction)
-    made = [reaction for reaction, _ in found]
-    ranks = [own.rank for _, own in found]
-    is_taken = NOT_GRADED in [own for _, own in found]
-    if severity == NOT_GRADED or is_taken or max(ranks, default=-1) >= max(severity.rank, 1):
+    made = [reaction for reaction, _ in graded]
+    is_taken = any(own == NOT_GRADED for _, own in graded)
+    worst = max((own.rank for _, own in graded), default=-1)
+    if severity == NOT_GRADED or is_taken or worst >= max(severity.rank, 1):
         return made
     whole: Reaction = {"manifestation": [{"coding": [_UNKNOWN]}]}
     if made:
@@ -194,37 +217,20 @@ def reactions(
     return [*made, whole]
 
 
-def reaction_words(statements: list[Element], texts: Texts, cell: str) -> list[str]:
-    """Return the words of the reactions in statements, and those of the narrative."""
-    found = (_reaction(one, texts) for one in reaction_observations(statements))
-    words = [text for reaction in found if reaction for text in words_of(reaction)]
-    return [*words, *([cell] if cell and not is_placeholder(cell) else [])]
-
-
-def has_reactions(statements: list[Element], texts: Texts, cell: str) -> bool:
-    """Say whether statements, or the narrative, name a reaction by a code or in words."""
-    found = (_reaction(one, texts) for one in reaction_observations(statements))
-    if any(
-        one and ("description" in one or not is_unknown(one["manifestation"][0])) for one in found
-    ):
-        return True
-    return bool(cell) and not is_placeholder(cell)
-
-
 def words_of(reaction: Reaction) -> list[str]:
     """Return the words of a reaction."""
-    found = [str(reaction.get("description") or "")]
+    words = [str(reaction.get("description") or "")]
     for manifestation in reaction["manifestation"]:
-        found.append(manifestation.get("text", ""))
-        found += [
-            one.get("display", "")
-            for one in manifestation.get("coding", ())
-            if one != _UNKNOWN and one != null_coding(one.get("code", ""))
+        words.append(manifestation.get("text", ""))
+        words += [
+            coding.get("display", "")
+            for coding in manifestation.get("coding", ())
+            if coding not in (_UNKNOWN, null_coding(coding.get("code", "")))
         ]
-    return [one for one in found if one]
+    return list(filter(None, words))
 
 
-def _all(statements: list[Element]) -> list[Element]:
+def _observations(statements: list[Element]) -> list[Element]:
     return [
         observation
         for statement in statements
@@ -233,42 +239,42 @@ def _all(statements: list[Element]) -> list[Element]:
     ]
 
 
-def _add_cell(found: list[Reaction], cell: str) -> None:
-    """Put what the narrative says beside the one reaction that there is, if it says more."""
-    if len(found) == 1 and cell and not is_placeholder(cell):
-        (reaction,) = found
-        if not stands_in(words_of(reaction), cell) and "description" not in reaction:
-            if words_of(reaction):
-                reaction["description"] = cell
-            else:
-                reaction["manifestation"] = [{"text": cell}]
+def _add_cell(reaction: Reaction, cell: str) -> None:
+    """Put the narrative's words into the only reaction, if they say more than it does."""
+    words = words_of(reaction)
+    if stands_in(words, cell) or "description" in reaction:
+        return
+    if words:
+        reaction["description"] = cell
+    else:
+        reaction["manifestation"] = [{"text": cell}]
 
 
 def _reaction(observation: Element, texts: Texts) -> Reaction | None:
     """Return a reaction; None for one without words that its own nullFlavor says is not known."""
     text = texts.of(observation.first("text"))
     manifestation = _manifestation(observation.first("value"), text, texts)
-    found: Reaction = {"manifestation": [manifestation]}
-    known = words_of(found)
+    reaction: Reaction = {"manifestation": [manifestation]}
+    known = words_of(reaction)
     if not known and observation.null_flavor:
         return None
     if text and not covers(known, text):
-        found["description"] = text
-    values.put(found, "onset", values.start_of(observation.first("effectiveTime")))
-    return found
+        reaction["description"] = text
+    values.put(reaction, "onset", values.start_of(observation.first("effectiveTime")))
+    return reaction
 
 
 def _manifestation(value: Element | None, text: str, texts: Texts) -> dict[str, Any]:
     """Return what happened: by code, in words, or that it is not known."""
-    found = concept(value, texts) or {}
-    if value is not None and "text" not in found:
+    manifestation = concept(value, texts) or {}
+    if value is not None and "text" not in manifestation:
         # A display without a code, or text instead of a code (xsi:type ST or ED).
         named = "" if value.get("code") else value.get("displayName")
         if words := named or ("" if value.all("originalText") else plain(value)):
-            found["text"] = words
-    listed = found.get("coding", [])
-    if "text" in found or any(one != null_coding(one["code"]) for one in listed):
-        return found
+            manifestation["text"] = words
+    listed = manifestation.get("coding", [])
+    if "text" in manifestation or any(coding != null_coding(coding["code"]) for coding in listed):
+        return manifestation
     if text:
-        return {**found, "text": text}
-    return {**found, "coding": [_UNKNOWN, *listed]}
+        return {**manifestation, "text": text}
+    return {**manifestation, "coding": [_UNKNOWN, *listed]}

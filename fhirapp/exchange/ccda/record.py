@@ -1,6 +1,6 @@
-"""What is made of one document, while it is read: its resources, each once.
+"""The resources of one document while it is read, each once, and their ids.
 
-The ids that a document's people and statements get: the same for the same, whatever comes first.
+The same person or statement has the same id in every version of a document.
 """
 
 from __future__ import annotations

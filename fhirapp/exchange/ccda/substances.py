@@ -1,10 +1,8 @@
-"""To what somebody is allergic; or that no allergy is known.
+"""The substance of an allergy, or that no allergy is known.
 
-All names that a source gives are kept: the best one as the text of the code, the others as its
-codings. Sources: C-CDA R2.1, Allergy - Intolerance Observation; HL7 C-CDA on FHIR 2.0.0,
+All names that a source has are kept: the best as the text of the code, the others as its codings.
+Sources: C-CDA R2.1, Allergy - Intolerance Observation; HL7 C-CDA on FHIR 2.0.0,
 CF-NoKnownAllergies; service.md 2.3; decisions 2.19: NI never means "no allergy".
-
-What a statement says by way of the observations in it.
 """
 
 from __future__ import annotations

@@ -89,10 +89,16 @@ class Element:
 
     def all(self, path: str) -> list[Element]:
         """Return the elements at a path below: "component/section"."""
-        found = [self]
+        reached = [self]
         for step in path.split("/"):
-            found = [child for one in found for child in one.elements if child.name == step]
-        return found
+            # Read most often of all: faster than by way of elements.
+            reached = [
+                child
+                for element in reached
+                for child in element.content
+                if child.__class__ is Element and child.name == step
+            ]
+        return reached
 
     def first(self, path: str) -> Element | None:
         """Return the first element at a path below, None where there is none."""

@@ -1,9 +1,7 @@
-"""The datatypes of a clinical document as those of FHIR: codes, identifiers, and what is not known.
+"""The datatypes of a clinical document as those of FHIR: codes, identifiers, times, nullFlavors.
 
-Sources: CDA R2 data types; HL7 C-CDA on FHIR 2.0.0, mapping guidance and its concept maps.
-
-Times of a clinical document as FHIR writes them, no more exact than they are.
-What the OIDs of a clinical document are called in FHIR.
+Times are no more exact than they are in the document. Sources: CDA R2 data types; HL7 C-CDA on
+FHIR 2.0.0, mapping guidance and its concept maps.
 """
 
 from __future__ import annotations

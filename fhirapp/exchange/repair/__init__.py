@@ -1,11 +1,9 @@
-"""Repairs of what a source wrote otherwise than FHIR R4 has it, by rule, each of them listed.
+"""Repairs of resources that are not FHIR R4, by rule, each of them listed.
 
-log.py                   what was repaired, and what cannot be
-empties.py               what says nothing: empty strings, lists and objects, null
-values.py                values that are right but in another form, by the schema
-types.py                 DSTU2's and STU3's fields of datatypes, wherever they stand
-allergy_intolerance.py, document_reference.py, encounter.py, people.py, provenance.py
-                         DSTU2's and STU3's fields of the resource types
+log.py         the rules, what was repaired, and what cannot be
+values.py      empty values, and values in another form than the schema's
+clinical.py    fields of DSTU2 and STU3: AllergyIntolerance, DocumentReference, Encounter
+supporting.py  fields of DSTU2 and STU3: Patient, Practitioner, Provenance, datatypes
 """
 
 from __future__ import annotations

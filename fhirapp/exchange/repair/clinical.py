@@ -1,9 +1,7 @@
-"""AllergyIntolerance of DSTU2 and STU3, brought to R4.
+"""AllergyIntolerance, DocumentReference and Encounter of DSTU2 and STU3, brought to R4.
 
-Source: HL7's maps, AllergyIntolerance2to3 and AllergyIntolerance3to4, and their concept maps.
-
-DocumentReference of DSTU2 and STU3, brought to R4.
-Encounter of DSTU2 and STU3, brought to R4.
+Source: HL7's maps, such as AllergyIntolerance2to3 and AllergyIntolerance3to4, and their concept
+maps.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Patient and Practitioner of DSTU2 and STU3, brought to R4.
+"""Patient, Practitioner, Provenance and the datatypes of DSTU2 and STU3, brought to R4.
 
 Source: HL7's maps, Patient2to3, Patient3to4 and Practitioner2to3. The last makes a PractitionerRole
 of each role, which is not stored here.
-
-Provenance of DSTU2 and STU3, brought to R4.
-Datatypes of DSTU2 and STU3, brought to R4, wherever they stand.
 """
 
 from __future__ import annotations

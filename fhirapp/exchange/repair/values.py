@@ -1,6 +1,6 @@
-"""Values that are right but in another form than R4's, found and mended by the type's schema.
+"""Values in another form than R4's, converted by the type's schema; empty values are left out.
 
-What says nothing is left out: FHIR JSON has no empty strings, lists or objects, and no null.
+FHIR JSON has no empty strings, lists or objects, and no null.
 """
 
 from __future__ import annotations

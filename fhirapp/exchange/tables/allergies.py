@@ -1,6 +1,6 @@
 """A row of the table of allergies, as an AllergyIntolerance. service.md 2.3; decisions 2.19.
 
-Names looked up to codes, and words that say that there is no allergy, or that nobody knows.
+Names are looked up to codes; words that there is no allergy, or that nothing is known, to theirs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The cells of a row, read as what FHIR wants; what is wrong is gathered, with its column.
+"""The cells of a row, read as FHIR values; faults are gathered, each with its column.
 
-The patient of a row: a reference, and the Patient itself where the row has a name for it.
+patient_of makes the patient of a row: a reference, and the Patient where the row has a name.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The records of CSV: cells between separators, quoted where they hold one. RFC 4180.
+"""The lines, records and header of a CSV file. RFC 4180.
 
+Lines are decoded from UTF-8, UTF-16 with its byte order mark, or Windows-1252, each by itself.
 Python's csv keeps neither the text of a record nor where a quote was left open; both are needed to
 say what is wrong with it, and to read on after it.
-
-The header of a table: its separator, and which column each of its cells names.
-The lines of a text file, decoded: UTF-8 with or without its mark, UTF-16 with it, and line by
 """
 
 from __future__ import annotations

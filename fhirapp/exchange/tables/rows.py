@@ -1,7 +1,6 @@
-"""The rows of a table, one after the other, each as the resources it stands for.
+"""The rows of a table, each as the resources it stands for; documents with their files.
 
-A row of the table of documents, as a DocumentReference with its file in it. service.md 2.2.
-Documents beside a table: read by a path that stays in the table's folder.
+A file is read by a path that stays in the table's folder. service.md 2.2.
 """
 
 from __future__ import annotations

@@ -226,8 +226,8 @@ def _entry(entry: Entry) -> Part:
     """Return an entry; what is not told has no part."""
     parts = [
         {"name": "source", "valueReference": {"reference": entry.reference}},
-        _code("kind", entry.said.kind.value),
-        *([] if entry.is_allergy else [_code("about", entry.said.about.value)]),
+        _code("kind", entry.assertion.kind.value),
+        *([] if entry.is_allergy else [_code("about", entry.assertion.about.value)]),
         _string("substance", entry.substance),
         *(_string("codedAs", one) for one in entry.coded_as),
         _code("type", entry.type),
@@ -242,7 +242,7 @@ def _entry(entry: Entry) -> Part:
         _string("lastOccurrence", entry.last_occurrence),
         _string("recorded", entry.recorded),
         *(_string("comment", one) for one in entry.comments),
-        *(_string("note", one) for one in (*entry.faults, *entry.unsaid)),
+        *(_string("note", one) for one in (*entry.faults, *entry.missing)),
     ]
     return {"name": "entry", "part": [one for one in parts if len(one) > 1]}
 

@@ -1,0 +1,222 @@
+"""The coded entries of an Allergies section, and the part of its narrative that each stands for.
+
+An entry is tied to a row, an item or a paragraph by the links in it, else by the substance's name.
+Sources: C-CDA R2.1, Allergy Concern Act and Allergy - Intolerance Observation; CDA R2 §4.3.5.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from fhirapp.allergies.assertion import about_none_known, is_placeholder
+from fhirapp.exchange.ccda.narrative import Block, Column, Narrative, Texts, covers, plain
+from fhirapp.exchange.ccda.reactions import (
+    ObservedReactions,
+    reaction_observations,
+    read_reactions,
+)
+from fhirapp.exchange.ccda.substances import code_of, names_in, substance_of
+from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.values import has_code, is_negated
+
+# Of C-CDA, and of what came before it: CCD 1.0, HITSP C83, IHE PCC.
+_OBSERVATIONS = frozenset(
+    {
+        "2.16.840.1.113883.10.20.22.4.7",
+        "2.16.840.1.113883.10.20.24.3.90",
+        "2.16.840.1.113883.10.20.1.18",
+        "1.3.6.1.4.1.19376.1.5.3.1.4.6",
+    }
+)
+# Observations about another allergy: severity, status, criticality.
+_ABOUT_AN_ALLERGY = ("SEV", "33999-4", "82606-5")
+# What is planned has not happened.
+_MOODS = ("", "EVN")
+# Elements of an entry that may hold an observation.
+_NESTING = frozenset({"act", "organizer", "component", "entryRelationship", "observation"})
+_POINTING = frozenset({"text", "originalText", "name"})
+
+
+@dataclass(eq=False)
+class Entry:
+    """An observation, the act of concern that it is in, and the participant that is the substance.
+
+    block is the part of the narrative that it stands for. is_linked: the entry points there; else
+    its name was found there. is_only: no other entry stands for the same block.
+    """
+
+    observation: Element
+    concern: Element | None
+    participant: Element | None
+    texts: Texts = field(repr=False)
+    block: Block | None = None
+    is_linked: bool = False
+    is_only: bool = True
+
+    @cached_property
+    def statements(self) -> list[Element]:
+        """The observation and its concern: what is in either belongs to the allergy."""
+        return [element for element in (self.observation, self.concern) if element is not None]
+
+    @cached_property
+    def reactions(self) -> ObservedReactions:
+        """The reactions in its statements."""
+        return read_reactions(self.statements, self.texts)
+
+    @property
+    def null_flavor(self) -> str:
+        return next(filter(None, (element.null_flavor for element in self.statements)), "")
+
+    def cell(self, column: Column) -> str:
+        """Return what the narrative holds in a column; "" where it has none."""
+        return self.block.cells.get(column, "") if self.block else ""
+
+    @property
+    def reaction_cell(self) -> str:
+        """The reactions in the narrative; "" where it only says that there is no entry."""
+        cell = self.cell(Column.REACTION)
+        return "" if is_placeholder(cell) else cell
+
+    def code(self, narrative: Narrative) -> dict[str, Any]:
+        """Return the code of the allergy, as CodeableConcept."""
+        substance = substance_of(
+            self.participant,
+            self.observation.first("value"),
+            self.texts,
+            narrative,
+            cell=self.cell(Column.SUBSTANCE),
+            is_only=self.is_only,
+            reactions=self.reactions.words(self.reaction_cell),
+        )
+        return code_of(substance, self.observation, self.concern, self.texts)
+
+
+def entry_elements(section: Element) -> list[Element]:
+    """Return the entries of a section and of the sections within it."""
+    inner = section.all("component/section")
+    return [*section.all("entry"), *(entry for one in inner for entry in entry_elements(one))]
+
+
+def entries_in(holder: Element, texts: Texts, concern: Element | None = None) -> Iterator[Entry]:
+    """Yield the allergies in an element, however deep; concern is the act around them.
+
+    An observation about several substances is several allergies.
+    """
+    for element in holder.elements:
+        if element.name not in _NESTING:
+            continue
+        participants = [part for part in element.all("participant") if _is_substance(part)]
+        if element.name == "observation" and (
+            element.templates() & _OBSERVATIONS or participants or _is_bare_allergy(element)
+        ):
+            substances: list[Element | None] = [*participants]
+            for participant in substances or [None]:
+                yield Entry(element, concern, participant, texts)
+        else:
+            yield from entries_in(element, texts, element if element.name == "act" else concern)
+
+
+def happened(entry: Entry) -> bool:
+    """Say whether an entry is about what is, not about what is planned."""
+    return entry.observation.get("moodCode") in _MOODS
+
+
+def _is_bare_allergy(observation: Element) -> bool:
+    """Say whether an observation without template and participant names a substance by its value.
+
+    Not if it belongs to an allergy beside it: a reaction, a severity, a status, a criticality.
+    """
+    value, parent = observation.first("value"), observation.parent
+    if has_code(observation.first("code"), *_ABOUT_AN_ALLERGY):
+        return False
+    if observation.templates() or (parent is not None and parent.get("typeCode") == "MFST"):
+        return False
+    if value is None:
+        return bool(observation.null_flavor) or is_negated(observation)
+    return bool(value.get("code") or value.get("displayName") or plain(value))
+
+
+def _is_substance(participant: Element) -> bool:
+    """Say whether a participant is the substance; some documents leave out its typeCode."""
+    type_code = participant.get("typeCode")
+    if type_code:
+        return type_code == "CSM"
+    return participant.first("participantRole/playingEntity") is not None
+
+
+def link(entries: list[Entry], narrative: Narrative) -> None:
+    """Find the part of the narrative that each entry stands for: by links, else by name."""
+    observations = {(entry.concern, entry.observation) for entry in entries}
+    in_concern = Counter(concern for concern, _ in observations)
+    for entry in entries:
+        entry.block = _block(_references(entry), entry.texts, narrative)
+        entry.is_linked = entry.block is not None
+        if entry.block is None:
+            beside = _references_beside(entry, with_concern=in_concern[entry.concern] == 1)
+            entry.block = _block(beside, entry.texts, narrative)
+    _link_by_name(entries, narrative)
+    uses = Counter(entry.block for entry in entries)
+    for entry in entries:
+        entry.is_only = uses[entry.block] == 1
+
+
+def _link_by_name(entries: list[Entry], narrative: Narrative) -> None:
+    """Tie the entries without links to the free blocks that name their substance.
+
+    Where the number of entries is not that of the blocks, nothing tells which is whose.
+    """
+    taken = {entry.block for entry in entries}
+    free = [block for block in narrative.blocks if block not in taken]
+    matches: dict[tuple[Block, ...], list[Entry]] = {}
+    for entry in entries:
+        if entry.block is None:
+            names = names_in(entry.code(narrative))
+            blocks = tuple(block for block in free if _is_named(block, names))
+            matches.setdefault(blocks, []).append(entry)
+    for blocks, alike in matches.items():
+        if len(blocks) == len(alike) or len(blocks) == 1:
+            for position, entry in enumerate(alike):
+                entry.block = blocks[position % len(blocks)]
+
+
+def _block(references: Iterable[Element], texts: Texts, narrative: Narrative) -> Block | None:
+    """Return the first part of the narrative that these point to."""
+    targets = (target for element in references for target in texts.targets(element))
+    return next(filter(None, map(narrative.block_of, targets)), None)
+
+
+def _references(entry: Entry) -> Iterator[Element]:
+    """Yield what may point to the narrative of an observation: its text, then its names."""
+    yield from entry.observation.all("text")
+    yield from _pointing(entry.observation.all("participant"))
+    yield from _pointing(entry.observation.all("value"))
+
+
+def _references_beside(entry: Entry, *, with_concern: bool) -> Iterator[Element]:
+    """Yield what else may point there: reactions, and the concern where it has no other allergy.
+
+    Remarks point elsewhere.
+    """
+    yield from _pointing(reaction_observations([entry.observation]))
+    if entry.concern is not None and with_concern:
+        yield from entry.concern.all("text")
+        yield from _pointing(reaction_observations([entry.concern]))
+
+
+def _pointing(holders: list[Element]) -> Iterator[Element]:
+    for holder in holders:
+        yield from (element for element in holder.descendants() if element.name in _POINTING)
+
+
+def _is_named(block: Block, names: list[str]) -> bool:
+    """Say whether a row, an item or a paragraph is about a substance of one of these names."""
+    cell = block.cells.get(Column.SUBSTANCE, "")
+    if about_none_known(cell or block.text):
+        return any(map(about_none_known, names))
+    if cell:
+        return any(covers([cell], name) or covers([name], cell) for name in names)
+    return not block.cells and any(covers([block.text], name) for name in names)
