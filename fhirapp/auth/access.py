@@ -53,7 +53,7 @@ class Access:
 
 @lru_cache(maxsize=1024)
 def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant, ...]:
-    found = []
+    grants = []
     for scope in access.scopes:
         if permission not in scope.permissions or scope.resource_type not in ("*", resource_type):
             continue
@@ -65,14 +65,14 @@ def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant,
             grant = Grant(None, scope.filters)
         if grant == Grant(None):
             return (grant,)
-        found.append(grant)
+        grants.append(grant)
     if (
         access.own is not None
         and access.own[0] == resource_type == "Patient"
         and permission == READ
     ):
-        found.append(Grant(access.own[1]))
-    return tuple(dict.fromkeys(found))
+        grants.append(Grant(access.own[1]))
+    return tuple(dict.fromkeys(grants))
 
 
 @lru_cache(maxsize=1024)
@@ -90,9 +90,9 @@ def access_of(
     more is out of reach. own is who the user is in the records, as (type, id).
     """
     registered = clinical_scopes(registered_scope)
-    scopes = [one for scope in clinical_scopes(token_scope) for one in scope.within(registered)]
+    scopes = [part for scope in clinical_scopes(token_scope) for part in scope.within(registered)]
     if role is not None:
-        scopes = [one for one in scopes if one.context in CONTEXTS_OF_ROLE[role]]
+        scopes = [scope for scope in scopes if scope.context in CONTEXTS_OF_ROLE[role]]
     if FHIR_USER not in token_scope.split() or FHIR_USER not in registered_scope.split():
         own = None
     return Access(tuple(dict.fromkeys(scopes)), patient if is_linked else None, own)

@@ -1,14 +1,12 @@
 """The resource protector: from the Authorization header to what its bearer may see.
 
 Authlib reads the header and the token's state; SMART scopes are decided by Access (Authlib's own
-scope check compares words). Source: RFC 6750; decisions §4, §6.
-
-Tokens that were looked up, kept until anything is written.
+scope check compares words). Each process keeps the tokens that it looked up until anything is
+written. Source: RFC 6750; decisions §4, §6.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -68,8 +66,8 @@ class Verified(Generic[Found]):
 
 REALM = "fhirapp"
 
-# What is changed of the client, the user, the consent or the link between user and patient holds
-# for the next request: see verified.py.
+# A change to the client, the user, the consent or the link between user and patient takes effect at
+# the next request: every write ends what Verified keeps.
 _TOKEN = (
     "SELECT t.client_id, t.scope, t.patient_id, t.expires_at, t.revoked, c.disabled, c.scope,"
     " g.revoked_at IS NOT NULL, u.disabled, u.id, u.role,"
@@ -206,8 +204,6 @@ class Protector(ResourceProtector):  # type: ignore[misc]
 
 
 _EXTENSION = "fhirapp.protector"
-# The scope that a challenge names (RFC 6750 §3).
-_SCOPE = re.compile(r'scope="([^"]*)"')
 
 
 def init_app(app: Flask) -> None:
@@ -228,10 +224,13 @@ def used_token() -> Token | None:
 
 
 def insufficient_scope(diagnostics: str, needed: str, parameter: str | None = None) -> Forbidden:
-    """Return the refusal of a token whose scope does not reach, naming one that would."""
+    """Return the error for a token whose scope does not reach, with a scope that would."""
+    # RFC 6750 §3.
     challenge = f'Bearer realm="{REALM}", error="insufficient_scope", scope="{needed}"'
     headers = {"WWW-Authenticate": challenge}
-    return Forbidden(diagnostics, parameter=parameter, headers=headers)
+    error = Forbidden(diagnostics, parameter=parameter, headers=headers)
+    error.needed_scope = needed
+    return error
 
 
 def record_refusal(error: FhirError) -> None:
@@ -267,19 +266,18 @@ def _reasons(token: Token, error: FhirError) -> Iterator[str]:
         # Nothing is, whatever its scopes.
         return
     access = token.access()
-    left = [str(one) for one in access.scopes if one.context != "patient" or access.patient]
+    left = [str(scope) for scope in access.scopes if scope.context != "patient" or access.patient]
     yield f"What is left of these together: {' '.join(left) or 'nothing'}"
 
 
 def _needed(token: Token, error: FhirError) -> Iterator[str]:
     """Name the scope that would have reached, in the contexts that the token's user can allow."""
-    asked = _SCOPE.search(error.headers.get("WWW-Authenticate", ""))
-    if asked is None:
+    if not isinstance(error, Forbidden) or error.needed_scope is None:
         return
-    rest = asked[1].partition("/")[2]
+    rest = error.needed_scope.partition("/")[2]
     contexts = ["system"] if token.role is None else [*CONTEXTS_OF_ROLE[token.role]]
     if error.parameter is not None and "patient" in contexts:
         # The token is for one patient, and this is another.
         contexts.remove("patient")
     if contexts:
-        yield f"It would have needed: {' or '.join(f'{one}/{rest}' for one in contexts)}"
+        yield f"It would have needed: {' or '.join(f'{context}/{rest}' for context in contexts)}"

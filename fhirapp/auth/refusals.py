@@ -1,10 +1,8 @@
-"""Why was I denied? Each refusal of a known client is kept with its reasons, for a month.
+"""Denied requests of known clients, kept with their reasons for a month.
 
-The answer on the wire stays terse and carries an X-Request-Id; the client's owner and the
-administrator read here which scope, context, expiry or link was missing. Never patient data: of an
-address only its kind is kept.
-
-Why the token endpoint refused a client that it knows, in sentences for the client's owner.
+The response stays terse and carries an X-Request-Id; the client's owner and the administrator look
+up here which scope, context, expiry or link was missing, or why the token endpoint denied the
+client. No patient data is kept: of an address only its route.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SMART scopes: their grammar, and what they allow: text in, values out.
+"""SMART scopes: their grammar, what they allow, and which this server supports.
 
     patient/AllergyIntolerance.rs?clinical-status=active
     └ context └ type            └ permissions └ filter
@@ -73,12 +73,12 @@ class Scope(NamedTuple):
         `system/*.rs` within `system/Patient.r` is `system/Patient.r`; filters of both hold.
         """
         met: dict[tuple[str, tuple[tuple[str, str], ...]], set[str]] = {}
-        for one in registered:
-            types = {self.resource_type, one.resource_type} - {"*"}
-            if one.context != self.context or len(types) > 1:
+        for other in registered:
+            types = {self.resource_type, other.resource_type} - {"*"}
+            if other.context != self.context or len(types) > 1:
                 continue
-            filters = tuple(sorted({*self.filters, *one.filters}))
-            common = set(self.permissions) & set(one.permissions)
+            filters = tuple(sorted({*self.filters, *other.filters}))
+            common = set(self.permissions) & set(other.permissions)
             met.setdefault((types.pop() if types else "*", filters), set()).update(common)
         return tuple(
             Scope(self.context, resource_type, "".join(sorted(permissions)), filters)
@@ -90,10 +90,10 @@ class Scope(NamedTuple):
 @lru_cache(maxsize=1024)
 def parse_scope(text: str) -> Scope | None:
     """Read one scope; None for what is no clinical scope, or allows nothing here."""
-    found = _CLINICAL.fullmatch(text)
-    if found is None:
+    match = _CLINICAL.fullmatch(text)
+    if match is None:
         return None
-    suffix = found["permissions"]
+    suffix = match["permissions"]
     if suffix == "":
         return None
     permissions = _NAMED.get(suffix)
@@ -102,14 +102,14 @@ def parse_scope(text: str) -> Scope | None:
     if not permissions:
         return None
     filters: tuple[tuple[str, str], ...] = ()
-    if found["filter"] is not None:
-        filters = tuple(sorted(parse_qsl(found["filter"], keep_blank_values=True)))
-        # PostgreSQL takes no NUL in a text; nobody means to write one.
+    if match["filter"] is not None:
+        filters = tuple(sorted(parse_qsl(match["filter"], keep_blank_values=True)))
+        # PostgreSQL takes no NUL in a text.
         if not filters or not all(
             name and value and f"{name}{value}".isprintable() for name, value in filters
         ):
             return None
-    return Scope(found["context"], found["type"], permissions, filters)
+    return Scope(match["context"], match["type"], permissions, filters)
 
 
 @lru_cache(maxsize=1024)
@@ -119,21 +119,21 @@ def clinical_scopes(text: str) -> tuple[Scope, ...]:
 
 
 def grantable(
-    asked: Iterable[str],
+    requested: Iterable[str],
     registered: str,
     contexts: Iterable[str],
     enforceable: Callable[[Scope], bool],
 ) -> list[str]:
-    """Return the scopes that a client registered for `registered` may be given of those asked.
+    """Return which of the requested scopes a client registered for `registered` may have.
 
-    Echoed as asked where granted whole, else as what is left: of `.cruds`, `.rs`. Scopes of other
-    contexts are left out, and those that cannot be enforced: unknown types and filters. Those of
-    the session (openid, launch/patient) are granted where they are registered.
+    A scope that is granted whole is echoed as requested, others as what is left: `.rs` of `.cruds`.
+    Scopes of other contexts are left out, and those that cannot be enforced: unknown types and
+    filters. Session scopes (openid, launch/patient) are granted where they are registered.
     """
     allowed, known = clinical_scopes(registered), set(contexts)
     session = SESSION_SCOPES & set(registered.split()) if _SESSION in known else frozenset()
     granted: dict[str, None] = {}
-    for text in asked:
+    for text in requested:
         if text in session:
             granted[text] = None
         scope = parse_scope(text)
@@ -143,7 +143,7 @@ def grantable(
         if scope in reached and not _writes(text):
             granted[text] = None
         else:
-            granted.update(dict.fromkeys(_written(text, one) for one in reached))
+            granted.update(dict.fromkeys(_written(text, part) for part in reached))
     return list(granted)
 
 
@@ -164,13 +164,13 @@ def is_of_patient(scopes: Iterable[str]) -> bool:
 
 
 def of_record(scopes: Iterable[str]) -> bool:
-    """Say whether some of the scopes let see the record of the patient in context."""
+    """Say whether some of the scopes reach the record of the patient in context."""
     return any(text.startswith("patient/") for text in scopes)
 
 
 def _suffix(text: str) -> str | None:
-    found = _CLINICAL.fullmatch(text)
-    return found["permissions"] if found else None
+    match = _CLINICAL.fullmatch(text)
+    return match["permissions"] if match else None
 
 
 def _writes(text: str) -> bool:
@@ -179,7 +179,7 @@ def _writes(text: str) -> bool:
 
 
 def _written(text: str, scope: Scope) -> str:
-    """Write what is left of an asked scope, in the syntax that was asked as far as it reaches."""
+    """Return what is left of a requested scope, in the syntax of the request where that fits."""
     if _suffix(text) in ("*", "read") and scope.permissions == READ + SEARCH:
         scope = scope._replace(permissions="read")
     return str(scope)
@@ -188,12 +188,35 @@ def _written(text: str, scope: Scope) -> str:
 _EXTENSION = "fhirapp.enforceable"
 
 
-def init_app(app: Flask, check: Callable[[Scope], bool]) -> None:
-    """Set how the app checks a scope's type and filters: what they mean, rest/ knows."""
-    app.extensions[_EXTENSION] = check
+class ServedTypes(NamedTuple):
+    """What scopes need to know of the types that the app serves; rest/ knows it.
+
+    enforceable checks a scope's type and filters; names returns the types whose own scopes decide
+    who may see them, and whether each belongs to a patient's record.
+    """
+
+    enforceable: Callable[[Scope], bool]
+    names: Callable[[], Mapping[str, bool]]
+
+
+def init_app(app: Flask, served: ServedTypes) -> None:
+    """Set what scopes need to know of the types that the app serves."""
+    app.extensions[_EXTENSION] = served
 
 
 def enforceable(scope: Scope) -> bool:
     """Say whether a scope names a type that is served, and only filters that can be enforced."""
-    check: Callable[[Scope], bool] = current_app.extensions[_EXTENSION]
-    return check(scope)
+    served: ServedTypes = current_app.extensions[_EXTENSION]
+    return served.enforceable(scope)
+
+
+def supported() -> list[str]:
+    """Return the scopes that discovery lists: the session's, and those of each type."""
+    served: ServedTypes = current_app.extensions[_EXTENSION]
+    clinical = []
+    for context in ("patient", "user", "system"):
+        for name, in_record in served.names().items():
+            if in_record or context != "patient":
+                clinical.append(f"{context}/{name}.rs")
+        clinical += [f"{context}/*.rs", f"{context}/*.read"]
+    return [*sorted(SESSION_SCOPES), *clinical]

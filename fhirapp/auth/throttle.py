@@ -1,6 +1,7 @@
-"""Counts what should not be tried often, in the database: for all processes, through restarts.
+"""Count attempts, to limit them: in the database or in the process.
 
-Counts failed attempts by address, in each process for itself; successes cost nothing.
+Attempts to sign in are counted in the database, for all processes and through restarts. Failed
+requests are counted by address in each process (Failures); successes cost nothing.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from authlib.oauth2.rfc6749 import InvalidGrantError
 from sqlalchemy import Connection, delete, exists, insert, select, update
 
 from fhirapp.auth.models import AccessToken, AuthorizationCode, Grant, RefreshToken, digest
-from fhirapp.auth.models.grant import token_row
 from fhirapp.auth.scopes import OFFLINE, ONLINE
 from fhirapp.db import db, writing
 
@@ -41,6 +40,29 @@ def new_token() -> str:
 def has_refresh(scope: str) -> bool:
     """Say whether a grant of this scope comes with a refresh token."""
     return not {OFFLINE, ONLINE}.isdisjoint(scope.split())
+
+
+def token_row(
+    token: str,
+    *,
+    client_id: str,
+    scope: str,
+    lifetime: int,
+    patient_id: str | None = None,
+    grant_id: str | None = None,
+) -> Mapping[str, Any]:
+    """Return the row of a new access token; lifetime is in seconds."""
+    now = int(time.time())
+    return {
+        "digest": digest(token),
+        "client_id": client_id,
+        "grant_id": grant_id,
+        "scope": scope,
+        "patient_id": patient_id,
+        "issued_at": now,
+        "expires_at": now + lifetime,
+        "revoked": False,
+    }
 
 
 def save_backend_token(token: Mapping[str, Any], client_id: str) -> None:

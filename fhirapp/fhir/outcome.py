@@ -97,6 +97,8 @@ class TokenExpired(FhirError):
 class Forbidden(FhirError):
     status = 403
     code = "forbidden"
+    # A scope that would reach far enough, where the token's does not.
+    needed_scope: str | None = None
 
 
 class NotFound(FhirError):

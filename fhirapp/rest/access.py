@@ -5,7 +5,7 @@ Which rows a token may see: its limit as a piece of WHERE, made here alone. deci
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fhirapp.address import base_url
 from fhirapp.auth.access import Access, Grant
@@ -276,6 +276,15 @@ def enforceable(scope: Scope) -> bool:
     if definition.visibility is not Visibility.SCOPE:
         return not scope.filters
     return filtered(definition, scope.filters) is not None
+
+
+def types_of_scopes() -> Mapping[str, bool]:
+    """Return the types whose own scopes decide, and whether each is of a patient's record."""
+    return {
+        definition.name: bool(definition.compartment)
+        for definition in types().values()
+        if definition.visibility is Visibility.SCOPE
+    }
 
 
 def check_patients(

@@ -22,8 +22,9 @@ from fhirapp.auth.clients.administration import (
 )
 from fhirapp.auth.clients.registration import Registration, public_keys, register
 from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import AccessToken, Client, Grant, digest, token_row
+from fhirapp.auth.models import AccessToken, Client, Grant, digest
 from fhirapp.auth.models.client import SIGNED
+from fhirapp.auth.tokens import token_row
 from fhirapp.auth.users.accounts import find_user
 from fhirapp.db import writing
 

@@ -1,7 +1,7 @@
-"""Manage registered clients, and issue tokens from the shell.
+"""Manage registered clients: approve, change, disable, revoke, reject; issue tokens on the shell.
 
-What an administrator does with a client beside approving it: change, revoke, reject.
-Apps that anybody may register on the page: throttled, few, and without tokens until approved.
+Anybody may register an app on the page: such registrations are throttled, limited in number, and
+get no tokens until an administrator approves them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fhirapp.auth.clients.registration import (
     register,
 )
 from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import AccessToken, Client, Grant, Refusal, digest, token_row
+from fhirapp.auth.models import AccessToken, Client, Grant, Refusal, digest
 from fhirapp.auth.models.client import BASIC, OF_SHELL
 from fhirapp.auth.scopes import enforceable, grantable
 from fhirapp.auth.throttle import TooOften, network_of
-from fhirapp.auth.tokens import new_token, revoke_grants
+from fhirapp.auth.tokens import new_token, revoke_grants, token_row
 from fhirapp.db import db, writing
 
 _CONTEXTS = ("patient", "user", "system")

@@ -1,10 +1,9 @@
-"""The token with which our own pages read the records, for the person who signed in.
+"""The server's own clients: its pages, and the documentation of the API.
 
-It is a token like an app's: the person's role and links decide what it opens, at each request. No
-consent comes before it, for nobody else gets it; it ends with the session. Nothing but a digest of
-it is stored: the server works it out again from the session and its own key.
-
-The app that the documentation of the API is: people try searches there, signed in by OAuth.
+The pages read the records with a token of the signed-in user. It works like an app's: the user's
+role and links decide what it opens, at each request. It needs no consent, since it stays in the
+server, and ends with the session. Only its digest is stored: the server derives the token from the
+session and its own key. The documentation of the API is an app, where people sign in by OAuth.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from sqlalchemy import Connection, insert, select
 from fhirapp.auth.clients.administration import find
 from fhirapp.auth.clients.registration import API_DOCS, PAGES
 from fhirapp.auth.keys import keyed_digest
-from fhirapp.auth.models import AccessToken, Client, Grant, User, digest, token_row
+from fhirapp.auth.models import AccessToken, Client, Grant, User, digest
 from fhirapp.auth.models.client import NONE, OF_PAGES
 from fhirapp.auth.models.user import PATIENT
 from fhirapp.auth.scopes import FHIR_USER, LAUNCH_PATIENT, OPENID
+from fhirapp.auth.tokens import token_row
 from fhirapp.auth.users.sessions import Signed
 from fhirapp.db import db, writing
 

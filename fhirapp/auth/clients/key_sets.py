@@ -2,9 +2,10 @@
 
 A client may change its keys whenever it likes, so a set in which no key fits is fetched anew; but
 anybody can name a client and a key that is none, so that happens once a minute at the most. While
-one thread fetches, others wait for what it brings, but never all: reading goes on.
+one thread fetches, others wait for its result, but never all threads: reading goes on.
 
-Fetch a JSON Web Key Set from the address that a client names (jwks_uri), safely.
+A client names the address, so a fetch connects only to public addresses, to the one that was
+checked, within one deadline and size limit, and follows no redirect.
 """
 
 from __future__ import annotations

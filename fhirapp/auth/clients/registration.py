@@ -112,7 +112,7 @@ def columns(registration: Registration) -> dict[str, Any]:
     if one.launch_uri:
         _check_web(one.launch_uri, Marked("The launch URI"))
     if one.jwks_uri:
-        # fetch.py asks the clinic's own network where the operator allows it.
+        # Key sets are fetched from the clinic's own network where the operator allows it.
         own = has_app_context() and settings().fetch_private
         _check_web(one.jwks_uri, Marked("The address of the keys"), or_http=own)
     return {

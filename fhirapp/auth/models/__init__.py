@@ -18,7 +18,6 @@ from fhirapp.auth.models.grant import (
     Launch,
     ParkedRequest,
     RefreshToken,
-    token_row,
 )
 from fhirapp.auth.models.user import (
     Attempt,
@@ -47,5 +46,4 @@ __all__ = [
     "User",
     "UserPatient",
     "digest",
-    "token_row",
 ]

@@ -1,7 +1,4 @@
-"""Clients: the programs that may ask for tokens.
-
-How secrets are stored.
-"""
+"""Clients, the programs that may request tokens, and the digest under which secrets are stored."""
 
 from __future__ import annotations
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import ForeignKey, Integer, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
-from fhirapp.auth.models.client import Client, digest
+from fhirapp.auth.models.client import Client
 from fhirapp.auth.models.user import User
 from fhirapp.db import Base
 
@@ -144,26 +142,3 @@ class ParkedRequest(Base):
     created_at: Mapped[int] = mapped_column(Integer)
     expires_at: Mapped[int] = mapped_column(Integer, index=True)
     used_at: Mapped[int | None] = mapped_column(Integer)
-
-
-def token_row(
-    token: str,
-    *,
-    client_id: str,
-    scope: str,
-    lifetime: int,
-    patient_id: str | None = None,
-    grant_id: str | None = None,
-) -> Mapping[str, Any]:
-    """Return the row of a new access token; lifetime is in seconds."""
-    now = int(time.time())
-    return {
-        "digest": digest(token),
-        "client_id": client_id,
-        "grant_id": grant_id,
-        "scope": scope,
-        "patient_id": patient_id,
-        "issued_at": now,
-        "expires_at": now + lifetime,
-        "revoked": False,
-    }

@@ -1,7 +1,4 @@
-"""Users: the people who sign in, the records that are theirs, their sessions.
-
-What went wrong: attempts to sign in that failed, and requests that were refused.
-"""
+"""Users, their linked records and sessions; and security events: attempts, denied requests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""What a client asks for at /oauth/authorize, once the client and its redirect_uri are known.
+"""The parameters of an authorization request, checked; and EHR launches, which lead to one.
 
 Source: RFC 6749 §4.1.1; RFC 7636 §4.3; OpenID Connect Core §3.1.2.1; SMART App Launch 2.2.
-
-EHR launch: our own pages start an app with a patient in context. SMART App Launch 2.2.
 """
 
 from __future__ import annotations

@@ -11,23 +11,8 @@ from fhirapp.address import base_url, token_url
 from fhirapp.auth.oauth.client_assertion import ALGORITHMS
 from fhirapp.auth.oauth.grants import METHOD
 from fhirapp.auth.oauth.openid import ALGORITHM
-from fhirapp.auth.scopes import SESSION_SCOPES
+from fhirapp.auth.scopes import supported
 
-_CLINICAL = (
-    "patient/DocumentReference.rs",
-    "patient/AllergyIntolerance.rs",
-    "patient/*.rs",
-    "patient/*.read",
-    "user/DocumentReference.rs",
-    "user/AllergyIntolerance.rs",
-    "user/*.rs",
-    "user/*.read",
-    "system/DocumentReference.rs",
-    "system/AllergyIntolerance.rs",
-    "system/*.read",
-    "system/*.rs",
-)
-SCOPES = (*sorted(SESSION_SCOPES), *_CLINICAL)
 CLAIMS = (
     "iss",
     "sub",
@@ -105,7 +90,7 @@ def _metadata() -> dict[str, Any]:
         "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "scopes_supported": list(SCOPES),
+        "scopes_supported": supported(),
         "code_challenge_methods_supported": [METHOD],
         "token_endpoint_auth_methods_supported": [*_METHODS, "none"],
         "token_endpoint_auth_signing_alg_values_supported": list(ALGORITHMS),

@@ -4,9 +4,8 @@
     CodeGrant      authorization_code    SMART App Launch, with PKCE and OpenID Connect
     RefreshGrant   refresh_token         rotated: each serves once
 
-Where Authlib's defaults are wrong for us, the override says so.
-
-Proof Key for Code Exchange: S256, of every client. RFC 7636; SMART App Launch 2.2.
+Every client uses PKCE with S256 (RFC 7636; SMART App Launch 2.2). Where an override replaces one of
+Authlib's defaults, its docstring says why.
 """
 
 from __future__ import annotations

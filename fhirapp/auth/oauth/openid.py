@@ -1,8 +1,7 @@
-"""OpenID Connect: the id token that comes with an authorization code. RS256.
+"""OpenID Connect: the id token that comes with an authorization code, and the keys that sign it.
 
+Keys are for RS256; one is active, and all are published at /oauth/jwks.json.
 Source: OpenID Connect Core §2, §3.1; SMART App Launch 2.2 §Scopes for requesting identity data.
-
-The keys that sign id tokens: RS256, one active, published at /oauth/jwks.json.
 """
 
 from __future__ import annotations

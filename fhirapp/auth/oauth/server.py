@@ -16,8 +16,9 @@ from urllib.parse import unquote
 from authlib.integrations.flask_oauth2 import AuthorizationServer as FlaskAuthorizationServer
 from authlib.integrations.flask_oauth2.requests import FlaskOAuth2Payload, FlaskOAuth2Request
 from authlib.oauth2 import OAuth2Error
-from authlib.oauth2.rfc6749 import InvalidClientError, InvalidRequestError
+from authlib.oauth2.rfc6749 import ClientAuthentication, InvalidClientError, InvalidRequestError
 from flask import Flask, Request, Response, current_app, request
+from flask import request as current_request
 from sqlalchemy import select
 
 from fhirapp.auth import refusals
@@ -36,7 +37,6 @@ from fhirapp.auth.throttle import Failures
 from fhirapp.auth.tokens import BACKEND_SECONDS, exchange, new_token, save_backend_token
 from fhirapp.db import db
 
-_CLIENT_FAULT = "invalid_client"
 _ASSERTION = "client_assertion"
 _PRINTABLE = re.compile(r"[ !#-\[\]-~]*")
 
@@ -46,6 +46,7 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(query_client=find_client, save_token=save_token)
+        self._client_auth = _ClientAuthentication(find_client)
         self.register_client_auth_method("private_key_jwt", ClientAssertion())
         self.register_grant(BackendGrant)
         self.register_grant(CodeGrant, [S256Challenge(), IdToken(), LaunchContext()])
@@ -54,27 +55,6 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
         self.register_endpoint(Revocation)
         self.failures = Failures()
 
-    def authenticate_client(self, request: Any, methods: Any, endpoint: str = "token") -> Client:
-        """Return the client, which proves who it is in the way that it chose.
-
-        Authlib tries one way after the other, so that an app could go without the proof that was
-        wrong, and lists them where nothing fits. Raises InvalidClientError.
-        """
-        if (client := _public_refresher(request, methods)) is not None:
-            request.auth_method = "none"
-            return client
-        try:
-            chosen = [method for method in methods if method == _method(request)]
-            found: Client = super().authenticate_client(request, chosen, endpoint)
-        except InvalidClientError as error:
-            if not (error.description or "").startswith("The client cannot authenticate"):
-                raise
-            raise InvalidClientError(
-                description="No client proved who it is: by Basic, or by a signed assertion.",
-                status_code=401,
-            ) from None
-        return found
-
     def create_oauth2_request(self, _request: Any) -> FlaskOAuth2Request:
         return _Request(request)
 
@@ -82,7 +62,34 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
         response: Response = super().handle_error_response(request, error)
         client = getattr(request, "client", None)
         refusals.record_oauth(response, None if client is None else client.client_id, error)
-        return response
+        if error.error != InvalidClientError.error:
+            return response
+        wait = self.failures.count(current_request.remote_addr or "")
+        return _throttled(wait) if wait else response
+
+
+class _ClientAuthentication(ClientAuthentication):  # type: ignore[misc]
+    """Authenticates a client by the one method that its request uses.
+
+    Authlib tries one method after the other, so that an app whose proof is wrong could pass as a
+    public client, and lists the methods where none fits.
+    """
+
+    def authenticate(self, request: Any, methods: Any, endpoint: str) -> Client:
+        """Return the client. Raises InvalidClientError."""
+        method = _method(request)
+        client: Client | None = _public_refresher(request, methods)
+        if client is None and method in methods:
+            client = self._methods[method](self.query_client, request)
+            if client is not None and not client.check_endpoint_auth_method(method, endpoint):
+                client = None
+        if client is None:
+            raise InvalidClientError(
+                description="No client proved who it is: by Basic, or by a signed assertion.",
+                status_code=401,
+            )
+        request.auth_method = method
+        return client
 
 
 class _Request(FlaskOAuth2Request):  # type: ignore[misc]
@@ -229,15 +236,13 @@ def _answer(needed: str, respond: Callable[[AuthorizationServer], Response]) -> 
         return server.handle_error_response(None, error)
     answer = respond(server)
     answer.headers.setdefault("Cache-Control", "no-store")
-    if answer.status_code in (400, 401) and (answer.get_json() or {}).get("error") == _CLIENT_FAULT:
-        wait = server.failures.count(request.remote_addr or "")
-        if wait:
-            throttled = Response(
-                '{"error": "invalid_client", "error_description": "Too many failures; wait."}',
-                429,
-                mimetype="application/json",
-            )
-            throttled.headers["Retry-After"] = str(wait)
-            throttled.headers["Cache-Control"] = "no-store"
-            return throttled
     return answer
+
+
+def _throttled(wait: int) -> Response:
+    return Response(
+        '{"error": "invalid_client", "error_description": "Too many failures; wait."}',
+        429,
+        headers={"Retry-After": str(wait)},
+        mimetype="application/json",
+    )

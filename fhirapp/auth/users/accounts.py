@@ -1,7 +1,4 @@
-"""Users: made, linked to records, disabled, by the shell, the administrator or their own hand.
-
-What a user allowed apps to do, as the user looks at it and takes it back.
-"""
+"""User accounts: created, linked to records, disabled; and the consents that a user can revoke."""
 
 from __future__ import annotations
 

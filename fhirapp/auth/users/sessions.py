@@ -1,9 +1,9 @@
-"""Sessions of the people who signed in: rows here, a random secret in the browser's cookie.
+"""Sessions and passwords: a session is a row here and a random secret in the browser's cookie.
 
 A session ends after half an hour without use, and twelve hours after the password was typed. Its
 secret changes whenever what it allows changes (OWASP Session Management Cheat Sheet).
 
-Passwords: argon2id. Of a process's threads, few hash at once: each takes 19 MiB meanwhile.
+Passwords are hashed with argon2id, two at once in a process at most: each hash takes 19 MiB.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Sign in: a name and a password, and the second factor; throttled, for known and unknown alike.
+"""Sign in with user name, password and second factor; throttled for known and unknown names alike.
 
-The second factor: one-time passwords of an app on the phone (TOTP), and recovery codes.
+The second factor is a one-time password of an app on the phone (TOTP), or a recovery code.
 """
 
 from __future__ import annotations
