@@ -309,7 +309,7 @@ def test_how_the_server_read_it_stands_beside_the_answer(clinician):
     page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&stats=1&_explain=true"))
     assert "How the server read your search" in page.words
     assert "stats" in page.words
-    page = clinician.get(page.offered["How many are left after each?"].partition("#")[0])
+    page = clinician.get(page.offered["Matches after each filter"].partition("#")[0])
     assert "Left" in page.words
     page = clinician.get(page_of(f"{ALLERGIES}?patient=p1"))
     assert "How the server read your search" not in page.words

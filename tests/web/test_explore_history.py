@@ -14,7 +14,7 @@ from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
-from fhirapp.web.explore.explanation import MOST_ASKED
+from fhirapp.web.explore.explanation import MOST_REQUESTS
 from tests.support.browsing import Browser, Page, add_person, id_of
 
 HISTORY = "/explore/history"
@@ -194,7 +194,7 @@ def test_each_request_of_a_page_is_noted_by_itself(clinic, clinician):
     address = "/fhir/AllergyIntolerance?code=x&onset=1900&criticality=high"
     clinician.get(f"/explore/why?{urlencode({'address': address, 'reference': 'al-p1-latex'})}")
     with clinic.app_context():
-        noted = entries(limit=MOST_ASKED + 10)
+        noted = entries(limit=MOST_REQUESTS + 10)
     reads = [one for one in noted if one.path.endswith("/AllergyIntolerance/al-p1-latex")]
     counts = [one for one in noted if "_summary=count" in one.path]
     assert reads

@@ -44,7 +44,7 @@ from fhirapp.web.explore.answer import (
     send,
     shown,
 )
-from fhirapp.web.explore.explanation import explained, narrowing
+from fhirapp.web.explore.explanation import narrowing, reading_of
 from fhirapp.web.explore.form import FIRST_TYPES, read_form, write_address
 from fhirapp.web.explore.json_view import folded, visible
 from fhirapp.web.explore.snippets import how_to_get_a_token, snippets
@@ -240,7 +240,7 @@ def _answered(typed: str, address: Address) -> Response:
     elif view == "table":
         more["table"] = table_of(told.content)
     if told.issues and sent.answer.status < 400:
-        more["explained"] = explained(told.issues)
+        more["reading"] = reading_of(told.issues)
         if request.args.get("narrow"):
             more["narrowed"] = narrowing(str(address), token)
     elif address.searched and sent.answer.status == 200 and not _is_post():

@@ -158,7 +158,7 @@ def _of_parameters(search: Search, resource_id: str, token: OwnToken) -> Iterato
 def _sentence(name: str, one: Count, here: str) -> str:
     if name == "_id":
         return _("_id leaves it out: it lists other ids.")
-    sought = next((part.sought for part in one.explained.applied if part.name == name), "")
+    sought = next((part.sought for part in one.reading.applied if part.name == name), "")
     if not sought:
         return _("%(name)s leaves it out.", name=name)
     if here:
@@ -173,8 +173,8 @@ def _sentence(name: str, one: Count, here: str) -> str:
 
 def _refused(one: Count, otherwise: str) -> str:
     told = " ".join(
-        f"{part.name}: {part.sentence}" if part.name else part.sentence
-        for part in one.explained.refused
+        f"{part.parameter}: {part.sentence}" if part.parameter else part.sentence
+        for part in one.reading.refused
     )
     return told or otherwise
 
