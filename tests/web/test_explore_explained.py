@@ -168,7 +168,7 @@ def test_what_was_not_asked_to_be_explained_is_not_said_to_select_nothing(clinic
     page = clinician.get("/explore?address=/fhir/AllergyIntolerance?patient=p1%26patients=p1")
     assert "patients: is not a search parameter" in page.words
     assert "No parameter selects anything" not in page.words
-    assert "With _explain=true in the address" in page.words
+    assert "Add _explain=true to the address" in page.words
 
 
 def test_the_token_of_a_patient_limits_what_is_found(clinic):

@@ -344,7 +344,7 @@ def test_a_trainee_does_each_check_and_the_lesson_is_done(app, learner, name):
             step(learner)
         assert learner.met(name)[number], (says[number], learner.told(name))
     page = learner.browser.get(f"/learn/{name}")
-    assert "Done. Everything below was seen in your requests." in page.words
+    assert "Done. Your requests meet every check below." in page.words
     following = [*WALK, None][[*WALK].index(name) + 1]
     assert [form.action for form in page.forms if form.action.startswith("/learn")] == [
         *([f"/learn/{following}/begin"] if following else []),
@@ -430,7 +430,7 @@ def test_what_was_met_stays_met_and_a_lesson_can_be_begun_again(learner):
     learner.begin(name)
     assert learner.met(name) == [False, False]
     assert re.search(
-        r"Ask only whether it changed .*? 4 minutes begun", learner.browser.get("/learn").words
+        r"Ask only whether it changed .*? 4 minutes started", learner.browser.get("/learn").words
     )
 
 
@@ -439,7 +439,7 @@ def test_progress_is_each_persons_own(app, learner):
     WALK["search-by-post"][0](learner)
     assert learner.met("search-by-post") == [True]
     page = Learner(app, "admin").browser.get("/learn/search-by-post")
-    assert "From the moment you begin" in page.words
+    assert "Your requests count from the moment you start" in page.words
 
 
 def test_hints_come_one_by_one(learner):
@@ -460,7 +460,7 @@ def test_who_is_not_signed_in_may_read_and_is_asked_to_sign_in(app):
     assert page.heading == "3. Tokens: codes, systems and status"
     assert "To do this lesson, sign in as clinician with the password demo." in page.words
     assert page.offered["Sign in"] == "/sign-in?next=%2Flearn%2Ftokens"
-    assert "Begin" not in [one for form in page.forms for one in form.buttons]
+    assert "Start" not in [one for form in page.forms for one in form.buttons]
     assert browser.get("/learn").submit("Sign in as clinician").path == "/learn"
 
 
@@ -482,7 +482,7 @@ def test_a_question_is_answered_only_once_the_lesson_was_begun(app):
     learner = Learner(app, "admin")
     token = learner.browser.get("/learn/paging").form("Sign out").fields["form_token"]
     page = learner.browser.post("/learn/tokens/answer", {"form_token": token})
-    assert (page.status, "Begin the lesson first" in page.words) == (409, True)
+    assert (page.status, "Start the lesson first" in page.words) == (409, True)
 
 
 def test_the_open_page_asks_again_until_it_is_done(learner):
@@ -509,7 +509,7 @@ def test_whose_session_ended_is_asked_to_sign_in_on_the_open_page(app):
 
 
 def test_who_sees_other_records_than_the_lesson_is_about_is_told(app):
-    told = "This lesson is meant for clinician"
+    told = "This lesson is for clinician"
     for username, is_told in (("patient", True), ("clinician", False), ("admin", False)):
         page = Learner(app, username).browser.get("/learn/history")
         assert (told in page.words) == is_told

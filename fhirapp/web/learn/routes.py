@@ -128,7 +128,7 @@ def answer(name: str) -> Response:
     place = _place(name)
     own = _own(place.lesson)
     if own is None:
-        raise PageError(409, _("Begin the lesson first; then answer."))
+        raise PageError(409, _("Start the lesson first; then answer."))
     says, typed = field("says", LARGEST), field("answer", 200)
     check = next((one for one in place.lesson.checks if one.says == says), None)
     if check is None or check.question is None:
