@@ -74,6 +74,14 @@ class Operation(NamedTuple):
     needs_record: bool = False
 
 
+class TableColumn(NamedTuple):
+    """A column of the explorer's table: its heading, its element, the text of a missing value."""
+
+    heading: str
+    element: str
+    missing: str
+
+
 def _nothing(_columns: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
@@ -111,6 +119,12 @@ class Definition:
     # no care, but stands: an allergy.
     care: tuple[str, ...] = ()
     doc: str = ""
+    # What pages call the type's resources: allergies and intolerances. By default its name.
+    plural: str = ""
+    # Whether pages list the type before others, and count its resources.
+    featured: bool = False
+    # The columns of the explorer's table; by default it shows the narrative.
+    table_columns: tuple[TableColumn, ...] = ()
 
     def __post_init__(self) -> None:
         # Declared with the type, so that creating the tables creates these too.
@@ -158,6 +172,11 @@ def types(app: App | None = None) -> Mapping[str, Definition]:
     """Return the types that the app serves, by name."""
     found: Mapping[str, Definition] = (app or current_app).extensions.get(_TYPES, {})
     return found
+
+
+def featured_types() -> list[str]:
+    """Return the names of the types that pages list first."""
+    return sorted(name for name, definition in types().items() if definition.featured)
 
 
 def views_of(definition: Definition) -> list[Definition]:

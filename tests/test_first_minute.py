@@ -48,7 +48,7 @@ def test_the_first_search_is_explained_within_a_minute(chromium: Browser, starte
     for button in ("Explore as Dr. Folake Adeyemi", "Send"):
         page.get_by_role("button", name=button, exact=True).click()
         clicks += 1
-    told = page.get_by_role("region", name="How the server read your search")
+    told = page.get_by_role("region", name="How the server reads your search")
     told.get_by_role("row").filter(has_text="patient").first.wait_for()
     assert clicks <= MOST_CLICKS
     assert time.monotonic() - began < MOST_SECONDS

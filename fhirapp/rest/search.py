@@ -88,7 +88,7 @@ def search_type(definition: Definition) -> Response:
         issues += explain_query(definition.params, query, context)
         issues += explain_answer(controls)
         issues += explain_limits([definition.name, *target_types(joins)], access)
-        issues += statements.explained() if statements else ()
+        issues += statements.explain() if statements else ()
     shown = [(one.id, one.version_id) for one in page.matches]
     beside = [one.name for one in inclusion.found]
     # Bodies depend on these two settings beside the version.

@@ -96,6 +96,10 @@ class Date(Parameter):
             return _OF_A_POINT[prefix].format(point=instant_of(low))
         return _MEANINGS[prefix].format(start=_written(low), end=_written(high))
 
+    def interval(self, value: str) -> tuple[str, str, str] | None:
+        prefix, (low, high) = covered(self.parse(value))
+        return (prefix, _written(low), _written(high)) if high - low > 1 else None
+
     def _within(self, bounds: Sequence[Searched], context: Context) -> AnyCondition:
         """Return the condition that one value lies within all bounds: one look, not one each."""
         where = narrowed(self.name, bounds)

@@ -1,14 +1,18 @@
-"""How a search was read, for people: the answer to `_explain=true`.
+"""How the server reads a search: the answer to `_explain=true`, as values and as sentences.
 
-An explanation repeats to the client what the client itself sent, codes and references too, which no
-other answer does; nothing in it comes from the data. decisions §4: nor does it go to a log.
+Each issue has a sentence for people and an extension with the same in values, for programs; the
+explorer reads the extension. An explanation repeats what the client itself sent, codes and
+references too, which no other answer does; nothing in it comes from the data, and none of it goes
+to a log (decisions §4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from fhirapp.address import fhir_url
 from fhirapp.fhir.outcome import issue
 from fhirapp.search.controls import BY_SCORE, Controls, Include
 from fhirapp.search.parameter import Context, Parameter, Parameters
@@ -21,70 +25,217 @@ _SECTIONS = {"_text": "text", "_content": "content", "missing": "missing"}
 
 Issue = dict[str, Any]
 
+# The topics of an explanation: each issue is about one.
+PARAMETER, TOKEN, STATEMENT = "parameter", "token", "statement"
+# The FHIR type of each part of the extension; of the others string.
+_TYPES = {
+    "topic": "Code",
+    "kind": "Code",
+    "firstOf": "Boolean",
+    "prefix": "Code",
+    "low": "DateTime",
+    "high": "DateTime",
+    "link": "Uri",
+}
 
-def explained(sentence: str, parameter: str | None = None, *links: str) -> Issue:
-    """Return an issue that informs; links say where more is to be read."""
+
+class SoughtValue(NamedTuple):
+    """What one value of a parameter looks for: a phrase; of a date its prefix and interval too.
+
+    The interval is [low, high) in UTC; both are empty where the value is no date or is one instant.
+    """
+
+    text: str
+    prefix: str = ""
+    low: str = ""
+    high: str = ""
+
+
+@dataclass(frozen=True)
+class ParameterReading:
+    """How a parameter is read: where it looks, and what each of its repetitions looks for."""
+
+    name: str
+    modifier: str
+    # token, date, reference
+    kind: str
+    # Element paths; the first that has a value counts alone if is_first_of.
+    paths: Sequence[str]
+    is_first_of: bool
+    # Where it looks, for a parameter without paths.
+    doc: str
+    repetitions: Sequence[Sequence[SoughtValue]]
+    links: Sequence[str]
+
+    @property
+    def place(self) -> str:
+        if not self.paths:
+            return self.doc[:1].lower() + self.doc[1:]
+        return (", or else at " if self.is_first_of else " and ").join(self.paths)
+
+    def sought(self, phrase: Callable[[SoughtValue], str] = lambda value: value.text) -> str:
+        """Return what goes on after "finds what": refers to 'Patient/p1'."""
+        between = " and " if self.modifier == "not" else " or "
+        return ", and also ".join(
+            between.join(phrase(value) for value in repetition) for repetition in self.repetitions
+        )
+
+    def issue(self) -> Issue:
+        modified = f" with the modifier :{self.modifier}" if self.modifier else ""
+        sentence = (
+            f"{self.name}: a {self.kind} parameter{modified} that looks at {self.place}"
+            f" and finds what {self.sought()}."
+        )
+        parts = [
+            _part("name", self.name),
+            *([_part("modifier", self.modifier)] if self.modifier else ()),
+            _part("kind", self.kind),
+            *(_part("path", path) for path in self.paths),
+            _part("firstOf", self.is_first_of) if self.paths else _part("doc", self.doc),
+            *(_nested("repetition", map(_value_part, values)) for values in self.repetitions),
+        ]
+        return explanation(PARAMETER, sentence, self.name, self.links, parts)
+
+
+def explanation(
+    topic: str,
+    sentence: str,
+    parameter: str | None = None,
+    links: Sequence[str] = (),
+    parts: Sequence[Issue] = (),
+) -> Issue:
+    """Return an issue that informs: its sentence, where more is to be read, and its values."""
     content = issue("information", "informational", sentence, parameter)
     if links:
         content["details"] = {"text": f"See {' and '.join(links)}"}
-    return content
+    values = [_part("topic", topic), *parts, *(_part("link", link) for link in links)]
+    return {"extension": [_nested(extension_url(), values)]} | content
+
+
+def extension_url() -> str:
+    """Return the address that names the extension with the values of an explanation."""
+    return f"{fhir_url()}/StructureDefinition/search-explanation"
+
+
+def text_part(name: str, text: str) -> Issue:
+    """Return a part of the extension that is a text."""
+    return _part(name, text)
+
+
+def _part(name: str, value: str | bool) -> Issue:
+    return {"url": name, f"value{_TYPES.get(name, 'String')}": value}
+
+
+def _nested(url: str, parts: Iterator[Issue] | Sequence[Issue]) -> Issue:
+    return {"url": url, "extension": [*parts]}
+
+
+def _value_part(value: SoughtValue) -> Issue:
+    return _nested("value", [_part(name, part) for name, part in value._asdict().items() if part])
+
+
+class Explanation(NamedTuple):
+    """The values of an issue of an explanation, as its extension has them."""
+
+    topic: str
+    # Those that may repeat, by name: link, sql, plan, text
+    parts: Mapping[str, Sequence[Any]]
+
+    def text(self, name: str) -> str:
+        """Return the value of a part, empty where there is none."""
+        return str(next(iter(self.parts.get(name, ())), ""))
+
+    @property
+    def links(self) -> Sequence[str]:
+        return self.parts.get("link", ())
+
+    def parameter(self) -> ParameterReading:
+        """Return how a parameter is read; the topic is PARAMETER."""
+        return ParameterReading(
+            name=self.text("name"),
+            modifier=self.text("modifier"),
+            kind=self.text("kind"),
+            paths=self.parts.get("path", ()),
+            is_first_of=True in self.parts.get("firstOf", ()),
+            doc=self.text("doc"),
+            repetitions=[
+                [SoughtValue(**dict(_named_values(value))) for _name, value in _named_values(part)]
+                for part in self.parts.get("repetition", ())
+            ],
+            links=self.links,
+        )
+
+
+def read_explanation(content: Mapping[str, Any]) -> Explanation | None:
+    """Return the values of an issue; None where it has none."""
+    url = extension_url()
+    for extension in content.get("extension", ()):
+        if extension.get("url") == url:
+            parts: dict[str, list[Any]] = {}
+            for name, value in _named_values(extension):
+                parts.setdefault(name, []).append(value)
+            return Explanation(str(parts.pop("topic", [""])[0]), parts)
+    return None
+
+
+def _named_values(extension: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of each part; one with parts of its own is its value itself."""
+    for part in extension.get("extension", ()):
+        values = (value for key, value in part.items() if key.startswith("value"))
+        yield part["url"], next(values, part)
 
 
 def explain_query(parameters: Parameters, query: Query, context: Context) -> Iterator[Issue]:
-    """Yield an issue for each parameter that was applied, all its repetitions together."""
+    """Yield an issue for each parameter that is applied, all its repetitions together."""
     grouped: dict[str, list[str]] = {}
     for name, value in query.applied:
         grouped.setdefault(name, []).append(value)
     for name, values in grouped.items():
         base, _, modifier = name.partition(":")
         parameter = parameters.by_name[base]
-        sought = ", and also ".join(
-            _one_repetition(parameter, modifier, value, context) for value in dict.fromkeys(values)
-        )
-        modified = f" with the modifier :{modifier}" if modifier else ""
-        sentence = (
-            f"{base}: a {parameter.kind} parameter{modified} that looks at {_place(parameter)}"
-            f" and finds what {sought}."
-        )
         links = [f"{SPEC}#{_SECTIONS.get(base, parameter.kind)}"]
         if modifier:
             links.append(f"{SPEC}#{_SECTIONS.get(modifier, 'modifiers')}")
         if parameter.spec:
             links.append(parameter.spec)
-        yield explained(sentence, base, *links)
+        yield ParameterReading(
+            name=base,
+            modifier=modifier,
+            kind=parameter.kind,
+            paths=parameter.paths,
+            is_first_of=parameter.first_of,
+            doc=parameter.doc,
+            repetitions=[
+                [_sought(parameter, modifier, part, context) for part in parameter.choices(value)]
+                for value in dict.fromkeys(values)
+            ],
+            links=links,
+        ).issue()
 
 
-def _one_repetition(parameter: Parameter, modifier: str, value: str, context: Context) -> str:
-    """Return what a value looks for, its parts between commas joined."""
-    parts = parameter.choices(value)
+def _sought(parameter: Parameter, modifier: str, value: str, context: Context) -> SoughtValue:
     if modifier == "missing":
-        sought = [f"has {'no' if parse_boolean(modifier, part) else 'a'} value" for part in parts]
-    else:
-        sought = [parameter.describe(modifier, part, context) for part in parts]
-    return (" and " if modifier == "not" else " or ").join(sought)
-
-
-def _place(parameter: Parameter) -> str:
-    if not parameter.paths:
-        return parameter.doc[0].lower() + parameter.doc[1:]
-    return (", or else at " if parameter.first_of else " and ").join(parameter.paths)
+        return SoughtValue(f"has {'no' if parse_boolean(modifier, value) else 'a'} value")
+    text = parameter.describe(modifier, value, context)
+    return SoughtValue(text, *(parameter.interval(value) or ()))
 
 
 def explain_answer(controls: Controls) -> Iterator[Issue]:
-    """Yield an issue for each way in which the answer was shaped."""
-    given = {name.partition(":")[0] for name, _ in controls.applied}
+    """Yield an issue for each way in which the answer is shaped."""
+    applied = {name.partition(":")[0] for name, _ in controls.applied}
     for name, sentence in (
         ("_sort", _order(controls)),
         ("_count", _page(controls)),
         ("_total", _total(controls)),
         ("_summary", _SUMMARIES.get(controls.summary, "")),
         ("_elements", _elements(controls)),
-        *(("_include", _include(one)) for one in controls.includes),
+        *(("_include", _include(include)) for include in controls.includes),
         ("_revinclude", _ORIGINS if controls.revinclude else ""),
     ):
         if sentence:
-            parameter = name if name in given else None
-            yield explained(sentence, parameter, f"{SPEC}#{name.removeprefix('_')}")
+            topic = name.removeprefix("_")
+            parameter = name if name in applied else None
+            yield explanation(topic, sentence, parameter, [f"{SPEC}#{topic}"])
 
 
 _SUMMARIES = {

@@ -193,6 +193,10 @@ class Parameter:
         """Return what one value looks for, for people: "finds what …"."""
         raise NotImplementedError
 
+    def interval(self, value: str) -> tuple[str, str, str] | None:  # noqa: ARG002
+        """Return the prefix, start and end of a date's interval; None where it is none."""
+        return None
+
     def table(self, context: Context) -> str:
         """Return the index table of the kind's values, as SQL names it."""
         return context.table(self.row)

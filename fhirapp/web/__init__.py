@@ -1,7 +1,7 @@
 """The pages that people use: explorer, charts, notes, lessons, sign-in, consent, administration.
 
-pages.py is how each is rendered, and who may see it, ask.py how it reads records; the other modules
-and folders are a blueprint each.
+pages.py renders each page and decides who may see it, internal_client.py reads records through our
+own API; most other modules and folders have a blueprint each.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ The form of a client's registration: what was typed, and what it means.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from flask import Response, request
@@ -35,6 +35,7 @@ from fhirapp.auth.scopes import (
 )
 from fhirapp.auth.throttle import TooOften
 from fhirapp.db import db, writing
+from fhirapp.definition import featured_types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.web import clients as shown
 from fhirapp.web.cookies import keeps
@@ -44,28 +45,12 @@ from fhirapp.web.labels import in_words
 from fhirapp.web.pages import PageError, blueprint_of, field, page, plain, see_other, signed, wait
 from fhirapp.web.texts import _, said
 
-# Those that most clients ask for; others are typed.
-_OF_APPS = (
-    OPENID,
-    FHIR_USER,
-    PROFILE,
-    LAUNCH_PATIENT,
-    LAUNCH,
-    LAUNCH_ENCOUNTER,
-    OFFLINE,
-    ONLINE,
-    "patient/AllergyIntolerance.rs",
-    "patient/DocumentReference.rs",
-    "patient/*.rs",
-    "user/AllergyIntolerance.rs",
-    "user/DocumentReference.rs",
-    "user/*.rs",
+# The scopes that an app's form offers, beside those of the featured types; others are typed.
+_APP_SCOPES = (
+    *(OPENID, FHIR_USER, PROFILE),
+    *(LAUNCH_PATIENT, LAUNCH, LAUNCH_ENCOUNTER),
+    *(OFFLINE, ONLINE),
 )
-COMMON_SCOPES: Mapping[str, Sequence[str]] = {
-    "public": _OF_APPS,
-    "confidential": _OF_APPS,
-    "backend": ("system/AllergyIntolerance.rs", "system/DocumentReference.rs", "system/*.rs"),
-}
 # Of a field, in characters.
 LONGEST = 2000
 _LONG = {"redirect_uris": 12_000, "jwks": 50_000}
@@ -243,11 +228,20 @@ def _form(draft: Draft, message: str = "", status: int = 200) -> Response:
         kind=shown.kind_named(draft.kind),
         proofs=[(method, shown.proof_named(method)) for method in METHODS[draft.kind]],
         can_sign=SIGNED in METHODS[draft.kind],
-        scopes=[in_words(text) for text in COMMON_SCOPES[draft.kind]],
+        scopes=[in_words(text) for text in _offered_scopes(draft.kind)],
         make_keys=MAKE_KEYS,
         is_administrator=_is_administrator(),
         message=message,
     )
+
+
+def _offered_scopes(kind: str) -> Sequence[str]:
+    """Return the scopes that most clients of a kind need."""
+    names = (*featured_types(), "*")
+    if kind == "backend":
+        return [f"system/{name}.rs" for name in names]
+    clinical = [f"{context}/{name}.rs" for context in ("patient", "user") for name in names]
+    return [*_APP_SCOPES, *clinical]
 
 
 def _is_administrator() -> bool:

@@ -1,12 +1,13 @@
-"""The cookies: a session's and a visitor's, with the token of forms, and what was typed.
+"""The cookies of a session, of a visitor and of a form that is sent too late; the forms' token.
 
-Browsers send a host's cookies to each of its ports: a cookie's name tells the servers of one host
-apart, such as a demo beside a clinic, and is the same in each process of one.
+Browsers send a host's cookies to each of its ports, so a cookie's name has a part that differs
+between the servers of one host, such as a demo beside a clinic, and is the same in their processes.
 
-A form's token is what only this server can work out of the browser's cookie, which no other site
-reads (OWASP CSRF Prevention Cheat Sheet, signed double-submit cookie).
+A form's token is derived from the browser's cookie with the server's key, so no other site can make
+it (OWASP CSRF Prevention Cheat Sheet, signed double-submit cookie).
 
-What was typed into a form that came too late: the browser keeps it for the form's page.
+The fields of a form that arrives after its session ended are kept in the browser until the person
+signs in again.
 """
 
 from __future__ import annotations
@@ -26,32 +27,32 @@ from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS
 from fhirapp.config import settings
 
 SESSION, VISITOR, TYPED = "session", "visitor", "typed"
-# What was typed into a form that came too late is kept as long as signing in again takes.
+# Long enough to sign in again.
 _TYPED_SECONDS = 900
 
 
 def session_secret() -> str | None:
-    """Return the secret of the session that the browser says it has."""
+    """Return the secret of the session in the browser's cookie."""
     return _sent(SESSION)
 
 
 def set_session(secret: str) -> None:
-    """Give the browser its session's cookie; forms on the page that is made now go with it."""
+    """Set the session's cookie; forms on the page that is rendered now belong to it."""
     g.session_secret = secret
 
 
 def end_session() -> None:
-    """Take the session's cookie from the browser."""
+    """Delete the session's cookie."""
     g.session_secret = ""
 
 
 def typed() -> str | None:
-    """Return what the browser keeps of a form (typed.py)."""
+    """Return the form that the browser keeps: the path of its page, ? and its fields."""
     return _sent(TYPED)
 
 
 def set_typed(text: str) -> None:
-    """Let the browser keep what was typed into a form; nothing where the text is empty."""
+    """Let the browser keep a form; an empty text deletes it."""
     g.typed = text
 
 
@@ -85,7 +86,7 @@ def send(response: Response) -> Response:
 
 
 def _browser() -> str:
-    """Return a secret of this browser's: its session's, or a visitor's."""
+    """Return the secret in this browser's cookie: its session's, or a visitor's."""
     secret = g.get("session_secret") or _sent(SESSION) or _sent(VISITOR)
     if secret:
         return str(secret)
@@ -96,7 +97,7 @@ def _browser() -> str:
 
 
 def _sent(cookie: str) -> str | None:
-    # Not request.cookies, which fails where another site of the host set one that is no UTF-8.
+    # request.cookies fails where another site of the host sets a cookie that is not UTF-8.
     header = request.environ.get("HTTP_COOKIE", "").encode("latin-1").decode(errors="replace")
     return parse_cookie(header).get(name_of(cookie))
 
@@ -106,7 +107,7 @@ def name_of(cookie: str) -> str:
 
     With the prefix __Host- no other host of the domain can set it.
     """
-    # Without the password of the database, which may change.
+    # The password of the database may change, so it is left out.
     server = keyed_digest("cookie", settings().database_uri.rpartition("@")[2])[:8]
     name = f"fhirapp_{cookie}_{server}"
     return f"__Host-{name}" if _is_secure() else name
@@ -118,12 +119,12 @@ def _is_secure() -> bool:
 
 View = TypeVar("View", bound=Callable[..., Any])
 _KEPT, _PAGE = "keeps_typed", "page_of_form"
-# In characters: with more, browsers drop a cookie.
+# In characters; browsers drop longer cookies.
 _MOST = 3_500
 
 
 def keeps(*names: str, page: str = "") -> Callable[[View], View]:
-    """Say which fields of a form are kept; page is the one that has it, where that is not above."""
+    """Name the fields of a form that are kept; page is the form's, if it is not a path above."""
 
     def named(view: View) -> View:
         setattr(view, _KEPT, names)
@@ -134,24 +135,24 @@ def keeps(*names: str, page: str = "") -> Callable[[View], View]:
 
 
 def is_ours() -> bool:
-    """Say whether the browser tells that one of our own pages sends this form."""
+    """Return whether the browser says that one of our own pages sends this form."""
     return request.headers.get("Sec-Fetch-Site") == "same-origin"
 
 
 def page_of_form() -> str:
     """Return the path of the page that has the form: the same one, or the nearest above it."""
     adapter, path = current_app.create_url_adapter(request), request.path
-    if told := str(getattr(_view(), _PAGE, "")):
-        return told
+    if page := str(getattr(_view(), _PAGE, "")):
+        return page
     while path and adapter is not None and not adapter.test(path, "GET"):
         path = path.rpartition("/")[0]
     return path or "/"
 
 
 def keep() -> bool:
-    """Keep what was typed; say whether there was something, and room for it."""
+    """Keep the fields of the form; return False where they are empty or too long."""
     names = getattr(_view(), _KEPT, ())
-    pairs = [(name, one) for name in names for one in request.form.getlist(name) if one]
+    pairs = [(name, value) for name in names for value in request.form.getlist(name) if value]
     text = urlencode(pairs)
     if not pairs or len(text) > _MOST:
         return False
@@ -160,7 +161,7 @@ def keep() -> bool:
 
 
 def typed_typed() -> MultiDict[str, str]:
-    """Return what stands in the form of this page: what is sent now, or was kept of it, once."""
+    """Return the fields of this page's form: those sent now, or those that were kept, once."""
     if request.method == "POST":
         return request.form
     path, _sign, query = (typed() or "").partition("?")

@@ -20,12 +20,11 @@ from fhirapp.auth.keys import keyed_digest
 from fhirapp.auth.models import Client
 from fhirapp.auth.models.client import ANY_LOOPBACK, BASIC, SIGNED
 from fhirapp.auth.scopes import LAUNCH, LAUNCH_ENCOUNTER, OFFLINE, ONLINE, SEARCH, clinical_scopes
-from fhirapp.definition import types
+from fhirapp.definition import featured_types, types
 from fhirapp.web.texts import _
 
 _DEMO_REDIRECT = "http://localhost:3000/"
 _JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_PREFERRED = ("AllergyIntolerance", "DocumentReference")
 _ALGORITHMS = {"RSA": "RS384", "EC": "ES384"}
 _TAKE_TOKEN = """python3 -c 'import json, sys; print(json.load(sys.stdin)["access_token"])'"""
 
@@ -224,5 +223,5 @@ def _searchable(client: Client) -> str | None:
         for scope in clinical_scopes(client.scope)
         if SEARCH in scope.permissions
     }
-    names = [*_PREFERRED, *(name for name, one in types().items() if one.searchable)]
+    names = [*featured_types(), *(name for name, each in types().items() if each.searchable)]
     return next((name for name in names if {name, "*"} & searched), None)

@@ -1,7 +1,7 @@
-"""Where a browser begins that was given no more than the server's address.
+"""The pages that need no more than the server's address: home, API documentation, sample app.
 
-The documentation of the API: Swagger UI on our own description, signed in by OAuth.
-The demo's sample app: what a SMART app does, with its source beside it.
+The API documentation is Swagger UI on our own OpenAPI description, signed in by OAuth; the sample
+app of the demo shows what a SMART app does, with its source beside it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from fhirapp.address import base_url, fhir_url
 from fhirapp.auth.clients.first_party import REDIRECT_PATH, add_documentation
 from fhirapp.auth.clients.registration import API_DOCS
 from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
+from fhirapp.auth.models import User
 from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.auth.users.accounts import has_administrator
-from fhirapp.auth.users.sessions import Signed
 from fhirapp.config import settings
 from fhirapp.db import db
+from fhirapp.definition import featured_types, types
 from fhirapp.rest.capability import software_version
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.pages import PageError, blueprint_of, page, see_other, sign_in_address, signed
@@ -31,18 +32,16 @@ from fhirapp.web.texts import _
 
 blueprint = blueprint_of("start", __name__)
 _VIA = "home"
-# Of all the processes of the server: they are copies of the first.
+# The same in all processes of the server, which are copies of the first.
 _SINCE = int(time.time())
-# A search of the demo's that has something to explain.
+# A search of the demo's records, explained.
 _EXAMPLE = "/fhir/AllergyIntolerance?patient=p1&_explain=true"
-# Where a person of the demo begins.
+# The page to which a demo account signs in.
 _FIRST: Mapping[str, str] = {CLINICIAN: "/patients", PATIENT: "/patients", ADMINISTRATOR: "/admin"}
-# What people count as records; the other types say who wrote them, and where.
-_COUNTED = ("Patient", "AllergyIntolerance", "DocumentReference")
 
 
 class Count(NamedTuple):
-    """How many records of a type somebody may read."""
+    """The number of records of a type that the user may read."""
 
     type: str
     words: str
@@ -51,50 +50,48 @@ class Count(NamedTuple):
 
 @blueprint.get("/")
 def home() -> Response:
-    """Tell what this server is and how it is, and where to go from here."""
-    found = signed()
-    if found is not None and not found.complete:
+    """Show what this server is, its state, and where to go from here."""
+    session = signed()
+    if session and not session.complete:
         return see_other(sign_in_address("/"))
     demo = settings().demo
     return page(
         "home.html",
         version=software_version(),
         since=_SINCE,
-        counts=_counts(found) if found is not None else (),
-        people={one.role: one for one in PEOPLE} if demo else {},
+        counts=_counts(session.user) if session else (),
+        people={person.role: person for person in PEOPLE} if demo else {},
         password=SECRET,
         clients=_clients() if demo else (),
         sample=SAMPLE_PATH,
         example=f"/explore?{urlencode({'address': _EXAMPLE})}",
         first=_FIRST,
-        is_new=found is None and not has_administrator(db.session.connection()),
+        is_new=session is None and not has_administrator(db.session.connection()),
     )
 
 
-def _counts(found: Signed) -> Sequence[Count]:
-    """Return how many records somebody may read; nothing where they may read none."""
+def _counts(user: User) -> Sequence[Count]:
+    """Return the numbers of records that a user may read; empty where they may read none."""
     try:
         token = token_of()
     except PageError:
         # A patient without a record.
         return ()
-    words = {
-        "Patient": _("patients"),
-        "AllergyIntolerance": _("allergies and intolerances"),
-        "DocumentReference": _("notes and documents"),
-    }
+    names = featured_types()
+    if user.role != PATIENT:
+        names = [*(name for name, each in types().items() if each.compartment == "id"), *names]
     counts: list[Count] = []
-    for name in _COUNTED if found.user.role != PATIENT else _COUNTED[1:]:
+    for name in names:
         answer = ask(f"/fhir/{name}?_summary=count", token.secret, via=_VIA)
         if answer.status == 200:
-            counts.append(Count(name, words[name], answer.json()["total"]))
+            counts.append(Count(name, _(types()[name].plural or name), answer.json()["total"]))
     return counts
 
 
 def _clients() -> Sequence[tuple[str, str, str]]:
     """Return the clients of the demo: id, secret, what it is for."""
     return (
-        (BACKEND, SECRET, _("A program without a user, for all patients")),
+        (BACKEND, SECRET, _("System (no user), for all patients")),
         (APP, "", _("An app in a browser or on a phone, with PKCE")),
         (CONFIDENTIAL, SECRET, _("An app with a server of its own")),
     )
@@ -105,10 +102,10 @@ _OF_PATIENTS, _OF_STAFF = "launch/patient patient/*.rs", "user/*.rs"
 
 @blueprint.get("/api-docs")
 def show() -> Response:
-    """Show every address with its parameters, to be tried."""
+    """Show every address of the API with its parameters, and a form to send it."""
     add_documentation()
-    found = signed()
-    is_patient = found is not None and found.user.role == PATIENT
+    session = signed()
+    is_patient = session is not None and session.user.role == PATIENT
     return page(
         "api_docs.html",
         scripts=True,
@@ -121,7 +118,7 @@ def show() -> Response:
 
 @blueprint.get(REDIRECT_PATH)
 def signed_in() -> Response:
-    """Hand the code that came with the address to the window that asked for it."""
+    """Pass the authorization code to the window that opened this one."""
     return page("api_docs_signed_in.html", scripts=True)
 
 
@@ -132,7 +129,7 @@ _SOURCE = Path(__file__).parent / "static" / "sample-app.js"
 def app() -> Response:
     """Show the sample app, and its source."""
     if not settings().demo:
-        raise PageError(404, _("The sample app is a part of the demo."))
+        raise PageError(404, _("The sample app is part of the demo."))
     return page("sample.html", scripts=True, source=_source())
 
 

@@ -41,8 +41,8 @@ from fhirapp.web.texts import _, ngettext
 # By the answer's status: what went wrong, and what to do where nothing else is said of it.
 _TITLES = {
     400: (_("That could not be read"), _("Go back, and try again.")),
-    403: (_("That is not for you"), _("Sign in as somebody who may do that.")),
-    404: (_("There is no such page"), _("Look at the address again, or begin at your account.")),
+    403: (_("You don't have access to this"), _("Sign in with an account that has access.")),
+    404: (_("Page not found"), _("Check the address, or start at your account.")),
     405: (_("That is not how this page works"), _("Go back, and use what the page offers.")),
     409: (_("That was done already"), _("Go back, and look at what is there now.")),
     413: (_("That is too long"), _("Go back, and write less.")),

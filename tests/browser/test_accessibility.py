@@ -84,10 +84,10 @@ def _use(one: Visit) -> None:
 
 
 def _learn(one: Visit) -> None:
-    one.press("Begin")
+    one.press("Start")
     one.open("/explore?address=/fhir/AllergyIntolerance%3Fpatient%3Dp4&method=POST")
     one.open("/learn/search-by-post")
-    one.page.get_by_text("Everything below was seen").wait_for()
+    one.page.get_by_text("Your requests meet every check").wait_for()
 
 
 def _repeat(one: Visit) -> None:
@@ -237,11 +237,11 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/explore/history", go=_repeat),
         Page("/explore/token"),
         Page("/explore/token", go=_press("Show the token")),
-        Page("/explore/token", go=_enter("Look into it", token="nonsense")),
+        Page("/explore/token", go=_enter("Inspect", token="nonsense")),
         Page("/learn"),
         Page("/learn/writing"),
         Page("/learn/<name>", "/learn/tokens"),
-        Page("/learn/<name>", "/learn/tokens", _press("Begin")),
+        Page("/learn/<name>", "/learn/tokens", _press("Start")),
         Page("/learn/<name>", "/learn/tokens", _press("Show a hint")),
         Page("/learn/<name>/answer", "/learn/tokens", _enter("Answer", **{"answer-1": "nonsense"})),
         Page("/learn/<name>", "/learn/search-by-post", _learn),

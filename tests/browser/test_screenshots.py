@@ -48,7 +48,7 @@ PAGES = {
     "explorer": Shown(
         "clinician",
         "/explore?address=%2Ffhir%2FAllergyIntolerance%3Fpatient%3Dp1%26_explain%3Dtrue",
-        "How the server read your search",
+        "How the server reads your search",
     ),
     "chart": Shown("clinician", "/patients/p1", "Penicillin"),
     "note": Shown("clinician", "/notes/doc-p1-discharge-2024", "DISCHARGE SUMMARY"),

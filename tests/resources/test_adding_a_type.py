@@ -32,6 +32,18 @@ print(answer.text)
 """
 
 
+PAGES = """
+from fhirapp import create_app
+from fhirapp.web.apps import _offered_scopes
+from fhirapp.web.explore.form import type_names
+from fhirapp.web.explore.table import table_of
+with create_app().app_context():
+    print(type_names()[:3])
+    print(table_of({"resourceType": "Sensitivity", "id": "a"}).columns)
+    print(_offered_scopes("backend"))
+"""
+
+
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the project: the package, its tests and its seed."""
@@ -113,6 +125,16 @@ def test_data_of_a_new_type_are_imported_and_found(copy, run):
     token = run(*main, "token", "issue", "--scope", "system/Sensitivity.rs").strip()
     bundle = json.loads(run("-c", SEARCH, token))
     assert [one["resource"]["resourceType"] for one in bundle["entry"]] == ["Sensitivity"]
+
+
+def test_pages_show_a_new_type_as_its_folder_declares(copy, run):
+    add_type(copy)
+    names, columns, scopes = run("-c", PAGES).splitlines()
+    assert names == "['AllergyIntolerance', 'DocumentReference', 'Sensitivity']"
+    assert columns == (
+        "['Resource', 'Substance', 'Status', 'Verification', 'Criticality', 'Patient', 'Recorded']"
+    )
+    assert "'system/Sensitivity.rs'" in scopes
 
 
 def test_without_its_folder_a_type_is_not_served_and_the_others_are(copy, run):

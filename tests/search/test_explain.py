@@ -40,6 +40,25 @@ def of(fhir: Fhir, parameter: str, path: str) -> list[dict]:
     ]
 
 
+def values(issue: dict) -> dict:
+    """Return the values of an issue's extension; of names that repeat a list."""
+    (extension,) = issue["extension"]
+    assert extension["url"] == f"{BASE_URL}/fhir/StructureDefinition/search-explanation"
+    return parts(extension)
+
+
+def parts(extension: dict) -> dict:
+    found: dict = {}
+    for part in extension["extension"]:
+        named = [value for name, value in part.items() if name.startswith("value")]
+        found.setdefault(part["url"], []).append(named[0] if named else parts(part))
+    single = ("topic", "name", "modifier", "kind", "firstOf", "doc", "sql", "text", "prefix")
+    return {
+        name: several[0] if name in (*single, "low", "high") else several
+        for name, several in found.items()
+    }
+
+
 STATUS = "looks at clinicalStatus and verificationStatus and finds what"
 CODE = "looks at code and reaction.substance and finds what"
 
@@ -106,7 +125,10 @@ CODE = "looks at code and reaction.substance and finds what"
 )  # fmt: skip
 def test_each_parameter_is_explained(fhir, path, sentence, section, spec):
     name = sentence.partition(":")[0]
-    assert of(fhir, name, path) == [
+    (found,) = of(fhir, name, path)
+    assert values(found)["topic"] == "parameter"
+    assert found.pop("extension")
+    assert [found] == [
         {
             "severity": "information",
             "code": "informational",
@@ -191,6 +213,47 @@ def test_each_prefix_is_explained_with_the_range_that_is_used(fhir, value, meani
     assert found["diagnostics"] == (
         f"onset: a date parameter that looks at reaction.onset and finds what {meaning}."
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (f"{ALLERGY}?onset=ge2024,2023-05&onset=lt2025-02-01T10:00:00Z",
+         {"name": "onset", "kind": "date", "path": ["reaction.onset"], "firstOf": False,
+          "repetition": [
+              {"value": [
+                  {"text": "lies within [2024-01-01, 2025-01-01) UTC or reaches further",
+                   "prefix": "ge", "low": "2024-01-01", "high": "2025-01-01"},
+                  {"text": "lies within [2023-05-01, 2023-06-01) UTC",
+                   "low": "2023-05-01", "high": "2023-06-01"}]},
+              {"value": [
+                  {"text": "begins before 2025-02-01T10:00:00+00:00 UTC", "prefix": "lt",
+                   "low": "2025-02-01T10:00:00+00:00", "high": "2025-02-01T10:00:01+00:00"}]}]}),
+        (f"{ALLERGY}?onset=2024-03-01T09:30:15.5Z",
+         {"name": "onset", "kind": "date", "path": ["reaction.onset"], "firstOf": False,
+          "repetition": [
+              {"value": [{"text": "is the point 2024-03-01T09:30:15.500+00:00"}]}]}),
+        (f"{ALLERGY}?code:not=1,2",
+         {"name": "code", "modifier": "not", "kind": "token",
+          "path": ["code", "reaction.substance"], "firstOf": False,
+          "repetition": [
+              {"value": [{"text": "lacks the code '1' of any system"},
+                         {"text": "lacks the code '2' of any system"}]}]}),
+    ],
+)  # fmt: skip
+def test_the_values_of_a_parameter_are_in_an_extension(fhir, path, expected):
+    (found,) = of(fhir, expected["name"], path)
+    shown = values(found)
+    assert " and ".join(shown.pop("link")) == found["details"]["text"].removeprefix("See ")
+    assert shown == {"topic": "parameter", **expected}
+
+
+def test_each_topic_is_named_in_the_extension(fhir):
+    found = issues(fhir, f"{ALLERGY}?patient=p1&_elements=code&_explain=true")
+    assert [values(each)["topic"] for each in found] == [
+        *("parameter", "sort", "count", "total", "elements", "token"),
+    ]
+    assert values(found[-1])["text"] == f"may see every {ALLERGY}."
 
 
 def test_approximately_is_explained_with_the_wider_range(fhir):
@@ -334,8 +397,13 @@ def test_the_demo_shows_the_sql_and_its_plan_without_values(demo, scope, patient
     fhir = Fhir(demo, token_for(demo, scope, patient=patient))
     path = f"{ALLERGY}?code=7984&date=2023&_sort=date"
     assert fhir.ids(f"{path}&_explain=true") == fhir.ids(path)
-    shown = [one for one in told(fhir, f"{path}&_explain=true") if "SELECT" in one]
+    explained = issues(fhir, f"{path}&_explain=true")
+    shown = [one["diagnostics"] for one in explained if "SELECT" in one["diagnostics"]]
     assert shown
+    statements = [each for each in map(values, explained) if each["topic"] == "statement"]
+    assert shown == [
+        f"SQL: {each['sql']} -- Plan: {'; '.join(each['plan'])}" for each in statements
+    ]
     for one in shown:
         sql, _, plan = one.partition(" -- Plan: ")
         assert re.match(r"SQL: SELECT .* FROM .*\?", sql)

@@ -67,7 +67,7 @@ class Learner:
         """Begin a lesson, or begin it again."""
         page = self.browser.get(f"/learn/{lesson}")
         button = next(
-            one for form in page.forms for one in form.buttons if one in ("Begin", "Begin again")
+            one for form in page.forms for one in form.buttons if one in ("Start", "Start again")
         )
         return page.submit(button)
 

@@ -28,7 +28,9 @@ _PACKAGE = ROOT / "fhirapp"
 _WEB = _PACKAGE / "web"
 # Why something is refused is said there.
 AUTH = _PACKAGE / "auth"
-_FOLDERS = (_WEB, AUTH)
+# What pages call a type and its elements is declared there.
+_RESOURCES = _PACKAGE / "resources"
+_FOLDERS = (_WEB, AUTH, _RESOURCES)
 _KEYWORDS = {
     "_": None,
     "gettext": None,

@@ -250,7 +250,7 @@ def test_what_others_allowed_is_not_ones_own_to_take_back(clinic, patient):
 def test_what_is_no_consent_at_all_is_the_same_404(clinic, patient, grant_id):
     mine = allow(clinic, patient, "demo-app")
     page = revoke(browser_of(clinic, patient), grant_id)
-    assert (page.status, page.heading) == (404, "There is no such page")
+    assert (page.status, page.heading) == (404, "Page not found")
     assert not is_revoked(clinic, mine)
 
 

@@ -425,9 +425,7 @@ def test_records_of_other_types_are_not_said_to_be_stored(admin):
 def test_what_nobody_can_read_is_told_with_what_to_do(admin):
     binary = b'{"resourceType":"Binary","id":"lone","contentType":"text/plain","data":"QUJD"}\n'
     page = report(admin, with_form(admin, ("a.ndjson", binary)))
-    assert (
-        "1 are stored, but cannot be read: Binary is read by way of a document" in page.words
-    )
+    assert "1 are stored, but cannot be read: Binary is read by way of a document" in page.words
     assert "import the DocumentReference that has its address too" in page.words
 
 

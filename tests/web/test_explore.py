@@ -236,7 +236,7 @@ def test_of_the_form_and_the_address_whichever_was_changed_counts(clinician):
 
 def test_what_the_form_begins_is_sent_though_the_address_was_a_read(clinician):
     page = clinician.get(page_of("/fhir/Patient/p1"))
-    assert "The address is no search." in page.words
+    assert "The address is not a search." in page.words
     assert address_on(page.submit("Send")) == "/fhir/Patient/p1"
     sent = page.submit("Send", **{"f.name": "Maria"})
     assert address_on(sent) == "/fhir/Patient?name=Maria"

@@ -66,7 +66,7 @@ def test_in_the_demo_a_clinician_sees_what_the_patient_sees(demo):
 def test_in_the_demo_an_unknown_name_is_told(demo, username):
     page = why(Browser(demo).resume("patient"), username)
     assert page.status == 404
-    assert "There is nobody of that name in the demo." in page.words
+    assert "The demo has no account of that name." in page.words
 
 
 def test_somebody_who_was_added_to_the_demo_cannot_be_asked_as(demo):
@@ -126,15 +126,15 @@ def test_no_page_of_the_explorer_asks_as_another_outside_the_demo(clinic, demo, 
 def test_the_form_to_ask_as_another_keeps_the_address(demo):
     page = Browser(demo).resume("clinician").get(f"/explore?{MORPHINE}")
     assert "200 OK" in page.words
-    asked = page.submit("Try it so", **{"as": "patient"})
+    asked = page.submit("Run as this person", **{"as": "patient"})
     assert "404 NOT FOUND" in asked.words.upper()
     assert "al-p2-morphine" in asked.words
-    assert asked.form("Try it so").fields["as"] == "patient"
-    assert "200 OK" in asked.submit("Try it so", **{"as": ""}).words
+    assert asked.form("Run as this person").fields["as"] == "patient"
+    assert "200 OK" in asked.submit("Run as this person", **{"as": ""}).words
 
 
 def test_outside_the_demo_there_is_no_such_form(clinic, clinician):
     page = clinician.get(f"/explore?{MORPHINE}&as=patient")
     assert "200 OK" in page.words
     assert "As another person" not in page.words
-    assert not any("Try it so" in form.buttons for form in page.forms)
+    assert not any("Run as this person" in form.buttons for form in page.forms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlencode
 
 import pytest
@@ -10,7 +10,14 @@ from flask import Flask
 
 from fhirapp.audit.read import Entry, entries
 from fhirapp.auth.models.user import CLINICIAN, PATIENT
-from fhirapp.web.explore.explanation import MOST_ASKED, Applied, Statement, explained
+from fhirapp.search.explain import (
+    STATEMENT,
+    ParameterReading,
+    SoughtValue,
+    explanation,
+    text_part,
+)
+from fhirapp.web.explore.explanation import MOST_REQUESTS, Applied, Statement, reading_of
 from tests.conftest import token_for
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import Fhir
@@ -46,71 +53,87 @@ def asked(app: Flask, via: str) -> list[Entry]:
         return list(entries(via=via, limit=500))
 
 
-# The issues, taken apart.
+# The issues' values, in plain words.
 
 
-def information(diagnostics: str, *links: str) -> dict[str, object]:
-    details = {"details": {"text": f"See {' and '.join(links)}"}} if links else {}
-    return {"severity": "information", "diagnostics": diagnostics, **details}
+@pytest.fixture
+def _request(clinic: Flask) -> Iterator[None]:
+    with clinic.test_request_context():
+        yield
 
 
-def test_a_parameter_is_told_by_what_it_finds_and_where():
-    sentence = (
-        "code: a token parameter with the modifier :text that looks at code and reaction.substance"
-        " and finds what has a text that begins with 'x and finds what: a token parameter.'."
+def reading_of_values(*repetitions: Sequence[SoughtValue], modifier: str = "") -> Applied:
+    """Return how the page shows a parameter with these repetitions."""
+    issue = ParameterReading(
+        name="date",
+        modifier=modifier,
+        kind="date",
+        paths=["recordedDate", "onsetDateTime"],
+        is_first_of=True,
+        doc="",
+        repetitions=repetitions,
+        links=["http://hl7.org/fhir/R4/search.html#date"],
+    ).issue()
+    (applied,) = reading_of([issue]).applied
+    return applied
+
+
+@pytest.mark.usefixtures("_request")
+def test_a_parameter_has_its_name_place_and_phrase():
+    text = "has a text that begins with 'x and finds what: a token parameter.'"
+    assert reading_of_values([SoughtValue(text)], modifier="text") == Applied(
+        name="date:text",
+        sought=text,
+        place="recordedDate, or else at onsetDateTime",
+        kind="date",
+        links=["http://hl7.org/fhir/R4/search.html#date"],
     )
-    links = ("http://hl7.org/fhir/R4/search.html#token", "http://hl7.org/fhir/SearchParameter/x")
-    (applied,) = explained([information(sentence, *links)]).applied
-    assert applied == Applied(
-        name="code:text",
-        sought="has a text that begins with 'x and finds what: a token parameter.'",
-        place="code and reaction.substance",
-        kind="token",
-        links=list(links),
-    )
 
 
-def test_an_interval_is_told_as_people_say_it():
-    sentence = (
-        "date: a date parameter that looks at recordedDate and finds what lies within [2024-01-01,"
-        " 2024-02-01T10:00:00.5+00:00) UTC or reaches further, and also begins before 2024 UTC."
-    )
-    (applied,) = explained([information(sentence)]).applied
-    assert applied.sought == (
-        "lies within the time from 2024-01-01 until just before 2024-02-01T10:00:00.5+00:00 (UTC)"
-        ", or ends later, and also begins before 2024 UTC"
-    )
+START, END = "2024-01-01", "2024-02-01T10:00:00.500+00:00"
+WITHIN = f"the time from {START} until just before {END} (UTC)"
 
 
-def test_what_begins_earlier_is_told_so():
-    sentence = (
-        "date: a date parameter that looks at date and finds what lies within [2024-01-01,"
-        " 2025-01-01) UTC or begins before it."
-    )
-    (applied,) = explained([information(sentence)]).applied
-    assert applied.sought.endswith("until just before 2025-01-01 (UTC), or begins earlier")
+@pytest.mark.parametrize(
+    ("prefix", "phrase"),
+    [
+        ("", f"lies within {WITHIN}"),
+        ("eq", f"lies within {WITHIN}"),
+        ("ne", f"does not lie within {WITHIN}"),
+        ("ge", f"lies within {WITHIN}, or ends later"),
+        ("le", f"lies within {WITHIN}, or begins earlier"),
+        ("ap", f"overlaps {WITHIN}, which is wider by a tenth of its distance to now"),
+        ("lt", "the server's own phrase"),
+    ],
+)
+@pytest.mark.usefixtures("_request")
+def test_an_interval_is_in_plain_words(prefix, phrase):
+    values = [SoughtValue("the server's own phrase", prefix, START, END), SoughtValue("[1, 2) UTC")]
+    applied = reading_of_values(values, [SoughtValue("is later")])
+    assert applied.sought == f"{phrase} or [1, 2) UTC, and also is later"
 
 
-def test_what_a_person_wrote_is_no_interval():
-    sentence = "code: a token parameter that looks at code and finds what has '[1, 2) UTC'."
-    (applied,) = explained([information(sentence)]).applied
-    assert applied.sought == "has '[1, 2) UTC'"
+@pytest.mark.usefixtures("_request")
+def test_values_that_are_excluded_all_count():
+    values = [SoughtValue("lacks a"), SoughtValue("lacks b")]
+    assert reading_of_values(values, modifier="not").sought == "lacks a and lacks b"
 
 
-def test_sql_and_its_plan_stand_apart():
-    issue = information("SQL: SELECT 1 -- Plan: SCAN a; SEARCH b; LIST")
-    assert explained([issue]).statements == [Statement("SELECT 1", ["SCAN a", "SEARCH b", "LIST"])]
+@pytest.mark.usefixtures("_request")
+def test_sql_and_its_plan_are_apart():
+    steps = ["SCAN a; -- Plan: b", "LIST"]
+    parts = [text_part("sql", "SELECT 1"), *(text_part("plan", step) for step in steps)]
+    issue = explanation(STATEMENT, "any sentence", parts=parts)
+    assert reading_of([issue]).statements == [Statement("SELECT 1", steps)]
 
 
-def test_a_link_that_is_none_is_not_followed():
-    issue = information("Order: as it was.", "javascript:alert(1)", "//evil.example", "https://a/b")
-    (shaped,) = explained([issue]).shaped
-    assert shaped.links == ["https://a/b"]
-
-
-def test_nothing_is_told_of_nothing():
-    assert not explained([])
-    assert not explained([{"severity": "information"}]).applied
+@pytest.mark.usefixtures("_request")
+def test_no_issue_and_an_issue_without_values_explain_nothing():
+    assert not reading_of([])
+    sentence = "code: a token parameter that looks at code and finds what has the code '1'."
+    reading = reading_of([{"severity": "information", "diagnostics": sentence}])
+    assert not reading.applied
+    assert [note.sentence for note in reading.shaped] == [f"C{sentence[1:]}"]
 
 
 # As the explorer's page has it.
@@ -145,7 +168,7 @@ def test_what_was_not_asked_to_be_explained_is_not_said_to_select_nothing(clinic
     page = clinician.get("/explore?address=/fhir/AllergyIntolerance?patient=p1%26patients=p1")
     assert "patients: is not a search parameter" in page.words
     assert "No parameter selects anything" not in page.words
-    assert "With _explain=true in the address" in page.words
+    assert "Add _explain=true to the address" in page.words
 
 
 def test_the_token_of_a_patient_limits_what_is_found(clinic):
@@ -163,7 +186,7 @@ def left(page: Page) -> list[str]:
 def test_how_many_are_left_after_each_parameter_is_told_when_it_is_asked(clinic, clinician):
     page = explore(clinician, SEARCH)
     assert left(page) == []
-    link = page.links["How many are left after each?"]
+    link = page.links["Matches after each filter"]
     shown = clinician.get(link.partition("#")[0])
     fhir = Fhir(clinic, token_for(clinic, "system/*.rs"))
     totals = [
@@ -192,8 +215,8 @@ def test_no_more_is_asked_than_is_told(clinic, clinician):
     parameters = "&".join(f"{name}=x" for name in names)
     before = len(asked(clinic, "explain"))
     shown = explore(clinician, f"/fhir/AllergyIntolerance?{parameters}", narrow="1")
-    assert len(asked(clinic, "explain")) - before == MOST_ASKED
-    assert left(shown)[MOST_ASKED:] == ['<span class="soft">not counted</span>'] * 2
+    assert len(asked(clinic, "explain")) - before == MOST_REQUESTS
+    assert left(shown)[MOST_REQUESTS:] == ['<span class="soft">not counted</span>'] * 2
 
 
 def test_a_refused_search_is_told_and_not_counted(clinician):

@@ -14,11 +14,11 @@ from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
-from fhirapp.web.explore.explanation import MOST_ASKED
+from fhirapp.web.explore.explanation import MOST_REQUESTS
 from tests.support.browsing import Browser, Page, add_person, id_of
 
 HISTORY = "/explore/history"
-EMPTY = "You asked nothing with the explorer yet."
+EMPTY = "No requests from the explorer yet."
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def again(page: Page) -> list[str]:
 
 def test_who_asked_nothing_has_no_history(clinician):
     page = clinician.get(HISTORY)
-    assert page.heading == "What you asked lately"
+    assert page.heading == "Recent requests"
     assert EMPTY in page.words
 
 
@@ -82,7 +82,7 @@ def test_a_search_by_post_is_listed_and_posted_again(clinician, clinic):
     page = clinician.get(HISTORY)
     assert "/fhir/AllergyIntolerance?patient=p1&_count=2 POST · 200 · 2 resources · " in page.words
     clinician.get(page.links["/fhir/AllergyIntolerance?patient=p1&_count=2"])
-    assert "the same as then" in clinician.get(again(page)[0]).words
+    assert "no change" in clinician.get(again(page)[0]).words
     with clinic.app_context():
         newest, first = entries(via="explore", limit=2)
     assert (newest.method, newest.path, newest.body) == (first.method, first.path, first.body)
@@ -96,7 +96,7 @@ def test_nobody_sees_what_others_asked(clinic, clinician):
     (number,) = [one.partition("compare=")[2] for one in again(clinician.get(HISTORY))]
     page = other.get(f"{HISTORY}?compare={number}")
     assert page.status == 404
-    assert "You asked nothing of that number with the explorer." in page.words
+    assert "Your recent requests have none of that number." in page.words
 
 
 def test_what_explains_a_search_is_not_listed(clinician):
@@ -117,7 +117,7 @@ def test_older_requests_are_on_further_pages(clinician):
     assert links(second) == ["/fhir/Patient/x1", "/fhir/Patient/x0"]
     assert "Older" not in second.links
     assert second.links["Back to the newest"] == HISTORY
-    assert "There is nothing older." in clinician.get(f"{HISTORY}?before=1").words
+    assert "No older requests." in clinician.get(f"{HISTORY}?before=1").words
 
 
 @pytest.mark.parametrize("name", ["before", "compare"])
@@ -137,7 +137,7 @@ def test_what_is_repeated_is_compared(make_app, tmp_path):
     explore(browser, "/fhir/AllergyIntolerance?patient=p4,p9&_include=AllergyIntolerance:patient")
     compare = again(browser.get(HISTORY))[0]
     same = browser.get(compare)
-    assert "Asked again: the same as then" in same.words
+    assert "Repeated: no change" in same.words
     (tmp_path / "records.ndjson").write_text(
         '{"resourceType": "AllergyIntolerance", "id": "fresh",'
         ' "patient": {"reference": "Patient/p4"}, "code": {"text": "Latex"}}\n'
@@ -146,10 +146,10 @@ def test_what_is_repeated_is_compared(make_app, tmp_path):
     with app.app_context():
         import_paths([tmp_path], types(), app.config["FHIRAPP"])
     page = browser.get(compare)
-    assert "Asked again: it is different now" in page.words
+    assert "Repeated: the answer changed" in page.words
     assert "New: AllergyIntolerance/fresh" in page.words
     assert "In another version: Patient/p4" in page.words
-    assert "Not there any more" not in page.words
+    assert "No longer there" not in page.words
     then, now = (
         int(page.words.partition(begins)[2].split()[0]) for begins in (" UTC 200 ", " now 200 ")
     )
@@ -168,13 +168,13 @@ def test_what_a_person_may_see_no_more_is_told(make_app):
         unlink(connection, user_id, "p1")
     page = browser.get(compare)
     assert "The status was 200 and is 403." in page.words
-    assert "Not there any more: AllergyIntolerance/al-p1-" in page.words
+    assert "No longer there: AllergyIntolerance/al-p1-" in page.words
 
 
 def test_what_was_cut_off_cannot_be_repeated(clinician):
     explore(clinician, f"/fhir/Patient?name={'x' * 5_000}")
     page = clinician.get(HISTORY)
-    assert "too long to have been kept whole" in page.words
+    assert "too long to be kept in full" in page.words
     assert again(page) == []
 
 
@@ -194,7 +194,7 @@ def test_each_request_of_a_page_is_noted_by_itself(clinic, clinician):
     address = "/fhir/AllergyIntolerance?code=x&onset=1900&criticality=high"
     clinician.get(f"/explore/why?{urlencode({'address': address, 'reference': 'al-p1-latex'})}")
     with clinic.app_context():
-        noted = entries(limit=MOST_ASKED + 10)
+        noted = entries(limit=MOST_REQUESTS + 10)
     reads = [one for one in noted if one.path.endswith("/AllergyIntolerance/al-p1-latex")]
     counts = [one for one in noted if "_summary=count" in one.path]
     assert reads

@@ -57,25 +57,25 @@ def row(page: Page, names: str) -> str:
 
 def test_a_clinicians_token_opens_every_record(clinician):
     page = clinician.get(TOKEN)
-    assert page.heading == "What your token opens"
+    assert page.heading == "What your token can access"
     assert "Whose Robin Example, clinician" in page.words
-    assert "Patient none chosen: it is about no single record" in page.words
+    assert "Patient none: not limited to one record" in page.words
     assert "See everything in the record" in page.words
     every = "AllergyIntolerance, DiagnosticReport, DocumentReference, Encounter, Group, Patient"
     assert row(page, every).startswith("every one every one")
-    assert row(page, "Binary").startswith("those that stand in a document that it may read cannot")
-    assert "There is no type here of which it opens nothing." in page.words
+    assert row(page, "Binary").startswith("those that stand in a document that it may read not")
+    assert "It has access to every type." in page.words
 
 
 def test_a_patients_token_opens_one_record(clinic):
     browser = Browser(clinic).resume(add_person(clinic, PATIENT, "p1", "p2"))
     page = browser.get(TOKEN)
-    assert "Patient p1 · look at this record" in page.words
-    assert page.links["look at this record"] == "/explore?address=/fhir/Patient/p1"
+    assert "Patient p1 · open this record" in page.words
+    assert page.links["open this record"] == "/explore?address=/fhir/Patient/p1"
     assert row(page, "DiagnosticReport, DocumentReference, Encounter, Patient").startswith(
         "that of one patient, p1 that of one patient, p1"
     )
-    assert "It opens nothing of: Group." in page.words
+    assert "No access to: Group." in page.words
 
 
 def test_a_patients_token_opens_what_the_page_says_it_does(clinic):
@@ -103,7 +103,7 @@ def test_what_was_taken_from_a_person_is_in_force_no_more(clinic):
     token = page.form("Sign out").fields["form_token"]
     page = browser.post(TOKEN, {"form_token": token, "token": secret})
     assert "In force nothing of it" in page.words
-    assert "It opens nothing of: AllergyIntolerance, Binary," in page.words
+    assert "No access to: AllergyIntolerance, Binary," in page.words
 
 
 def test_the_token_says_when_it_ends(clinician, clinic):
@@ -147,8 +147,8 @@ def test_a_token_of_the_same_person_is_told(clinic):
     username = add_person(clinic, CLINICIAN)
     secret = show(Browser(clinic).resume(username))
     page = Browser(clinic).resume(username).get(TOKEN)
-    told = page.submit("Look into it", token=f"Bearer {secret} ")
-    assert told.heading == "What this token opens"
+    told = page.submit("Inspect", token=f"Bearer {secret} ")
+    assert told.heading == "What this token can access"
     assert "Whose Robin Example, clinician" in told.words
     assert secret not in told.response.text
 
@@ -160,7 +160,7 @@ def test_a_token_of_somebody_else_is_as_unknown_as_none(clinic, clinician):
         "none": "nonsense",
         "hostile": "<script>\"'é☃",
     }
-    pages = [clinician.get(TOKEN).submit("Look into it", token=one) for one in secrets.values()]
+    pages = [clinician.get(TOKEN).submit("Inspect", token=one) for one in secrets.values()]
     assert {(page.status, page.heading) for page in pages} == {(404, "No such token")}
     assert len({page.words for page in pages}) == 1
     assert UNKNOWN in pages[0].words
@@ -168,17 +168,17 @@ def test_a_token_of_somebody_else_is_as_unknown_as_none(clinic, clinician):
 
 def test_an_administrator_is_told_of_no_one_elses_token_either(clinic, clinician):
     administrator = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
-    page = administrator.get(TOKEN).submit("Look into it", token=show(clinician))
+    page = administrator.get(TOKEN).submit("Inspect", token=show(clinician))
     assert page.status == 404
 
 
 def test_in_the_demo_any_token_is_told(demo):
     browser = Browser(demo).resume("patient")
     secret = operators_token(demo, "system/AllergyIntolerance.rs?clinical-status=active")
-    page = browser.get(TOKEN).submit("Look into it", token=secret)
-    assert "Whose of no person: a program's own" in page.words
+    page = browser.get(TOKEN).submit("Inspect", token=secret)
+    assert "Whose System (no user)" in page.words
     assert "every one, only where clinical-status is active" in page.words
-    assert "It opens nothing of: Binary, DiagnosticReport" in page.words
+    assert "No access to: Binary, DiagnosticReport" in page.words
 
 
 def test_an_ended_token_opens_nothing(demo):
@@ -187,10 +187,10 @@ def test_an_ended_token_opens_nothing(demo):
     over = update(AccessToken).where(AccessToken.digest == digest(secret)).values(expires_at=9)
     with demo.app_context(), writing() as connection:
         connection.execute(over)
-    page = browser.get(TOKEN).submit("Look into it", token=secret)
-    assert "It has expired. It opens nothing." in page.words
+    page = browser.get(TOKEN).submit("Inspect", token=secret)
+    assert "It has expired. It gives no access." in page.words
     assert "ended on 1 January 1970" in page.words
-    assert "It opens nothing of: AllergyIntolerance, Binary," in page.words
+    assert "No access to: AllergyIntolerance, Binary," in page.words
 
 
 def test_a_token_of_a_disabled_app_opens_nothing(make_app):
@@ -200,24 +200,24 @@ def test_a_token_of_a_disabled_app_opens_nothing(make_app):
         connection.execute(
             update(Client).where(Client.client_id == "operator").values(disabled=True)
         )
-    page = Browser(app).resume("patient").get(TOKEN).submit("Look into it", token=secret)
-    assert "Its app is disabled. It opens nothing." in page.words
+    page = Browser(app).resume("patient").get(TOKEN).submit("Inspect", token=secret)
+    assert "Its app is disabled. It gives no access." in page.words
 
 
 def test_a_pasted_token_stands_neither_in_an_address_nor_in_a_log(clinic, clinician, caplog):
     secret = operators_token(clinic, "system/*.rs")
     with caplog.at_level(logging.DEBUG):
-        page = clinician.get(TOKEN).submit("Look into it", token=secret)
-    assert clinician.get(TOKEN).form("Look into it").method == "POST"
+        page = clinician.get(TOKEN).submit("Inspect", token=secret)
+    assert clinician.get(TOKEN).form("Inspect").method == "POST"
     assert secret not in page.response.text
     assert secret not in caplog.text
     # An address that brings one is not looked at.
     asked = clinician.get(f"{TOKEN}?token={show(clinician)}")
-    assert asked.heading == "What your token opens"
+    assert asked.heading == "What your token can access"
 
 
 def test_nothing_pasted_is_told(clinician):
-    page = clinician.get(TOKEN).submit("Look into it", token=" Bearer ")
+    page = clinician.get(TOKEN).submit("Inspect", token=" Bearer ")
     assert (page.status, page.heading) == (400, "That could not be read")
 
 

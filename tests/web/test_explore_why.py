@@ -49,7 +49,7 @@ def test_each_parameter_that_leaves_it_out_is_told_with_what_is_there(clinician)
     assert "; here it is 1996-05." in told
     assert "code leaves it out: it finds what has the code 'nonsense' of any system; here" in told
     assert "111088007 (Latex gloves)" in told
-    assert "Found it would be by: patient, clinical-status." in told
+    assert "Matches: patient, clinical-status." in told
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,11 @@ def test_a_reference_is_read_as_people_copy_it(clinician, reference):
     ("address", "said"),
     [
         ("/fhir/AllergyIntolerance?patient=p1", "follow “next”"),
-        ("AllergyIntolerance?patient=p1&_count=0", "But it asks for the number alone"),
-        ("/fhir/AllergyIntolerance?_summary=count&foo=1", "But it asks for the number alone"),
+        ("AllergyIntolerance?patient=p1&_count=0", "But the search asks for the number alone"),
+        (
+            "/fhir/AllergyIntolerance?_summary=count&foo=1",
+            "But the search asks for the number alone",
+        ),
         ("/fhir/AllergyIntolerance?_id=al-p1-latex,al-p1-sulfa", "this search finds it"),
     ],
 )
@@ -157,5 +160,5 @@ def test_why_leads_back_to_the_search(clinician):
 def test_the_explorer_asks_why(clinician):
     page = clinician.get(f"/explore?{urlencode({'address': f'{SEARCH}&_explain=true'})}")
     told = page.submit("Find out", reference="AllergyIntolerance/al-p1-latex")
-    assert told.heading == "Why is it not found?"
+    assert told.heading == "Why does it not match?"
     assert "date leaves it out" in told.words

@@ -39,7 +39,7 @@ def test_it_says_what_the_server_is_to_anybody(clinic):
     page = Browser(clinic).get("/")
     assert page.heading == "Clinical notes and allergies, over FHIR"
     assert "lets apps and people read and search them as FHIR R4." in page.words
-    assert "It works. Version" in page.words
+    assert "Server is running. Version" in page.words
 
 
 def test_an_empty_clinic_is_told_what_comes_first(make_app):
@@ -59,7 +59,7 @@ def test_an_empty_clinic_is_told_what_comes_first(make_app):
 def test_numbers_and_times_are_for_who_signed_in(clinic):
     assert not re.search(r"since|patients \d|\d patients", Browser(clinic).get("/").words)
     page = Browser(clinic).resume(add_person(clinic, CLINICIAN)).get("/")
-    assert "It works, since " in page.words
+    assert "Server is running since " in page.words
     assert "patients Patient 14 " in page.words
     assert re.search(r"allergies and intolerances AllergyIntolerance \d+ ", page.words)
 
@@ -100,7 +100,7 @@ def test_each_sees_the_doors_that_they_may_use(clinic, role, doors, first):
 
 def test_the_demo_has_all_the_doors_and_names_whom_to_be(demo):
     page = Browser(demo).get("/")
-    assert headings(page) == [*DOORS, "People to try", "Apps and programs to try"]
+    assert headings(page) == [*DOORS, "Demo accounts", "Demo clients"]
     for words in ("clinician", "admin", "patient", "demo-backend", "demo-app", "demo-confidential"):
         assert words in page.words
     assert "Each has the password demo." in page.words

@@ -151,7 +151,7 @@ def test_an_app_that_cannot_be_started_any_more_is_not(clinic, clinician, values
     set_client(clinic, one, **values)
     before = len(launches(clinic))
     page = page.submit("For a Moment at app.example")
-    assert (page.status, page.heading) == (404, "There is no such page")
+    assert (page.status, page.heading) == (404, "Page not found")
     assert "There is no such app to start." in page.words
     assert len(launches(clinic)) == before
 
@@ -189,7 +189,7 @@ def test_what_does_not_fit_together_starts_nothing(clinic, program, clinician, f
 @pytest.mark.parametrize("patient", ["p99", "%00", "%F0%9F", "'", "a" * 3000, "p1,p2"])
 def test_a_patient_of_whom_there_is_no_record_cannot_be_chosen(clinician, patient):
     page = clinician.get(f"/launch?patient={patient}")
-    assert (page.status, page.heading) == (404, "There is no such page")
+    assert (page.status, page.heading) == (404, "Page not found")
     assert "There is no record of this patient." in page.words
 
 
@@ -200,7 +200,7 @@ def test_a_patient_starts_no_apps(clinic, program):
         browser.get("/launch?patient=p1"),
         post(browser, patient="p1", client=program),
     ):
-        assert (page.status, page.heading) == (403, "That is not for you")
+        assert (page.status, page.heading) == (403, "You don't have access to this")
         assert "Hartwell" not in page.words
 
 

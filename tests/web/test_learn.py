@@ -136,37 +136,37 @@ WALK: Mapping[str, Sequence[Do | str]] = {
 }
 # What comes near and is not it: the lesson, the number of the check, what is done, what is told.
 WRONG: Sequence[tuple[str, int, Do, str]] = [
-    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p1-sulfa"), "Nearly: it asked for another id."),
-    ("read-one-allergy", 0, ask(f"{ALLERGY}?_id=al-p1-latex"), "No such request has come yet."),
+    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p1-sulfa"), "Nearly: it names another id."),
+    ("read-one-allergy", 0, ask(f"{ALLERGY}?_id=al-p1-latex"), "No such request yet."),
     (
         "read-one-allergy",
         0,
         as_backend(f"{ALLERGY}/al-p1-latex"),
-        "No such request has come yet.",
+        "No such request yet.",
     ),
     (
         "search-by-patient",
         0,
         ask(f"{ALLERGY}?patient=p1"),
-        "Nearly: its parameter patient has another value than what is looked for.",
+        "Nearly: its parameter patient has another value than expected.",
     ),
     (
         "search-by-patient",
         0,
         ask(f"{ALLERGY}?patient=p8&_count=3"),
-        "Nearly: the answer had fewer records in it than are looked for.",
+        "Nearly: the answer has fewer records than expected.",
     ),
     (
         "search-by-patient",
         0,
         ask(f"{ALLERGY}?patient=p8&_count=0"),
-        "Nearly: something that is looked for was not in the answer.",
+        "Nearly: the answer lacks an expected record.",
     ),
     (
         "search-by-patient",
         0,
         ask(f"{ALLERGY}?patient=p8&status=active"),
-        "Nearly: it has the parameter status, and should do without.",
+        "Nearly: it has the parameter status, which it should not have.",
     ),
     (
         "tokens",
@@ -178,74 +178,74 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         "tokens",
         0,
         ask(f"{ALLERGY}?code=http://snomed.info/sct|764146007&patient=p1"),
-        "Nearly: it has the parameter patient, and should do without.",
+        "Nearly: it has the parameter patient, which it should not have.",
     ),
     (
         "sort-and-count",
         1,
         ask(f"{ALLERGY}?_summary=count&clinical-status=active"),
-        "Nearly: it has the parameter clinical-status, and should do without.",
+        "Nearly: it has the parameter clinical-status, which it should not have.",
     ),
     (
         "what-is-ignored",
         1,
         ask(f"{ALLERGY}?patients=p1&date=never", Prefer="handling=strict"),
-        "Nearly: it has the parameter date, and should do without.",
+        "Nearly: it has the parameter date, which it should not have.",
     ),
     (
         "backend-token",
         0,
         as_backend(f"{ALLERGY}?clinical-status=active&patient=p1"),
-        "Nearly: it has the parameter patient, and should do without.",
+        "Nearly: it has the parameter patient, which it should not have.",
     ),
     (
         "dates",
         2,
         ask(f"{NOTE}?date=ge2024-01-01&date=lt2024-02-01T12:00:00Z"),
-        "Nearly: its parameter date has another value than what is looked for.",
+        "Nearly: its parameter date has another value than expected.",
     ),
     (
         "tokens",
         1,
         ask(f"{ALLERGY}?patient=p3&clinical-status=active,resolved"),
-        "Nearly: its parameter clinical-status has another value than what is looked for.",
+        "Nearly: its parameter clinical-status has another value than expected.",
     ),
     # It was right for another check, so it was not meant for this one.
     (
         "tokens",
         2,
         ask(f"{ALLERGY}?patient=p3&clinical-status=active"),
-        "No such request has come yet.",
+        "No such request yet.",
     ),
     (
         "dates",
         0,
         ask(f"{ALLERGY}?date=ge2023-05"),
-        "Nearly: its parameter date has another value than what is looked for.",
+        "Nearly: its parameter date has another value than expected.",
     ),
     (
         "dates",
         2,
         ask(f"{NOTE}?date=ge2024-01-01"),
-        "Nearly: its parameter date has another value than what is looked for.",
+        "Nearly: its parameter date has another value than expected.",
     ),
     (
         "and-or",
         1,
         ask(f"{ALLERGY}?patient=p8&category=food&category=medication"),
-        "Nearly: its parameter category has another value than what is looked for.",
+        "Nearly: its parameter category has another value than expected.",
     ),
     (
         "paging",
         1,
         follow(f"{ALLERGY}?patient=p8&_count=2", 1),
-        "Nearly: its parameter _count has another value than what is looked for.",
+        "Nearly: its parameter _count has another value than expected.",
     ),
     (
         "paging",
         2,
         follow(EARLIER, 1),
-        "No such request has come yet.",
+        "No such request yet.",
     ),
     ("include", 0, ask(f"{ALLERGY}?patient=p1"), "Nearly: it has no parameter _revinclude."),
     (
@@ -258,9 +258,9 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         "history",
         1,
         ask(f"{ALLERGY}/al-p12-penicillin/_history/3"),
-        "Nearly: it asked for another version.",
+        "Nearly: it names another version.",
     ),
-    ("history", 2, ask(f"{ALLERGY}/al-p12-penicillin"), "Nearly: it asked for another id."),
+    ("history", 2, ask(f"{ALLERGY}/al-p12-penicillin"), "Nearly: it names another id."),
     (
         "what-is-ignored",
         1,
@@ -273,27 +273,27 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         ask(f"{NOTE}/doc-p1-discharge-2024", If_None_Match='W/"2"'),
         "Nearly: the answer was 200.",
     ),
-    ("search-by-post", 0, ask(f"{ALLERGY}?patient=p4"), "No such request has come yet."),
+    ("search-by-post", 0, ask(f"{ALLERGY}?patient=p4"), "No such request yet."),
     (
         "backend-token",
         0,
         ask(f"{ALLERGY}?clinical-status=active"),
-        "No such request has come yet.",
+        "No such request yet.",
     ),
     ("backend-token", 1, as_backend(f"{NOTE}?patient=p1"), "Nearly: the answer was 200."),
-    ("backend-token", 2, ask("Patient/p1"), "No such request has come yet."),
-    ("denied", 0, ask(ALLERGY), "No such request has come yet."),
+    ("backend-token", 2, ask("Patient/p1"), "No such request yet."),
+    ("denied", 0, ask(ALLERGY), "No such request yet."),
     (
         "denied",
         1,
         ask(f"{ALLERGY}?patient=p1", as_="patient"),
-        "Nearly: its parameter patient has another value than what is looked for.",
+        "Nearly: its parameter patient has another value than expected.",
     ),
     (
         "smart-launch",
         1,
         ask("Patient/p2"),
-        "No such request has come yet.",
+        "No such request yet.",
     ),
 ]
 
@@ -344,7 +344,7 @@ def test_a_trainee_does_each_check_and_the_lesson_is_done(app, learner, name):
             step(learner)
         assert learner.met(name)[number], (says[number], learner.told(name))
     page = learner.browser.get(f"/learn/{name}")
-    assert "Done. Everything below was seen in your requests." in page.words
+    assert "Done. Your requests meet every check below." in page.words
     following = [*WALK, None][[*WALK].index(name) + 1]
     assert [form.action for form in page.forms if form.action.startswith("/learn")] == [
         *([f"/learn/{following}/begin"] if following else []),
@@ -430,7 +430,7 @@ def test_what_was_met_stays_met_and_a_lesson_can_be_begun_again(learner):
     learner.begin(name)
     assert learner.met(name) == [False, False]
     assert re.search(
-        r"Ask only whether it changed .*? 4 minutes begun", learner.browser.get("/learn").words
+        r"Ask only whether it changed .*? 4 minutes started", learner.browser.get("/learn").words
     )
 
 
@@ -439,7 +439,7 @@ def test_progress_is_each_persons_own(app, learner):
     WALK["search-by-post"][0](learner)
     assert learner.met("search-by-post") == [True]
     page = Learner(app, "admin").browser.get("/learn/search-by-post")
-    assert "From the moment you begin" in page.words
+    assert "Your requests count from the moment you start" in page.words
 
 
 def test_hints_come_one_by_one(learner):
@@ -460,7 +460,7 @@ def test_who_is_not_signed_in_may_read_and_is_asked_to_sign_in(app):
     assert page.heading == "3. Tokens: codes, systems and status"
     assert "To do this lesson, sign in as clinician with the password demo." in page.words
     assert page.offered["Sign in"] == "/sign-in?next=%2Flearn%2Ftokens"
-    assert "Begin" not in [one for form in page.forms for one in form.buttons]
+    assert "Start" not in [one for form in page.forms for one in form.buttons]
     assert browser.get("/learn").submit("Sign in as clinician").path == "/learn"
 
 
@@ -482,7 +482,7 @@ def test_a_question_is_answered_only_once_the_lesson_was_begun(app):
     learner = Learner(app, "admin")
     token = learner.browser.get("/learn/paging").form("Sign out").fields["form_token"]
     page = learner.browser.post("/learn/tokens/answer", {"form_token": token})
-    assert (page.status, "Begin the lesson first" in page.words) == (409, True)
+    assert (page.status, "Start the lesson first" in page.words) == (409, True)
 
 
 def test_the_open_page_asks_again_until_it_is_done(learner):
@@ -509,7 +509,7 @@ def test_whose_session_ended_is_asked_to_sign_in_on_the_open_page(app):
 
 
 def test_who_sees_other_records_than_the_lesson_is_about_is_told(app):
-    told = "This lesson is meant for clinician"
+    told = "This lesson is for clinician"
     for username, is_told in (("patient", True), ("clinician", False), ("admin", False)):
         page = Learner(app, username).browser.get("/learn/history")
         assert (told in page.words) == is_told

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fhirapp.web.learn.checks import Wanted, is_right, last_of, nearest, right_answer
-from fhirapp.web.learn.interaction import Asked, asked
+from fhirapp.web.learn.checks import Expected, is_right, last_of, nearest, right_answer
+from fhirapp.web.learn.interaction import Interaction, interaction_of
 
 
-class Noted(NamedTuple):
+class AuditEntry(NamedTuple):
     """A request as the audit trail has it."""
 
     path: str
@@ -24,9 +24,9 @@ class Noted(NamedTuple):
     served: tuple[str, ...] = ()
 
 
-def meets(one: Noted, **wanted: Any) -> bool:
-    """Say whether a request is what is wanted."""
-    return last_of([Wanted(**wanted)], [[asked(one)]]) is not None
+def meets(one: AuditEntry, **expected: Any) -> bool:
+    """Say whether a request is what is expected."""
+    return last_of([Expected(**expected)], [[interaction_of(one)]]) is not None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def meets(one: Noted, **wanted: Any) -> bool:
     ],
 )
 def test_an_address_names_an_interaction(path, interaction, named):
-    found = asked(Noted(path))
+    found = interaction_of(AuditEntry(path))
     given = {name: getattr(found, name) for name in ("type", "id", "version", "operation")}
     assert (found.interaction, {name: one for name, one in given.items() if one}) == (
         interaction,
@@ -71,10 +71,10 @@ def test_an_address_names_an_interaction(path, interaction, named):
 
 
 def test_parameters_come_from_the_address_and_from_the_form():
-    posted = Noted("/fhir/A/_search?a=1", method="POST", body="b:text=x+y&c=%7C")
-    assert [one.text for one in asked(posted).parameters] == ["a=1", "b:text=x y", "c=|"]
-    got = Noted("/fhir/A/_search?a=1", body="b=2")
-    assert [one.text for one in asked(got).parameters] == ["a=1"]
+    posted = AuditEntry("/fhir/A/_search?a=1", method="POST", body="b:text=x+y&c=%7C")
+    assert [one.text for one in interaction_of(posted).parameters] == ["a=1", "b:text=x y", "c=|"]
+    got = AuditEntry("/fhir/A/_search?a=1", body="b=2")
+    assert [one.text for one in interaction_of(got).parameters] == ["a=1"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_parameters_come_from_the_address_and_from_the_form():
     ],
 )
 def test_a_pattern_of_a_parameter(pattern, query, is_met):
-    one = Noted(f"/fhir/A?{query}")
+    one = AuditEntry(f"/fhir/A?{query}")
     assert meets(one, parameters=((pattern,),)) == is_met
     if "=" in pattern:
         assert meets(one, without=(pattern,)) != is_met
@@ -116,17 +116,17 @@ def test_a_pattern_of_a_parameter(pattern, query, is_met):
     ],
 )
 def test_exactly_allows_beside_what_leaves_nothing_out(query, is_met):
-    assert meets(Noted(f"/fhir/A?{query}"), parameters=(("a=1",),), exactly=True) == is_met
+    assert meets(AuditEntry(f"/fhir/A?{query}"), parameters=(("a=1",),), exactly=True) == is_met
 
 
 def test_two_patterns_need_two_parameters():
     twice = (("date=*",), ("date=*",))
-    assert not meets(Noted("/fhir/A?date=2024"), parameters=twice)
-    assert meets(Noted("/fhir/A?date=2024&date=2025"), parameters=twice)
+    assert not meets(AuditEntry("/fhir/A?date=2024"), parameters=twice)
+    assert meets(AuditEntry("/fhir/A?date=2024&date=2025"), parameters=twice)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "served", "is_met"),
+    ("expected", "served", "is_met"),
     [
         ({"serves": ("A/1",)}, ("A/1/3", "A/2/1"), True),
         ({"serves": ("A/1/3",)}, ("A/1/3",), True),
@@ -142,12 +142,12 @@ def test_two_patterns_need_two_parameters():
         ({"serves_at_least": 2}, ("A/1/1", "A/2/1"), True),
     ],
 )
-def test_a_pattern_of_what_was_served(wanted, served, is_met):
-    assert meets(Noted("/fhir/A", served=served), **wanted) == is_met
+def test_a_pattern_of_what_was_served(expected, served, is_met):
+    assert meets(AuditEntry("/fhir/A", served=served), **expected) == is_met
 
 
 @pytest.mark.parametrize(
-    ("wanted", "is_met"),
+    ("expected", "is_met"),
     [
         ({}, False),
         ({"status": (403,)}, True),
@@ -155,28 +155,28 @@ def test_a_pattern_of_what_was_served(wanted, served, is_met):
         ({"status": (404,)}, False),
     ],
 )
-def test_only_what_went_well_counts_unless_a_status_is_wanted(wanted, is_met):
-    assert meets(Noted("/fhir/A", status=403), **wanted) == is_met
+def test_only_what_went_well_counts_unless_a_status_is_wanted(expected, is_met):
+    assert meets(AuditEntry("/fhir/A", status=403), **expected) == is_met
 
 
-FIRST = Noted("/fhir/A?patient=p1&_count=2", served=("A/1/1", "A/2/1"))
-SECOND = Noted("/fhir/A?patient=p1&_count=2&_cursor=x", number=2, served=("A/3/1",))
-PAGES = [Wanted(parameters=(("patient=p1",),), without=("_cursor",)), Wanted(continues=True)]
+FIRST = AuditEntry("/fhir/A?patient=p1&_count=2", served=("A/1/1", "A/2/1"))
+SECOND = AuditEntry("/fhir/A?patient=p1&_count=2&_cursor=x", number=2, served=("A/3/1",))
+PAGES = [Expected(parameters=(("patient=p1",),), without=("_cursor",)), Expected(continues=True)]
 
 
-def in_order(*noted: Noted) -> Asked | None:
-    found = [asked(one) for one in noted]
+def in_order(*entry: AuditEntry) -> Interaction | None:
+    found = [interaction_of(one) for one in entry]
     return last_of(PAGES, [found, found])
 
 
 def test_a_page_and_its_next_are_found_in_this_order():
     found = in_order(FIRST, SECOND)
     assert found is not None
-    assert found.noted.number == 2
+    assert found.entry.number == 2
 
 
 @pytest.mark.parametrize(
-    "noted",
+    "entry",
     [
         (FIRST,),
         (SECOND,),
@@ -192,21 +192,21 @@ def test_a_page_and_its_next_are_found_in_this_order():
         (FIRST, SECOND._replace(status=400)),
     ],
 )
-def test_what_is_no_next_page_is_not_taken_for_it(noted):
-    assert in_order(*noted) is None
+def test_what_is_no_next_page_is_not_taken_for_it(entry):
+    assert in_order(*entry) is None
 
 
 def test_another_search_between_does_not_hide_the_pages():
-    between = Noted("/fhir/A?patient=p1&_count=9", number=2, served=("A/9/1",))
+    between = AuditEntry("/fhir/A?patient=p1&_count=9", number=2, served=("A/9/1",))
     assert in_order(FIRST, between, SECOND._replace(number=3)) is not None
 
 
 def test_the_nearest_request_is_the_one_that_lacks_least():
-    wanted = Wanted(interaction="search", parameters=(("a=1",), ("b=2",)))
-    far, near = Noted("/fhir/A?c=3"), Noted("/fhir/A?a=1", number=2)
-    found = nearest([wanted], [[asked(far), asked(near)]])
+    expected = Expected(interaction="search", parameters=(("a=1",), ("b=2",)))
+    far, near = AuditEntry("/fhir/A?c=3"), AuditEntry("/fhir/A?a=1", number=2)
+    found = nearest([expected], [[interaction_of(far), interaction_of(near)]])
     assert found is not None
-    assert (found.asked.noted, found.missing) == (near, "it has no parameter b")
+    assert (found.request.entry, found.missing) == (near, "it has no parameter b")
 
 
 @pytest.mark.parametrize(

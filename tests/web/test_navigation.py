@@ -39,7 +39,7 @@ def test_only_ways_that_are_open_are_shown(clinic, role, ways):
     above = [path for words, path in page.links.items() if words not in page.offered]
     assert above == ["#main", "/", *ways, "/docs"]
     for path in ways:
-        assert browser.get(path).heading != "That is not for you"
+        assert browser.get(path).heading != "You don't have access to this"
 
 
 @pytest.mark.parametrize(

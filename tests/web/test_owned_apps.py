@@ -43,7 +43,7 @@ def test_an_address_that_is_nobodys_is_like_any_other(app):
     ]
     pages += [browser.post(f"/apps/{'x' * 43}/{word}", form) for word in ("test", "secret")]
     assert {(page.status, page.words) for page in pages} == {(404, pages[0].words)}
-    assert pages[0].heading == "There is no such page"
+    assert pages[0].heading == "Page not found"
 
 
 def test_the_owners_page_tells_no_other_site_its_address(app):

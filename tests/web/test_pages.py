@@ -180,14 +180,17 @@ def test_every_page_is_for_its_roles_alone(clinic, browsers):
         for role, browser in browsers.items():
             page = browser.get(one.path)
             if role in who_may(one.rule):
-                assert page.heading != "That is not for you", (one, role)
+                assert page.heading != "You don't have access to this", (one, role)
                 asks = one.rule == "/" or one.rule.startswith("/sign-in")
                 assert page.heading != "Sign in" or asks, (one, role)
             elif role == "nobody":
                 assert page.heading == "Sign in", one
                 assert page.form("Sign in").fields["next"] == one.path
             else:
-                assert (page.status, page.heading) == (403, "That is not for you"), (one, role)
+                assert (page.status, page.heading) == (403, "You don't have access to this"), (
+                    one,
+                    role,
+                )
 
 
 def test_every_form_is_for_its_roles_alone(clinic, browsers):
@@ -202,7 +205,10 @@ def test_every_form_is_for_its_roles_alone(clinic, browsers):
                 assert page.heading == "Sign in", one
                 assert page.form("Sign in").fields["next"] == "/account"
             else:
-                assert (page.status, page.heading) == (403, "That is not for you"), (one, role)
+                assert (page.status, page.heading) == (403, "You don't have access to this"), (
+                    one,
+                    role,
+                )
 
 
 def forged(clinic: Flask, browser: Browser) -> dict[str, dict[str, str]]:

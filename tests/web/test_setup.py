@@ -110,7 +110,7 @@ def test_an_address_that_is_none_makes_nobody(clinic, code):
 
 def test_without_a_code_there_is_no_page(clinic):
     page = Browser(clinic).get("/setup")
-    assert (page.status, page.heading) == (404, "There is no such page")
+    assert (page.status, page.heading) == (404, "Page not found")
 
 
 def test_one_of_two_who_use_an_address_at_once_makes_the_password(clinic, person):

@@ -48,7 +48,7 @@ TABLES: dict[str | tuple[str, str], str | tuple[str, str]] = {
     "The role is changed, and holds from now on.": "Die Rolle ist geändert.",
     "May": "Mai",
     "%(day)s %(month)s %(year)s": "%(day)s. %(month)s %(year)s",
-    "There is no such page": "Die Seite gibt es nicht",
+    "Page not found": "Die Seite gibt es nicht",
     "%(what)s has 1 to %(longest)s printable characters.": "%(what)s: 1 bis %(longest)s Zeichen.",
     "The name": "Der Name",
     ("Wait %(num)s minute.", "Wait %(num)s minutes."): (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fhirapp.definition import Definition
+from fhirapp.auth.errors import Marked
+from fhirapp.definition import Definition, TableColumn
 from fhirapp.fhir import terminology
 from fhirapp.resources.allergy_intolerance.model import AllergyIntolerance
 from fhirapp.resources.allergy_intolerance.operations import SUMMARY, summary
@@ -25,6 +26,20 @@ blueprint = ResourceBlueprint(
         profiles=(terminology.US_CORE_ALLERGY,),
         operations=(SUMMARY,),
         doc="Allergies and intolerances of a patient.",
+        plural=Marked("allergies and intolerances"),
+        featured=True,
+        table_columns=(
+            TableColumn(Marked("Substance"), "code", Marked("substance not recorded")),
+            TableColumn(Marked("Status"), "clinicalStatus", Marked("status not recorded")),
+            TableColumn(
+                Marked("Verification"),
+                "verificationStatus",
+                Marked("verification status not recorded"),
+            ),
+            TableColumn(Marked("Criticality"), "criticality", Marked("criticality not recorded")),
+            TableColumn(Marked("Patient"), "patient", Marked("patient not recorded")),
+            TableColumn(Marked("Recorded"), "recordedDate", Marked("date not recorded")),
+        ),
     ),
     operations={SUMMARY.name: summary},
 )

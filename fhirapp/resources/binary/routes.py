@@ -8,6 +8,7 @@ from typing import Any
 from flask import Response
 
 from fhirapp.audit.write import served
+from fhirapp.auth.errors import Marked
 from fhirapp.db import reader
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, NotFound
@@ -116,5 +117,6 @@ blueprint = BinaryBlueprint(
         stores_body=False,
         derive=_size_and_hash,
         doc="The bytes of attachments.",
+        plural=Marked("attached files"),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fhirapp.auth.errors import Marked
 from fhirapp.definition import Definition, View
 from fhirapp.fhir import terminology
 from fhirapp.resources.diagnostic_report.model import DiagnosticReport
@@ -25,5 +26,6 @@ blueprint = ResourceBlueprint(
         care=("date",),
         doc="Documents that are laboratory, imaging, cardiology, pathology or procedure reports: "
         "each has the id, the version and the attachments of its DocumentReference.",
+        plural=Marked("reports"),
     ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fhirapp.definition import Definition
+from fhirapp.auth.errors import Marked
+from fhirapp.definition import Definition, TableColumn
 from fhirapp.fhir import terminology
 from fhirapp.resources.document_reference.model import DocumentReference
 from fhirapp.resources.document_reference.operations import DOCREF, docref
@@ -32,6 +33,15 @@ blueprint = ResourceBlueprint(
         operations=(DOCREF,),
         care=("period", "date"),
         doc="Clinical notes and documents of a patient.",
+        plural=Marked("notes and documents"),
+        featured=True,
+        table_columns=(
+            TableColumn(Marked("Type"), "type", Marked("type not recorded")),
+            TableColumn(Marked("Date"), "date", Marked("date not recorded")),
+            TableColumn(Marked("Author"), "author", Marked("author not recorded")),
+            TableColumn(Marked("Status"), "status", Marked("status not recorded")),
+            TableColumn(Marked("Patient"), "subject", Marked("patient not recorded")),
+        ),
     ),
     operations={DOCREF.name: docref},
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fhirapp.auth.errors import Marked
 from fhirapp.definition import Definition
 from fhirapp.fhir import terminology
 from fhirapp.resources.encounter.model import Encounter
@@ -21,5 +22,6 @@ blueprint = ResourceBlueprint(
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-encounter",),
         care=("date",),
         doc="Visits and stays of a patient.",
+        plural=Marked("visits"),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fhirapp.auth.errors import Marked
 from fhirapp.definition import Definition
 from fhirapp.resources.group.model import Group
 from fhirapp.resources.group.params import PARAMS
@@ -19,5 +20,6 @@ blueprint = ResourceBlueprint(
         rank=1,
         searchable=True,
         doc="Patients who are taken together, as for an export.",
+        plural=Marked("lists of patients"),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fhirapp.auth.errors import Marked
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir import terminology
 from fhirapp.resources.organization.model import Organization
@@ -20,5 +21,6 @@ blueprint = ResourceBlueprint(
         visibility=Visibility.ANY_SCOPE,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-organization",),
         doc="Who keeps or sends records.",
+        plural=Marked("clinics and hospitals"),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fhirapp.auth.errors import Marked
 from fhirapp.definition import Definition
 from fhirapp.fhir import terminology
 from fhirapp.resources.patient.model import Patient
@@ -22,6 +23,7 @@ blueprint = ResourceBlueprint(
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-patient",),
         operations=(EVERYTHING,),
         doc="Whom the records are about.",
+        plural=Marked("patients"),
     ),
     operations={EVERYTHING.name: everything},
 )

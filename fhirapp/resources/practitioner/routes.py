@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fhirapp.auth.errors import Marked
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir import terminology
 from fhirapp.resources.practitioner.model import Practitioner
@@ -20,5 +21,6 @@ blueprint = ResourceBlueprint(
         visibility=Visibility.ANY_SCOPE,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-practitioner",),
         doc="Who wrote or recorded.",
+        plural=Marked("clinicians"),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fhirapp.auth.errors import Marked
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir import terminology
 from fhirapp.resources.provenance.model import Provenance
@@ -21,5 +22,6 @@ blueprint = ResourceBlueprint(
         visibility=Visibility.TARGETS,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-provenance",),
         doc="Who made or sent a resource.",
+        plural=Marked("records of who made or sent a resource"),
     ),
 )

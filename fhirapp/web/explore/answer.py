@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -21,7 +20,7 @@ from fhirapp.definition import Definition, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest.negotiation import FHIR_JSON
 from fhirapp.web.explore.address import Address, NoAddressError
-from fhirapp.web.explore.explanation import issues_of
+from fhirapp.web.explore.explanation import issues_of, note_of
 from fhirapp.web.explore.suggestions import SENT_VIA
 from fhirapp.web.internal_client import Answer, ask
 from fhirapp.web.texts import _
@@ -127,31 +126,20 @@ def _sentence(status: int) -> str:
 
 
 def _refused(issues: Sequence[Mapping[str, Any]], searched: Definition | None) -> Sequence[Refused]:
-    found = []
-    for issue in issues:
-        parameter = str(next(iter(issue.get("expression", ())), "")).removeprefix("http.")
-        sentence = str(issue.get("diagnostics") or issue.get("details", {}).get("text", ""))
-        sentence = sentence.removeprefix(f"{parameter}: ") if parameter else sentence
-        if sentence and not sentence.endswith((".", "!", "?", "…")):
-            sentence += "."
-        # The server says most of it itself.
-        advice = "" if "did you mean" in sentence else _advice(parameter, searched)
-        found.append(Refused(parameter, sentence, advice))
-    return found
+    notes = map(note_of, issues)
+    return [
+        Refused(note.parameter, note.sentence, _advice(note.parameter, searched))
+        for note in notes
+        if note.sentence
+    ]
 
 
 def _advice(parameter: str, searched: Definition | None) -> str:
-    """Return what to do about a parameter that the type does not have."""
-    name = parameter.partition(":")[0]
-    if searched is None or not name or name in searched.params.by_name:
+    """Return what to do about a chained parameter; the server itself suggests a similar name."""
+    name, dot, _rest = parameter.partition(":")[0].partition(".")
+    if searched is None or not dot:
         return ""
-    first = name.partition(".")[0]
-    if first != name:
-        return _(
-            "No chain is followed here: find the id first, then search by %(name)s.", name=first
-        )
-    near = get_close_matches(name, [*searched.params.by_name], 1)
-    return _("Did you mean %(name)s?", name=near[0]) if near else ""
+    return _("No chain is followed here: find the id first, then search by %(name)s.", name=name)
 
 
 def _found(content: Any) -> str:

@@ -1,12 +1,11 @@
-"""How the server read a search, in words for people: the issues of `_explain=true`, taken apart.
+"""How the server reads a search, for the page, and how many matches each parameter leaves.
 
-fhirapp/search/explain.py and fhirapp/rest/explain.py write them; what they say is repeated here,
-sorted by what a person asks: what does each parameter do, what was ignored, what may I see?
+The values come from the issues of `_explain=true` (fhirapp/search/explain.py); they are sorted here
+by what a reader wants to know: what each parameter finds, what is ignored, what the token limits.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,25 +13,22 @@ from urllib.parse import parse_qsl, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.definition import Definition
+from fhirapp.search.explain import (
+    PARAMETER,
+    STATEMENT,
+    TOKEN,
+    Explanation,
+    SoughtValue,
+    read_explanation,
+)
 from fhirapp.web.explore.address import NoAddressError, read_address
 from fhirapp.web.internal_client import ask
 from fhirapp.web.texts import _
 
-# Which of our pages asks, for the audit trail: not what the person asked, but to explain it.
+# The page that asks, for the audit trail: these requests explain the person's own.
 VIA = "explain"
-# So often the server is asked to tell how many are left.
-MOST_ASKED = 6
-
-_APPLIED = re.compile(
-    r"(?P<name>[^:\s]+): an? (?P<kind>\w+) parameter(?: with the modifier :(?P<modifier>\S+))?"
-    r" that looks at (?P<place>.*?) and finds what (?P<sought>.*)\.",
-    re.DOTALL,
-)
-_INTERVAL = re.compile(
-    r"\[(\d[\d:TZ.+-]*), (\d[\d:TZ.+-]*)\) UTC(?: or (reaches further|begins before it)\b)?"
-)
-_LINK = re.compile(r"https?://[^\s<>\"]+")
-_STATEMENT, _PLAN, _LIMIT = "SQL: ", " -- Plan: ", "Token: "
+# Requests that narrowing() makes at most.
+MOST_REQUESTS = 6
 
 
 class Applied(NamedTuple):
@@ -48,10 +44,10 @@ class Applied(NamedTuple):
     links: Sequence[str] = ()
 
 
-class Told(NamedTuple):
-    """What else is said, of a parameter or of none: what was ignored, how the answer is shaped."""
+class Note(NamedTuple):
+    """A sentence about the search, and the parameter that it is about, if any."""
 
-    name: str
+    parameter: str
     sentence: str
     links: Sequence[str] = ()
 
@@ -64,7 +60,7 @@ class Statement(NamedTuple):
 
 
 class Step(NamedTuple):
-    """How many are left once a parameter, and those before it, were applied; None if not told.
+    """How many matches are left after a parameter and those before it; None if not counted.
 
     The first step is before any parameter: its name is empty.
     """
@@ -75,84 +71,92 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Explained:
-    """How a search was read, sorted by what a person asks."""
+class Reading:
+    """How a search is read."""
 
     applied: Sequence[Applied] = ()
-    # What was not followed, or not wholly, and why.
-    ignored: Sequence[Told] = ()
-    # How the answer is shaped: order, page, total.
-    shaped: Sequence[Told] = ()
+    # What is not followed, or not wholly, and why.
+    ignored: Sequence[Note] = ()
+    # The order, page and total of the answer, what it includes.
+    shaped: Sequence[Note] = ()
     # What the token lets see, and so what it leaves out.
     limits: Sequence[str] = ()
     # Why the search was refused.
-    refused: Sequence[Told] = ()
+    refused: Sequence[Note] = ()
     # In demo mode alone.
     statements: Sequence[Statement] = ()
 
     @property
     def is_whole(self) -> bool:
-        """Whether an explanation was asked for: one always tells of the token's limits."""
+        """Whether the request had _explain=true: an explanation always names the token's limits."""
         return bool(self.limits)
 
     def __bool__(self) -> bool:
         return bool(self.limits or self.ignored or self.refused)
 
 
-def explained(issues: Sequence[Mapping[str, Any]]) -> Explained:
-    """Return what the issues of an answer's OperationOutcome say."""
-    applied, ignored, shaped, refused = [], [], [], []
-    limits: list[str] = []
-    statements = []
+def reading_of(issues: Sequence[Mapping[str, Any]]) -> Reading:
+    """Return how a search is read, from the issues of its answer's OperationOutcome."""
+    applied, ignored, shaped, limits, refused, statements = [], [], [], [], [], []
     for issue in issues:
-        text = str(issue.get("diagnostics", ""))
-        links = _LINK.findall(str(issue.get("details", {}).get("text", "")))
-        found = _APPLIED.fullmatch(text)
+        explanation = read_explanation(issue)
+        topic = explanation.topic if explanation else ""
         if issue.get("severity") in ("error", "fatal"):
-            refused.append(_told(issue, text, links))
+            refused.append(note_of(issue))
         elif issue.get("severity") == "warning":
-            ignored.append(_told(issue, text, links))
-        elif text.startswith(_STATEMENT):
-            sql, _dashes, plan = text.removeprefix(_STATEMENT).partition(_PLAN)
-            statements.append(Statement(sql, [*filter(None, plan.split("; "))]))
-        elif text.startswith(_LIMIT):
-            limits.append(_sentence(text.removeprefix(_LIMIT)))
-        elif found:
-            modifier = f":{found['modifier']}" if found["modifier"] else ""
-            sought = (
-                _INTERVAL.sub(_in_words, found["sought"]) if _is_date(found) else found["sought"]
-            )
-            name = f"{found['name']}{modifier}"
-            applied.append(Applied(name, sought, found["place"], found["kind"], links))
+            ignored.append(note_of(issue))
+        elif explanation is None:
+            shaped.append(note_of(issue))
+        elif topic == PARAMETER:
+            applied.append(_applied(explanation))
+        elif topic == TOKEN:
+            limits.append(_sentence(explanation.text("text")))
+        elif topic == STATEMENT:
+            steps = explanation.parts.get("plan", ())
+            statements.append(Statement(explanation.text("sql"), steps))
         else:
-            shaped.append(_told(issue, text, links))
-    return Explained(applied, ignored, shaped, limits, refused, statements)
+            shaped.append(Note("", str(issue.get("diagnostics", "")), explanation.links))
+    return Reading(applied, ignored, shaped, limits, refused, statements)
 
 
-def _is_date(found: re.Match[str]) -> bool:
-    return found["kind"] in ("date", "composite")
+def note_of(issue: Mapping[str, Any]) -> Note:
+    """Return an issue as a sentence, and the parameter of its expression apart."""
+    parameter = str(next(iter(issue.get("expression", ())), "")).removeprefix("http.")
+    text = str(issue.get("diagnostics") or issue.get("details", {}).get("text", ""))
+    if not parameter:
+        return Note("", _sentence(text))
+    return Note(parameter, _ended(text.removeprefix(f"{parameter}: ")))
 
 
-def _in_words(interval: re.Match[str]) -> str:
-    """Return a half-open interval as people say it."""
-    told = _(
-        "the time from %(start)s until just before %(end)s (UTC)",
-        start=interval[1],
-        end=interval[2],
+def _applied(explanation: Explanation) -> Applied:
+    parameter = explanation.parameter()
+    modifier = f":{parameter.modifier}" if parameter.modifier else ""
+    return Applied(
+        f"{parameter.name}{modifier}",
+        parameter.sought(_phrase),
+        parameter.place,
+        parameter.kind,
+        parameter.links,
     )
-    if interval[3] is None:
-        return told
-    return (
-        f"{told}, {_('or ends later') if interval[3].startswith('r') else _('or begins earlier')}"
+
+
+def _phrase(value: SoughtValue) -> str:
+    """Return what a value looks for; the half-open interval of a date in plain words."""
+    interval = _(
+        "the time from %(start)s until just before %(end)s (UTC)", start=value.low, end=value.high
     )
-
-
-def _told(issue: Mapping[str, Any], text: str, links: Sequence[str]) -> Told:
-    """Return what an issue says; the parameter's name, which begins it, stands apart."""
-    name = next(iter(issue.get("expression", ())), "").removeprefix("http.")
-    if name and text.startswith(f"{name}: "):
-        return Told(name, _ended(text.removeprefix(f"{name}: ")), links)
-    return Told("", _sentence(text), links)
+    phrases = {
+        "": _("lies within %(interval)s", interval=interval),
+        "eq": _("lies within %(interval)s", interval=interval),
+        "ne": _("does not lie within %(interval)s", interval=interval),
+        "ge": _("lies within %(interval)s, or ends later", interval=interval),
+        "le": _("lies within %(interval)s, or begins earlier", interval=interval),
+        "ap": _(
+            "overlaps %(interval)s, which is wider by a tenth of its distance to now",
+            interval=interval,
+        ),
+    }
+    return phrases.get(value.prefix, value.text) if value.low else value.text
 
 
 def _sentence(text: str) -> str:
@@ -160,7 +164,7 @@ def _sentence(text: str) -> str:
 
 
 def _ended(text: str) -> str:
-    return text if text.endswith((".", "?", "!", "…")) else f"{text}."
+    return text if not text or text.endswith((".", "?", "!", "…")) else f"{text}."
 
 
 def issues_of(content: Any) -> Sequence[Mapping[str, Any]]:
@@ -187,57 +191,56 @@ class Search(NamedTuple):
     def selecting(self) -> Mapping[str, Sequence[str]]:
         """The values of each parameter that selects; code:text is another than code."""
         known = self.definition.params.by_name
-        found: dict[str, list[str]] = {}
+        values: dict[str, list[str]] = {}
         for name, value in self.parameters:
             if name.partition(":")[0] in known and value.strip():
-                found.setdefault(name, []).append(value)
-        return found
+                values.setdefault(name, []).append(value)
+        return values
 
 
 def search_of(address: str) -> Search | None:
     """Read the address of a search, /fhir/AllergyIntolerance?patient=p1; None of anything else."""
     try:
-        found = read_address(address)
+        parsed = read_address(address)
     except NoAddressError:
         return None
-    if found.searched is None:
+    if parsed.searched is None:
         return None
-    return Search(found.searched, parse_qsl(found.query, keep_blank_values=True))
+    return Search(parsed.searched, parse_qsl(parsed.query, keep_blank_values=True))
 
 
 class Count(NamedTuple):
-    """How many a search finds, None where it was refused, and how it was read."""
+    """The number of matches, None where the search is refused, and how it is read."""
 
     total: int | None
-    explained: Explained
+    reading: Reading
 
 
 def count(definition: Definition, parameters: Sequence[tuple[str, str]], token: OwnToken) -> Count:
-    """Ask how many a search finds, and how it is read."""
-    asked = [*parameters, ("_summary", "count"), ("_explain", "true")]
-    answer = ask(f"/fhir/{definition.name}?{urlencode(asked)}", token.secret, via=VIA)
+    """Count the matches of a search, and explain how it is read."""
+    query = urlencode([*parameters, ("_summary", "count"), ("_explain", "true")])
+    answer = ask(f"/fhir/{definition.name}?{query}", token.secret, via=VIA)
     try:
         content = answer.json()
     except ValueError:
-        return Count(None, Explained())
+        return Count(None, Reading())
     total = content.get("total") if answer.status == 200 and isinstance(content, dict) else None
-    return Count(total if isinstance(total, int) else None, explained(issues_of(content)))
+    return Count(total if isinstance(total, int) else None, reading_of(issues_of(content)))
 
 
 def narrowing(address: str, token: OwnToken) -> Sequence[Step]:
-    """Return how many are left after each parameter of a search, asking MOST_ASKED times at most.
+    """Return the matches left after each parameter of a search, in MOST_REQUESTS requests at most.
 
     Empty where the address is no search. A parameter's repetitions count together.
     """
     search = search_of(address)
     if search is None:
         return ()
-    found = count(search.definition, (), token)
-    steps = [Step("", _("All that the token may see"), found.total)]
-    before: list[tuple[str, str]] = []
-    for name, values in [*search.selecting.items()][: MOST_ASKED - 1]:
-        before += [(name, value) for value in values]
-        found = count(search.definition, before, token)
-        sought = next((one.sought for one in found.explained.applied if one.name == name), "")
-        steps.append(Step(name, sought, found.total))
+    steps = [Step("", _("All that the token may see"), count(search.definition, (), token).total)]
+    applied: list[tuple[str, str]] = []
+    for name, values in [*search.selecting.items()][: MOST_REQUESTS - 1]:
+        applied += [(name, value) for value in values]
+        total, reading = count(search.definition, applied, token)
+        sought = next((each.sought for each in reading.applied if each.name == name), "")
+        steps.append(Step(name, sought, total))
     return steps

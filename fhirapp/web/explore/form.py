@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from werkzeug.datastructures import MultiDict
 
-from fhirapp.definition import Definition, types
+from fhirapp.definition import Definition, featured_types, types
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.rest.include import includable
 from fhirapp.search.controls import ITERATE, REVINCLUDE, SUMMARIES, TOTALS
@@ -26,8 +26,7 @@ from fhirapp.search.token import Token
 from fhirapp.web.explore.address import Address, pair, piece, pieces_of
 from fhirapp.web.texts import _
 
-# The types that people look for first, and the parameters, in the order in which they are shown.
-FIRST_TYPES = ("AllergyIntolerance", "DocumentReference")
+# The parameters that the form shows first, in this order.
 _USUAL = (
     *("patient", "date", "clinical-status", "status", "code", "category", "type", "_content"),
     *("name", "birthdate", "gender", "identifier", "class", "criticality", "target", "_id"),
@@ -125,14 +124,15 @@ class Form:
 
 
 def type_names() -> list[str]:
-    """Return the types that are served, those first that people look for."""
-    return [*FIRST_TYPES, *sorted(types().keys() - {*FIRST_TYPES})]
+    """Return the types that are served, the featured ones first."""
+    first = featured_types()
+    return [*first, *sorted(types().keys() - {*first})]
 
 
 def read_form(address: Address) -> Form:
     """Return the form that says what an address does; an empty one where it is no search."""
     searched = address.searched
-    definition = searched or types()[address.type_name or FIRST_TYPES[0]]
+    definition = searched or types()[address.type_name or type_names()[0]]
     declared = _fields(definition)
     entered: dict[str, list[Entered]] = {}
     extra = []
@@ -152,7 +152,7 @@ def read_form(address: Address) -> Form:
 def write_address(sent: MultiDict[str, str]) -> Address:
     """Return the address that a form says."""
     named = sent.get("type", "")
-    definition = types().get(named) or types()[FIRST_TYPES[0]]
+    definition = types().get(named) or types()[type_names()[0]]
     if not definition.searchable:
         sought = sent.get("f._id", "").strip()
         return Address(f"/fhir/{definition.name}/{quote(sought, safe='', errors='replace')}")
@@ -295,5 +295,5 @@ def _controls(definition: Definition) -> Sequence[Field]:
         Field("_include", "names", _("Bring what the results refer to"), iterated,
               offers=includable(definition)),
         Field("_revinclude", "code", _("Bring where the results come from"), only=(REVINCLUDE,)),
-        Field("_explain", "boolean", _("Tell how the search was read"), only=("true", "false")),
+        Field("_explain", "boolean", _("Explain how the search is read"), only=("true", "false")),
     )  # fmt: skip

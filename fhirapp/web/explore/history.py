@@ -94,7 +94,7 @@ def _entry(user_id: str, number: int) -> Entry:
     """Return a request of this person's. Raises PageError."""
     found = entries(user_id=user_id, via=SENT_VIA, before=number + 1, limit=1)
     if not found or found[0].number != number:
-        raise PageError(404, _("You asked nothing of that number with the explorer."))
+        raise PageError(404, _("Your recent requests have none of that number."))
     return found[0]
 
 
@@ -141,7 +141,7 @@ def _difference(entry: Entry) -> Difference:
     """Ask again, and tell what is different. Raises PageError."""
     asked = _asked(entry)
     if not asked.link:
-        raise PageError(400, _("It is too long to have been kept whole; it cannot be repeated."))
+        raise PageError(400, _("It is too long to be kept in full; it cannot be repeated."))
     headers = {"Accept": FHIR_JSON} | ({"Content-Type": _FORM} if entry.body else {})
     address = read_address(entry.path)
     ask(

@@ -27,7 +27,6 @@ from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import Definition, types
 from fhirapp.rest.errors import LONG_URLS
-from fhirapp.web.explore import form as forms
 from fhirapp.web.explore import suggestions
 from fhirapp.web.explore.address import Address, NoAddressError, mark_of, read_address, readable
 from fhirapp.web.explore.answer import (
@@ -44,8 +43,8 @@ from fhirapp.web.explore.answer import (
     send,
     shown,
 )
-from fhirapp.web.explore.explanation import explained, narrowing
-from fhirapp.web.explore.form import FIRST_TYPES, read_form, write_address
+from fhirapp.web.explore.explanation import narrowing, reading_of
+from fhirapp.web.explore.form import read_form, type_names, write_address
 from fhirapp.web.explore.json_view import folded, visible
 from fhirapp.web.explore.snippets import how_to_get_a_token, snippets
 from fhirapp.web.explore.table import table_of
@@ -79,7 +78,7 @@ def token_for(username: str | None) -> OwnToken:
     if not settings().demo or not username or username == signed.user.username:
         return token_of()
     if username not in {person.username for person in PEOPLE}:
-        raise PageError(404, _("There is nobody of that name in the demo."))
+        raise PageError(404, _("The demo has no account of that name."))
     named = select(User).where(User.username == username, User.disabled.is_(False))
     user = db.session.execute(named).scalar_one_or_none()
     if user is None:
@@ -99,7 +98,6 @@ blueprint.record_once(
 )
 
 VIEWS = ("json", "raw", "table")
-_FRESH = f"/fhir/{FIRST_TYPES[0]}?_explain=true"
 
 
 @blueprint.get(PAGE)
@@ -110,7 +108,7 @@ def explore() -> Response:
     if typed is not None and "type" in request.args:
         return see_other(again(_meant(typed)))
     if typed is None or not typed.strip():
-        return _page(_FRESH, read_address(_FRESH))
+        return _page(_first_search(), read_address(_first_search()))
     try:
         address = read_address(typed)
         if request.args.get("send") == "no":
@@ -148,7 +146,7 @@ def read() -> Response:
 @for_signed_in
 def _without_scripts(direction: str) -> Response:
     """Show the page anew, the form and the address in step, nothing sent."""
-    typed = request.args.get("address", _FRESH)
+    typed = request.args.get("address", _first_search())
     to = str(write_address(request.args)) if direction == "write" else typed
     return see_other(again(to, send="no"))
 
@@ -180,7 +178,7 @@ def whole() -> Response:
         raise PageError(400, str(error)) from None
     answer = sent.answer
     if answer.is_cut:
-        told = _("The answer is too large to come through a page: send what is copied as curl.")
+        told = _("The answer is too large for a page: use the curl command.")
         raise PageError(413, told)
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", address.path.removeprefix("/fhir/"))[:80].strip("-")
     kind = answer.headers.get("Content-Type", "")
@@ -240,7 +238,7 @@ def _answered(typed: str, address: Address) -> Response:
     elif view == "table":
         more["table"] = table_of(told.content)
     if told.issues and sent.answer.status < 400:
-        more["explained"] = explained(told.issues)
+        more["reading"] = reading_of(told.issues)
         if request.args.get("narrow"):
             more["narrowed"] = narrowing(str(address), token)
     elif address.searched and sent.answer.status == 200 and not _is_post():
@@ -261,10 +259,15 @@ def _answered(typed: str, address: Address) -> Response:
     )
 
 
+def _first_search() -> str:
+    """Return the search that an empty page offers."""
+    return f"/fhir/{type_names()[0]}?_explain=true"
+
+
 def _page(
     typed: str, address: Address | None, *, status: int = 200, wrong: str = "", **values: Any
 ) -> Response:
-    form = read_form(address or read_address(_FRESH))
+    form = read_form(address or read_address(_first_search()))
     typed = readable(typed)
     return page(
         "explore/page.html",
@@ -275,7 +278,7 @@ def _page(
         is_search=address is None or address.searched is not None,
         was=mark_of(typed),
         stood=mark_of(str(write_address(form.sent))),
-        type_names=forms.type_names(),
+        type_names=type_names(),
         recent=_recent(form.definition),
         wrong=wrong,
         given={name: request.args.get(name, "") for name in HEADERS},
@@ -297,7 +300,7 @@ def _part(template: str, address: Address, typed: str, **values: Any) -> Respons
         is_search=address.searched is not None,
         was=mark_of(typed),
         stood=mark_of(str(write_address(form.sent))),
-        type_names=forms.type_names(),
+        type_names=type_names(),
         recent=_recent(form.definition),
         **_beside(address),
         **values,

@@ -1,16 +1,18 @@
-"""The matches of an answer as a table: columns that fit their type, an absence told in words."""
+"""The matches of an answer as a table, with the columns that their type declares."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from html import unescape
 from typing import Any, NamedTuple
 
+from fhirapp.definition import TableColumn, types
 from fhirapp.web.texts import _
 
 Resource = Mapping[str, Any]
-# More rows are no table to look at.
+# With more rows, the page is too long to read.
 MOST_ROWS = 200
 _LONGEST = 200
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d.*)")
@@ -18,20 +20,20 @@ _TAGS = re.compile(r"<[^>]*>")
 
 
 class Cell(NamedTuple):
-    """What stands in a cell; refers is what it points to, Patient/p1; is_known is not: in words."""
+    """The text of a cell, and its reference, Patient/p1; not is_known: the value is missing."""
 
     text: str
-    refers: str = ""
+    reference: str = ""
     is_known: bool = True
 
 
 class Table(NamedTuple):
-    """A table; left_out is how many matches have no row, beside how many came with the matches."""
+    """A table; left_out counts the matches without a row, included the resources beside them."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     left_out: int = 0
-    beside: int = 0
+    included: int = 0
 
 
 class _Column(NamedTuple):
@@ -41,23 +43,26 @@ class _Column(NamedTuple):
 
 def table_of(content: Any) -> Table | None:
     """Return the table of a Bundle's matches, or of one resource; None where there are none."""
-    found, beside = _matches(content)
-    if found is None:
+    matches, included = _matches(content)
+    if matches is None:
         return None
-    kinds = {str(one.get("resourceType")) for one in found}
-    columns = _columns(kinds.pop() if len(kinds) == 1 else "")
-    rows = [[_named(one), *(column.read(one) for column in columns)] for one in found[:MOST_ROWS]]
-    headings = [_("What"), *(column.heading for column in columns)]
-    return Table(headings, rows, max(0, len(found) - MOST_ROWS), beside)
+    type_names = {str(match.get("resourceType")) for match in matches}
+    columns = _columns(type_names.pop() if len(type_names) == 1 else "")
+    rows = [
+        [_identity(match), *(column.read(match) for column in columns)]
+        for match in matches[:MOST_ROWS]
+    ]
+    headings = [_("Resource"), *(column.heading for column in columns)]
+    return Table(headings, rows, max(0, len(matches) - MOST_ROWS), included)
 
 
 def brief(resource: Resource) -> str:
-    """Return what a resource is, in short: AllergyIntolerance/al-1 · Latex."""
+    """Return a resource in a few words: AllergyIntolerance/al-1 · Latex."""
     name = _name(resource)
     for element in ("code", "type", "name", "class"):
-        said = _said(resource.get(element))
-        if said:
-            return f"{name} · {said[:80]}"
+        text = _text(resource.get(element))
+        if text:
+            return f"{name} · {text[:80]}"
     return name
 
 
@@ -67,78 +72,62 @@ def _matches(content: Any) -> tuple[list[Resource] | None, int]:
     if content.get("resourceType") != "Bundle":
         is_outcome = content.get("resourceType") == "OperationOutcome"
         return (None, 0) if is_outcome or "resourceType" not in content else ([content], 0)
-    found: list[Resource] = []
-    beside = 0
+    matches: list[Resource] = []
+    included = 0
     for entry in content.get("entry", ()):
         mode = entry.get("search", {}).get("mode", "match")
         resource = entry.get("resource")
         if mode == "match" and isinstance(resource, dict):
-            found.append(resource)
+            matches.append(resource)
         elif mode == "match":
-            found.append(_deleted(entry))
+            matches.append(_deleted(entry))
         elif mode == "include":
-            beside += 1
-    return found, beside
+            included += 1
+    return matches, included
 
 
 def _deleted(entry: Mapping[str, Any]) -> Resource:
-    """Return what there is of an entry without a resource: a deletion, in a history."""
-    kind, _slash, rest = str(entry.get("request", {}).get("url", "")).partition("/")
-    return {"resourceType": kind, "id": rest, "text": {"div": _("deleted")}}
+    """Return a resource that stands for a deletion: an entry of a history without one."""
+    type_name, _slash, rest = str(entry.get("request", {}).get("url", "")).partition("/")
+    return {"resourceType": type_name, "id": rest, "text": {"div": _("deleted")}}
 
 
 def _name(resource: Resource) -> str:
-    named = (str(resource.get(one) or "") for one in ("resourceType", "id"))
-    return "/".join(filter(None, named))[:_LONGEST]
+    parts = (str(resource.get(element) or "") for element in ("resourceType", "id"))
+    return "/".join(filter(None, parts))[:_LONGEST]
 
 
-def _named(resource: Resource) -> Cell:
+def _identity(resource: Resource) -> Cell:
     name = _name(resource)
     version = resource.get("meta", {}).get("versionId")
     return Cell(name, f"{name}/_history/{version}" if version else name)
 
 
-def _columns(kind: str) -> Sequence[_Column]:
-    if kind == "AllergyIntolerance":
-        return (
-            _text(_("Substance"), _("substance not known"), "code"),
-            _text(_("Status"), _("status not known"), "clinicalStatus"),
-            _text(_("Verification"), _("not told whether it is confirmed"), "verificationStatus"),
-            _text(_("Criticality"), _("criticality not known"), "criticality"),
-            _text(_("Patient"), _("patient not known"), "patient"),
-            _text(_("Recorded"), _("not told when"), "recordedDate"),
-        )
-    if kind == "DocumentReference":
-        return (
-            _text(_("Type"), _("type not known"), "type"),
-            _text(_("Date"), _("not told when"), "date"),
-            _text(_("Author"), _("author not known"), "author"),
-            _text(_("Status"), _("status not known"), "status"),
-            _text(_("Patient"), _("patient not known"), "subject"),
-        )
-    return (_Column(_("Text"), _narrative),)
+def _columns(type_name: str) -> Sequence[_Column]:
+    """Return the columns that a type declares; the narrative where it declares none."""
+    definition = types().get(type_name)
+    if definition is None or not definition.table_columns:
+        return (_Column(_("Text"), _narrative),)
+    return [
+        _Column(_(column.heading), partial(_value, column)) for column in definition.table_columns
+    ]
 
 
-def _text(heading: str, unknown: str, element: str) -> _Column:
-    """Return the column of an element, and what is said where there is none."""
-
-    def read(resource: Resource) -> Cell:
-        value = resource.get(element)
-        said = _said(value)
-        first = next(iter(value), None) if isinstance(value, list) else value
-        refers = first.get("reference", "") if isinstance(first, dict) else ""
-        return Cell(said, str(refers)) if said else Cell(unknown, is_known=False)
-
-    return _Column(heading, read)
+def _value(column: TableColumn, resource: Resource) -> Cell:
+    value = resource.get(column.element)
+    text = _text(value)
+    first = next(iter(value), None) if isinstance(value, list) else value
+    reference = first.get("reference", "") if isinstance(first, dict) else ""
+    return Cell(text, str(reference)) if text else Cell(_(column.missing), is_known=False)
 
 
-def _said(value: Any) -> str:
-    """Return what an element says: a text, a code's words, a name, whom a reference means."""
+def _text(value: Any) -> str:
+    """Return an element as text: a string, a code's display, a name, a reference's display."""
     if isinstance(value, list):
-        said = ", ".join(filter(None, map(_said, value[:5])))
-        return _cut(f"{said} …" if len(value) > 5 else said)
+        texts = ", ".join(filter(None, map(_text, value[:5])))
+        return _cut(f"{texts} …" if len(value) > 5 else texts)
     if isinstance(value, str):
-        # So that a moment is broken between day and time.
+        # The browser may break the line between day and time.
         return _cut(_MOMENT.sub(r"\1 \2", value))
     if not isinstance(value, dict):
         return ""
@@ -154,8 +143,8 @@ def _said(value: Any) -> str:
 
 def _narrative(resource: Resource) -> Cell:
     div = resource.get("text", {}).get("div", "")
-    said = " ".join(unescape(_TAGS.sub(" ", div[:5000])).split())
-    return Cell(_cut(said)) if said else Cell(_("it says nothing in words"), is_known=False)
+    text = " ".join(unescape(_TAGS.sub(" ", div[:5000])).split())
+    return Cell(_cut(text)) if text else Cell(_("no narrative"), is_known=False)
 
 
 def _cut(text: str) -> str:

@@ -142,7 +142,7 @@ def _of_parameters(search: Search, resource_id: str, token: OwnToken) -> Iterato
         yield _sentence(name, one, _told_of(search.definition, name, resource))
     if leaves_out:
         if keeps:
-            yield _("Found it would be by: %(names)s.", names=", ".join(keeps))
+            yield _("Matches: %(names)s.", names=", ".join(keeps))
         return
     if len(given) > _MOST_PARAMETERS:
         yield _("None of the first %(number)s parameters leaves it out.", number=_MOST_PARAMETERS)
@@ -150,7 +150,7 @@ def _of_parameters(search: Search, resource_id: str, token: OwnToken) -> Iterato
     yield _("No parameter leaves it out: this search finds it.")
     shaping = {name: value for name, value in search.parameters if name.startswith("_")}
     if shaping.get("_summary") == "count" or shaping.get("_count") == "0":
-        yield _("But it asks for the number alone, so no resource stands in the answer.")
+        yield _("But the search asks for the number alone, so the answer has no resources.")
     else:
         yield _("Where it is not on this page of the answer, it is on another: follow “next”.")
 
@@ -158,7 +158,7 @@ def _of_parameters(search: Search, resource_id: str, token: OwnToken) -> Iterato
 def _sentence(name: str, one: Count, here: str) -> str:
     if name == "_id":
         return _("_id leaves it out: it lists other ids.")
-    sought = next((part.sought for part in one.explained.applied if part.name == name), "")
+    sought = next((part.sought for part in one.reading.applied if part.name == name), "")
     if not sought:
         return _("%(name)s leaves it out.", name=name)
     if here:
@@ -173,8 +173,8 @@ def _sentence(name: str, one: Count, here: str) -> str:
 
 def _refused(one: Count, otherwise: str) -> str:
     told = " ".join(
-        f"{part.name}: {part.sentence}" if part.name else part.sentence
-        for part in one.explained.refused
+        f"{part.parameter}: {part.sentence}" if part.parameter else part.sentence
+        for part in one.reading.refused
     )
     return told or otherwise
 
@@ -197,7 +197,7 @@ def _told_of(definition: Definition, name: str, resource: Mapping[str, Any]) -> 
     values = [value for found in (at[:1] if parameter.first_of else at) for value in found]
     told = [*dict.fromkeys(filter(None, map(_shown, values)))]
     if not values:
-        return _("not told")
+        return _("not recorded")
     return ", ".join(told[:_MOST_SHOWN]) + (" …" if len(told) > _MOST_SHOWN else "")
 
 

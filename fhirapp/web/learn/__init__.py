@@ -1,5 +1,5 @@
-"""Lessons: short exercises that check themselves by what the learner's requests did.
+"""Lessons: short exercises that check themselves by the learner's requests.
 
-lessons/ has a Markdown file for each, lesson.py reads them, checks.py says what counts as done,
-asked.py what a request of the audit trail asked for, progress.py keeps how far each person is.
+lessons/ has a Markdown file for each, lesson.py reads them, checks.py decides when a check is met,
+interaction.py reads a request of the audit trail, progress.py keeps each person's progress.
 """

@@ -1,7 +1,7 @@
-"""What counts as done in a lesson: requests with these traits, a right answer, a consent.
+"""When a lesson's check is met: by requests with given traits, a right answer, or a consent.
 
-Each trait of a request is one condition with a sentence for whoever does not meet it, so that the
-page can say of the nearest request what it still lacks.
+Each trait of a request is one condition with a sentence for when it is not met, so that the page
+can say what the nearest request still lacks.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fhirapp.web.learn.interaction import Asked, Parameter
+from fhirapp.web.learn.interaction import Interaction, Parameter
 from fhirapp.web.texts import _
 
 # Whose requests count.
 YOU, PATIENT, APP, BACKEND, NOBODY = "you", "patient", "app", "backend", "nobody"
 WHO = (YOU, PATIENT, APP, BACKEND, NOBODY)
 INTERACTIONS = ("read", "vread", "search", "history-instance", "history-type", "operation")
-# Of a request that went well.
+# The status of a request that succeeds.
 _OK = (200,)
-# These shape an answer, and leave out nothing that was found.
+# Parameters that shape an answer and exclude no match.
 _SHAPING = frozenset(
     {
         *("_count", "_cursor", "_elements", "_explain", "_format", "_include", "_pretty"),
@@ -30,15 +30,15 @@ _SHAPING = frozenset(
 
 
 class Condition(NamedTuple):
-    """Whether a request meets a condition, and what is to be said where it does not."""
+    """Whether a request meets a condition, and the sentence for when it does not."""
 
     met: bool
     missing: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """The traits of a request that a check asks for; empty for any.
+class Expected:
+    """The traits of a request that a check expects; empty for any.
 
     A pattern of parameters is `status=active`, `date=ge*`, `code:text`; one in a list of several
     is enough. A pattern of what is served is `Type/id`, `Type/id/version` or `Type/*`.
@@ -53,62 +53,66 @@ class Wanted:
     operation: str = ""
     parameters: tuple[tuple[str, ...], ...] = ()
     without: tuple[str, ...] = ()
-    # Nothing beside parameters that could leave out what is looked for.
+    # No other parameter that could exclude a result.
     exactly: bool = False
     status: tuple[int, ...] = _OK
     serves: tuple[str, ...] = ()
-    # These, and nothing else.
+    # Exactly these.
     serves_only: tuple[str, ...] = ()
     serves_at_least: int = 0
-    # It is the next page of the one before.
+    # The next page of the request before.
     continues: bool = False
 
-    def is_kind_of(self, one: Asked) -> bool:
-        """Say whether a request is of the kind: what it lacks is worth telling."""
+    def is_kind_of(self, request: Interaction) -> bool:
+        """Return whether a request is of the kind, so that what it lacks is worth a sentence."""
         return (
-            self.method in ("", one.noted.method)
-            and self.interaction in ("", one.interaction)
-            and self.type in ("", one.type)
-            and self.operation in ("", one.operation)
+            self.method in ("", request.entry.method)
+            and self.interaction in ("", request.interaction)
+            and self.type in ("", request.type)
+            and self.operation in ("", request.operation)
         )
 
-    def conditions(self, one: Asked, before: Asked | None = None) -> Iterator[Condition]:
-        """Yield what a request of the kind must meet beside; before is the one before it."""
+    def conditions(
+        self, request: Interaction, before: Interaction | None = None
+    ) -> Iterator[Condition]:
+        """Yield the other conditions of a request; before is the request before it."""
         if self.id:
-            yield Condition(one.id == self.id, _("it asked for another id"))
+            yield Condition(request.id == self.id, _("it names another id"))
         if self.version:
-            yield Condition(one.version == self.version, _("it asked for another version"))
+            yield Condition(request.version == self.version, _("it names another version"))
         if self.continues:
             yield Condition(
-                one.continues and before is not None and _is_next(before, one),
+                request.continues and before is not None and _is_next(before, request),
                 _("it is not the next page of the search before it"),
             )
-        yield from self._of_parameters(one)
-        status = one.noted.status
+        yield from self._of_parameters(request)
+        status = request.entry.status
         yield Condition(
             status in self.status,
             _("the answer was %(status)s", status=status),
         )
-        served = one.noted.served
+        served = request.entry.served
         for pattern in self.serves:
             yield Condition(
                 any(_is_served(pattern, name) for name in served),
-                _("something that is looked for was not in the answer"),
+                _("the answer lacks an expected record"),
             )
         if self.serves_only:
             yield Condition(
-                all(any(_is_served(one, name) for one in self.serves_only) for name in served)
-                and all(any(_is_served(one, name) for name in served) for one in self.serves_only),
-                _("the answer had more or less in it than what is looked for"),
+                all(any(_is_served(each, name) for each in self.serves_only) for name in served)
+                and all(
+                    any(_is_served(each, name) for name in served) for each in self.serves_only
+                ),
+                _("the answer has other records than expected"),
             )
         if self.serves_at_least:
             yield Condition(
                 len(served) >= self.serves_at_least,
-                _("the answer had fewer records in it than are looked for"),
+                _("the answer has fewer records than expected"),
             )
 
-    def _of_parameters(self, one: Asked) -> Iterator[Condition]:
-        left = [each for each in one.parameters if each.value]
+    def _of_parameters(self, request: Interaction) -> Iterator[Condition]:
+        left = [each for each in request.parameters if each.value]
         unmet: set[str] = set()
         for patterns in self.parameters:
             found = next((each for each in left if any(_matches(p, each) for p in patterns)), None)
@@ -117,22 +121,22 @@ class Wanted:
                 left.remove(found)
             else:
                 unmet.add(name.partition(":")[0])
-            yield Condition(found is not None, _lacking(name, one.parameters))
+            yield Condition(found is not None, _lacking(name, request.parameters))
         if self.exactly:
             others = (each for each in left if each.name not in _SHAPING | unmet)
             other = next(others, None)
             yield Condition(other is None, _too_much(other.text.partition("=")[0] if other else ""))
         for pattern in self.without:
             yield Condition(
-                not any(_matches(pattern, each) for each in one.parameters),
+                not any(_matches(pattern, each) for each in request.parameters),
                 _too_much(_named(pattern)),
             )
 
 
 class Question(NamedTuple):
-    """A question whose right answer is asked of the server when it is answered.
+    """A question; its right answer is read from the server when the learner answers.
 
-    answer is the place in what the server answers: total, or entry.0.resource.recordedDate.
+    answer is a place in the answer of address: total, or entry.0.resource.recordedDate.
     """
 
     address: str
@@ -141,63 +145,65 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing to do; says tells what. One of the others is there."""
+    """One thing to do, as says describes it: by requests, a question or a consent."""
 
     says: str
-    requests: tuple[Wanted, ...] = ()
+    requests: tuple[Expected, ...] = ()
     question: Question | None = None
-    # The client that the learner is to consent to.
+    # The client that the learner consents to.
     consent: str = ""
 
 
 class Nearest(NamedTuple):
     """The request that comes nearest to a check, and what it lacks."""
 
-    asked: Asked
+    request: Interaction
     missing: str
 
 
 def last_of(
-    wanted: Sequence[Wanted], requests: Sequence[Sequence[Asked]], before: Asked | None = None
-) -> Asked | None:
-    """Return the last of the requests that came with the wanted traits, in this order.
+    expected: Sequence[Expected],
+    requests: Sequence[Sequence[Interaction]],
+    before: Interaction | None = None,
+) -> Interaction | None:
+    """Return the last of the requests that meet what is expected, in this order; None if none do.
 
-    requests has for each of wanted those that count, the oldest first. None where they did not.
+    requests has, for each of expected, the requests that count, the oldest first.
     """
-    for one in requests[0]:
-        if before is not None and one.noted.number <= before.noted.number:
+    for request in requests[0]:
+        if before is not None and request.entry.number <= before.entry.number:
             continue
-        if not wanted[0].is_kind_of(one):
+        if not expected[0].is_kind_of(request):
             continue
-        if all(condition.met for condition in wanted[0].conditions(one, before)):
-            last = one if len(wanted) == 1 else last_of(wanted[1:], requests[1:], one)
+        if all(condition.met for condition in expected[0].conditions(request, before)):
+            last = request if len(expected) == 1 else last_of(expected[1:], requests[1:], request)
             if last is not None:
                 return last
     return None
 
 
-def meeting(wanted: Wanted, requests: Sequence[Asked]) -> set[int]:
+def meeting(expected: Expected, requests: Sequence[Interaction]) -> set[int]:
     """Return the numbers of the requests that have all traits."""
     return {
-        one.noted.number
-        for one in requests
-        if wanted.is_kind_of(one) and all(each.met for each in wanted.conditions(one))
+        request.entry.number
+        for request in requests
+        if expected.is_kind_of(request) and all(each.met for each in expected.conditions(request))
     }
 
 
 def nearest(
-    wanted: Sequence[Wanted],
-    requests: Sequence[Sequence[Asked]],
+    expected: Sequence[Expected],
+    requests: Sequence[Sequence[Interaction]],
     spent: Collection[int] = frozenset(),
 ) -> Nearest | None:
     """Return the request that lacks least for the first step that is not met; the newest of them.
 
-    spent are those that another check asked for: they are near only where the answer should have
-    been another. None where no request of that kind came.
+    spent are requests that meet another check: they are near only if their status is wrong. None
+    where there is no request of the kind.
     """
-    before: Asked | None = None
-    for count, step in enumerate(wanted, 1):
-        last = last_of(wanted[:count], requests[:count])
+    before: Interaction | None = None
+    for count, step in enumerate(expected, 1):
+        last = last_of(expected[:count], requests[:count])
         if last is None:
             return _nearest(step, requests[count - 1], before, spent)
         before = last
@@ -205,27 +211,30 @@ def nearest(
 
 
 def _nearest(
-    step: Wanted, counted: Sequence[Asked], before: Asked | None, spent: Collection[int]
+    step: Expected,
+    counted: Sequence[Interaction],
+    before: Interaction | None,
+    spent: Collection[int],
 ) -> Nearest | None:
     best: Nearest | None = None
     fewest = 0
-    for one in counted:
-        if before is not None and one.noted.number <= before.noted.number:
+    for request in counted:
+        if before is not None and request.entry.number <= before.entry.number:
             continue
-        if not step.is_kind_of(one):
+        if not step.is_kind_of(request):
             continue
-        if one.noted.number in spent and one.noted.status in step.status:
+        if request.entry.number in spent and request.entry.status in step.status:
             continue
-        lacking = [each.missing for each in step.conditions(one, before) if not each.met]
+        lacking = [each.missing for each in step.conditions(request, before) if not each.met]
         if lacking and (best is None or len(lacking) <= fewest):
-            best, fewest = Nearest(one, lacking[0]), len(lacking)
+            best, fewest = Nearest(request, lacking[0]), len(lacking)
     return best
 
 
 def right_answer(content: Any, place: str) -> str | None:
-    """Return what stands at a place in an answer, as text; None where nothing does.
+    """Return the value at a place in an answer, as text; None where there is none.
 
-    In a list a number is a place, from 0 on, and anything else the name of a part of Parameters.
+    In a list a number is an index, anything else the name of a parameter of Parameters.
     """
     for step in place.split("."):
         try:
@@ -238,21 +247,25 @@ def right_answer(content: Any, place: str) -> str | None:
 def _part(parts: list[Any], step: str) -> Any:
     if step.isdecimal():
         return parts[int(step)]
-    named = (one for one in parts if isinstance(one, dict) and one.get("name") == step)
+    named = (part for part in parts if isinstance(part, dict) and part.get("name") == step)
     return next(named, None)
 
 
 def is_right(typed: str, right: str | None) -> bool:
-    """Say whether an answer is right; case, spaces and the quotes of JSON make no difference."""
-    said = " ".join(typed.strip(" \t\"'").split())
-    return right is not None and said.casefold() == right.strip().casefold()
+    """Return whether an answer is right; case, spaces and the quotes of JSON make no difference."""
+    answer = " ".join(typed.strip(" \t\"'").split())
+    return right is not None and answer.casefold() == right.strip().casefold()
 
 
-def _is_next(before: Asked, one: Asked) -> bool:
-    """Say whether a request is a further page of the search before it."""
+def _is_next(before: Interaction, request: Interaction) -> bool:
+    """Return whether a request is a further page of the search before it."""
     # The server's own link leaves out what it ignored.
-    same = before.type == one.type and set(one.selecting) <= set(before.selecting)
-    return same and bool(one.noted.served) and not set(before.noted.served) & set(one.noted.served)
+    same = before.type == request.type and set(request.selecting) <= set(before.selecting)
+    return (
+        same
+        and bool(request.entry.served)
+        and not set(before.entry.served) & set(request.entry.served)
+    )
 
 
 def _named(pattern: str) -> str:
@@ -260,31 +273,31 @@ def _named(pattern: str) -> str:
 
 
 def _lacking(name: str, sent: Sequence[Parameter]) -> str:
-    """Return how a parameter that is looked for is not among those that were sent."""
+    """Return why none of the parameters that were sent is the expected one."""
     if any(_has_name(name, each) for each in sent):
-        return _("its parameter %(name)s has another value than what is looked for", name=name)
+        return _("its parameter %(name)s has another value than expected", name=name)
     if any(each.name == name.partition(":")[0] for each in sent):
         return _("it has %(name)s with another modifier, or without one", name=name)
     return _("it has no parameter %(name)s", name=name)
 
 
 def _too_much(name: str) -> str:
-    return _("it has the parameter %(name)s, and should do without", name=name)
+    return _("it has the parameter %(name)s, which it should not have", name=name)
 
 
-def _has_name(name: str, one: Parameter) -> bool:
-    return one.text.partition("=")[0] == name
+def _has_name(name: str, parameter: Parameter) -> bool:
+    return parameter.text.partition("=")[0] == name
 
 
-def _matches(pattern: str, one: Parameter) -> bool:
-    """Say whether a parameter is as a pattern says; without = it has any value."""
+def _matches(pattern: str, parameter: Parameter) -> bool:
+    """Return whether a parameter fits a pattern; a pattern without = fits any value."""
     if "=" not in pattern:
-        return _has_name(pattern, one) and one.value != ""
-    return _fits(pattern, one.text)
+        return _has_name(pattern, parameter) and parameter.value != ""
+    return _fits(pattern, parameter.text)
 
 
 def _is_served(pattern: str, name: str) -> bool:
-    """Say whether Type/id/version is what a pattern names, in any version unless it says which."""
+    """Return whether a pattern names Type/id/version; a pattern without a version names each."""
     if _fits(pattern, name):
         return True
     return pattern.count("/") == 1 and _fits(pattern, name.rpartition("/")[0])

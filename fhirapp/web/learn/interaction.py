@@ -1,4 +1,4 @@
-"""What a request of the audit trail asked for, in FHIR's words: read, search, history-instance."""
+"""A request of the audit trail as a FHIR interaction: read, search, history-instance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote
 CURSOR = "_cursor"
 
 
-class Noted(Protocol):
+class AuditEntry(Protocol):
     """A request as the audit trail has it (fhirapp/audit/index.py)."""
 
     @property
@@ -46,10 +46,10 @@ class Parameter(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """A request: what was asked for, and what the answer was."""
+class Interaction:
+    """A request as an interaction; entry has its answer's status and resources."""
 
-    noted: Noted
+    entry: AuditEntry
     # read, vread, search, history-instance, history-type, operation; other for anything else.
     interaction: str = "other"
     type: str = ""
@@ -62,26 +62,26 @@ class Asked:
     @property
     def continues(self) -> bool:
         """Whether it is a further page of a search: the address of a next link."""
-        return any(one.name == CURSOR for one in self.parameters)
+        return any(parameter.name == CURSOR for parameter in self.parameters)
 
     @property
     def selecting(self) -> list[Parameter]:
         """The parameters of a search that are the same on each of its pages."""
-        return [one for one in self.parameters if one.name != CURSOR]
+        return [parameter for parameter in self.parameters if parameter.name != CURSOR]
 
 
-def asked(noted: Noted) -> Asked:
-    """Return what a request asked for."""
-    path, _, query = noted.path.partition("?")
+def interaction_of(entry: AuditEntry) -> Interaction:
+    """Return the interaction of a request."""
+    path, _, query = entry.path.partition("?")
     steps = [unquote(step) for step in path.split("/")[2:] if step]
-    form = noted.body if noted.method == "POST" else ""
-    given = [*_pairs(query), *_pairs(form)]
-    interaction, found = _interaction(steps)
-    return Asked(
-        noted=noted,
+    form = entry.body if entry.method == "POST" else ""
+    pairs = [*_pairs(query), *_pairs(form)]
+    interaction, names = _interaction(steps)
+    return Interaction(
+        entry=entry,
         interaction=interaction,
-        parameters=tuple(_parameter(name, value) for name, value in given),
-        **found,
+        parameters=tuple(_parameter(name, value) for name, value in pairs),
+        **names,
     )
 
 
@@ -96,14 +96,14 @@ def _interaction(steps: list[str]) -> tuple[str, dict[str, str]]:
             return "history-type", {"type": kind}
         case [kind, name] if name.startswith("$"):
             return "operation", {"type": kind, "operation": name}
-        case [kind, one]:
-            return "read", {"type": kind, "id": one}
-        case [kind, one, "_history"]:
-            return "history-instance", {"type": kind, "id": one}
-        case [kind, one, name] if name.startswith("$"):
-            return "operation", {"type": kind, "id": one, "operation": name}
-        case [kind, one, "_history", version]:
-            return "vread", {"type": kind, "id": one, "version": version}
+        case [kind, resource_id]:
+            return "read", {"type": kind, "id": resource_id}
+        case [kind, resource_id, "_history"]:
+            return "history-instance", {"type": kind, "id": resource_id}
+        case [kind, resource_id, name] if name.startswith("$"):
+            return "operation", {"type": kind, "id": resource_id, "operation": name}
+        case [kind, resource_id, "_history", version]:
+            return "vread", {"type": kind, "id": resource_id, "version": version}
     return "other", {}
 
 

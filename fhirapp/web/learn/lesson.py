@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fhirapp.config import settings
-from fhirapp.web.learn.checks import INTERACTIONS, WHO, Check, Question, Wanted
+from fhirapp.web.learn.checks import INTERACTIONS, WHO, Check, Expected, Question
 from fhirapp.web.texts import _
 
 _OURS = Path(__file__).with_name("lessons")
@@ -25,7 +25,7 @@ _FENCE = "+++"
 _NAME = re.compile(r"(?:[0-9]+-)?([a-z0-9]+(?:-[a-z0-9]+)*)")
 LARGEST = 200_000
 _AT_LINE = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
-_OF_REQUEST = {one.name: one.type for one in fields(Wanted)}
+_OF_REQUEST = {one.name: one.type for one in fields(Expected)}
 # Written as one value or a list of them; a parameter of a list of lists is one of several.
 _LISTS = ("who", "parameters", "without", "status", "serves", "serves_only")
 _TEXTS = ("title", "level", "goal")
@@ -199,7 +199,7 @@ class _Front:
             raise self._fault(_("Write each request as [[checks.requests]]."), "requests")
         return Check(says=says, requests=tuple(map(self._wanted, requests)))
 
-    def _wanted(self, said: Any) -> Wanted:
+    def _wanted(self, said: Any) -> Expected:
         if not isinstance(said, dict) or not said:
             raise self._fault(_("A request has at least one trait."), "request")
         self._no_others(said, _OF_REQUEST, "a request")
@@ -211,10 +211,10 @@ class _Front:
                     raise self._fault(
                         _("%(name)s is one of %(known)s.", name=name, known=", ".join(known)), name
                     )
-        return Wanted(**values)
+        return Expected(**values)
 
     def _trait(self, name: str, value: Any) -> Any:
-        """Return the value of a trait as Wanted has it."""
+        """Return the value of a trait as Expected has it."""
         if name not in _LISTS:
             right = {"serves_at_least": int, "continues": bool, "exactly": bool}.get(name, str)
             if type(value) is not right:

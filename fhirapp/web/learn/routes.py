@@ -18,7 +18,7 @@ from fhirapp.web.learn import progress
 from fhirapp.web.learn.checks import is_right, right_answer
 from fhirapp.web.learn.lesson import LARGEST, Lesson, lessons
 from fhirapp.web.learn.models import LessonProgress
-from fhirapp.web.learn.progress import Looked, State, look
+from fhirapp.web.learn.progress import CheckState, LessonState, lesson_state
 from fhirapp.web.markdown import as_html, rendered
 from fhirapp.web.pages import (
     PageError,
@@ -128,7 +128,7 @@ def answer(name: str) -> Response:
     place = _place(name)
     own = _own(place.lesson)
     if own is None:
-        raise PageError(409, _("Begin the lesson first; then answer."))
+        raise PageError(409, _("Start the lesson first; then answer."))
     says, typed = field("says", LARGEST), field("answer", 200)
     check = next((one for one in place.lesson.checks if one.says == says), None)
     if check is None or check.question is None:
@@ -200,7 +200,7 @@ def _values(place: _Place) -> dict[str, Any]:
         "began": own.began_at if own else None,
         "hints": place.lesson.hints[: own.hints] if own else (),
         "is_done": False,
-        "found": Looked([State(check, False) for check in place.lesson.checks], ()),
+        "found": LessonState([CheckState(check, False) for check in place.lesson.checks], ()),
     }
     if own is not None:
         values |= _looked(place.lesson, own)
@@ -210,9 +210,9 @@ def _values(place: _Place) -> dict[str, Any]:
 def _looked(one: Lesson, own: LessonProgress) -> dict[str, Any]:
     user_id = somebody().user.id
     if own.done_at is not None:
-        done = Looked([State(check, True) for check in one.checks], ())
+        done = LessonState([CheckState(check, True) for check in one.checks], ())
         return {"found": done, "is_done": True}
-    found = look(one, user_id, own.began_at, own.met)
+    found = lesson_state(one, user_id, own.began_at, own.met)
     if found.is_done or not set(found.met) <= set(own.met):
         progress.note(user_id, one.name, own.began_at, found.met, is_done=found.is_done)
     return {"found": found, "is_done": found.is_done}
@@ -220,8 +220,8 @@ def _looked(one: Lesson, own: LessonProgress) -> dict[str, Any]:
 
 def _digest(values: dict[str, Any]) -> str:
     """Return what changes when the progress does."""
-    found: Looked = values["found"]
-    newest = found.requests[0].noted.number if found.requests else 0
+    found: LessonState = values["found"]
+    newest = found.requests[0].entry.number if found.requests else 0
     told = [(state.is_met, state.missing) for state in found.states]
     return sha256(repr((values["began"], told, newest)).encode()).hexdigest()[:16]
 
