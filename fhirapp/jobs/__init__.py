@@ -1,5 +1,6 @@
-"""What an administrator has the server do that takes its time: imports, exports, backups, drills.
+"""The background work of administrators: imports, exports, backups and drills.
 
-Each is a process of its own, which outlives the one that began it, and a folder (folder.py), which
-outlives both. start.py begins and stops it; `python -m fhirapp.jobs` is the process.
+Each job is a process of its own, which outlives the server process that started it, and a folder
+(files.py), which outlives both. start.py starts and stops it; `python -m fhirapp.jobs` is the
+process.
 """

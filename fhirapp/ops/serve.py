@@ -26,7 +26,7 @@ from waitress.task import ErrorTask, WSGITask
 from fhirapp.auth import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.disk import database_path
-from fhirapp.exchange.bulk.run import exporting
+from fhirapp.exchange.bulk.worker import running_exports
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     BodyTooLong,
@@ -123,7 +123,7 @@ def run_one(
     signal.signal(signal.SIGINT, stop)
     start_timer(app)
     keep_swept(settings)
-    with exporting(app):
+    with running_exports(app):
         while not stopping and still_wanted():
             _turn(server)
     _drain(server)

@@ -16,8 +16,8 @@ from tests.support.bulk import ASYNC, EXPORTED, OF_PATIENTS, Exports
 from tests.support.contract import fill
 from tests.support.helpers import Fhir, assert_outcome
 
-NEEDED = "An export takes the token of a backend client, with system scopes that read and search."
-NOT_COVERED = "The token's scope does not cover what was exported."
+NEEDED = "An export needs the token of a backend client, with system scopes that read and search."
+NOT_COVERED = "The token's scope does not cover the content of the export."
 UNKNOWN = "There is no such export here."
 SCOPES = (
     "system/*.rs",
@@ -193,7 +193,7 @@ def test_of_a_client_that_is_disabled_before_it_is_written_nothing_is(app):
         if disabled:
             assert exports.work()
     failed = exports.get(status)
-    reason = "The client was disabled, or its scopes were taken away."
+    reason = "The client was disabled or lost its scopes."
     assert_outcome(failed, 500, "exception", reason)
 
 

@@ -36,7 +36,7 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fhirapp.exchange.bulk.ndjson.PAGE", 4)
     monkeypatch.setattr("fhirapp.exchange.bulk.ndjson._WINDOW", 7)
-    monkeypatch.setattr("fhirapp.exchange.bulk.export_request.AT_ONCE", 2)
+    monkeypatch.setattr("fhirapp.exchange.bulk.export_request.BATCH", 2)
 
 
 @pytest.fixture
@@ -130,8 +130,8 @@ def test_a_group_is_the_records_of_its_members(app, exports):
 @pytest.mark.parametrize(
     ("path", "ids", "reason"),
     [
-        (GROUP, ("p1", "p3"), "names a patient who is no member of the group"),
-        (GROUP, ("nobody",), "names a patient who is no member of the group"),
+        (GROUP, ("p1", "p3"), "names a patient who is not a member of the group"),
+        (GROUP, ("nobody",), "names a patient who is not a member of the group"),
         ("Patient/$export", ("p1", "nobody"), "names a patient who is not known here"),
         ("$export", ("p1",), "does not go with an export of the whole server"),
         ("Patient/$export", ("a_b",), "is not a reference to a patient here; use Patient/<id>"),
@@ -159,7 +159,7 @@ def test_a_group_without_members_says_so(exports):
         {
             "severity": "information",
             "code": "informational",
-            "diagnostics": "The group has no members that are patients here",
+            "diagnostics": "The group has no members who are patients on this server",
         }
     ]
 
@@ -335,10 +335,10 @@ def test_an_export_is_of_one_instant_though_writing_goes_on(moving, path):
     status = moving.started(path)
     steps = changes(moving.app)
 
-    def rest(_worked: float) -> None:
+    def pause(_worked: float) -> None:
         next(steps, None)
 
-    assert moving.work(Pace(rest=rest)) == 1
+    assert moving.work(Pace(pause=pause)) == 1
     manifest = moving.manifest(status)
     lines = moving.lines(manifest)
     assert {(one["resourceType"], one["id"]): one for one in lines} == still
@@ -352,7 +352,7 @@ def test_what_a_scope_narrows_is_of_one_instant_too(moving, scope):
     narrow = Exports(moving.app, scope)
     status = narrow.started()
     steps = changes(moving.app)
-    assert narrow.work(Pace(rest=lambda _worked: next(steps, None))) == 1
+    assert narrow.work(Pace(pause=lambda _worked: next(steps, None))) == 1
     assert [one["id"] for one in narrow.lines(narrow.manifest(status))] == ["a03"]
 
 

@@ -14,7 +14,8 @@ from werkzeug.http import http_date
 from fhirapp.config import settings_of
 from fhirapp.db import reader
 from fhirapp.exchange.bulk.jobs import GRACE_SECONDS
-from fhirapp.exchange.bulk.run import Pace, sweep
+from fhirapp.exchange.bulk.run import Pace
+from fhirapp.exchange.bulk.worker import sweep
 from fhirapp.rest.stream import PIECE
 from tests.support.bulk import NDJSON, Exports, path_of
 from tests.support.contract import allergy, publish

@@ -18,9 +18,10 @@ from flask import Flask
 from fhirapp.config import settings_of
 from fhirapp.db import db, reader, writing
 from fhirapp.exchange.bulk import jobs
-from fhirapp.exchange.bulk.jobs import KEPT, LEASE_SECONDS, MOST_ATTEMPTS, UNDERWAY, WAIT_SECONDS
+from fhirapp.exchange.bulk.jobs import IN_PROGRESS, KEPT, LEASE_SECONDS, MOST_ATTEMPTS, WAIT_SECONDS
 from fhirapp.exchange.bulk.routes import POLLS
-from fhirapp.exchange.bulk.run import Pace, Worker, exporting
+from fhirapp.exchange.bulk.run import Pace
+from fhirapp.exchange.bulk.worker import Worker, running_exports
 from tests import ROOT
 from tests.exchange.test_bulk_files import folder
 from tests.support.bulk import Exports
@@ -29,14 +30,14 @@ from tests.support.helpers import assert_outcome
 
 WORK = """
 from fhirapp import create_app
-from fhirapp.exchange.bulk.run import work
+from fhirapp.exchange.bulk.run import run_next
 app = create_app()
 with app.app_context():
     print("began", flush=True)
-    work()
+    run_next()
     print("ended", flush=True)
 """
-FULL = "The export did not fit on the server's disk; ask for less, or its operator for room."
+FULL = "The export does not fit on the server's disk; export less, or ask its operator for room."
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def at(seconds: float) -> Pace:
 
 
 def test_of_many_workers_one_has_an_export(app, exports):
-    statuses = {exports.started() for _ in range(UNDERWAY)}
+    statuses = {exports.started() for _ in range(IN_PROGRESS)}
     together = Barrier(8)
 
     def try_it(_number: int) -> jobs.Job | None:
@@ -83,7 +84,7 @@ def test_of_many_workers_one_has_an_export(app, exports):
     with ThreadPoolExecutor(8) as pool:
         claimed = [one for one in pool.map(try_it, range(8)) if one]
     assert {f"/fhir/$export/{one.id}" for one in claimed} == statuses
-    assert len(claimed) == UNDERWAY
+    assert len(claimed) == IN_PROGRESS
 
 
 def test_a_claim_holds_for_its_lease_and_then_anothers_begins_anew(app, exports):
@@ -112,10 +113,10 @@ def test_a_lease_is_renewed_while_there_is_work(app, exports):
     ticks = itertools.count(began, 7)
     leases = []
 
-    def rest(_worked: float) -> None:
+    def pause(_worked: float) -> None:
         leases.append(row(app, status).lease_until)
 
-    assert exports.work(Pace(clock=lambda: next(ticks), rest=rest)) == 1
+    assert exports.work(Pace(clock=lambda: next(ticks), pause=pause)) == 1
     assert len(leases) > 10
     assert leases == sorted(leases)
     assert (leases[-1] or 0) - began > 3 * LEASE_SECONDS
@@ -128,7 +129,7 @@ def test_an_export_that_never_comes_to_its_end_is_given_up(app, exports):
         assert claim(app, time.time() + number * (LEASE_SECONDS + 1)) is not None
     assert exports.work(at(MOST_ATTEMPTS * (LEASE_SECONDS + 1))) == 0
     assert row(app, status).state == "failed"
-    reason = "The export was begun several times, and never came to its end."
+    reason = "The export was started several times, but never finished."
     assert_outcome(exports.get(status), 500, "exception", reason)
 
 
@@ -206,7 +207,7 @@ def test_a_process_of_its_own_does_what_waits(app, exports, start_worker):
 
 def test_a_servers_thread_does_what_waits_and_is_woken(app, exports):
     first = exports.started()
-    with exporting(app):
+    with running_exports(app):
         for status in (first, exports.started()):
             while row(app, status).state in ("queued", "running"):
                 pass
@@ -224,14 +225,14 @@ def test_a_thread_that_is_stopped_stops(app):
 
 
 def test_a_client_has_so_many_exports_under_way_and_another_its_own(app, exports):
-    statuses = [exports.started() for _ in range(UNDERWAY)]
+    statuses = [exports.started() for _ in range(IN_PROGRESS)]
     refused = exports.kick_off()
-    message = f"{UNDERWAY} exports of this client are under way; wait for one."
+    message = f"{IN_PROGRESS} exports of this client are in progress; wait for one to finish."
     assert_outcome(refused, 429, "throttled", message)
     assert refused.headers["Retry-After"] == str(WAIT_SECONDS)
     other = Exports(app)
     other.started()
-    assert len([*folder(app, statuses[0]).parent.iterdir()]) == UNDERWAY + 1
+    assert len([*folder(app, statuses[0]).parent.iterdir()]) == IN_PROGRESS + 1
     exports.request("DELETE", statuses[0])
     exports.started()
 
@@ -241,7 +242,7 @@ def test_a_client_keeps_so_many_exports(exports):
     for _ in range(KEPT):
         statuses.append(exports.started("$export?_type=Organization"))
         exports.work()
-    message = f"{KEPT} exports of this client are kept; DELETE one that was fetched."
+    message = f"{KEPT} exports of this client are kept; DELETE one that you have fetched."
     assert_outcome(exports.kick_off(), 429, "throttled", message)
     exports.request("DELETE", statuses[3])
     exports.started()
@@ -258,7 +259,7 @@ def test_of_kick_offs_at_once_so_many_are_taken_on(app, exports):
         statuses = sorted(pool.map(try_it, range(6)))
     # A writer that finds too many before it is told to come back.
     assert set(statuses) <= {202, 429, 503}
-    assert statuses.count(202) == exports.kept() == exports.work() == UNDERWAY
+    assert statuses.count(202) == exports.kept() == exports.work() == IN_PROGRESS
 
 
 def test_who_asks_all_the_time_is_told_to_wait(exports):
@@ -266,7 +267,7 @@ def test_who_asks_all_the_time_is_told_to_wait(exports):
     statuses = [exports.get(status).status_code for _ in range(POLLS)]
     assert {*statuses} == {202}
     refused = exports.get(status)
-    message = "The status is asked for too often; wait as long as Retry-After says."
+    message = "Too many status requests; wait for the time in Retry-After."
     assert_outcome(refused, 429, "throttled", message)
     assert 1 <= int(refused.headers["Retry-After"]) <= 60
 
@@ -279,11 +280,11 @@ def test_an_export_is_cancelled_while_it_is_written(app, exports):
     ticks = itertools.count(int(time.time()), 7)
     asked = []
 
-    def rest(_worked: float) -> None:
+    def pause(_worked: float) -> None:
         if not asked:
             asked.append(exports.request("DELETE", status).status_code)
 
-    assert exports.work(Pace(clock=lambda: next(ticks), rest=rest)) == 1
+    assert exports.work(Pace(clock=lambda: next(ticks), pause=pause)) == 1
     assert asked == [202]
     assert exports.kept() == 0
     assert not folder(app, status).exists()
@@ -325,7 +326,7 @@ def test_a_group_that_is_deleted_meanwhile_ends_the_export(app, exports):
 def test_an_export_outlives_a_restart(app, exports):
     status = exports.started()
     done = exports.started("$export?_type=Patient")
-    assert exports.work() == UNDERWAY
+    assert exports.work() == IN_PROGRESS
     before = exports.manifest(done)
     with app.app_context():
         db.engine.dispose()
@@ -340,7 +341,7 @@ def test_no_transaction_is_open_while_files_are_written(app, exports):
     exports.started("$export?_type=AllergyIntolerance")
     left = []
 
-    def rest(_worked: float) -> None:
+    def pause(_worked: float) -> None:
         publish(app, allergy("meanwhile"), now="2026-03-01T00:00:00.000+00:00")
         with app.app_context(), closing(db.engine.raw_connection()) as connection:
             found = connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -348,5 +349,5 @@ def test_no_transaction_is_open_while_files_are_written(app, exports):
             _, log, taken_over = found.fetchone()
             left.append(log - taken_over)
 
-    assert exports.work(Pace(rest=rest)) == 1
+    assert exports.work(Pace(pause=pause)) == 1
     assert left == [0] * len(left) != []

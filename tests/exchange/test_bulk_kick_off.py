@@ -213,7 +213,7 @@ def test_that_it_is_asynchronous_is_known_and_under_strict_handling_must_be_said
     assert exports.get("$export").status_code == 202
     assert exports.kick_off(Prefer="respond-async; handling=strict").status_code == 202
     refused = exports.get("$export", headers={"Prefer": "handling=strict"})
-    diagnostics = "Prefer: must say respond-async: an export takes its time"
+    diagnostics = "Prefer: must be respond-async: an export runs in the background"
     assert_outcome(refused, 400, "required", diagnostics, "Prefer")
 
 

@@ -13,7 +13,7 @@ from werkzeug.test import TestResponse
 from fhirapp.auth.clients.administration import issue_token
 from fhirapp.db import reader, writing
 from fhirapp.definition import Visibility
-from fhirapp.exchange.bulk.run import AT_ONCE, Pace, work
+from fhirapp.exchange.bulk.run import WITHOUT_PAUSES, Pace, run_next
 from tests.support.authorizing import add_backend
 from tests.support.contract import SERVED
 from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, link
@@ -46,11 +46,11 @@ class Exports(Fhir):
         assert response.status_code == 202, response.text
         return path_of(response.headers["Content-Location"])
 
-    def work(self, pace: Pace = AT_ONCE) -> int:
+    def work(self, pace: Pace = WITHOUT_PAUSES) -> int:
         """Do every export that waits, as a server's worker does; return how many."""
         done = 0
         with self.app.app_context():
-            while work(pace):
+            while run_next(pace):
                 done += 1
         return done
 

@@ -1,9 +1,10 @@
-"""Bulk Data Access: `$export` of the whole server, of all patients, or of a group of them.
+"""Bulk Data Access: `$export` of the whole server, of all patients, or of a group.
 
-asked       what a kick-off asks for           access   who may export, and how far
-jobs        the table of exports, and claims   parts    what is written: rows as of one instant
-work        one export, from claim to end      worker   the thread in which a server works
-folder      an export's files                  routes   kick-off, status, files
+routes          kick-off, status, files       kickoff     the parameters of a kick-off
+export_request  a checked request, access     jobs        the table of exports, claims
+worker          the thread of a server        run         one export, from claim to end
+ndjson          the rows of one instant       files       the folder of an export
+operations      CapabilityStatement, OpenAPI
 
 Source: http://hl7.org/fhir/uv/bulkdata/STU2/
 """
@@ -12,11 +13,11 @@ from __future__ import annotations
 
 from flask import Flask
 
-from fhirapp.exchange.bulk import operations, routes, run
+from fhirapp.exchange.bulk import operations, routes, worker
 
 
 def init_app(app: Flask) -> None:
-    """Serve `$export`, and tell of it where the server describes itself."""
-    run.init_app(app)
+    """Serve `$export`, and describe it in the server's metadata."""
+    worker.init_app(app)
     app.register_blueprint(routes.blueprint)
     operations.init_app(app)

@@ -1,11 +1,11 @@
-"""An export's files: a folder of its own in the instance folder, readable by this user alone.
+"""The files of an export, in a folder that only the server's user can read.
 
-    exports/<export>/request.json              what was asked for
-    exports/<export>/<attempt>/manifest.json   what an attempt wrote, once it has ended
+    exports/<export>/request.json              the checked request
+    exports/<export>/<attempt>/manifest.json   what a finished attempt wrote
     exports/<export>/<attempt>/Patient.1.ndjson
 
-An attempt writes into a folder of its own, so that one that was given up, but lives, spoils
-nothing. Names come from manifests: of what a request names, nothing becomes a path.
+Each attempt has a folder of its own, so that an abandoned attempt that is still running cannot
+damage the next one. File names come from manifests; no part of an HTTP request becomes a path.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import IO, NamedTuple
 
 from fhirapp.config import settings
 from fhirapp.db import Reader
-from fhirapp.exchange.bulk.export_request import Wanted
+from fhirapp.exchange.bulk.export_request import ExportRequest
 from fhirapp.rest.stream import Span
 
-# In bytes: a file that is longer is followed by another.
+# In bytes: longer content is split into several files.
 LONGEST_FILE = 256 * 1024 * 1024
-# In bytes: what an export leaves free of the disk, on which the database writes too.
+# In bytes: the disk space that an export leaves free, for the database too.
 RESERVE = 256 * 1024 * 1024
-# In seconds: how much longer than its files are kept an export may last before a folder without a
-# row is nobody's. It may be of another database that shares the instance folder: the demo's.
-_LONGEST = 86_400
+# In seconds beyond the time that files are kept: the age at which a folder without a row goes.
+# A younger one may belong to another database that shares the instance folder: the demo's.
+_ORPHAN_SECONDS = 86_400
 _BUFFER = 256 * 1024
 _REQUEST, _MANIFEST = "request.json", "manifest.json"
 
@@ -38,11 +38,11 @@ OUTPUT, DELETED, ERROR = "output", "deleted", "error"
 
 
 class DiskFull(Exception):
-    """There is no room for the export."""
+    """The disk has no room for the export."""
 
 
-class Written(NamedTuple):
-    """A file that an export wrote: kind is OUTPUT, DELETED or ERROR, type that of its resources."""
+class ManifestFile(NamedTuple):
+    """A file of an export; kind is OUTPUT, DELETED or ERROR, type is the type of its resources."""
 
     kind: str
     type: str
@@ -51,15 +51,15 @@ class Written(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What an attempt wrote: as of which instant, when it ended (an instant too), which files."""
+    """What an attempt wrote. Both times are instants: of the data, and of the attempt's end."""
 
     transaction_time: str
     ended: str
-    files: tuple[Written, ...]
+    files: tuple[ManifestFile, ...]
 
-    def find(self, name: str) -> Written | None:
-        """Return the file of a name, None where there is none."""
-        return next((one for one in self.files if one.name == name), None)
+    def find(self, name: str) -> ManifestFile | None:
+        """Return the file of a name, None if there is none."""
+        return next((entry for entry in self.files if entry.name == name), None)
 
 
 def exports() -> Path:
@@ -68,33 +68,33 @@ def exports() -> Path:
 
 
 def folder_of(export_id: str) -> Path:
-    """Return the folder of an export, by the id that its row has."""
+    """Return the folder of an export."""
     return exports() / export_id
 
 
-def write_request(export_id: str, wanted: Wanted) -> None:
-    """Make an export's folder, with what was asked for."""
+def write_request(export_id: str, export_request: ExportRequest) -> None:
+    """Make an export's folder and store the request in it."""
     folder = folder_of(export_id)
     exports().mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700)
     with _open(folder / _REQUEST) as file:
-        file.write(wanted.dumps())
+        file.write(export_request.dumps())
 
 
-def read_request(export_id: str) -> Wanted:
-    """Return what was asked for. Raises OSError where the folder is not here."""
-    return Wanted.loads((folder_of(export_id) / _REQUEST).read_bytes())
+def read_request(export_id: str) -> ExportRequest:
+    """Return the request of an export. Raises OSError if the folder is missing."""
+    return ExportRequest.loads((folder_of(export_id) / _REQUEST).read_bytes())
 
 
 def read_manifest(export_id: str, attempt: int) -> Manifest:
-    """Return what an attempt wrote. Raises OSError where it is not here."""
+    """Return the manifest of an attempt. Raises OSError if it is missing."""
     content = json.loads((folder_of(export_id) / str(attempt) / _MANIFEST).read_bytes())
-    files = tuple(Written(*one) for one in content["files"])
+    files = tuple(ManifestFile(*columns) for columns in content["files"])
     return Manifest(content["transaction_time"], content["ended"], files)
 
 
 def remove(export_id: str) -> None:
-    """Remove an export's folder, as far as it is there."""
+    """Remove an export's folder, if it exists."""
     shutil.rmtree(folder_of(export_id), ignore_errors=True)
 
 
@@ -104,32 +104,32 @@ def remove_attempt(export_id: str, attempt: int) -> None:
 
 
 def orphans(known: set[str]) -> list[str]:
-    """Return the names of old folders that belong to none of the known exports."""
-    before = time.time() - settings().export_hours * 3_600 - _LONGEST
+    """Return the names of old folders of no known export."""
+    before = time.time() - settings().export_hours * 3_600 - _ORPHAN_SECONDS
     return [
-        one.name
-        for one in (exports().iterdir() if exports().is_dir() else ())
-        if one.name not in known and one.stat().st_mtime < before
+        folder.name
+        for folder in (exports().iterdir() if exports().is_dir() else ())
+        if folder.name not in known and folder.stat().st_mtime < before
     ]
 
 
 class Attempt:
-    """The files of one attempt while it writes them, one after the other for each kind and type."""
+    """The files that one attempt writes, one after the other for each kind and type."""
 
     def __init__(self, export_id: str, attempt: int) -> None:
-        whole = folder_of(export_id)
-        for one in whole.iterdir():
-            if one.is_dir() and one.name != str(attempt):
-                shutil.rmtree(one, ignore_errors=True)
-        self._folder = whole / str(attempt)
+        export_folder = folder_of(export_id)
+        for entry in export_folder.iterdir():
+            if entry.is_dir() and entry.name != str(attempt):
+                shutil.rmtree(entry, ignore_errors=True)
+        self._folder = export_folder / str(attempt)
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        self._files: list[Written] = []
+        self._files: list[ManifestFile] = []
 
     @contextmanager
     def lines(self, kind: str, type_name: str) -> Iterator[Callable[[bytes], None]]:
-        """Return what writes one line after the other. Raises DiskFull, OSError.
+        """Yield a function that writes a line. Raises DiskFull, OSError.
 
-        A file is there only if a line is.
+        A file is created with its first line only.
         """
         file: IO[bytes] | None = None
         size = count = 0
@@ -138,7 +138,7 @@ class Attempt:
         def end() -> None:
             nonlocal file
             if file is not None:
-                self._files.append(Written(kind, type_name, Path(file.name).name, count))
+                self._files.append(ManifestFile(kind, type_name, Path(file.name).name, count))
                 _end(file)
                 file = None
 
@@ -147,8 +147,9 @@ class Attempt:
             if file is not None and size + len(line) >= LONGEST_FILE:
                 end()
             if file is None:
-                self._check_room()
-                number = 1 + sum(one.name.startswith(f"{stem}.") for one in self._files)
+                if shutil.disk_usage(self._folder).free < RESERVE:
+                    raise DiskFull
+                number = 1 + sum(other.name.startswith(f"{stem}.") for other in self._files)
                 file = _open(self._folder / f"{stem}.{number}.ndjson")
                 size = count = 0
             file.write(line)
@@ -164,7 +165,7 @@ class Attempt:
                 _abandon(file)
 
     def end(self, transaction_time: str, ended: str) -> None:
-        """Write the manifest; what stands in it is on the disk."""
+        """Write the manifest; the files that it lists are on the disk by then."""
         files = sorted(self._files)
         content = {"transaction_time": transaction_time, "ended": ended, "files": files}
         with _open(self._folder / _MANIFEST) as file:
@@ -172,29 +173,21 @@ class Attempt:
             file.flush()
             os.fsync(file.fileno())
 
-    def check(self) -> None:
-        """Raises DiskFull where little room is left."""
-        self._check_room()
-
-    def _check_room(self) -> None:
-        if shutil.disk_usage(self._folder).free < RESERVE:
-            raise DiskFull
-
 
 class StoredFile(NamedTuple):
-    """A file as rest/stream.py sends it, a piece at a time."""
+    """A file in the form that rest/stream.py sends."""
 
     path: Path
     length: int
 
     @classmethod
-    def of(cls, export_id: str, attempt: int, written: Written) -> StoredFile:
-        """Return a file of a manifest. Raises OSError where it is not here."""
-        path = folder_of(export_id) / str(attempt) / written.name
+    def of(cls, export_id: str, attempt: int, file: ManifestFile) -> StoredFile:
+        """Return a file of a manifest. Raises OSError if it is missing."""
+        path = folder_of(export_id) / str(attempt) / file.name
         return cls(path, path.stat().st_size)
 
     def piece(self, snapshot: Reader, span: Span) -> bytes:  # noqa: ARG002
-        """Return the bytes of a span. Raises LookupError where the export was forgotten."""
+        """Return the bytes of a span. Raises LookupError if the export was removed meanwhile."""
         try:
             with self.path.open("rb") as file:
                 file.seek(span.start)
@@ -204,7 +197,7 @@ class StoredFile(NamedTuple):
 
 
 def _open(path: Path) -> IO[bytes]:
-    """Open a new file that this user alone may read."""
+    """Open a new file that only this user can read."""
 
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags, 0o600)
@@ -213,7 +206,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _end(file: IO[bytes]) -> None:
-    """Close a file whose content is to outlive a power failure."""
+    """Close a file so that its content survives a power failure."""
     try:
         file.flush()
         os.fsync(file.fileno())
@@ -224,7 +217,7 @@ def _end(file: IO[bytes]) -> None:
 
 
 def _abandon(file: IO[bytes]) -> None:
-    """Close a file whose last lines may have no room."""
+    """Close a file whose last lines may not fit on the disk."""
     try:
         file.close()
     except OSError:

@@ -1,9 +1,8 @@
-"""The exports' rows: begun, claimed by one worker alone, ended, forgotten.
+"""The table of exports: queued, claimed by one worker, ended, removed.
 
-A claim is one conditional UPDATE: of all processes one wins. It holds for a lease that the worker
-renews; who was killed renews nothing, and the next claim begins the export anew.
-
-The table of exports. What was asked for, and what came of it, stands in the export's folder.
+A claim is a conditional UPDATE, so only one process wins. It holds for a lease that the worker
+renews. The lease of a killed worker runs out, and the next claim starts the export again. The
+request and the files are in the export's folder.
 """
 
 from __future__ import annotations
@@ -34,39 +33,39 @@ QUEUED, RUNNING, DONE, FAILED = "queued", "running", "done", "failed"
 
 
 class BulkExport(Base):
-    """An export: whose it is and how far it is; never patient data. Times are seconds since 1970.
+    """An export: its client and its progress, never patient data. Times are seconds since 1970.
 
-    A cancelled or expired one has no row.
+    A cancelled or expired export has no row.
     """
 
     __tablename__ = "bulk_export"
 
-    # Random: it is the last part of the status address.
+    # Random, since it is the last part of the status URL.
     id: Mapped[str] = mapped_column(primary_key=True)
     client_id: Mapped[str] = mapped_column(ForeignKey(Client.client_id), index=True)
     # QUEUED, RUNNING, DONE or FAILED.
     state: Mapped[str]
     created_at: Mapped[int] = mapped_column(Integer)
     expires_at: Mapped[int] = mapped_column(Integer, index=True)
-    # How often it was begun; the number of the attempt at hand, whose files count.
+    # The number of the current attempt, whose files count.
     attempts: Mapped[int] = mapped_column(Integer, default=0)
-    # Until when the attempt is its worker's alone; None unless RUNNING.
+    # The end of the worker's lease; None unless RUNNING.
     lease_until: Mapped[int | None] = mapped_column(Integer)
     percent: Mapped[int] = mapped_column(Integer, default=0)
-    # Why it FAILED, as a sentence.
+    # The reason of FAILED, as a sentence.
     error: Mapped[str | None]
 
 
 LEASE_SECONDS = 30
-# An export that ends its worker so often is at fault itself.
+# An export whose worker dies this often is itself the cause.
 MOST_ATTEMPTS = 3
-# Exports of one client: under way, and kept in all until they are deleted or expire.
-UNDERWAY, KEPT = 2, 10
-# How long a client is asked to wait that has too many.
+# The most exports of one client: in progress, and in all until deleted or expired.
+IN_PROGRESS, KEPT = 2, 10
+# Retry-After for a client that has too many.
 WAIT_SECONDS = 60
-# Files are removed so long after nobody may begin to fetch them: who had begun goes on.
+# Files are removed this long after the expiry, so that a download in progress can finish.
 GRACE_SECONDS = 3_600
-_INTERRUPTED = "The export was begun several times, and never came to its end."
+_INTERRUPTED = "The export was started several times, but never finished."
 
 
 class Job(NamedTuple):
@@ -93,15 +92,17 @@ def new_id() -> str:
 
 
 def add(export_id: str, client_id: str, now: int) -> None:
-    """Queue an export. Raises Throttled where the client has enough."""
+    """Queue an export. Raises Throttled if the client has too many."""
     with writing() as connection:
         mine = [_table.c.client_id == client_id, _table.c.expires_at > now]
         kept = _count(connection, *mine)
-        if _count(connection, *mine, _table.c.state.in_((QUEUED, RUNNING))) >= UNDERWAY:
-            raise _throttled(f"{UNDERWAY} exports of this client are under way; wait for one.")
+        if _count(connection, *mine, _table.c.state.in_((QUEUED, RUNNING))) >= IN_PROGRESS:
+            raise _throttled(
+                f"{IN_PROGRESS} exports of this client are in progress; wait for one to finish."
+            )
         if kept >= KEPT:
             raise _throttled(
-                f"{KEPT} exports of this client are kept; DELETE one that was fetched."
+                f"{KEPT} exports of this client are kept; DELETE one that you have fetched."
             )
         row = {
             "id": export_id,
@@ -128,19 +129,19 @@ def _expiry(now: int) -> int:
 
 
 def find(snapshot: Reader, export_id: str) -> Job | None:
-    """Return an export, None where there is none."""
+    """Return an export, None if there is none."""
     row = snapshot.first(f"SELECT {_COLUMNS} FROM bulk_export WHERE id = ?", (export_id,))
     return None if row is None else Job(*row)
 
 
 def _claimable(now: int) -> Any:
-    """Return the condition that nobody works on an export that is to be done."""
+    """Return the condition for an unfinished export without a live worker."""
     lost = and_(_table.c.state == RUNNING, _table.c.lease_until < now)
     return and_(or_(_table.c.state == QUEUED, lost), _table.c.expires_at > now)
 
 
-def waits(snapshot: Reader, now: int) -> bool:
-    """Say whether there is an export to claim: asked often, so without the lock to write."""
+def has_claimable(snapshot: Reader, now: int) -> bool:
+    """Return whether there is an export to claim. Called often, so it takes no write lock."""
     return (
         snapshot.first(
             "SELECT 1 FROM bulk_export WHERE (state = ? OR state = ? AND lease_until < ?)"
@@ -152,9 +153,9 @@ def waits(snapshot: Reader, now: int) -> bool:
 
 
 def claim(connection: Connection, now: int) -> Job | None:
-    """Claim the export that has waited longest, within a writing transaction.
+    """Claim the oldest queued export within a writing transaction; None if there is none.
 
-    None where there is none. One that was begun too often is ended.
+    Exports with too many attempts fail.
     """
     connection.execute(
         update(BulkExport)
@@ -180,7 +181,7 @@ def claim(connection: Connection, now: int) -> Job | None:
 
 
 def _change(job: Job, **values: Any) -> bool:
-    """Change the row of an attempt; say whether it is the worker's yet."""
+    """Change the row of an attempt; return whether the worker still owns it."""
     with writing() as connection:
         changed = connection.execute(
             update(BulkExport)
@@ -195,45 +196,43 @@ def _change(job: Job, **values: Any) -> bool:
 
 
 def renew(job: Job, percent: int, now: int) -> bool:
-    """Renew the lease of an attempt; say whether it is the worker's yet, and not cancelled."""
+    """Renew the lease of an attempt; return whether the worker still owns it."""
     return _change(job, percent=percent, lease_until=now + LEASE_SECONDS)
 
 
 def release(job: Job) -> bool:
-    """Give an attempt up, so that another worker begins anew at once; it does not count."""
+    """Queue the export again at once; the attempt does not count."""
     return _change(job, state=QUEUED, lease_until=None, percent=0, attempts=job.attempts - 1)
 
 
 def finish(job: Job, now: int) -> bool:
-    """End an export well; say whether it was the worker's yet."""
-    values = {"state": DONE, "lease_until": None, "percent": 100, "expires_at": _expiry(now)}
-    return _change(job, **values)
+    """Mark an export as done; return whether the worker still owned it."""
+    return _change(job, state=DONE, lease_until=None, percent=100, expires_at=_expiry(now))
 
 
 def fail(job: Job, error: str, now: int) -> bool:
-    """End an export with a sentence that says why."""
-    values = {"state": FAILED, "lease_until": None, "error": error, "expires_at": _expiry(now)}
-    return _change(job, **values)
+    """Mark an export as failed, with the reason as a sentence."""
+    return _change(job, state=FAILED, lease_until=None, error=error, expires_at=_expiry(now))
 
 
-def forget(export_id: str) -> None:
-    """Delete an export's row: whoever works on it stops."""
+def delete_export(export_id: str) -> None:
+    """Delete an export's row, which stops its worker."""
     with writing() as connection:
         connection.execute(delete(BulkExport).where(_table.c.id == export_id))
 
 
-def forget_expired(snapshot: Reader, now: int) -> list[str]:
-    """Delete the rows of exports that expired a while ago; return their ids."""
+def delete_expired(snapshot: Reader, now: int) -> list[str]:
+    """Delete the rows of exports that expired GRACE_SECONDS ago; return their ids."""
     before = now - GRACE_SECONDS
     if snapshot.first("SELECT 1 FROM bulk_export WHERE expires_at < ? LIMIT 1", (before,)) is None:
         return []
     with writing() as connection:
         expired = select(_table.c.id).where(_table.c.expires_at < before)
-        found = list(connection.execute(expired).scalars())
+        export_ids = list(connection.execute(expired).scalars())
         connection.execute(delete(BulkExport).where(_table.c.expires_at < before))
-    return found
+    return export_ids
 
 
-def known(snapshot: Reader) -> set[str]:
+def all_ids(snapshot: Reader) -> set[str]:
     """Return the ids of all exports."""
     return {row[0] for row in snapshot.all("SELECT id FROM bulk_export")}

@@ -1,10 +1,9 @@
-"""What a kick-off asks for, checked: what cannot be done is told now, not when all is written.
+"""Parse a kick-off request: parameters in the URL, or by POST in a Parameters resource or a form.
 
-Refused is what would give other data than was asked for. With `Prefer: handling=lenient` types and
-elements that are not here are left out, with `handling=strict` unknown parameters are refused too;
-what was not followed is told in the export's file of errors. Source: Bulk Data Access 2.0.
-
-`_typeFilter`: searches, of which a resource of their type must meet one.
+Whatever would export other data than the client requests is refused at once. With
+`Prefer: handling=lenient`, unknown types and elements are left out; with `handling=strict`, unknown
+parameters are refused too. The export's error file lists what was ignored.
+Source: Bulk Data Access 2.0.
 """
 
 from __future__ import annotations
@@ -12,27 +11,25 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from flask import request
 
-from fhirapp.address import base_url
+from fhirapp.address import base_url, own_prefix
 from fhirapp.auth.access import Access
 from fhirapp.auth.protector import insufficient_scope
 from fhirapp.db import Reader
 from fhirapp.definition import Definition, Visibility, types
-from fhirapp.exchange.bulk.export_request import GIVEN_PATIENT as PATIENTS
 from fhirapp.exchange.bulk.export_request import (
     PATIENT,
+    PATIENT_PARAMETER,
     SYSTEM,
+    ExportRequest,
     Filter,
-    Given,
-    Wanted,
     check_patients,
-    parse_patients,
-    reaches,
-    read_given,
-    scope_of,
+    is_exportable,
 )
+from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import (
     FhirError,
     InvalidParameter,
@@ -40,95 +37,73 @@ from fhirapp.fhir.outcome import (
     UnsupportedParameter,
 )
 from fhirapp.fhir.temporal import instant_of, interval
-from fhirapp.rest.negotiation import FORMING, handling, is_strict, parse_form, wanted_form
+from fhirapp.rest.negotiation import (
+    FORMING,
+    arguments,
+    handling,
+    is_strict,
+    parse_form,
+    wanted_form,
+)
+from fhirapp.rest.operation import is_text, posted
 from fhirapp.rest.subset import unknown_elements
 from fhirapp.search.controls import parse_controls
 from fhirapp.search.parameter import Context
-from fhirapp.search.query import parse_query
+from fhirapp.search.query import MAX_LENGTH, parse_query
 from fhirapp.search.values import SHOWN, AnyCondition
-
-NAME = "_typeFilter"
-MOST = 30
-# A comma before the next query; others stand between values.
-_BETWEEN = re.compile(r",(?=\s*[A-Z][A-Za-z]*\?)")
-_QUERY = re.compile(r"\s*([A-Z][A-Za-z]*)\?(.+)", re.DOTALL)
-
-
-def parse_filters(values: Sequence[str], exported: Sequence[str]) -> tuple[Filter, ...]:
-    """Return the queries, each checked, of the types that are exported. Raises ParameterError."""
-    texts = [one for value in values for one in _BETWEEN.split(value) if one.strip()]
-    if len(texts) > MOST:
-        raise InvalidParameter(NAME, f"lists more than {MOST} queries; that is the most")
-    return tuple(_parse(text, exported) for text in texts)
-
-
-def _parse(text: str, exported: Sequence[str]) -> Filter:
-    found = _QUERY.fullmatch(text)
-    if found is None:
-        raise InvalidParameter(NAME, f"{text[:SHOWN]!r} is not a query; use Type?parameter=value")
-    name, query = found.groups()
-    if name not in exported:
-        raise InvalidParameter(NAME, f"{name[:SHOWN]} is not among the types that are exported")
-    arguments = tuple(parse_form(query.encode()))
-    try:
-        conditions_of(types()[name], arguments)
-    except FhirError as error:
-        raise InvalidParameter(NAME, f"{name}: {error.diagnostics}") from None
-    return name, arguments
-
-
-def conditions_of(
-    definition: Definition, arguments: Sequence[tuple[str, str]]
-) -> tuple[AnyCondition, ...]:
-    """Return the conditions that a row `r` meets a query, which all hold. Raises FhirError."""
-    controls = parse_controls(arguments, default=1, greatest=1)
-    shaping = [name for name, value in arguments if (name, value) not in controls.rest]
-    if shaping:
-        raise UnsupportedParameter(shaping[0][:SHOWN], "shapes an answer, and selects nothing")
-    context = Context(definition.tables, base_url())
-    query = parse_query(definition.params, arguments, context, strict=True)
-    if query.ignored:
-        name, reason = query.ignored[0]
-        raise InvalidParameter(name[:SHOWN], reason)
-    return query.conditions
-
 
 NDJSON = "application/fhir+ndjson"
 _FORMATS = frozenset({NDJSON, "application/ndjson", "ndjson"})
+_TYPE_FILTER = "_typeFilter"
 _ONCE = ("_outputFormat", "_since", "_until")
-_LISTS = ("_type", "_elements", "_typeFilter", "includeAssociatedData", PATIENTS)
+_LISTS = ("_type", "_elements", _TYPE_FILTER, "includeAssociatedData", PATIENT_PARAMETER)
 _ASSOCIATED = "is not supported here: Provenance is exported where it is among the types"
 _MAX_ELEMENTS = 50
+_MAX_QUERIES = 30
+# The comma before the next query; other commas separate values.
+_BETWEEN_QUERIES = re.compile(r",(?=\s*[A-Z][A-Za-z]*\?)")
+_QUERY = re.compile(r"\s*([A-Z][A-Za-z]*)\?(.+)", re.DOTALL)
 
 Notes = list[tuple[str, str]]
+# The most members of a Parameters resource.
+_MAX_MEMBERS = 10_000
+_TEXTS = frozenset(
+    {
+        *("valueString", "valueCode", "valueId", "valueUri", "valueUrl", "valueCanonical"),
+        *("valueInstant", "valueDateTime", "valueDate"),
+    }
+)
+_PATIENT = re.compile(rf"Patient/({ID_PATTERN})")
+
+Parameters = list[tuple[str, str]]
 
 
-def read_wanted(level: str, group: str, access: Access, snapshot: Reader) -> Wanted:
-    """Return what the request wants exported of a level. Raises FhirError."""
-    given = read_given()
-    # Of the answer to the kick-off.
-    wanted_form(given)
+def read_export_request(level: str, group: str, access: Access, snapshot: Reader) -> ExportRequest:
+    """Return the export that the HTTP request asks for, checked. Raises FhirError."""
+    parameters = _read_parameters()
+    # The format of the response to the kick-off.
+    wanted_form(parameters)
     notes: Notes = []
-    once, lists = _sorted_out(given, notes)
+    once, lists = _sort_out(parameters, notes)
     _check_format(once.get("_outputFormat"))
     since, until = _time("_since", once), _time("_until", once)
     if since and until and since >= until:
         raise InvalidParameter("_until", "must be later than _since")
     named = _listed("_type", lists["_type"])
     chosen = _types(level, named, access, notes)
-    filters = parse_filters(lists["_typeFilter"], [one.name for one in chosen])
+    filters = _parse_filters(lists[_TYPE_FILTER], [definition.name for definition in chosen])
     elements = _elements(_listed("_elements", lists["_elements"]), chosen, notes)
     if lists["includeAssociatedData"]:
-        _not_followed("includeAssociatedData", _ASSOCIATED, notes, refused=is_strict())
-    patients = parse_patients(lists[PATIENTS], level)
+        _ignore_or_refuse("includeAssociatedData", _ASSOCIATED, notes, refused=is_strict())
+    patients = _parse_patients(lists[PATIENT_PARAMETER], level)
     if patients is not None:
         check_patients(snapshot, access, patients, group)
-    return Wanted(
+    return ExportRequest(
         level=level,
         request=_address(),
         base_url=base_url(),
-        scope=scope_of(access),
-        types=tuple(one.name for one in chosen),
+        scope=" ".join(map(str, access.scopes)),
+        types=tuple(definition.name for definition in chosen),
         group=group,
         since=since,
         until=until,
@@ -140,16 +115,57 @@ def read_wanted(level: str, group: str, access: Access, snapshot: Reader) -> Wan
 
 
 def _address() -> str:
-    """Return the request's address, by its own base address and as it was written."""
+    """Return the URL of the HTTP request, with its query as the client wrote it."""
     query = request.environ.get("QUERY_STRING", "")
     return base_url() + request.path + (f"?{query}" if query else "")
 
 
-def _sorted_out(given: Given, notes: Notes) -> tuple[dict[str, str], Mapping[str, list[str]]]:
-    """Return the parameters that may be given once, and those that list. Raises ParameterError."""
+def _read_parameters() -> Parameters:
+    """Return the parameters that have a value, in their order. Raises FhirError.
+
+    The value of a Reference is its reference. The URL must not name patients: logs keep URLs.
+    """
+    parameters = arguments()
+    if any(name == PATIENT_PARAMETER for name, _ in parameters):
+        raise InvalidParameter(
+            PATIENT_PARAMETER, "is taken by POST alone, in a Parameters resource"
+        )
+    if request.method == "POST":
+        parameters += posted(_pair, _MAX_MEMBERS)
+    for name, value in parameters:
+        if "\0" in value:
+            raise InvalidParameter(name[:SHOWN], "has a NUL character")
+        if len(value) > MAX_LENGTH:
+            raise InvalidParameter(name[:SHOWN], f"is longer than {MAX_LENGTH} characters")
+    return [(name, value) for name, value in parameters if value.strip()]
+
+
+def _pair(member: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name and the value, as text, of a member of Parameters."""
+    name = member.get("name")
+    value_keys = [key for key in member if key.startswith("value")]
+    if type(name) is not str or len(value_keys) != 1 or not is_text(name):
+        raise InvalidParameter("request", "each member of parameter has a name and one value[x]")
+    (key,) = value_keys
+    value = member[key]
+    if key == "valueReference" and type(value) is dict:
+        text = value.get("reference")
+    elif key == "valueBoolean" and type(value) is bool:
+        text = "true" if value else "false"
+    else:
+        text = value if key in _TEXTS else None
+    if type(text) is not str or not text or not is_text(text):
+        raise InvalidParameter(name[:SHOWN], f"has a {key[:SHOWN]} that is not understood")
+    return name, text
+
+
+def _sort_out(
+    parameters: Parameters, notes: Notes
+) -> tuple[dict[str, str], Mapping[str, list[str]]]:
+    """Return the single parameters and the lists. Raises ParameterError."""
     once: dict[str, str] = {}
     lists: dict[str, list[str]] = {name: [] for name in _LISTS}
-    for name, value in given:
+    for name, value in parameters:
         if name in lists:
             lists[name].append(value)
         elif name in once:
@@ -158,12 +174,12 @@ def _sorted_out(given: Given, notes: Notes) -> tuple[dict[str, str], Mapping[str
             once[name] = value
         elif name not in FORMING:
             reason = "is not a parameter of $export"
-            _not_followed(name[:SHOWN], reason, notes, refused=is_strict())
+            _ignore_or_refuse(name[:SHOWN], reason, notes, refused=is_strict())
     return once, lists
 
 
-def _not_followed(name: str, reason: str, notes: Notes, *, refused: bool) -> None:
-    """Refuse a parameter, or note that it was not followed. Raises UnsupportedParameter."""
+def _ignore_or_refuse(name: str, reason: str, notes: Notes, *, refused: bool) -> None:
+    """Refuse a parameter, or note that it is ignored. Raises UnsupportedParameter."""
     if refused:
         raise UnsupportedParameter(name, reason)
     notes.append((name, f"{reason}; it was ignored"))
@@ -174,17 +190,14 @@ def _is_lenient() -> bool:
 
 
 def _check_format(value: str | None) -> None:
-    """Check the format that is asked for. Raises InvalidParameter."""
+    """Check the requested format. Raises InvalidParameter."""
     # A plus sign that the client did not escape arrives as a space.
     if value is not None and value.strip().replace(" ", "+").lower() not in _FORMATS:
         raise InvalidParameter("_outputFormat", f"{value[:SHOWN]!r} is not supported; use {NDJSON}")
 
 
 def _time(name: str, once: Mapping[str, str]) -> str | None:
-    """Return the instant that a parameter names. Raises InvalidParameter.
-
-    Of a date it is the beginning.
-    """
+    """Return the instant of a parameter, for a date its beginning. Raises InvalidParameter."""
     value = once.get(name)
     if value is None:
         return None
@@ -198,30 +211,32 @@ def _time(name: str, once: Mapping[str, str]) -> str | None:
 
 
 def _listed(name: str, values: Sequence[str]) -> list[str]:
-    """Return what the values list between commas, each once. Raises InvalidParameter."""
-    found = [one.strip() for value in values for one in value.split(",")]
-    named = [one for one in dict.fromkeys(found) if one]
+    """Return the distinct items of comma-separated values. Raises InvalidParameter."""
+    items = (item.strip() for value in values for item in value.split(","))
+    named = [item for item in dict.fromkeys(items) if item]
     if values and not named:
-        # To ignore it would widen the answer.
+        # Ignoring the parameter would widen the export.
         raise InvalidParameter(name, "lists no value")
     return named
 
 
 def _types(level: str, named: Sequence[str], access: Access, notes: Notes) -> list[Definition]:
-    """Return the types to export; without any named all that the access reaches. Raises FhirError.
+    """Return the types to export: the named ones, or else all that the access allows.
 
-    What is named and may not be seen is forbidden; else it is left out.
+    Raises FhirError for a named type that the access does not allow.
     """
-    possible = {one.name: one for one in types().values() if _is_of(level, one)}
+    possible = {name: served for name, served in types().items() if _is_of_level(level, served)}
     if not named:
-        return [one for _, one in sorted(possible.items()) if reaches(one, access)]
+        return [
+            possible[name] for name in sorted(possible) if is_exportable(possible[name], access)
+        ]
     for name in named:
         if name not in possible:
             reason = f"{name[:SHOWN]!r} {_why_not(name)}"
             if not _is_lenient():
                 raise InvalidParameter("_type", reason)
             notes.append(("_type", f"{reason}; it was ignored"))
-        elif not reaches(possible[name], access):
+        elif not is_exportable(possible[name], access):
             raise insufficient_scope(
                 f"The token's scope does not cover export of {name}.", f"system/{name}.rs", "_type"
             )
@@ -231,8 +246,8 @@ def _types(level: str, named: Sequence[str], access: Access, notes: Notes) -> li
     return chosen
 
 
-def _is_of(level: str, definition: Definition) -> bool:
-    """Say whether resources of a type are exported at a level: at each, what a search can find."""
+def _is_of_level(level: str, definition: Definition) -> bool:
+    """Return whether a level includes a type. Types that no search finds are in none."""
     if not definition.searchable:
         return False
     is_of_patients = bool(definition.compartment) or definition.visibility is Visibility.TARGETS
@@ -251,25 +266,87 @@ def _why_not(name: str) -> str:
 def _elements(
     named: Sequence[str], chosen: Sequence[Definition], notes: Notes
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the elements that are wanted of each type. Raises InvalidParameter.
+    """Return the elements to export of each type. Raises InvalidParameter.
 
-    One without a type is wanted of every type that has it.
+    An element without a type applies to each type that has it.
     """
     if len(named) > _MAX_ELEMENTS:
         raise InvalidParameter("_elements", f"lists more than {_MAX_ELEMENTS}; that is the most")
-    wanted: dict[str, list[str]] = {}
+    elements: dict[str, list[str]] = {}
     for text in named:
         type_name, _, element = text.rpartition(".")
-        of = [one for one in chosen if type_name in ("", one.name)]
-        have = [one for one in of if not unknown_elements(one, [element])]
-        if not have:
+        addressed = [definition for definition in chosen if type_name in ("", definition.name)]
+        having = [
+            definition for definition in addressed if not unknown_elements(definition, [element])
+        ]
+        if not having:
             reason = f"{text[:SHOWN]!r} is not an element of what is exported"
             if not _is_lenient():
                 raise InvalidParameter("_elements", reason)
             notes.append(("_elements", f"{reason}; it was ignored"))
-        # Of a type that lacks it too: else that one would come whole.
-        for one in of if not type_name else have:
-            wanted.setdefault(one.name, ["id"])
-            if one in have:
-                wanted[one.name].append(element)
-    return tuple((name, tuple(elements)) for name, elements in wanted.items())
+        # A type that lacks the element is narrowed too, or it would be exported whole.
+        for definition in having if type_name else addressed:
+            selected = elements.setdefault(definition.name, ["id"])
+            if definition in having:
+                selected.append(element)
+    return tuple((name, tuple(selected)) for name, selected in elements.items())
+
+
+def _parse_patients(values: Sequence[str], level: str) -> tuple[str, ...] | None:
+    """Return the ids of the named patients, None for no limit. Raises InvalidParameter."""
+    if not values:
+        return None
+    if level == SYSTEM:
+        raise InvalidParameter(PATIENT_PARAMETER, "does not go with an export of the whole server")
+    prefix = own_prefix()
+    matches = [_PATIENT.fullmatch(value.removeprefix(prefix)) for value in values]
+    if None in matches:
+        raise InvalidParameter(
+            PATIENT_PARAMETER, "is not a reference to a patient here; use Patient/<id>"
+        )
+    return tuple(dict.fromkeys(match[1] for match in matches if match))
+
+
+def _parse_filters(values: Sequence[str], exported: Sequence[str]) -> tuple[Filter, ...]:
+    """Return the queries, each checked, of the types that are exported. Raises ParameterError."""
+    texts = [text for value in values for text in _BETWEEN_QUERIES.split(value) if text.strip()]
+    if len(texts) > _MAX_QUERIES:
+        raise InvalidParameter(
+            _TYPE_FILTER, f"lists more than {_MAX_QUERIES} queries; that is the most"
+        )
+    return tuple(_parse_filter(text, exported) for text in texts)
+
+
+def _parse_filter(text: str, exported: Sequence[str]) -> Filter:
+    match = _QUERY.fullmatch(text)
+    if match is None:
+        raise InvalidParameter(
+            _TYPE_FILTER, f"{text[:SHOWN]!r} is not a query; use Type?parameter=value"
+        )
+    name, query = match.groups()
+    if name not in exported:
+        raise InvalidParameter(
+            _TYPE_FILTER, f"{name[:SHOWN]} is not among the types that are exported"
+        )
+    pairs = tuple(parse_form(query.encode()))
+    try:
+        conditions_of(types()[name], pairs)
+    except FhirError as error:
+        raise InvalidParameter(_TYPE_FILTER, f"{name}: {error.diagnostics}") from None
+    return name, pairs
+
+
+def conditions_of(
+    definition: Definition, pairs: Sequence[tuple[str, str]]
+) -> tuple[AnyCondition, ...]:
+    """Return the conditions of a query on a row `r`; all must hold. Raises FhirError."""
+    controls = parse_controls(pairs, default=1, greatest=1)
+    shaping = [name for name, value in pairs if (name, value) not in controls.rest]
+    if shaping:
+        raise UnsupportedParameter(shaping[0][:SHOWN], "shapes an answer, and selects nothing")
+    context = Context(definition.tables, base_url())
+    query = parse_query(definition.params, pairs, context, strict=True)
+    if query.ignored:
+        name, reason = query.ignored[0]
+        raise InvalidParameter(name[:SHOWN], reason)
+    return query.conditions

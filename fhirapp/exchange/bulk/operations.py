@@ -1,7 +1,4 @@
-"""`$export` as the server describes it: in its CapabilityStatement and its OpenAPI document.
-
-`$export` in the OpenAPI document: kick-off, status and files.
-"""
+"""`$export` in the CapabilityStatement and in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -28,19 +25,19 @@ def _in_path(name: str, doc: str) -> Node:
 
 
 _EXPORT = _in_path("export", "The export: the last part of its Content-Location")
-_FILE = _in_path("file", "The name of a file, as it stands in the manifest")
+_FILE = _in_path("file", "The name of a file, from the manifest")
 _PREFER: Node = {
     "name": "Prefer",
     "in": "header",
-    "description": "respond-async; handling=strict: what is not known is refused; "
-    "handling=lenient: what is not here is left out, and told",
+    "description": "respond-async; handling=strict: unknown parameters are refused; "
+    "handling=lenient: unknown types and elements are left out and listed in the error file",
     "required": False,
     "schema": _STRING,
 }
 
 
-def described(offered: Mapping[str, Operation]) -> Described:
-    """Return the paths, and the parameters of the operations as components."""
+def _described(offered: Mapping[str, Operation]) -> Described:
+    """Return the OpenAPI paths, with the parameters of the operations as components."""
     groups: list[Group] = []
     paths: Node = {}
     for type_name, operation in offered.items():
@@ -50,9 +47,9 @@ def described(offered: Mapping[str, Operation]) -> Described:
         place = "/{id}" if operation.instance else ""
         path = f"/fhir{f'/{type_name}' if type_name else ''}{place}/${operation.name}"
         paths[path] = _kick_off(operation, own)
-    one = "/fhir/$export/{export}"
-    paths[one] = {"get": _status(), "delete": _cancel()}
-    paths[f"{one}/{{file}}"] = {"get": _fetch()}
+    status_path = "/fhir/$export/{export}"
+    paths[status_path] = {"get": _status(), "delete": _cancel()}
+    paths[f"{status_path}/{{file}}"] = {"get": _fetch()}
     return Described(paths, groups)
 
 
@@ -60,25 +57,25 @@ def _kick_off(operation: Operation, own: Group) -> Node:
     place = [ref("parameters", "path.id")] if operation.instance else []
     statuses = (*_KICKED_OFF, 404, 410) if operation.instance else _KICKED_OFF
     headers = {"Content-Location": {"schema": _STRING}}
-    taken = {
-        "description": "Taken on",
+    accepted = {
+        "description": "Accepted",
         "headers": headers,
         "content": content("OperationOutcome"),
     }
-    by_url = [ref("parameters", name) for name, one in own.items() if one["name"] != "patient"]
+    by_url = [ref("parameters", key) for key, node in own.items() if node["name"] != "patient"]
     body = {"content": {**parts.form(own.values()), **content("Parameters")}}
     common = {"tags": [_TAG], "summary": operation.doc}
     return {
         "get": {
             **common,
             "parameters": [*place, *by_url, _PREFER],
-            "responses": {"202": taken, **instead(*statuses)},
+            "responses": {"202": accepted, **instead(*statuses)},
         },
         "post": {
             **common,
             "parameters": [*place, _PREFER],
             "requestBody": body,
-            "responses": {"202": taken, **instead(413, 415, *statuses)},
+            "responses": {"202": accepted, **instead(413, 415, *statuses)},
         },
     }
 
@@ -96,20 +93,22 @@ def _status() -> Node:
             "error": files,
         }
     )
-    told = {name: {"required": True, "schema": _STRING} for name in ("X-Progress", "Retry-After")}
+    progress = {
+        name: {"required": True, "schema": _STRING} for name in ("X-Progress", "Retry-After")
+    }
     done = {
-        "description": "The manifest: the files, and how they are fetched",
+        "description": "The manifest, with the URLs of the files",
         "headers": {"Expires": {"required": True, "schema": _STRING}},
         "content": {_JSON: {"schema": manifest}},
     }
     failed = {"description": "The export failed", "content": content("OperationOutcome")}
     return {
         "tags": [_TAG],
-        "summary": "Say how far an export is",
+        "summary": "Return the progress of an export",
         "parameters": [_EXPORT],
         "responses": {
             "200": done,
-            "202": {"description": "It goes on", "headers": told},
+            "202": {"description": "In progress", "headers": progress},
             "500": failed,
             **instead(*_OWN),
         },
@@ -119,17 +118,17 @@ def _status() -> Node:
 def _cancel() -> Node:
     return {
         "tags": [_TAG],
-        "summary": "Cancel an export, or forget it",
+        "summary": "Cancel an export or delete it",
         "parameters": [_EXPORT],
         "responses": {
-            "202": {"description": "It is no more", "content": content("OperationOutcome")},
+            "202": {"description": "Deleted", "content": content("OperationOutcome")},
             **instead(*_OWN),
         },
     }
 
 
 def _fetch() -> Node:
-    # A resource on each line is no JSON that a schema could tell of.
+    # NDJSON is not JSON, so it has no schema.
     lines: Node = {_NDJSON: {}}
     return {
         "tags": [_TAG],
@@ -152,59 +151,59 @@ _COMMON = (
     OperationParameter(
         "_outputFormat", "string", "application/fhir+ndjson, application/ndjson or ndjson"
     ),
-    OperationParameter("_since", "instant", "What changed after this time, and what was deleted"),
-    OperationParameter("_until", "instant", "What changed last at this time, or before"),
-    OperationParameter("_type", "string", "Types wanted, separated by commas", repeats=True),
+    OperationParameter("_since", "instant", "Resources changed or deleted after this time"),
+    OperationParameter("_until", "instant", "Resources last changed at or before this time"),
+    OperationParameter("_type", "string", "Types to export, separated by commas", repeats=True),
     OperationParameter(
         "_elements",
         "string",
-        "Elements wanted, separated by commas: `identifier`, `Patient.name`",
+        "Elements to export, separated by commas: `identifier`, `Patient.name`",
         repeats=True,
     ),
     OperationParameter(
         "_typeFilter",
         "string",
-        "Searches of which a resource of their type must meet one, separated by commas: "
+        "Searches, separated by commas; a resource must match one of those of its type: "
         "`AllergyIntolerance?clinical-status=active`",
         repeats=True,
     ),
     OperationParameter(
         "includeAssociatedData",
         "code",
-        "Not followed: Provenance comes where it is among the types",
+        "Ignored: Provenance is exported if it is among the types",
         repeats=True,
     ),
 )
 _PATIENTS = OperationParameter(
-    "patient", "Reference", "By POST alone: the patients wanted, and no others", repeats=True
+    "patient", "Reference", "By POST only: the patients to export", repeats=True
 )
 
 EXPORT = Operation(
     "export",
     _GUIDE + "OperationDefinition/export",
-    "Write all that the client may see into files.",
+    "Export everything that the client may read, as files.",
     _COMMON,
 )
 PATIENT_EXPORT = Operation(
     "export",
     _GUIDE + "OperationDefinition/patient-export",
-    "Write what belongs to patients into files.",
+    "Export the records of all patients, as files.",
     (*_COMMON, _PATIENTS),
 )
 GROUP_EXPORT = Operation(
     "export",
     _GUIDE + "OperationDefinition/group-export",
-    "Write what belongs to the patients of a group into files.",
+    "Export the records of the patients of a group, as files.",
     (*_COMMON, _PATIENTS),
     instance=True,
 )
 
 
 def init_app(app: Flask) -> None:
-    """Tell of the three operations."""
+    """Add the three operations to the server's descriptions."""
     offered = {"": EXPORT, "Patient": PATIENT_EXPORT, "Group": GROUP_EXPORT}
     for type_name, operation in offered.items():
         capability.offer(app, operation, type_name)
     guide = _GUIDE + "ImplementationGuide/hl7.fhir.uv.bulkdata"
     capability.follow(app, guide, _GUIDE + "CapabilityStatement/bulk-data")
-    describe(app, lambda: described(offered))
+    describe(app, lambda: _described(offered))

@@ -1,8 +1,8 @@
 """`$export` over HTTP: kick-off, status, cancel, files.
 
-Access is worked out anew at each request: a client that was disabled, or lost a scope, is refused
-what it exported before; another client finds nothing, whatever address it knows. Source: Bulk Data
-Access 2.0 §export.
+Access is checked on each request: a client that was disabled or lost a scope cannot fetch its
+earlier exports, and other clients get 404 even with the right URL.
+Source: Bulk Data Access 2.0 §export.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import forget_reader, reader
 from fhirapp.definition import types
-from fhirapp.exchange.bulk import files, jobs, run
+from fhirapp.exchange.bulk import files, jobs, worker
 from fhirapp.exchange.bulk.export_request import (
     GROUP,
     PATIENT,
     SYSTEM,
-    Wanted,
+    ExportRequest,
     covers,
     exporter,
     members,
-    registered_still,
+    still_registered,
 )
 from fhirapp.exchange.bulk.files import Manifest, StoredFile
 from fhirapp.exchange.bulk.jobs import DONE, FAILED, Job
-from fhirapp.exchange.bulk.kickoff import NDJSON, read_wanted
+from fhirapp.exchange.bulk.kickoff import NDJSON, read_export_request
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     InternalError,
@@ -47,9 +47,9 @@ from fhirapp.rest.stream import Span, carry, wanted_span
 
 blueprint = Blueprint("bulk", __name__)
 
-# How often the status of one export may be asked for in a minute, of each process.
+# Status requests per export, minute and server process.
 POLLS = 120
-# What a client is asked to wait between two of them, in seconds.
+# Retry-After of the status.
 RETRY_SECONDS = 2
 _ASYNC = "respond-async"
 _CACHE = "no-cache, private"
@@ -59,58 +59,58 @@ _UNKNOWN = "There is no such export here."
 
 @blueprint.route("/fhir/$export", methods=["GET", "POST"])
 def export() -> Response:
-    """Export everything that the client may see."""
+    """Export everything that the client may read."""
     return _kick_off(SYSTEM)
 
 
 @blueprint.route("/fhir/Patient/$export", methods=["GET", "POST"])
 def export_patients() -> Response:
-    """Export what belongs to patients."""
+    """Export the records of all patients."""
     return _kick_off(PATIENT)
 
 
 @blueprint.route("/fhir/Group/<resource_id>/$export", methods=["GET", "POST"])
 def export_group(resource_id: str) -> Response:
-    """Export what belongs to the patients of a group."""
+    """Export the records of the patients of a group."""
     return _kick_off(GROUP, resource_id)
 
 
 def _kick_off(level: str, group: str = "") -> Response:
-    """Take an export on. Raises FhirError: what cannot be done is told at once."""
+    """Check and queue an export. Raises FhirError."""
     token, access = exporter()
     if is_strict() and _ASYNC not in _preferences():
-        raise MissingParameter("Prefer", f"must say {_ASYNC}: an export takes its time")
+        raise MissingParameter("Prefer", f"must be {_ASYNC}: an export runs in the background")
     snapshot = reader()
     if group:
         check_id(types()["Group"], group)
         members(snapshot, access, group)
-    wanted = read_wanted(level, group, access, snapshot)
-    answer = _outcome("The export was taken on; ask at its Content-Location how far it is.")
+    export_request = read_export_request(level, group, access, snapshot)
+    answer = _outcome("The export was accepted; GET its Content-Location for its progress.")
     if request.method == "HEAD":
         return answer
     export_id = jobs.new_id()
     forget_reader()
-    files.write_request(export_id, wanted)
+    files.write_request(export_id, export_request)
     try:
         jobs.add(export_id, token.client_id, int(time.time()))
     except BaseException:
         files.remove(export_id)
         raise
-    run.wake()
+    worker.wake()
     answer.headers["Content-Location"] = fhir_address(f"$export/{export_id}")
     return answer
 
 
 def _preferences() -> set[str]:
     """Return what the Prefer headers name. RFC 7240."""
-    given = request.headers.get("Prefer", "").replace(";", ",")
-    return {one.strip().lower() for one in given.split(",")}
+    header = request.headers.get("Prefer", "").replace(";", ",")
+    return {preference.strip().lower() for preference in header.split(",")}
 
 
-def _outcome(told: str) -> Response:
-    """Return a 202 that tells something."""
+def _outcome(message: str) -> Response:
+    """Return 202 with an OperationOutcome."""
     body = fhir_json.dumps_indented(
-        operation_outcome([issue("information", "informational", told)])
+        operation_outcome([issue("information", "informational", message)])
     )
     headers = {"Content-Type": FHIR_JSON, "Cache-Control": "no-store"}
     return Response(body, status=202, headers=headers)
@@ -118,8 +118,8 @@ def _outcome(told: str) -> Response:
 
 @blueprint.route("/fhir/$export/<export_id>", methods=["GET", "DELETE"])
 def status(export_id: str) -> Response:
-    """Say how far an export is: 202, and once it is done 200 with its manifest; or cancel it."""
-    job, wanted = _own(export_id)
+    """Return 202 with the progress, or 200 with the manifest once done; or cancel the export."""
+    job, export_request = _own(export_id)
     if request.method == "DELETE":
         return _cancel(job)
     _throttle(job)
@@ -139,27 +139,27 @@ def status(export_id: str) -> Response:
         "Expires": http_date(job.expires_at),
         "Cache-Control": _CACHE,
     }
-    return Response(_manifest(job, wanted, _read_manifest(job)), headers=headers)
+    return Response(_manifest(job, export_request, _read_manifest(job)), headers=headers)
 
 
 def _cancel(job: Job) -> Response:
-    """Cancel an export, or forget one that was fetched: its files are removed."""
+    """Delete an export with its files, whether it is done or not."""
     forget_reader()
-    jobs.forget(job.id)
+    jobs.delete_export(job.id)
     files.remove(job.id)
-    return _outcome("The export was cancelled; what it wrote is removed.")
+    return _outcome("The export was cancelled and its files were deleted.")
 
 
 @blueprint.get("/fhir/$export/<export_id>/<name>")
 def file(export_id: str, name: str) -> Response:
-    """Send a file of an export, or the range of it that is asked for. RFC 9110 §14."""
+    """Send a file of an export, or the requested range of it. RFC 9110 §14."""
     job, _ = _own(export_id)
     manifest = _read_manifest(job) if job.state == DONE else None
-    written = None if manifest is None else manifest.find(name)
-    if manifest is None or written is None:
+    listed = None if manifest is None else manifest.find(name)
+    if manifest is None or listed is None:
         raise NotFound(_UNKNOWN)
     try:
-        stored = StoredFile.of(job.id, job.attempts, written)
+        stored = StoredFile.of(job.id, job.attempts, listed)
     except OSError:
         raise NotFound(_UNKNOWN) from None
     headers = {
@@ -178,46 +178,47 @@ def file(export_id: str, name: str) -> Response:
     return response
 
 
-def _own(export_id: str) -> tuple[Job, Wanted]:
-    """Return an export of the client that asks, and what it holds.
+def _own(export_id: str) -> tuple[Job, ExportRequest]:
+    """Return an export of the requesting client, and its request.
 
-    Raises LoginRequired, Forbidden, or NotFound: the same for what is unknown and another's.
+    Raises LoginRequired, Forbidden, or NotFound, which is the same for unknown exports and those
+    of other clients.
     """
     token, access = exporter()
     job = jobs.find(reader(), export_id)
     if job is None or job.client_id != token.client_id or job.expires_at <= time.time():
         raise NotFound(_UNKNOWN)
     try:
-        wanted = files.read_request(job.id)
+        export_request = files.read_request(job.id)
     except OSError:
         raise NotFound(_UNKNOWN) from None
-    then = registered_still(wanted.scope, wanted.scope)
-    if not covers(access, then, wanted.types):
+    earlier = still_registered(export_request.scope, export_request.scope)
+    if not covers(access, earlier, export_request.types):
         raise insufficient_scope(
-            "The token's scope does not cover what was exported.", wanted.scope
+            "The token's scope does not cover the content of the export.", export_request.scope
         )
-    return job, wanted
+    return job, export_request
 
 
 def _read_manifest(job: Job) -> Manifest:
-    """Return what an export wrote. Raises NotFound where its files are not here."""
+    """Return the manifest of an export. Raises NotFound if its files are missing."""
     try:
         return files.read_manifest(job.id, job.attempts)
     except OSError:
         raise NotFound(_UNKNOWN) from None
 
 
-def _manifest(job: Job, wanted: Wanted, manifest: Manifest) -> bytes:
-    """Return the manifest as it is served."""
+def _manifest(job: Job, export_request: ExportRequest, manifest: Manifest) -> bytes:
+    """Return the manifest as the client sees it."""
     listed: dict[str, list[dict[str, object]]] = {
         kind: [] for kind in (files.OUTPUT, files.DELETED, files.ERROR)
     }
-    for one in manifest.files:
-        url = fhir_address(f"$export/{job.id}/{one.name}")
-        listed[one.kind].append({"type": one.type, "url": url, "count": one.resources})
+    for entry in manifest.files:
+        url = fhir_address(f"$export/{job.id}/{entry.name}")
+        listed[entry.kind].append({"type": entry.type, "url": url, "count": entry.resources})
     content = {
         "transactionTime": manifest.transaction_time,
-        "request": wanted.request,
+        "request": export_request.request,
         "requiresAccessToken": True,
         **listed,
     }
@@ -225,11 +226,11 @@ def _manifest(job: Job, wanted: Wanted, manifest: Manifest) -> bytes:
 
 
 def _throttle(job: Job) -> None:
-    """Refuse who asks all the time. Raises Throttled."""
+    """Limit how often a client polls. Raises Throttled."""
     polls: Failures = current_app.extensions.setdefault(_POLLS, Failures(POLLS))
     wait = polls.count(job.id)
     if wait:
         raise Throttled(
-            "The status is asked for too often; wait as long as Retry-After says.",
+            "Too many status requests; wait for the time in Retry-After.",
             headers={"Retry-After": str(wait)},
         )

@@ -1,9 +1,8 @@
-"""Fetch what another FHIR server exports: Bulk Data from its client's side.
+"""Fetch the export of another FHIR server: the client's side of Bulk Data Access.
 
-address    addresses, and what may be sent where        wire           one request, bounded
-patience   when to try again                            authorization  backend services: tokens
-manifest   what a server says that there is             place          the folder, and how far it is
-file       one file, continued where it stopped         download       the whole of it
+download       the whole of a download         files          one file, resumed where it stopped
+state          the folder and its progress     authorization  backend services: tokens
+connection     one request, bounded; retries   address        addresses, where tokens may go
 
 Source: FHIR Bulk Data Access 2.0; SMART App Launch 2.2, Backend Services.
 """

@@ -132,7 +132,7 @@ def cancel(export_id: str) -> Response:
     if jobs.find(reader(), export_id) is None:
         raise NotFound
     db.session.rollback()
-    jobs.forget(export_id)
+    jobs.delete_export(export_id)
     bulk_folder.remove(export_id)
     # Not its id, with which its files could be asked for.
     admin_jobs.note("cancelled an export that a client began")
