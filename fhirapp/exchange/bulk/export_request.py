@@ -29,7 +29,7 @@ from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.fhir.temporal import period_interval, to_milliseconds
 from fhirapp.rest.access import NOTHING, visible
 from fhirapp.rest.negotiation import arguments
-from fhirapp.rest.operation import is_text, posted
+from fhirapp.rest.operation import is_text, parse_body
 from fhirapp.rest.read import find_version
 from fhirapp.search.query import MAX_LENGTH
 from fhirapp.search.reference import relative_reference
@@ -180,7 +180,7 @@ def read_given() -> Given:
     if any(name == GIVEN_PATIENT for name, _ in given):
         raise InvalidParameter(GIVEN_PATIENT, "is taken by POST alone, in a Parameters resource")
     if request.method == "POST":
-        given += posted(_pair, MOST)
+        given += parse_body(_pair, MOST)
     for name, value in given:
         if "\0" in value:
             raise InvalidParameter(name[:SHOWN], "has a NUL character")

@@ -40,7 +40,7 @@ from fhirapp.fhir.outcome import (
     UnsupportedParameter,
 )
 from fhirapp.fhir.temporal import instant_of, interval
-from fhirapp.rest.negotiation import FORMING, handling, is_strict, parse_form, wanted_form
+from fhirapp.rest.negotiation import FORM_PARAMETERS, handling, is_strict, negotiate, parse_form
 from fhirapp.rest.subset import unknown_elements
 from fhirapp.search.controls import parse_controls
 from fhirapp.search.parameter import Context
@@ -107,7 +107,7 @@ def read_wanted(level: str, group: str, access: Access, snapshot: Reader) -> Wan
     """Return what the request wants exported of a level. Raises FhirError."""
     given = read_given()
     # Of the answer to the kick-off.
-    wanted_form(given)
+    negotiate(given)
     notes: Notes = []
     once, lists = _sorted_out(given, notes)
     _check_format(once.get("_outputFormat"))
@@ -156,7 +156,7 @@ def _sorted_out(given: Given, notes: Notes) -> tuple[dict[str, str], Mapping[str
             raise RepeatedParameter(name, "may be given once")
         elif name in _ONCE:
             once[name] = value
-        elif name not in FORMING:
+        elif name not in FORM_PARAMETERS:
             reason = "is not a parameter of $export"
             _not_followed(name[:SHOWN], reason, notes, refused=is_strict())
     return once, lists
