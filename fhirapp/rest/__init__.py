@@ -9,10 +9,9 @@ from fhirapp.rest import access, capability, definitions, errors, openapi, pagin
 
 
 def init_app(app: Flask) -> None:
-    """Give the app its errors, its memory of totals, its page links and what describes it."""
+    """Give the app its errors, scopes, pages and descriptions of itself."""
     errors.init_app(app)
     scopes.init_app(app, scopes.ServedTypes(access.enforceable, access.types_of_scopes))
-    paging.totals_init_app(app)
     paging.init_app(app)
     capability.init_app(app)
     definitions.init_app(app)

@@ -16,7 +16,7 @@ from fhirapp.fhir import terminology
 from fhirapp.fhir.temporal import check_date
 from fhirapp.rest import definitions
 from fhirapp.rest.include import includable
-from fhirapp.rest.negotiation import FORMING, arguments, check_known, wanted_form
+from fhirapp.rest.negotiation import FORM_PARAMETERS, arguments, check_known, negotiate
 from fhirapp.rest.response import document_etag, respond
 from fhirapp.search.controls import REVINCLUDE
 from fhirapp.search.parameter import Parameter
@@ -31,10 +31,10 @@ RELEASED = check_date("2026-11-20")
 def capabilities() -> Response:
     """Return the CapabilityStatement; no token is needed. Of its modes there is `full` alone."""
     given = [one for one in arguments() if one != ("mode", "full")]
-    check_known(given, FORMING)
-    form = wanted_form(given)
+    check_known(given, FORM_PARAMETERS)
+    pretty = negotiate(given)
     body = fhir_json.dumps_indented(capability_statement())
-    return respond(body, form, etag=document_etag(body))
+    return respond(body, pretty, etag=document_etag(body))
 
 
 def init_app(app: Flask) -> None:
@@ -159,7 +159,7 @@ def _operations(type_name: str = "", own: Sequence[Operation] = ()) -> dict[str,
     listed = [
         {
             "name": one.name,
-            "definition": definitions.canonical(type_name, one),
+            "definition": definitions.operation_canonical(type_name, one),
             "documentation": one.doc,
         }
         for one in (*own, *offered)
@@ -182,7 +182,7 @@ def _definitions(own: definitions.Definitions) -> dict[str, Any]:
 def _parameter(definition: Definition, parameter: Parameter) -> dict[str, Any]:
     return {
         "name": parameter.name,
-        "definition": definitions.search_parameters_canonical(definition, parameter),
+        "definition": definitions.search_parameter_canonical(definition, parameter),
         "type": parameter.kind,
         "documentation": parameter.doc,
     }

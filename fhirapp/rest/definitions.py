@@ -1,10 +1,7 @@
-"""/fhir/OperationDefinition, /fhir/SearchParameter: what defines what FHIR does not.
+"""/fhir/OperationDefinition and /fhir/SearchParameter: what this server defines beyond FHIR.
 
-They are read one by one, under the addresses that /fhir/metadata names. No token is needed, as
-there.
-
-What defines the operations that FHIR does not. FHIR R4 operationdefinition.
-What defines the search parameters that FHIR does not. FHIR R4 searchparameter.
+/fhir/metadata links to each definition; like it, they need no token.
+Source: FHIR R4 operationdefinition, searchparameter.
 """
 
 from __future__ import annotations
@@ -17,33 +14,40 @@ from flask import Blueprint, Flask, Response
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import NotFound, UnsupportedParameter
-from fhirapp.rest.negotiation import FORMING, arguments, check_known, wanted_form
+from fhirapp.rest.negotiation import FORM_PARAMETERS, arguments, check_known, negotiate
 from fhirapp.rest.response import document_etag, fhir_address, respond
 from fhirapp.search.parameter import Parameter
 
-TYPE = "OperationDefinition"
+blueprint = Blueprint("definitions", __name__)
 
 
-def canonical(type_name: str, operation: Operation) -> str:
+def init_app(app: Flask) -> None:
+    """Serve the definitions."""
+    app.register_blueprint(blueprint)
+
+
+def operation_canonical(type_name: str, operation: Operation) -> str:
     """Return the canonical address of an operation's definition: a guide's, or one of our own."""
-    return operation.definition or fhir_address(f"{TYPE}/{_id(type_name, operation)}")
+    return operation.definition or fhir_address(
+        f"OperationDefinition/{_operation_id(type_name, operation)}"
+    )
 
 
-def definitions() -> Iterator[dict[str, Any]]:
-    """Yield the OperationDefinition of each operation that nobody else defined."""
+def operation_definitions() -> Iterator[dict[str, Any]]:
+    """Yield the OperationDefinition of each operation that no guide defines."""
     for definition in types().values():
         for operation in definition.operations:
             if not operation.definition:
-                yield _definition(definition.name, operation)
+                yield _operation_definition(definition.name, operation)
 
 
-def _definition(type_name: str, operation: Operation) -> dict[str, Any]:
-    taken = [_parameter(one, "in") for one in operation.parameters]
-    returned = [_parameter(one, "out") for one in operation.returns]
+def _operation_definition(type_name: str, operation: Operation) -> dict[str, Any]:
+    taken = [_operation_parameter(parameter, "in") for parameter in operation.parameters]
+    returned = [_operation_parameter(parameter, "out") for parameter in operation.returns]
     return {
-        "resourceType": TYPE,
-        "id": _id(type_name, operation),
-        "url": canonical(type_name, operation),
+        "resourceType": "OperationDefinition",
+        "id": _operation_id(type_name, operation),
+        "url": operation_canonical(type_name, operation),
         "name": f"{type_name}{operation.name.title().replace('-', '')}",
         "status": "active",
         "kind": "operation",
@@ -59,7 +63,7 @@ def _definition(type_name: str, operation: Operation) -> dict[str, Any]:
     }
 
 
-def _parameter(parameter: OperationParameter, use: str) -> dict[str, Any]:
+def _operation_parameter(parameter: OperationParameter, use: str) -> dict[str, Any]:
     content = {
         "name": parameter.name,
         "use": use,
@@ -68,17 +72,15 @@ def _parameter(parameter: OperationParameter, use: str) -> dict[str, Any]:
         "documentation": parameter.doc,
     }
     if parameter.parts:
-        return content | {"part": [_parameter(one, use) for one in parameter.parts]}
+        return content | {"part": [_operation_parameter(part, use) for part in parameter.parts]}
     return content | {"type": parameter.type}
 
 
-def _id(type_name: str, operation: Operation) -> str:
+def _operation_id(type_name: str, operation: Operation) -> str:
     return f"{type_name}-{operation.name}"
 
 
-SEARCH_PARAMETERS_TYPE = "SearchParameter"
-
-# Modifiers as a search writes them, and as FHIR R4's value set search-modifier-code does.
+# Modifiers as a search writes them, and their codes in FHIR R4's search-modifier-code.
 _MODIFIERS = {
     **{name: name for name in ("missing", "exact", "contains", "not", "text")},
     **{name: name for name in ("above", "below", "identifier")},
@@ -86,12 +88,12 @@ _MODIFIERS = {
 }
 
 
-def search_parameters_definitions() -> Iterator[dict[str, Any]]:
+def search_parameter_definitions() -> Iterator[dict[str, Any]]:
     """Yield the SearchParameter of each parameter that FHIR does not define."""
     for definition in types().values():
         for parameter in definition.params:
             if not parameter.spec:
-                yield _search_parameters_definition(definition, parameter)
+                yield _search_parameter_definition(definition, parameter)
 
 
 def modifiers_of(parameter: Parameter) -> list[str]:
@@ -99,21 +101,21 @@ def modifiers_of(parameter: Parameter) -> list[str]:
     return [name for name in _MODIFIERS if _takes(parameter, name)]
 
 
-def search_parameters_canonical(definition: Definition, parameter: Parameter) -> str:
+def search_parameter_canonical(definition: Definition, parameter: Parameter) -> str:
     """Return the canonical address of a parameter's definition: FHIR's, or one of our own."""
     return parameter.spec or fhir_address(
-        f"{SEARCH_PARAMETERS_TYPE}/{_search_parameters_id(definition, parameter)}"
+        f"SearchParameter/{_search_parameter_id(definition, parameter)}"
     )
 
 
-def _search_parameters_definition(definition: Definition, parameter: Parameter) -> dict[str, Any]:
+def _search_parameter_definition(definition: Definition, parameter: Parameter) -> dict[str, Any]:
     paths = parameter.paths or tuple(
         path for name in parameter.searches for path in definition.params.by_name[name].paths
     )
     return {
-        "resourceType": SEARCH_PARAMETERS_TYPE,
-        "id": _search_parameters_id(definition, parameter),
-        "url": search_parameters_canonical(definition, parameter),
+        "resourceType": "SearchParameter",
+        "id": _search_parameter_id(definition, parameter),
+        "url": search_parameter_canonical(definition, parameter),
         "name": f"{definition.name}{parameter.name.title().replace('-', '')}",
         "status": "active",
         "description": f"{parameter.doc}.",
@@ -135,15 +137,12 @@ def _takes(parameter: Parameter, modifier: str) -> bool:
     return True
 
 
-def _search_parameters_id(definition: Definition, parameter: Parameter) -> str:
+def _search_parameter_id(definition: Definition, parameter: Parameter) -> str:
     return f"{definition.name}-{parameter.name}"
 
 
-blueprint = Blueprint("definitions", __name__)
-
-
 class Definitions(NamedTuple):
-    """The definitions of one type, and a sentence about them."""
+    """The definitions of one type; doc describes the type."""
 
     type: str
     doc: str
@@ -151,33 +150,30 @@ class Definitions(NamedTuple):
 
     def read(self, definition_id: str) -> Response:
         """Return a definition of this server's own. Raises NotFound."""
-        given = arguments()
-        check_known(given, FORMING)
-        form = wanted_form(given)
+        parameters = arguments()
+        check_known(parameters, FORM_PARAMETERS)
+        pretty = negotiate(parameters)
         for content in self.all():
             if content["id"] == definition_id:
                 body = fhir_json.dumps_indented(content)
-                return respond(body, form, etag=document_etag(body))
+                return respond(body, pretty, etag=document_etag(body))
         raise NotFound(f"{self.type}/{definition_id} is not known here.")
 
 
 SERVED = (
     Definitions(
-        TYPE,
+        "OperationDefinition",
         "Definitions of the operations that FHIR does not define.",
-        definitions,
+        operation_definitions,
     ),
     Definitions(
-        SEARCH_PARAMETERS_TYPE,
+        "SearchParameter",
         "Definitions of the search parameters that FHIR does not define.",
-        search_parameters_definitions,
+        search_parameter_definitions,
     ),
 )
 
-for _one in SERVED:
-    blueprint.add_url_rule(f"/fhir/{_one.type}/<definition_id>", _one.type, _one.read)
-
-
-def init_app(app: Flask) -> None:
-    """Serve the definitions."""
-    app.register_blueprint(blueprint)
+for _definitions in SERVED:
+    blueprint.add_url_rule(
+        f"/fhir/{_definitions.type}/<definition_id>", _definitions.type, _definitions.read
+    )

@@ -29,14 +29,14 @@ from fhirapp.fhir.bundle import Entry, bundle, interaction
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.rest.access import access_to
-from fhirapp.rest.negotiation import FORMING, Form, arguments, wanted_form
+from fhirapp.rest.negotiation import FORM_PARAMETERS, arguments, negotiate
 from fhirapp.rest.paging import bundle_id, page_link
 from fhirapp.rest.read import COLUMNS, Version, find_version, visible_versions
 from fhirapp.rest.response import fhir_address, respond, with_addresses
 from fhirapp.search.controls import parse_count
 from fhirapp.search.values import SHOWN, Condition
 
-_KNOWN = ("_count", "_since", "_at", "_cursor", *FORMING)
+_KNOWN = ("_count", "_since", "_at", "_cursor", *FORM_PARAMETERS)
 _UNSUPPORTED = {
     "_list": "is not supported here",
     "_sort": "is not supported here; a history is sorted newest first",
@@ -50,7 +50,7 @@ class _Asked:
     given are the parameters that have a value, as they stand in links.
     """
 
-    form: Form
+    pretty: bool
     count: int
     given: Mapping[str, str]
     since: str | None
@@ -121,7 +121,7 @@ def _answer(definition: Definition, access: Access, asked: _Asked, history: _His
     entries = (_entry(definition, one) for one in page)
     body = bundle(bundle_id(digest), "history", total, links, entries)
     # Without Last-Modified: a history also changes where a resource is taken out of reach.
-    return respond(body, asked.form, etag=f'W/"{digest}"')
+    return respond(body, asked.pretty, etag=f'W/"{digest}"')
 
 
 def _asked() -> _Asked:
@@ -146,7 +146,7 @@ def _asked() -> _Asked:
         given["_count"] = str(count)
     since, at = _interval("_since", given), _interval("_at", given)
     return _Asked(
-        form=wanted_form(given.items()),
+        pretty=negotiate(given.items()),
         count=count,
         given=given,
         since=instant_of(since.low) if since else None,

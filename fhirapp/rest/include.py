@@ -33,7 +33,7 @@ _VERSIONED = re.compile(
 )
 
 
-class Found(NamedTuple):
+class PageResource(NamedTuple):
     """A resource on the page: a match, or what comes with one."""
 
     type: str
@@ -71,7 +71,7 @@ class Join(NamedTuple):
 class Inclusion(NamedTuple):
     """What comes with a page; is_cut says that there is more than this server brings."""
 
-    found: Sequence[Found] = ()
+    resources: Sequence[PageResource] = ()
     is_cut: bool = False
 
 
@@ -163,18 +163,20 @@ def included_with(
     """Return what comes with the matches of a page. Raises InvalidParameter."""
     if not joins and not controls.revinclude:
         return Inclusion()
-    page = [Found(definition.name, one.id, one.version_id, one.pk, one.body) for one in matches]
+    page = [
+        PageResource(definition.name, one.id, one.version_id, one.pk, one.body) for one in matches
+    ]
     origins = provenance_of(snapshot, definition, access, page) if controls.revinclude else []
     brought = _brought(snapshot, access, joins, page, origins)
-    return Inclusion([*origins, *brought.found], brought.is_cut)
+    return Inclusion([*origins, *brought.resources], brought.is_cut)
 
 
 def _brought(
     snapshot: Reader,
     access: Access,
     joins: Sequence[Join],
-    matches: Sequence[Found],
-    origins: Sequence[Found],
+    matches: Sequence[PageResource],
+    origins: Sequence[PageResource],
 ) -> Inclusion:
     """Return what the joins bring to a page, each resource once and none that is on it already.
 
@@ -182,7 +184,7 @@ def _brought(
     """
     here = {one.name for one in (*matches, *origins)}
     asked = {Target(one.type, one.id) for one in (*matches, *origins)}
-    found: list[Found] = []
+    found: list[PageResource] = []
     fresh = matches
     for step in range(MAX_STEPS + 1):
         wanted = sorted(_targets(snapshot, joins, fresh) - asked)
@@ -201,8 +203,8 @@ def _brought(
 
 
 def provenance_of(
-    snapshot: Reader, definition: Definition, access: Access, matches: Sequence[Found]
-) -> list[Found]:
+    snapshot: Reader, definition: Definition, access: Access, matches: Sequence[PageResource]
+) -> list[PageResource]:
     """Return the Provenances that have a match among their targets, newest first.
 
     Only those whose every target the token may see.
@@ -228,9 +230,11 @@ def provenance_of(
     return [one for one in rows if one.name not in here]
 
 
-def _targets(snapshot: Reader, joins: Sequence[Join], sources: Iterable[Found]) -> set[Target]:
+def _targets(
+    snapshot: Reader, joins: Sequence[Join], sources: Iterable[PageResource]
+) -> set[Target]:
     """Return what the sources refer to by the joins: one SELECT for each type of source."""
-    by_type: dict[str, list[Found]] = {}
+    by_type: dict[str, list[PageResource]] = {}
     for one in sources:
         by_type.setdefault(one.type, []).append(one)
     wanted: set[Target] = set()
@@ -278,12 +282,12 @@ def _versions(
     return named
 
 
-def _resources(snapshot: Reader, access: Access, wanted: Sequence[Target]) -> list[Found]:
+def _resources(snapshot: Reader, access: Access, wanted: Sequence[Target]) -> list[PageResource]:
     """Return what is wanted, is current and may be seen; or its version, where one is named.
 
     One SELECT for each type, and one more where a version is named that is not the current one.
     """
-    found: list[Found] = []
+    found: list[PageResource] = []
     by_type: dict[str, set[Target]] = {}
     for target in wanted:
         by_type.setdefault(target.type, set()).add(target)
@@ -322,14 +326,14 @@ def _rows(
     row: str,
     conditions: Sequence[Condition],
     order: str,
-) -> list[Found]:
+) -> list[PageResource]:
     found = snapshot.all(
         f"SELECT {row}.id, {row}.version_id, {row}.pk, {row}.body"
         f" FROM {definition.sql_table} {row}"
         f" WHERE {' AND '.join(one.sql for one in conditions)} ORDER BY {order}",
         [value for one in conditions for value in one.values],
     )
-    return [Found(definition.name, *one) for one in found]
+    return [PageResource(definition.name, *one) for one in found]
 
 
 def _marks(values: Collection[object]) -> str:

@@ -1,15 +1,14 @@
-"""What the client asks of the answer's form: Accept, `_format`, `_pretty`; and Prefer.
+"""Content negotiation: Accept, `_format`, `_pretty`; and Prefer.
 
-There is one form, FHIR JSON of version 4.0 in UTF-8, so what is asked is whether the client takes
-it. It is labelled application/fhir+json (service.md 4), without fhirVersion and charset, under
-whichever of its names it was asked for: FHIR R4 leaves that open.
+The server has one format, FHIR JSON of version 4.0 in UTF-8, so negotiation only decides whether
+the client accepts it. The answer's type is application/fhir+json (service.md 4), without
+fhirVersion and charset, whichever of its names the client used: FHIR R4 leaves that open.
 Source: FHIR R4 http §3.1.0.1; RFC 9110 §12.5.1; RFC 7240; decisions 2.6, §4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from flask import request
@@ -34,14 +33,8 @@ _MATCHING = {FHIR_JSON: 3, **dict.fromkeys(_OTHER_NAMES, 2), "application/*": 1,
 # fhirVersion, but clients send it.
 _HEEDED = {"fhirVersion": ("4.0", "4.0.1"), "charset": ("utf-8", "utf8")}
 # The parameters that shape an answer and do not choose what is in it.
-FORMING = ("_format", "_pretty")
+FORM_PARAMETERS = ("_format", "_pretty")
 MAX_PARAMETERS = 200
-
-
-class Form(NamedTuple):
-    """How the answer is wanted."""
-
-    pretty: bool = True
 
 
 def arguments() -> list[tuple[str, str]]:
@@ -86,20 +79,20 @@ def check_known(given: Iterable[tuple[str, str]], known: Sequence[str]) -> None:
                 )
 
 
-def wanted_form(given: Iterable[tuple[str, str]]) -> Form:
-    """Read `_format`, `_pretty` and Accept. Raises NotAcceptable or a ParameterError."""
-    asked: dict[str, str] = {}
-    for name, value in given:
-        if name in FORMING and value:
-            if name in asked:
+def negotiate(parameters: Iterable[tuple[str, str]]) -> bool:
+    """Check `_format` and Accept; return `_pretty`. Raises NotAcceptable or a ParameterError."""
+    values: dict[str, str] = {}
+    for name, value in parameters:
+        if name in FORM_PARAMETERS and value:
+            if name in values:
                 raise RepeatedParameter(name, "may be given once")
-            asked[name] = value
-    media = asked.get("_format")
+            values[name] = value
+    media = values.get("_format")
     if media is not None:
         _check_format(media)
     else:
         _check_accept()
-    return Form("_pretty" not in asked or parse_boolean("_pretty", asked["_pretty"]))
+    return "_pretty" not in values or parse_boolean("_pretty", values["_pretty"])
 
 
 def prefers_json() -> bool:

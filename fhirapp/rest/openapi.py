@@ -21,7 +21,6 @@ from fhirapp.rest import definitions
 from fhirapp.rest import openapi_parts as parts
 from fhirapp.rest.blueprint import ROOTS
 from fhirapp.rest.capability import software_version
-from fhirapp.rest.negotiation import Form
 from fhirapp.rest.openapi_parts import (
     JSON,
     Described,
@@ -116,7 +115,7 @@ _OPEN: Node = {"security": []}
 def openapi() -> Response:
     """Return the OpenAPI document."""
     body: bytes = current_app.extensions[_EXTENSION](base_url())
-    return respond(body, Form(), etag=document_etag(body), content_type=JSON)
+    return respond(body, pretty=True, etag=document_etag(body), content_type=JSON)
 
 
 _EXTENSION = "fhirapp.openapi"
@@ -176,8 +175,8 @@ def document() -> dict[str, Any]:
 def _interactions(definition: Definition) -> Node:
     """Return the paths of a type's interactions."""
     name = definition.name
-    reading = ("path.id", *parts.FORMING, *parts.CONDITIONS, *parts.PREFERENCES)
-    history = (*parts.HISTORY, *parts.PAGES, *parts.FORMING, *parts.CONDITIONS)
+    reading = ("path.id", *parts.FORM_PARAMETERS, *parts.CONDITIONS, *parts.PREFERENCES)
+    history = (*parts.HISTORY, *parts.PAGES, *parts.FORM_PARAMETERS, *parts.CONDITIONS)
     possible = {
         "read": ("/{id}", f"Read {_a(name)}", name, reading, (404, 410)),
         "vread": (
@@ -247,7 +246,7 @@ def _operation(definition: Definition, operation: Operation) -> Node:
     pages: Node = {}
     if operation.is_paged:
         pages = {key: one for key, one in parts.PAGES.items() if one["name"] not in declared}
-    groups = {**own, **pages, **parts.FORMING}
+    groups = {**own, **pages, **parts.FORM_PARAMETERS}
     place = ("path.id",) if operation.instance else ()
     may_lack = operation.instance or operation.needs_record
     statuses = (*_GUARDED, 404, 410) if may_lack else _GUARDED
@@ -298,7 +297,7 @@ def _found(answer: Node) -> Node:
 
 def _definitions() -> Node:
     """Return the paths of what describes the server in FHIR's words."""
-    shaping = (*parts.FORMING, *parts.CONDITIONS, *parts.PREFERENCES)
+    shaping = (*parts.FORM_PARAMETERS, *parts.CONDITIONS, *parts.PREFERENCES)
     return {
         "/fhir/metadata": {
             "get": _OPEN

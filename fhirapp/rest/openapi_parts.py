@@ -74,7 +74,7 @@ PLACE = {
     "path.id": _parameter("path", "id", "The resource's id", _ID, required=True),
     "path.vid": _parameter("path", "vid", "The version's number", _STRING, required=True),
 }
-FORMING = _group(
+FORM_PARAMETERS = _group(
     "form",
     "query",
     ("_format", "json, the only format there is", _STRING),
@@ -123,13 +123,23 @@ HISTORY = _group(
     ("_at", "Versions that were current at some time of this period", _DATE),
 )
 METADATA = _group("metadata", "query", ("mode", "full, the only mode there is", _STRING))
-_GROUPS = (METADATA, PLACE, FORMING, CONDITIONS, PREFERENCES, RANGES, PAGES, CONTROLS, HISTORY)
+_GROUPS = (
+    METADATA,
+    PLACE,
+    FORM_PARAMETERS,
+    CONDITIONS,
+    PREFERENCES,
+    RANGES,
+    PAGES,
+    CONTROLS,
+    HISTORY,
+)
 
 
 def search(definition: Definition) -> Group:
     """Return the parameters of a type's search: its own, and what shapes the answer."""
     own = {f"{definition.name}.{one.name}": _search_parameter(one) for one in definition.params}
-    return {**own, **PAGES, **CONTROLS, **FORMING}
+    return {**own, **PAGES, **CONTROLS, **FORM_PARAMETERS}
 
 
 def _search_parameter(parameter: Parameter) -> Node:

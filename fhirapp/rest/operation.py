@@ -1,11 +1,11 @@
-"""Operations: what they are asked with, by GET in the URL, by POST in a Parameters resource.
+"""The parameters of an operation: in the URL by GET, in a Parameters resource or a form by POST.
 
-A form by POST is read as the URL is. Source: FHIR R4 operations §3.2.0.5.
+Source: FHIR R4 operations §3.2.0.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,8 @@ from fhirapp.fhir.outcome import (
     UnsupportedParameter,
 )
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, interval
-from fhirapp.rest.negotiation import FORMING, MAX_PARAMETERS, arguments, parse_form
-from fhirapp.search.controls import parse_count
+from fhirapp.rest.negotiation import FORM_PARAMETERS, MAX_PARAMETERS, arguments, parse_form
+from fhirapp.search.controls import Arguments, parse_count
 from fhirapp.search.page import fingerprint
 from fhirapp.search.query import MAX_LENGTH, MAX_VALUES
 from fhirapp.search.values import SHOWN, escape, split
@@ -31,41 +31,39 @@ from fhirapp.search.values import SHOWN, escape, split
 JSON_TYPES = ("application/fhir+json", "application/json")
 FORM_TYPE = "application/x-www-form-urlencoded"
 # What shapes any operation's answer, beside its own parameters.
-SHAPING = (*FORMING, "_count")
+SHAPING = (*FORM_PARAMETERS, "_count")
 _CURSOR = "_cursor"
-
-Given = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What an operation is asked with.
+class OperationRequest:
+    """The request for an operation.
 
-    values are the texts of its parameters, a Coding as `system|code`; of one that repeats each of
-    them alone. applied are the parameters as they stand in links, without where a page begins.
+    values holds the text of each parameter, a Coding as `system|code`, and each value of one that
+    repeats. applied are the parameters as links carry them, without the cursor.
     """
 
     values: Mapping[str, list[str]]
-    applied: Given
+    applied: Arguments
     count: int
 
     @property
     def cursor(self) -> str | None:
-        return self.one(_CURSOR)
+        return self.value(_CURSOR)
 
     @property
-    def given(self) -> Given:
-        """All parameters: applied, and where the page begins."""
+    def parameters(self) -> Arguments:
+        """All parameters: applied, and the cursor."""
         return [*self.applied, *([(_CURSOR, self.cursor)] if self.cursor else [])]
 
-    def one(self, name: str) -> str | None:
-        """Return the value of a parameter that may be given once."""
+    def value(self, name: str) -> str | None:
+        """Return the value of a parameter that does not repeat."""
         values = self.values.get(name)
         return values[0] if values else None
 
     def time(self, name: str) -> Interval | None:
         """Return the time that a parameter covers. Raises InvalidParameter."""
-        value = self.one(name)
+        value = self.value(name)
         if value is None:
             return None
         try:
@@ -85,17 +83,18 @@ class Asked:
         return care
 
     def fingerprint(self, path: str) -> str:
-        """Return what tells these pages from others: not how long they are, nor their form."""
-        return fingerprint(path, [one for one in self.applied if one[0] not in SHAPING])
+        """Return what binds a cursor to this request; page size and format do not matter."""
+        selecting = [(name, value) for name, value in self.applied if name not in SHAPING]
+        return fingerprint(path, selecting)
 
 
-def read_asked(operation: Operation) -> Asked:
-    """Read what an operation is asked with; what is unknown is refused. Raises FhirError."""
-    given = _given()
-    known = {one.name: one for one in operation.parameters}
+def parse_operation(operation: Operation) -> OperationRequest:
+    """Read the request's parameters; an unknown one is refused. Raises FhirError."""
+    sent = _arguments()
+    known = {parameter.name: parameter for parameter in operation.parameters}
     values: dict[str, list[str]] = {}
-    common = (*SHAPING, _CURSOR) if operation.is_paged else FORMING
-    for name, value in given:
+    common = (*SHAPING, _CURSOR) if operation.is_paged else FORM_PARAMETERS
+    for name, value in sent:
         if name not in known and name not in common:
             raise UnsupportedParameter(name[:SHOWN], f"is not a parameter of ${operation.name}")
         if "\0" in value:
@@ -108,20 +107,18 @@ def read_asked(operation: Operation) -> Asked:
             raise RepeatedParameter(name, "may be given once")
         else:
             values[name] = [value]
-    for one in operation.parameters:
-        if one.required and one.name not in values:
-            raise MissingParameter(one.name, f"is required by ${operation.name}")
-        if len(values.get(one.name, ())) > MAX_VALUES:
-            raise InvalidParameter(one.name, f"{MAX_VALUES} values are the most")
+    for name, parameter in known.items():
+        if parameter.required and name not in values:
+            raise MissingParameter(name, f"is required by ${operation.name}")
+        if len(values.get(name, ())) > MAX_VALUES:
+            raise InvalidParameter(name, f"{MAX_VALUES} values are the most")
     config = settings()
     listed = values.get("_count")
     count = parse_count(listed[0] if listed else None, config.page_size, config.page_max)
     applied = [
-        (name, str(count) if name == "_count" else value)
-        for name, value in given
-        if name != _CURSOR
+        (name, str(count) if name == "_count" else value) for name, value in sent if name != _CURSOR
     ]
-    return Asked(values, applied, count)
+    return OperationRequest(values, applied, count)
 
 
 def _listed(name: str, value: str) -> list[str]:
@@ -133,20 +130,20 @@ def _listed(name: str, value: str) -> list[str]:
     return listed
 
 
-def _given() -> list[tuple[str, str]]:
+def _arguments() -> list[tuple[str, str]]:
     """Return the request's parameters that have a value. Raises FhirError."""
-    given = arguments()
+    parameters = arguments()
     if request.method == "POST":
-        given += posted(_pair, MAX_PARAMETERS)
-    return [(name, value) for name, value in given if value.strip()]
+        parameters += parse_body(_pair, MAX_PARAMETERS)
+    return [(name, value) for name, value in parameters if value.strip()]
 
 
-def posted(
+def parse_body(
     pair: Callable[[Mapping[str, Any]], tuple[str, str]], most: int
 ) -> list[tuple[str, str]]:
-    """Return the parameters of the body; nothing is a body without parameters.
+    """Return the parameters of the body; an empty body has none. Raises FhirError.
 
-    pair reads one member of a Parameters resource, which has so many at the most. Raises FhirError.
+    pair reads one member of a Parameters resource, which may have up to most members.
     """
     body, media = request.get_data(), request.mimetype
     if request.headers.get("Content-Encoding", "identity") != "identity":
@@ -154,7 +151,7 @@ def posted(
     if media == FORM_TYPE:
         return parse_form(body)
     if media in JSON_TYPES or not (media or body):
-        return [pair(one) for one in _members(body, most)] if body else []
+        return [pair(member) for member in _members(body, most)] if body else []
     raise UnsupportedMediaType("An operation by POST takes a Parameters resource, or a form.")
 
 
@@ -167,7 +164,7 @@ def _members(body: bytes, most: int) -> list[Mapping[str, Any]]:
     if type(content) is not dict or content.get("resourceType") != "Parameters":
         raise InvalidParameter("request", "the body is not a Parameters resource")
     members = content.get("parameter", [])
-    if type(members) is not list or not all(type(one) is dict for one in members):
+    if type(members) is not list or not all(type(member) is dict for member in members):
         raise InvalidParameter("request", "the member parameter must be a list of objects")
     if len(members) > most:
         raise InvalidParameter("request", f"has more than {most} parameters; that is the most")
@@ -177,14 +174,14 @@ def _members(body: bytes, most: int) -> list[Mapping[str, Any]]:
 def _pair(member: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name and the value, as text, of a member of Parameters."""
     name = member.get("name")
-    held = [one for one in member if one.startswith("value")]
-    if type(name) is not str or len(held) != 1 or not is_text(name):
+    choices = [key for key in member if key.startswith("value")]
+    if type(name) is not str or len(choices) != 1 or not is_text(name):
         raise InvalidParameter("request", "each member of parameter has a name and one value[x]")
-    kind, read = _VALUES.get(held[0], (None, None))
-    value = member[held[0]]
+    kind, read = _VALUES.get(choices[0], (None, None))
+    value = member[choices[0]]
     text = read(value) if read and type(value) is kind else None
     if not text or not is_text(text):
-        raise InvalidParameter(name[:SHOWN], f"has a {held[0][:SHOWN]} that is not understood")
+        raise InvalidParameter(name[:SHOWN], f"has a {choices[0][:SHOWN]} that is not understood")
     return name, text
 
 

@@ -1,16 +1,12 @@
-"""The pages of a search: reading one, and the links from one to another.
+"""The pages of a search: their matches, links and total.
 
 Source: service.md 2.1; decisions 2.1, 2.5, §3.
-
-The links and the id of a Bundle. service.md 2.1; decisions 2.1.
-Totals: counted once, kept until the data changes.
-The best matches first: `_sort=_score`, with `entry.search.score`, of a search for words.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -22,9 +18,7 @@ from fhirapp.address import base_url
 from fhirapp.auth.keys import key_of
 from fhirapp.config import settings
 from fhirapp.db import Reader
-from fhirapp.definition import Definition
-from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.search.controls import MAX_IDS, NEWEST_FIRST, Controls, Order, Place
+from fhirapp.search.controls import MAX_IDS, Controls, Order, Place
 from fhirapp.search.page import (
     COLUMNS,
     Cursor,
@@ -35,11 +29,17 @@ from fhirapp.search.page import (
     last_row,
     place_of,
 )
-from fhirapp.search.parameter import Context
-from fhirapp.search.query import Query
-from fhirapp.search.values import IndexCondition
-from fhirapp.search.words import Words, scores
 from fhirapp.store.version import generation
+
+_CURSORS = "fhirapp.cursors"
+_TOTALS = "fhirapp.totals"
+_MAX_TOTALS = 1_000
+
+
+def init_app(app: Flask) -> None:
+    """Give the app its signer of cursors and its cache of totals."""
+    app.extensions[_CURSORS] = Cursors(key_of(app))
+    app.extensions[_TOTALS] = Totals()
 
 
 def page_link(path: str, parameters: Sequence[tuple[str, str]]) -> str:
@@ -62,7 +62,7 @@ def bundle_id(digest: str) -> str:
 
 
 class Match(NamedTuple):
-    """A row that was found, and its place in the order of results."""
+    """A matching row, and its place in the order of results."""
 
     id: str
     version_id: int
@@ -79,9 +79,9 @@ class Match(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The matches of one page, in order, and whether there are more on either side.
+    """The matches of one page in order, and whether there are pages before and after it.
 
-    mark is the last row number of the table when paging began.
+    mark is the table's last row number when paging began.
     """
 
     matches: Sequence[Match]
@@ -91,14 +91,14 @@ class Page(NamedTuple):
 
     @property
     def is_single(self) -> bool:
-        """Whether it has matches, and all of them."""
+        """Whether the page holds every match."""
         return bool(self.matches) and not self.before and not self.after
 
 
 def read_page(
     run: Run, selection: Selection, order: Order, controls: Controls, made_for: str
 ) -> Page:
-    """Read one page, and one row more to know whether there are further ones.
+    """Read one page, and one more row to learn whether another page follows.
 
     made_for is the fingerprint that its cursor must have. Raises InvalidParameter.
     """
@@ -144,37 +144,25 @@ def further_links(
 ) -> list[tuple[str, str]]:
     """Return first, and next and previous where there are more pages, below /fhir/<path>."""
     links = [("first", page_link(path, applied))]
-    for relation, there, edge, backwards in (
+    for relation, exists, edge, backwards in (
         ("next", page.after, -1, False),
         ("previous", page.before, 0, True),
     ):
-        if there and page.matches:
+        if exists and page.matches:
             cursor = Cursor(page.matches[edge].place, backwards, page.mark)
             further = [*applied, ("_cursor", cursors().write(cursor, made_for))]
             links.append((relation, page_link(path, further)))
     return links
 
 
-_EXTENSION = "fhirapp.cursors"
-
-
-def init_app(app: Flask) -> None:
-    """Give the app its signer of page links."""
-    app.extensions[_EXTENSION] = Cursors(key_of(app))
-
-
 def cursors() -> Cursors:
     """Return the app's signer of page links."""
-    found: Cursors = current_app.extensions[_EXTENSION]
-    return found
-
-
-_KEPT = 1_000
-_TOTALS_EXTENSION = "fhirapp.totals"
+    signer: Cursors = current_app.extensions[_CURSORS]
+    return signer
 
 
 class Totals:
-    """The latest counts of this process, the longest unused forgotten first."""
+    """This process's cache of counts; the least recently used is dropped first."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[tuple[Any, ...], int] = OrderedDict()
@@ -189,92 +177,17 @@ class Totals:
     def put(self, key: tuple[Any, ...], count: int) -> None:
         with self._lock:
             self._counts[key] = count
-            if len(self._counts) > _KEPT:
+            if len(self._counts) > _MAX_TOTALS:
                 self._counts.popitem(last=False)
 
 
-def totals_init_app(app: Flask) -> None:
-    """Give the app its memory of totals."""
-    app.extensions[_TOTALS_EXTENSION] = Totals()
-
-
 def total_of(snapshot: Reader, selection: Selection) -> int:
-    """Return how many rows a selection finds in this snapshot."""
-    totals: Totals = current_app.extensions[_TOTALS_EXTENSION]
+    """Return how many rows match; a count is valid until the data changes."""
+    totals: Totals = current_app.extensions[_TOTALS]
     key = (generation(snapshot), selection)
     count = totals.get(key)
     if count is None:
-        asked = selection.total()
-        count = int(snapshot.all(asked.sql, asked.values)[0][0])
+        select = selection.total()
+        count = int(snapshot.all(select.sql, select.values)[0][0])
         totals.put(key, count)
     return count
-
-
-CANDIDATES = 500
-RANKABLE = 20_000
-TOO_COMMON = (
-    "_sort",
-    f"the words are in more than {RANKABLE:,} resources and were not ranked; newest first",
-)
-# A score tells how rare the words are among all records.
-LIMITED = (
-    "_sort",
-    "_score ranks among all records, which this token may not see; newest first",
-)
-
-# A parameter and one of its values.
-Asked = Sequence[tuple[Words, str]]
-# A page's scores, by row; what was not followed, as Query.ignored has it.
-Ranked = tuple[Page, Mapping[int, float], tuple[tuple[str, str], ...]]
-
-
-def ranked_page(
-    run: Run,
-    definition: Definition,
-    query: Query,
-    context: Context,
-    selection: Selection,
-    controls: Controls,
-    *,
-    is_limited: bool,
-) -> Ranked:
-    """Return the one page of a search by `_score`, its scores, and warnings. Raises FhirError."""
-    asked = _asked_words(definition, query)
-    if not asked:
-        raise InvalidParameter("_sort", "_score needs words to search for: _content or _text")
-    if controls.only_total:
-        return Page((), before=False, after=False, mark=0), {}, ()
-    rows = [Match.of(row) for row in find_page(run, selection, NEWEST_FIRST, None, CANDIDATES)]
-    count = CANDIDATES if controls.count is None else controls.count
-    found: Mapping[int, float] = {}
-    ignored: tuple[tuple[str, str], ...] = ()
-    if is_limited:
-        ignored = (LIMITED,)
-    elif _are_common(run, asked, context):
-        ignored = (TOO_COMMON,)
-    elif rows:
-        found = scores(run, definition.tables, asked, [row.pk for row in rows])
-        rows.sort(key=lambda row: found[row.pk], reverse=True)
-    page = Page(rows[:count], before=False, after=False, mark=0)
-    return page, {row.pk: found[row.pk] for row in page.matches if row.pk in found}, ignored
-
-
-def _asked_words(definition: Definition, query: Query) -> Asked:
-    """Return the searches for words in a query."""
-    return [
-        (parameter, value)
-        for name, value in query.applied
-        if isinstance(parameter := definition.params.by_name[name.partition(":")[0]], Words)
-        and ":" not in name
-    ]
-
-
-def _are_common(run: Run, asked: Asked, context: Context) -> bool:
-    """Say whether so many rows have the words that ranking them would take long."""
-    for parameter, value in asked:
-        for condition in parameter.conditions("", [value], context):
-            if isinstance(condition, IndexCondition):
-                probe = condition.count_to(RANKABLE)
-                if run(probe.sql, probe.values)[0][0] >= RANKABLE:
-                    return True
-    return False

@@ -12,7 +12,7 @@ from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.rest.access import NOTHING, access_to, visible
-from fhirapp.rest.negotiation import FORMING, Form, arguments, check_known, is_strict, wanted_form
+from fhirapp.rest.negotiation import FORM_PARAMETERS, arguments, check_known, is_strict, negotiate
 from fhirapp.rest.response import respond, with_addresses
 from fhirapp.rest.subset import check_subset, subset
 from fhirapp.search.controls import Controls, parse_controls
@@ -32,7 +32,7 @@ class Version(NamedTuple):
 
 # FHIR R4 http §3.1.0.1.4: a read may ask for a part of the resource.
 _PARTS = ("_summary", "_elements")
-_KNOWN = (*FORMING, *_PARTS)
+_KNOWN = (*FORM_PARAMETERS, *_PARTS)
 _WHOLE = parse_controls([], default=1, greatest=1)
 COLUMNS = ", ".join(f"h.{name}" for name in Version._fields)
 
@@ -119,24 +119,24 @@ def visible_versions(definition: Definition, access: Access) -> list[Condition]:
     return conditions
 
 
-def _wanted(definition: Definition) -> tuple[Form, Controls]:
+def _wanted(definition: Definition) -> tuple[bool, Controls]:
     """Read how the answer is wanted, and which part of the resource. Raises FhirError."""
     given = arguments()
     if not given:
-        return wanted_form(given), _WHOLE
+        return negotiate(given), _WHOLE
     check_known(given, _KNOWN)
     controls = parse_controls([one for one in given if one[0] in _PARTS], default=1, greatest=1)
     if controls.summary == "count":
         raise InvalidParameter("_summary", "count is of a search; use true, text, data or false")
     check_subset(definition, controls, strict=is_strict())
-    return wanted_form(given), controls
+    return negotiate(given), controls
 
 
 def _respond(
     snapshot: Reader,
     definition: Definition,
     version: Version | None,
-    wanted: tuple[Form, Controls],
+    wanted: tuple[bool, Controls],
     name: str,
 ) -> Response:
     if version is None:
@@ -144,12 +144,12 @@ def _respond(
         raise NotFound(f"{name} is not known here.")
     if version.deleted or version.body is None:
         raise Gone(f"{name} was deleted.")
-    form, controls = wanted
+    pretty, controls = wanted
     served(definition.name, version.id, version.version_id)
     body = subset(definition, version.body, controls.summary, controls.elements)
     return respond(
         with_addresses(body, definition.attachments),
-        form,
+        pretty,
         etag=f'W/"{version.version_id}"',
         last_modified=_last_modified(snapshot, definition, version),
     )

@@ -11,7 +11,7 @@ from werkzeug.http import http_date, parse_date
 from fhirapp.address import base_url
 from fhirapp.fhir.bundle import compact
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.rest.negotiation import FHIR_JSON, Form, handling
+from fhirapp.rest.negotiation import FHIR_JSON, handling
 
 _CACHE = "no-cache, private"
 # RFC 7240 §2: Prefer, for under strict handling another answer may come.
@@ -20,7 +20,7 @@ _VARY = "Accept, Authorization, Prefer"
 
 def respond(
     body: bytes,
-    form: Form,
+    pretty: bool,
     *,
     etag: str,
     last_modified: str | None = None,
@@ -40,7 +40,7 @@ def respond(
         del response.headers["Content-Type"]
         return response
     headers.append(("Content-Type", content_type))
-    return Response(body if form.pretty else compact(body), headers=headers)
+    return Response(body if pretty else compact(body), headers=headers)
 
 
 def fhir_address(path: str) -> str:

@@ -21,8 +21,9 @@ from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
 from fhirapp.rest.access import access_to, check_patients, visible
 from fhirapp.rest.explain import Statements, doubts, explain_limits
 from fhirapp.rest.include import Inclusion, included_with, not_served, parse_includes, target_types
-from fhirapp.rest.negotiation import arguments, is_strict, parse_form, wanted_form
-from fhirapp.rest.paging import Page, bundle_id, links_of, ranked_page, read_page, total_of
+from fhirapp.rest.negotiation import arguments, is_strict, negotiate, parse_form
+from fhirapp.rest.paging import Page, bundle_id, links_of, read_page, total_of
+from fhirapp.rest.ranking import ranked_page
 from fhirapp.rest.response import fhir_address, respond, with_addresses
 from fhirapp.rest.subset import check_subset, subset
 from fhirapp.search.controls import (
@@ -45,7 +46,7 @@ def search_type(definition: Definition) -> Response:
     """Return the searchset Bundle. Raises FhirError."""
     access = access_to(definition, "s")
     given = search_arguments()
-    form = wanted_form(given)
+    pretty = negotiate(given)
     config, strict = settings(), is_strict()
     controls = parse_controls(given, default=config.page_size, greatest=config.page_max)
     context = Context(definition.tables, base_url())
@@ -90,14 +91,14 @@ def search_type(definition: Definition) -> Response:
         issues += explain_limits([definition.name, *target_types(joins)], access)
         issues += statements.explain() if statements else ()
     shown = [(one.id, one.version_id) for one in page.matches]
-    beside = [one.name for one in inclusion.found]
+    beside = [one.name for one in inclusion.resources]
     # Bodies depend on these two settings beside the version.
     rendering = (config.inline_max, config.empty_content)
     key = (links, total, shown, scores, beside, issues, rendering)
     digest = blake2b(repr(key).encode(), digest_size=16).hexdigest()
     entries = _entries(definition, controls, page, scores, inclusion, issues)
     body = bundle(bundle_id(digest), "searchset", total, links, entries)
-    return respond(body, form, etag=f'W/"{digest}"')
+    return respond(body, pretty, etag=f'W/"{digest}"')
 
 
 def search_arguments() -> list[tuple[str, str]]:
@@ -139,7 +140,7 @@ def _entries(
         body = subset(definition, match.body, controls.summary, controls.elements)
         beside = scored(scores[match.pk]) if match.pk in scores else MATCH
         yield Entry(address + match.id, with_addresses(body, definition.attachments), beside)
-    for one in inclusion.found:
+    for one in inclusion.resources:
         served(one.type, one.id, one.version_id)
         held = types()[one.type]
         # FHIR R4 search §3.1.1.5.9: _elements is about the matches alone.

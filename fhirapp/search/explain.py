@@ -17,7 +17,7 @@ from fhirapp.fhir.outcome import issue
 from fhirapp.search.controls import BY_SCORE, Controls, Include
 from fhirapp.search.parameter import Context, Parameter, Parameters
 from fhirapp.search.query import Query
-from fhirapp.search.values import parse_boolean, told
+from fhirapp.search.values import parse_boolean, repr_value
 
 SPEC = "http://hl7.org/fhir/R4/search.html"
 # Parameters and modifiers that have a section of their own; others have that of their kind.
@@ -300,6 +300,6 @@ def _elements(controls: Controls) -> str:
 def _include(include: Include) -> str:
     among = "the matches, and by what is included," if include.iterate else "the matches"
     return (
-        f"Included: what is referred to by {among} as {told(include.value)} says, if it is here and"
-        " current and the token may see it."
+        f"Included: what is referred to by {among} as {repr_value(include.value)} says,"
+        " if it is here and current and the token may see it."
     )

@@ -20,8 +20,8 @@ from fhirapp.search.values import (
     IndexCondition,
     any_of,
     parse_boolean,
+    repr_value,
     split,
-    told,
     unescape,
     values_at,
 )
@@ -237,7 +237,7 @@ class Identity(Parameter):
         return Condition("r.id = ?", (unescape(value),), narrows=True)
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
-        return f"has the id {told(unescape(value))}"
+        return f"has the id {repr_value(unescape(value))}"
 
     def missing(self, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
         return never_missing(self.name, value)

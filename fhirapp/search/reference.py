@@ -10,7 +10,7 @@ from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.search.index import IndexRow, ReferenceRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.token import Token
-from fhirapp.search.values import AnyCondition, Condition, IndexCondition, told, unescape
+from fhirapp.search.values import AnyCondition, Condition, IndexCondition, repr_value, unescape
 
 _RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
 # Of an address elsewhere: FHIR R4 search §3.1.1.4.13, a search heeds no version.
@@ -95,10 +95,10 @@ class Reference(Parameter):
             return f"names by identifier what {identifier.describe('', value, context)}"
         target_type, target_id = self.target(modifier, value, context.base_url)
         if target_type:
-            return f"refers to {told(f'{target_type}/{target_id}')}"
+            return f"refers to {repr_value(f'{target_type}/{target_id}')}"
         if target_type is None:
-            return f"refers to {told(target_id)}, which is elsewhere"
-        return f"refers to the id {told(target_id)} of any type"
+            return f"refers to {repr_value(target_id)}, which is elsewhere"
+        return f"refers to the id {repr_value(target_id)} of any type"
 
     def target(self, modifier: str, value: str, base_url: str) -> tuple[str | None, str]:
         """Return the (type, id) that a value names: type is empty for a bare id, None elsewhere.

@@ -14,7 +14,7 @@ from typing import Any
 
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
-from fhirapp.search.values import AnyCondition, IndexCondition, told, unescape
+from fhirapp.search.values import AnyCondition, IndexCondition, repr_value, unescape
 
 # The parts of a HumanName or Address that are text; the others are codes and periods.
 _PARTS = (
@@ -114,9 +114,9 @@ class String(Parameter):
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         value = unescape(value)
         if modifier == "exact":
-            return f"is exactly {told(value)}"
+            return f"is exactly {repr_value(value)}"
         verb = "holds" if modifier == "contains" else "begins with"
-        return f"{verb} {told(fold(value))}, whatever its case and accents"
+        return f"{verb} {repr_value(fold(value))}, whatever its case and accents"
 
 
 def _texts(value: dict[str, Any]) -> Iterator[str]:
@@ -183,7 +183,7 @@ class Uri(Parameter):
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         also = f" or {modifier} it" if modifier else ""
-        return f"is {told(unescape(value))}{also}"
+        return f"is {repr_value(unescape(value))}{also}"
 
     def _stored(self, url: str, own: str) -> str:
         """Return an address as it is indexed."""

@@ -15,7 +15,7 @@ from typing import Any
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, string_rows
-from fhirapp.search.values import AnyCondition, IndexCondition, split, told, unescape
+from fhirapp.search.values import AnyCondition, IndexCondition, repr_value, split, unescape
 
 # Of which modifier an index row is, beside those that the parameter itself searches.
 _TEXT = ":text"
@@ -116,18 +116,19 @@ class Token(Parameter):
 
     def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
         if modifier == "text":
-            return f"has a text in which a word, or the whole, begins with {told(unescape(value))}"
+            text = repr_value(unescape(value))
+            return f"has a text in which a word, or the whole, begins with {text}"
         if modifier == "of-type":
-            system, code, identifier = (told(unescape(part)) for part in split(value, "|"))
+            system, code, identifier = (repr_value(unescape(part)) for part in split(value, "|"))
             return f"has the identifier {identifier} of the type {code} of the system {system}"
         verb = "lacks" if modifier == "not" else "has"
         code, system_of = self.parse(value)
         noun = "identifier" if self.of_identifier else "code"
-        sought = f"the {noun} {told(code)}" if code else f"any {noun}"
+        sought = f"the {noun} {repr_value(code)}" if code else f"any {noun}"
         if system_of is None:
             return f"{verb} {sought} of any system"
         return f"{verb} {sought} " + (
-            f"of the system {told(system_of)}" if system_of else "without a system"
+            f"of the system {repr_value(system_of)}" if system_of else "without a system"
         )
 
     def parse(self, value: str) -> tuple[str, str | None]:
@@ -213,7 +214,7 @@ class MediaType(Token):
     def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier != "below":
             return super().describe(modifier, value, context)
-        return f"has the media type {told(self.parse(value)[0])}, or one below it"
+        return f"has the media type {repr_value(self.parse(value)[0])}, or one below it"
 
 
 def _media_type(value: str) -> str:

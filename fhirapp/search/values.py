@@ -16,7 +16,7 @@ from fhirapp.fhir.outcome import InvalidParameter
 # So much of a value is repeated in an answer; of tokens and references nothing, they name people.
 SHOWN = 40
 # An explanation, which the client asked for, repeats what the client sent, these too.
-_TOLD = 200
+_REPEATED = 200
 
 
 @cache
@@ -72,9 +72,9 @@ def unescape(value: str) -> str:
     return re.sub(r"\\([,|$\\])", r"\1", value) if "\\" in value else value
 
 
-def told(value: str) -> str:
+def repr_value(value: str) -> str:
     """Return a value as an explanation repeats it to the client that sent it."""
-    return repr(value if len(value) <= _TOLD else f"{value[:_TOLD]}…")
+    return repr(value if len(value) <= _REPEATED else f"{value[:_REPEATED]}…")
 
 
 def parse_boolean(name: str, value: str) -> bool:

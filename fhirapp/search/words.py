@@ -21,7 +21,7 @@ from fhirapp.search.fulltext import Phrase, full_text, words_table
 from fhirapp.search.index import IndexTables, TokenRow
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.tokenizer import normalised, readable, words_sought
-from fhirapp.search.values import AnyCondition, told, unescape
+from fhirapp.search.values import AnyCondition, repr_value, unescape
 
 # Words of a search, and characters: more would say nothing of what is looked for.
 MAX_WORDS = 20
@@ -126,7 +126,7 @@ class Words(Parameter):
             message = "the modifier is not supported on a search for words"
             raise UnsupportedParameter(f"{self.name}:{modifier}", message)
 
-    def asked(self, value: str) -> str:
+    def database_query(self, value: str) -> str:
         """Return the database's query for a value, commas not yet split."""
         return full_text().query(self._choices(value), self.column)
 
@@ -196,14 +196,14 @@ def scores(
     among = f"k.{engine.number} BETWEEN ? AND ?"
     for parameter, value in asked:
         sql = f"{engine.score(table, parameter.column)} AND {among}"
-        for pk, score in run(sql, (parameter.asked(value), min(pks), max(pks))):
+        for pk, score in run(sql, (parameter.database_query(value), min(pks), max(pks))):
             if pk in found:
                 found[pk] += max(0.0, score)
     return {pk: score / (1 + score) for pk, score in found.items()}
 
 
 def _described(phrase: Phrase) -> str:
-    text = told(readable(phrase.words))
+    text = repr_value(readable(phrase.words))
     if len(phrase.words) == 1:
         return f"a word that begins with {text}" if phrase.prefix else f"the word {text}"
     return f"the words {text} together" + (", or longer at the end" if phrase.prefix else "")

@@ -31,6 +31,28 @@ answer = create_app().test_client().get(
 print(answer.text)
 """
 
+# What an app shows and enforces of its types, as JSON.
+SHOWN = """
+import json
+from fhirapp import create_app
+from fhirapp.auth.scopes import enforceable, parse_scope
+from fhirapp.web.explore.form import type_names
+app = create_app()
+client = app.test_client()
+scopes = (
+    "system/Sensitivity.rs",
+    "user/Sensitivity.rs?clinical-status=active",
+    "user/Sensitivity.rs?unheard-of=active",
+    "user/Unheard.rs",
+)
+with app.test_request_context():
+    print(json.dumps({
+        "openapi": client.get("/openapi.json").get_json(),
+        "types": type_names(),
+        "scopes": [scope for scope in scopes if enforceable(parse_scope(scope))],
+    }))
+"""
+
 
 PAGES = """
 from fhirapp import create_app
@@ -113,6 +135,30 @@ def test_a_new_folder_is_a_type_that_keeps_the_contract(copy, run):
     model = {name for name in passed if "AllergyIntolerance" in name}
     assert len(model) > 50
     assert {renamed(name) for name in model} == {name for name in passed if "Sensitivity" in name}
+
+
+def test_a_new_type_is_shown_and_enforced_as_the_type_it_copies_is(copy, run):
+    add_type(copy)
+    shown = json.loads(run("-c", SHOWN))
+    document = shown["openapi"]
+
+    assert {"AllergyIntolerance", "Sensitivity"} <= {tag["name"] for tag in document["tags"]}
+    assert {"AllergyIntolerance", "Sensitivity"} <= document["components"]["schemas"].keys()
+    model = {path for path in document["paths"] if "/AllergyIntolerance" in path}
+    assert len(model) > 5
+    assert {renamed(path) for path in model} == {
+        path for path in document["paths"] if "/Sensitivity" in path
+    }
+    parameters = document["components"]["parameters"]
+    model = {name for name in parameters if name.startswith("AllergyIntolerance.")}
+    assert model
+    assert {renamed(name) for name in model} <= parameters.keys()
+
+    assert "Sensitivity" in shown["types"]
+    assert shown["scopes"] == [
+        "system/Sensitivity.rs",
+        "user/Sensitivity.rs?clinical-status=active",
+    ]
 
 
 def test_data_of_a_new_type_are_imported_and_found(copy, run):

@@ -15,7 +15,6 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.bundle import compact
 from fhirapp.resources.binary.content import StoredBytes, StoredJson, newest_version
 from fhirapp.resources.binary.schema import BinarySchema
-from fhirapp.rest.negotiation import Form
 from fhirapp.rest.stream import PIECE, Span
 from tests.conftest import token_for
 from tests.support.binaries import PUBLISHED, store
@@ -108,7 +107,7 @@ def test_any_part_of_the_json_is_that_part_of_the_whole(sized, row_id, pretty):
         snapshot = reader()
         version = newest_version(snapshot, row_id)
         stored = StoredBytes.of(snapshot, version)
-        content = StoredJson.of(snapshot, stored, BinarySchema(), Form(pretty))
+        content = StoredJson.of(snapshot, stored, BinarySchema(), pretty=pretty)
         assert content.length == len(whole)
         for span in parts(whole):
             assert content.piece(snapshot, span) == whole[span.start : span.stop]

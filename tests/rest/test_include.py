@@ -396,7 +396,7 @@ def test_more_matches_need_no_more_selects(make_app):
         for count in (1, len(rows)):
             snapshot.selects = 0
             matches = [Match(*row, ()) for row in rows[:count]]
-            found = included_with(snapshot, definition, access, joins, controls, matches).found
+            found = included_with(snapshot, definition, access, joins, controls, matches).resources
             assert len(found) == 2 * count
             needed.append(snapshot.selects)
         snapshot.close()

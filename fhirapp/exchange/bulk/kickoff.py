@@ -38,14 +38,14 @@ from fhirapp.fhir.outcome import (
 )
 from fhirapp.fhir.temporal import instant_of, interval
 from fhirapp.rest.negotiation import (
-    FORMING,
+    FORM_PARAMETERS,
     arguments,
     handling,
     is_strict,
+    negotiate,
     parse_form,
-    wanted_form,
 )
-from fhirapp.rest.operation import is_text, posted
+from fhirapp.rest.operation import is_text, parse_body
 from fhirapp.rest.subset import unknown_elements
 from fhirapp.search.controls import parse_controls
 from fhirapp.search.parameter import Context
@@ -82,7 +82,7 @@ def read_export_request(level: str, group: str, access: Access, snapshot: Reader
     """Return the export that the HTTP request asks for, checked. Raises FhirError."""
     parameters = _read_parameters()
     # The format of the response to the kick-off.
-    wanted_form(parameters)
+    negotiate(parameters)
     notes: Notes = []
     once, lists = _sort_out(parameters, notes)
     _check_format(once.get("_outputFormat"))
@@ -131,7 +131,7 @@ def _read_parameters() -> Parameters:
             PATIENT_PARAMETER, "is taken by POST alone, in a Parameters resource"
         )
     if request.method == "POST":
-        parameters += posted(_pair, _MAX_MEMBERS)
+        parameters += parse_body(_pair, _MAX_MEMBERS)
     for name, value in parameters:
         if "\0" in value:
             raise InvalidParameter(name[:SHOWN], "has a NUL character")
@@ -172,7 +172,7 @@ def _sort_out(
             raise RepeatedParameter(name, "may be given once")
         elif name in _ONCE:
             once[name] = value
-        elif name not in FORMING:
+        elif name not in FORM_PARAMETERS:
             reason = "is not a parameter of $export"
             _ignore_or_refuse(name[:SHOWN], reason, notes, refused=is_strict())
     return once, lists

@@ -31,8 +31,8 @@ from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.fhir.terminology import ReactionWords
 from fhirapp.rest.access import access_to, check_patients, visible
-from fhirapp.rest.negotiation import wanted_form
-from fhirapp.rest.operation import read_asked
+from fhirapp.rest.negotiation import negotiate
+from fhirapp.rest.operation import parse_operation
 from fhirapp.rest.read import find_version
 from fhirapp.rest.response import respond
 from fhirapp.search.parameter import Context
@@ -144,9 +144,9 @@ Resource = Mapping[str, Any]
 def summary(definition: Definition) -> Response:
     """Return the summary as a Parameters resource. Raises FhirError."""
     access = access_to(definition, "s")
-    asked = read_asked(SUMMARY)
-    form = wanted_form(asked.given)
-    patient_id = _patient(asked.values["patient"][0])
+    operation = parse_operation(SUMMARY)
+    pretty = negotiate(operation.parameters)
+    patient_id = _patient(operation.values["patient"][0])
     context = Context(definition.tables, base_url())
     check_patients(definition, access, [("patient", patient_id)], context)
     conditions = definition.params.by_name["patient"].conditions("", [patient_id], context)
@@ -169,7 +169,7 @@ def summary(definition: Definition) -> Response:
         "parameter": list(_parameters(patient_id, entries, findings, is_limited=is_limited)),
     }
     body = fhir_json.dumps_indented(content)
-    return respond(body, form, etag=f'W/"{blake2b(body, digest_size=16).hexdigest()}"')
+    return respond(body, pretty, etag=f'W/"{blake2b(body, digest_size=16).hexdigest()}"')
 
 
 def _patient(value: str) -> str:

@@ -13,7 +13,6 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.bundle import compact
 from fhirapp.resources.binary.model import Binary
 from fhirapp.resources.binary.schema import BinarySchema
-from fhirapp.rest.negotiation import Form
 from fhirapp.rest.stream import Span
 
 _TABLE = Binary.__tablename__
@@ -96,7 +95,7 @@ class StoredJson(NamedTuple):
 
     @classmethod
     def of(
-        cls, snapshot: Reader, stored: StoredBytes, schema: BinarySchema, form: Form
+        cls, snapshot: Reader, stored: StoredBytes, schema: BinarySchema, *, pretty: bool
     ) -> StoredJson:
         """Return the resource that a version is, its data not read yet."""
         version = stored.version
@@ -120,7 +119,7 @@ class StoredJson(NamedTuple):
         )
         head, mark, tail = fhir_json.dumps_indented(resource).partition(_MARK)
         head += mark.removesuffix(b"AA==")
-        return cls(head, stored, tail) if form.pretty else cls(compact(head), stored, compact(tail))
+        return cls(head, stored, tail) if pretty else cls(compact(head), stored, compact(tail))
 
     @property
     def length(self) -> int:

@@ -25,12 +25,11 @@ from fhirapp.rest.access import access_to, carried_visibly
 from fhirapp.rest.blueprint import ResourceBlueprint, check_id
 from fhirapp.rest.negotiation import (
     FHIR_JSON,
-    FORMING,
-    Form,
+    FORM_PARAMETERS,
     arguments,
     check_known,
+    negotiate,
     prefers_json,
-    wanted_form,
 )
 from fhirapp.rest.response import respond
 from fhirapp.rest.stream import Span, carry, check_preconditions, wanted_span
@@ -55,8 +54,8 @@ class BinaryBlueprint(ResourceBlueprint):
         check_id(self.definition, resource_id)
         access = access_to(self.definition, "r")
         given = arguments()
-        check_known(given, FORMING)
-        form = wanted_form(given) if prefers_json() else None
+        check_known(given, FORM_PARAMETERS)
+        pretty = negotiate(given) if prefers_json() else None
         snapshot = reader()
         version = newest_version(snapshot, resource_id)
         if version is None or not carried_visibly(snapshot, access, resource_id):
@@ -67,11 +66,11 @@ class BinaryBlueprint(ResourceBlueprint):
         served(self.definition.name, resource_id, version.version_id)
         # Asked last: that it is here must not show in how long a refusal takes.
         stored = StoredBytes.of(snapshot, version)
-        if form is None:
+        if pretty is None:
             return _bytes(stored)
         response = _response(version, FHIR_JSON)
         if response.status_code == 200:
-            content = StoredJson.of(snapshot, stored, _SCHEMA, form)
+            content = StoredJson.of(snapshot, stored, _SCHEMA, pretty=pretty)
             carry(response, content, Span(0, content.length))
         return response
 
@@ -99,7 +98,7 @@ def _response(version: Version, content_type: str) -> Response:
     """Return a 200 whose body is still to come, or a 304."""
     return respond(
         b"",
-        Form(),
+        pretty=True,
         etag=f'W/"{version.version_id}"',
         last_modified=version.last_updated,
         content_type=content_type,

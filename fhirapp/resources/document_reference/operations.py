@@ -22,8 +22,8 @@ from fhirapp.fhir.bundle import MATCH, Entry, bundle
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.access import access_to, check_patients, visible
-from fhirapp.rest.negotiation import wanted_form
-from fhirapp.rest.operation import Asked, read_asked
+from fhirapp.rest.negotiation import negotiate
+from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import bundle_id, further_links, page_link, read_page, total_of
 from fhirapp.rest.response import fhir_address, respond, with_addresses
 from fhirapp.search.controls import NEWEST_FIRST, Controls
@@ -53,24 +53,24 @@ _PATIENT = re.compile(f"(?:Patient/)?({ID_PATTERN})")
 def docref(definition: Definition) -> Response:
     """Return the documents as a searchset Bundle. Raises FhirError."""
     access = access_to(definition, "s")
-    asked = read_asked(DOCREF)
-    form = wanted_form(asked.given)
+    operation = parse_operation(DOCREF)
+    pretty = negotiate(operation.parameters)
     context = Context(definition.tables, base_url())
-    patient = _patient(asked)
+    patient = _patient(operation)
     check_patients(definition, access, [("patient", patient)], context)
-    conditions = _conditions(definition, asked, patient, context)
+    conditions = _conditions(definition, operation, patient, context)
     if limit := visible(definition, access, "s"):
         conditions.append(limit)
     snapshot = reader()
     selection = select(definition.sql_table, conditions, snapshot.all)
     path = f"{definition.name}/$docref"
-    made_for = asked.fingerprint(path)
-    controls = Controls(count=asked.count, cursor=asked.cursor)
+    made_for = operation.fingerprint(path)
+    controls = Controls(count=operation.count, cursor=operation.cursor)
     page = read_page(snapshot.all, selection, NEWEST_FIRST, controls, made_for)
     total = len(page.matches) if page.is_single else total_of(snapshot, selection)
     links = [
-        ("self", page_link(path, asked.given)),
-        *further_links(path, asked.applied, page, made_for),
+        ("self", page_link(path, operation.parameters)),
+        *further_links(path, operation.applied, page, made_for),
     ]
     config = settings()
     shown = [(one.id, one.version_id) for one in page.matches]
@@ -87,32 +87,32 @@ def docref(definition: Definition) -> Response:
         for one in page.matches
     )
     body = bundle(bundle_id(digest), "searchset", total, links, entries)
-    return respond(body, form, etag=f'W/"{digest}"')
+    return respond(body, pretty, etag=f'W/"{digest}"')
 
 
-def _patient(asked: Asked) -> str:
+def _patient(operation: OperationRequest) -> str:
     """Return the one patient's id. Raises InvalidParameter."""
-    found = _PATIENT.fullmatch(asked.values["patient"][0])
+    found = _PATIENT.fullmatch(operation.values["patient"][0])
     if found is None:
         raise InvalidParameter("patient", "is not the id of one patient")
     return found[1]
 
 
 def _conditions(
-    definition: Definition, asked: Asked, patient: str, context: Context
+    definition: Definition, operation: OperationRequest, patient: str, context: Context
 ) -> list[AnyCondition]:
     """Return what a document must fulfil. Raises InvalidParameter."""
     searched = [("patient", patient), ("status", "current")]
     for name, parameter in (("type", "type"), ("profile", "_profile")):
-        if name in asked.values:
-            searched.append((parameter, ",".join(asked.values[name])))
+        if name in operation.values:
+            searched.append((parameter, ",".join(operation.values[name])))
     conditions = [
         condition
         for name, value in searched
         for condition in definition.params.by_name[name].conditions("", [value], context)
     ]
-    if care := asked.care():
+    if care := operation.care():
         conditions.append(cared_for(definition.tables, definition.care, care, undated=False))
-    if parse_boolean("on-demand", asked.one("on-demand") or "false"):
+    if parse_boolean("on-demand", operation.value("on-demand") or "false"):
         conditions.append(Condition("1 = 0", narrows=True))
     return conditions

@@ -27,9 +27,9 @@ from fhirapp.fhir.bundle import INCLUDE, MATCH, OUTCOME, Entry, bundle
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound, issue, operation_outcome
 from fhirapp.fhir.temporal import instant_of
 from fhirapp.rest.access import access_to, visible
-from fhirapp.rest.include import Found, Inclusion, Join, included_with, references
-from fhirapp.rest.negotiation import wanted_form
-from fhirapp.rest.operation import Asked, read_asked
+from fhirapp.rest.include import Inclusion, Join, PageResource, included_with, references
+from fhirapp.rest.negotiation import negotiate
+from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import Match, bundle_id, cursors, page_link, total_of
 from fhirapp.rest.read import find_version
 from fhirapp.rest.response import fhir_address, respond, with_addresses
@@ -76,8 +76,8 @@ class _Place(NamedTuple):
 def everything(definition: Definition, resource_id: str) -> Response:
     """Return the record as a searchset Bundle. Raises NotFound, Gone, FhirError."""
     access = access_to(definition, "r")
-    asked = read_asked(EVERYTHING)
-    form = wanted_form(asked.given)
+    operation = parse_operation(EVERYTHING)
+    pretty = negotiate(operation.parameters)
     snapshot = reader()
     name = f"{definition.name}/{resource_id}"
     patient = find_version(snapshot, definition, access, resource_id)
@@ -86,33 +86,36 @@ def everything(definition: Definition, resource_id: str) -> Response:
     if patient.deleted:
         raise Gone(f"{name} was deleted.")
     path = f"{name}/$everything"
-    made_for = asked.fingerprint(path)
+    made_for = operation.fingerprint(path)
     place = _Place()
-    if asked.cursor is not None:
-        place = _Place(*cursors().read(asked.cursor, made_for).place)
-    wanted = _wanted_types(asked)
-    parts = _parts(snapshot, access, resource_id, asked, wanted, dict(place.marks))
-    found = _read(snapshot, parts, place, asked.count + 1)
-    page = found[: asked.count]
-    links = [("self", page_link(path, asked.given)), ("first", page_link(path, asked.applied))]
-    if page and len(found) > asked.count:
-        further = [*asked.applied, ("_cursor", _cursor(parts, *page[-1], made_for))]
+    if operation.cursor is not None:
+        place = _Place(*cursors().read(operation.cursor, made_for).place)
+    wanted = _wanted_types(operation)
+    parts = _parts(snapshot, access, resource_id, operation, wanted, dict(place.marks))
+    found = _read(snapshot, parts, place, operation.count + 1)
+    page = found[: operation.count]
+    links = [
+        ("self", page_link(path, operation.parameters)),
+        ("first", page_link(path, operation.applied)),
+    ]
+    if page and len(found) > operation.count:
+        further = [*operation.applied, ("_cursor", _cursor(parts, *page[-1], made_for))]
         links.append(("next", page_link(path, further)))
     total = sum(total_of(snapshot, one.selection) for one in parts)
     beside = _beside(snapshot, access, page, wanted)
     config = settings()
     shown = [(held.name, one.id, one.version_id) for held, one in page]
-    key = (links, total, shown, [one.name for one in beside.found], beside.is_cut)
+    key = (links, total, shown, [one.name for one in beside.resources], beside.is_cut)
     rendering = (config.inline_max, config.empty_content)
     digest = blake2b(repr((key, rendering)).encode(), digest_size=16).hexdigest()
     body = bundle(bundle_id(digest), "searchset", total, links, _entries(page, beside))
-    return respond(body, form, etag=f'W/"{digest}"')
+    return respond(body, pretty, etag=f'W/"{digest}"')
 
 
-def _wanted_types(asked: Asked) -> frozenset[str]:
+def _wanted_types(operation: OperationRequest) -> frozenset[str]:
     """Return the types that are asked for, every one without `_type`. Raises InvalidParameter."""
     served = types()
-    named = asked.values.get("_type", list(served))
+    named = operation.values.get("_type", list(served))
     for name in named:
         if name not in served:
             raise InvalidParameter("_type", f"{name[:SHOWN]!r} is not served here")
@@ -125,12 +128,12 @@ def _parts(
     snapshot: Reader,
     access: Access,
     patient_id: str,
-    asked: Asked,
+    operation: OperationRequest,
     wanted: Iterable[str],
     marks: Mapping[str, int],
 ) -> list[_Part]:
     """Return what is walked of each type of the compartment. Raises InvalidParameter."""
-    care, since = asked.care(), asked.time("_since")
+    care, since = operation.care(), operation.time("_since")
     common = [Condition("r.patient_id = ?", (patient_id,), narrows=True)]
     if since:
         common.append(Condition("r.last_updated >= ?", (instant_of(since.low),)))
@@ -199,14 +202,14 @@ def _beside(
     by_type: dict[str, list[Match]] = {}
     for definition, one in page:
         by_type.setdefault(definition.name, []).append(one)
-    beside: dict[object, Found] = {}
+    beside: dict[object, PageResource] = {}
     is_cut = False
     for name, matches in by_type.items():
         definition = types()[name]
         named = tuple(references(definition))
         joins = [Join(name, named, target, iterate=False) for target in outside]
         brought = included_with(snapshot, definition, access, joins, controls, matches)
-        beside.update((found.name, found) for found in brought.found)
+        beside.update((found.name, found) for found in brought.resources)
         is_cut = is_cut or brought.is_cut
     return Inclusion(list(beside.values()), is_cut)
 
@@ -216,7 +219,7 @@ def _entries(page: Sequence[tuple[Definition, Match]], beside: Inclusion) -> Ite
         served(definition.name, one.id, one.version_id)
         body = with_addresses(one.body, definition.attachments)
         yield Entry(fhir_address(f"{definition.name}/{one.id}"), body, MATCH)
-    for found in beside.found:
+    for found in beside.resources:
         served(found.type, found.id, found.version_id)
         body = with_addresses(found.body, types()[found.type].attachments)
         yield Entry(fhir_address(f"{found.type}/{found.id}"), body, INCLUDE)
