@@ -1,0 +1,70 @@
+"""A pytest plugin: which tests enter which lines, which pass, and how long each takes.
+
+Of a test with many cases, a few are run. FHIRAPP_CONTEXTS names the files to write: NAME.coverage,
+with a context for each test and for its setup, and NAME.json, the seconds of each test that passes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import coverage
+import pytest
+
+_CASES = 5
+_NAME = os.environ["FHIRAPP_CONTEXTS"]
+_coverage = coverage.Coverage(
+    data_file=f"{_NAME}.coverage", source=["fhirapp"], branch=False, config_file=False
+)
+_seconds: dict[str, float] = defaultdict(float)
+_not_passed: set[str] = set()
+_coverage.start()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a few cases of each test, from the first to the last."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        cases[item.nodeid.partition("[")[0]].append(item)
+    items[:] = [
+        item
+        for same in cases.values()
+        for item in ([*same[: _CASES - 1], same[-1]] if len(same) > _CASES else same)
+    ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    _coverage.switch_context(f"{item.nodeid}|setup")
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    _coverage.switch_context(f"{item.nodeid}|call")
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    _coverage.switch_context(f"{item.nodeid}|setup")
+    return (yield)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what a test took to set up and run."""
+    _seconds[report.nodeid] += report.duration
+    if not report.passed:
+        _not_passed.add(report.nodeid)
+
+
+def pytest_sessionfinish() -> None:
+    """Write what was found."""
+    _coverage.stop()
+    _coverage.save()
+    passed = {name: round(took, 3) for name, took in _seconds.items() if name not in _not_passed}
+    Path(f"{_NAME}.json").write_text(json.dumps(passed, indent=0), encoding="utf-8")
