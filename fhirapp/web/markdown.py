@@ -30,7 +30,7 @@ _TAGS = {
     *("strong", "table", "tbody", "td", "th", "thead", "tr", "ul", "wbr"),
 }
 _ATTRIBUTES = {"a": {"href", "class"}, "code": {"class"}, "ol": {"start"}}
-_ANCHORS = {name: {"id"} for name in ("h2", "h3", "h4")}
+_OF_MANUAL = {"div": {"class", "tabindex"}, **{name: {"id"} for name in ("h2", "h3", "h4")}}
 _MANUAL = re.compile(r"(?P<page>[a-z]+)\.md(?P<anchor>#.*)?")
 
 
@@ -67,8 +67,8 @@ def manual_html(text: str) -> Markup:
     return Markup(
         nh3.clean(
             _MARKDOWN.render(text, {"lesson": "", "manual": True}),
-            tags=_TAGS,
-            attributes=_ATTRIBUTES | _ANCHORS,
+            tags=_TAGS | {"div"},
+            attributes=_ATTRIBUTES | _OF_MANUAL,
             url_schemes={"http", "https"},
             link_rel="noreferrer",
         )
@@ -85,6 +85,27 @@ def _heading_open(
     if "manual" in env:
         tokens[at].attrSet("id", anchor_of(tokens[at + 1].content))
     return renderer.renderToken(tokens, at, options, env)
+
+
+def _table_open(
+    _renderer: RendererHTML,
+    _tokens: Sequence[Token],
+    _at: int,
+    _options: OptionsDict,
+    env: EnvType,
+) -> str:
+    """Let a wide table of the manual scroll, by keyboard too."""
+    return '<div class="scroll" tabindex="0"><table>' if "manual" in env else "<table>"
+
+
+def _table_close(
+    _renderer: RendererHTML,
+    _tokens: Sequence[Token],
+    _at: int,
+    _options: OptionsDict,
+    env: EnvType,
+) -> str:
+    return "</table></div>" if "manual" in env else "</table>"
 
 
 def _link_open(
@@ -134,6 +155,8 @@ def _parser() -> MarkdownIt:
     rules: Any = {
         "link_open": _link_open,
         "heading_open": _heading_open,
+        "table_open": _table_open,
+        "table_close": _table_close,
         "fence": _fence,
         "code_inline": _code_inline,
     }

@@ -63,7 +63,7 @@ def test_an_upload_goes_on_after_signing_in_again(one, folder):
     one.page.route("**&at=524288&**", sign_out, times=1)
     one.page.locator("#folder").set_input_files(folder)
     one.page.get_by_role("button", name=BEGIN).click()
-    one.page.get_by_text("Nobody is signed in here any more.").wait_for()
+    one.page.get_by_text("Your session has ended.").wait_for()
     other = one.tab("/sign-in")
     other.sign_in("admin")
     pieces: list[str] = []

@@ -299,7 +299,7 @@ def test_what_a_server_says_is_cut_and_made_harmless(server, client):
 def test_an_export_that_cannot_be_deleted_is_told_and_fetched_all_the_same(server, client):
     server.answers["DELETE /job"] = [reply("405 Method Not Allowed")]
     assert len(client.download(server.url + EXPORT).output) == 2
-    assert "not recorded to delete the export (it answers 405)" in client.said[-1]
+    assert "not told to delete the export (it answers 405)" in client.said[-1]
 
 
 @pytest.mark.parametrize(

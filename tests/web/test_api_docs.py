@@ -152,7 +152,7 @@ def test_so_is_the_client_of_the_pages_themselves(make_app: Callable[..., Flask]
     clinic = make_app()
     browser = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
     # What it reads there, it reads with that client's token.
-    assert "It works, since" in browser.get("/").words
+    assert "Server is running since" in browser.get("/").words
     page = browser.get("/admin/clients/pages")
     assert (page.status, page.heading) == (200, "The pages of this server")
     assert "Our own pages Tokens with which these pages read the records." in page.words
