@@ -4,9 +4,13 @@ Lines of code are drawn at random; on each, one mistake is made in a copy of the
 that enter the line run until one fails (selection.py). A mutant that passes them survives: either
 it behaves as the original does, or a test is missing; which of these, a reader decides.
 
-The first run notes which tests enter which line (contexts.py), about as long as the tests take. The
-results are in a file, after each mutant: the same command goes on where it was stopped. `--again`
-runs the survivors against more tests, and against all cases of these.
+The first run notes which tests enter which line (contexts.py): 20 minutes of one core, 43 on a busy
+machine, where a mutant takes about 25 seconds. The results are written to a file after each mutant:
+the same command goes on where it was stopped. `--again` runs the survivors against more tests, and
+against all cases of these. Lines that only other processes run, or that run once on import, are
+tried with the tests that are near by name.
+
+The first edition (667415e, seed 1) was stopped early: 4 of the first 4 mutants were caught, of 100.
 
 mutmut 3 changes only functions, all of them at once, and cosmic-ray runs one command for every
 mutant of every file: neither draws a sample, and for each mutant runs the tests of its line alone.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 from collections import Counter, defaultdict
@@ -26,6 +27,14 @@ class Selection:
         self.seconds: dict[str, float] = json.loads(Path(f"{name}.json").read_text("utf-8"))
         self._database = sqlite3.connect(f"{name}.coverage", check_same_thread=False)
         register_sqlite_functions(self._database)
+        if not self._knows(f"{root}{os.sep}"):
+            raise SystemExit(f"{name}.coverage is of another checkout than {root}")
+
+    def _knows(self, folder: str) -> bool:
+        found = self._database.execute(
+            "SELECT 1 FROM file WHERE substr(path, 1, ?) = ?", (len(folder), folder)
+        )
+        return found.fetchone() is not None
 
     def choose(self, file: str, lines: tuple[int, int], limit: int) -> tuple[list[str], int]:
         """Return the tests to run, at most limit, and how many tests enter these lines at all.
