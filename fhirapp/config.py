@@ -169,7 +169,7 @@ _LOCALTIME = Path("/etc/localtime")
 
 
 def _machine_zone() -> tzinfo | None:
-    """Return the zone that the machine is set to, None where that cannot be told."""
+    """Return the machine's time zone, None where it is unknown."""
     if name := os.environ.get("TZ", "").removeprefix(":"):
         # A path too, as :/usr/share/zoneinfo/Europe/Berlin.
         return _zone(name.rpartition("zoneinfo/")[2])

@@ -95,7 +95,7 @@ def demo_key(instance: Path) -> dict[str, Any]:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that nobody else can read; where another process was faster, keep its file."""
+    """Write a private file; if another process was faster, keep its file."""
     draft = _draft(path, content)
     try:
         os.link(draft, path)
@@ -106,7 +106,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file that nobody else can read, in place of the one that is there."""
+    """Replace a private file."""
     _draft(path, content).replace(path)
 
 

@@ -136,7 +136,7 @@ def history_of(bundle: Any) -> History:
 
 
 def _read_entry(path: str, content: Any) -> tuple[tuple[str, str], Version]:
-    """Return (type, id) and the version that an entry tells of. Raises InvalidResource."""
+    """Return (type, id) and the version of an entry. Raises InvalidResource."""
     if type(content) is not dict:
         raise InvalidResource([(path, "must be a JSON object")])
     resource, request, response = (

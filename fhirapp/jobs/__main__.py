@@ -45,7 +45,7 @@ _EXPECTED = (ConfigurationError, DBAPIError, sqlite3.Error, OSError, MemoryError
 
 
 class _Stopped(BaseException):
-    """Somebody told the task to stop."""
+    """A user asked the task to stop."""
 
 
 def main(folder: Path) -> None:

@@ -182,7 +182,7 @@ def write_state(folder: Path, state: State) -> None:
 
 
 def mark_stopping(task: Task) -> None:
-    """Note that a task was told to stop."""
+    """Record that a task was asked to stop."""
     (task.folder / _STOP).touch()
 
 

@@ -162,7 +162,7 @@ def sweep(settings: Settings, now: float) -> None:
 
 
 def keep_swept(settings: Settings) -> None:
-    """Have a thread of this process sweep now and then: nobody needs to open a page for it."""
+    """Start a thread that removes old tasks from time to time, without a page being opened."""
     Thread(target=_sweep_for_ever, args=(settings,), name="sweep", daemon=True).start()
 
 

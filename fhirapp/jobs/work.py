@@ -131,7 +131,7 @@ def _pack(made: Path) -> None:
 
 
 def _request(task: Task) -> str:
-    """Return the command that does the same, as a manifest tells it."""
+    """Return the command that does the same, for the manifest."""
     parts = ["fhirapp export", *(f"--type {name}" for name in task.asked["types"])]
     if task.asked["since"]:
         parts.append(f"--since {task.asked['since']}")

@@ -26,7 +26,7 @@ _SHOWN = 5
 
 
 class Faults:
-    """Gathers faults by what they are of: all are counted, the first of each told."""
+    """Gathers faults by kind: all are counted, the first of each are listed."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -39,12 +39,12 @@ class Faults:
             self._told.append((kind, f"{where} {kind}".strip()))
 
     def extend(self, kinds: Iterable[str]) -> None:
-        """Take up faults that are told whole."""
+        """Add faults that are listed in full."""
         for kind in kinds:
             self.add(kind)
 
     def lines(self) -> list[str]:
-        """Return a sentence for each fault that is told, and for a kind how many are not."""
+        """Return a sentence for each listed fault, and for each kind how many more there are."""
         lines = []
         last = {kind: place for place, (kind, _) in enumerate(self._told)}
         for place, (kind, line) in enumerate(self._told):
@@ -170,7 +170,7 @@ def _check_type(faults: Faults, connection: Connection, definition: Definition, 
 
 
 def _rows(connection: Connection, definition: Definition, quick: bool) -> Iterator[Any]:
-    """Yield each version in the order of the table, with what stands before and after it."""
+    """Yield each version in the order of the table, with its neighbours."""
     table = definition.table
     other = table.alias()
     same = other.c.id == table.c.id

@@ -139,7 +139,7 @@ def _fill_demo(app: Flask, rendering: Rendering, say: Callable[[str], None]) -> 
 
 
 def first_setup_code(app: Flask) -> str | None:
-    """Return the code at which the first administrator is made, None once somebody can sign in."""
+    """Return the setup code of the first administrator, None once there is one."""
     with app.app_context():
         with writing() as connection:
             code = None if has_administrator(connection) else new_setup_code(connection)

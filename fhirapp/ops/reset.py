@@ -145,7 +145,7 @@ def start_timer(app: Flask) -> None:
 
 
 def watch(app: Flask, looks: Iterable[float]) -> None:
-    """Reset the demo whenever it is due; looks tells, each time to look, what time it is."""
+    """Reset the demo whenever it is due; looks yields the time at each check."""
     for now in looks:
         with app.app_context():
             passing: tuple[type[Exception], ...] = (*database_errors(), Busy, ConfigurationError)

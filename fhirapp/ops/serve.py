@@ -102,7 +102,7 @@ def serve(app: Flask, listener: socket.socket) -> None:
 def run_one(
     app: Flask, listener: socket.socket, still_wanted: Callable[[], bool] = lambda: True
 ) -> None:
-    """Serve in this process until a signal, or until nobody wants it any more; then drain."""
+    """Serve in this process until a signal or the parent's end; then drain."""
     settings = settings_of(app)
     options: dict[str, Any] = {**_WAITRESS, "threads": settings.threads}
     if settings.trusted_proxy:

@@ -171,7 +171,7 @@ _NEWEST = Key("{row}.last_updated", descending=True)
 
 @dataclass(frozen=True)
 class Order:
-    """The keys that results are sorted by; the last tells any two apart."""
+    """The keys that results are sorted by; the last is unique."""
 
     keys: tuple[Key, ...]
 
@@ -207,7 +207,7 @@ class Order:
     def sorted(
         self, rows: Sequence[Place], *, backwards: bool, place: Callable[[Place], Place]
     ) -> list[Place]:
-        """Sort rows that have these keys; place tells where in a row they stand."""
+        """Sort rows that have these keys; place is their position in a row."""
         found = list(rows)
         for at, key in reversed([*enumerate(self.keys)]):
             found.sort(key=lambda row: place(row)[at], reverse=key.descending != backwards)

@@ -46,7 +46,7 @@ class ReferenceRow(NamedTuple):
 
 
 class StringRow(NamedTuple):
-    """A text: folded for searching without regard to case and accents, and as it stands."""
+    """A text: folded for a search without case and accents, and as written."""
 
     param: str
     folded: str

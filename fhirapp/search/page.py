@@ -59,7 +59,7 @@ class Cursors:
 
 
 def fingerprint(resource_type: str, parameters: Sequence[tuple[str, str]]) -> str:
-    """Return what tells one query from another: type and parameters, in any order."""
+    """Return what identifies a query: type and parameters, in any order."""
     text = repr((resource_type, sorted(parameters)))
     return blake2b(text.encode(), digest_size=6).hexdigest()
 
@@ -129,7 +129,7 @@ def find_page(
 
 
 def place_of(row: Place) -> Place:
-    """Return where a row stands in the order of results."""
+    """Return a row's place in the order of results."""
     return row[len(COLUMNS) :]
 
 

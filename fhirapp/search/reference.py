@@ -64,7 +64,7 @@ class Reference(Parameter):
 
     @property
     def _identifier(self) -> Token:
-        """What `:identifier` searches: the identifier that stands in the reference."""
+        """What `:identifier` searches: the identifier within the reference."""
         return Token(f"{self.name}:identifier", (), "", cased=True)
 
     def accepts(self, modifier: str) -> bool:

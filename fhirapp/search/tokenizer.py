@@ -131,7 +131,7 @@ def _words(text: str) -> list[str]:
 
 
 def _number(found: re.Match[str]) -> str:
-    """Return a number as it is indexed; what a letter stands before belongs to the word."""
+    """Return a number as it is indexed; digits after a letter belong to the word."""
     text, start, end = found.string, found.start(), found.end()
     number = found[0]
     before = text[start - 1 : start]
@@ -175,7 +175,7 @@ _STANDING = re.compile(
 
 
 def located(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the words of a text, each with where it stands: from, to."""
+    """Yield the words of a text, each with its place: from, to."""
     for found in _STANDING.finditer(text):
         if _IS_PAIRED.match(found[0]):
             yield from _located_pairs(found[0], found.start())

@@ -99,7 +99,7 @@ def extract(resource_id: str, elements: dict[str, Any], path: str, type_name: st
 
 
 def _located(elements: Mapping[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return what stands at an element path, each with its place: content[0].attachment."""
+    """Return the values at an element path, each with its place: content[0].attachment."""
     found: list[tuple[str, Any]] = [("", elements)]
     for step in path.split("."):
         below: list[tuple[str, Any]] = []

@@ -266,7 +266,7 @@ class Publisher:
             self.shared.append(f"{definition.name}/{prepared.id}")
 
     def is_foreign(self, known: int | None) -> bool:
-        """Say whether a source is another: an id may mean somebody else there."""
+        """Say whether a source is another one, where an id may mean another patient."""
         return bool(self._source_id and known and known != self._source_id)
 
     def claimed(self, definition: Definition, ids: Collection[str]) -> set[str]:

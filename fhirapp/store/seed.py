@@ -149,7 +149,7 @@ def _versions(scratch: Engine, definition: Definition, path: Path) -> Iterator[R
 
 
 def _resource(definition: Definition, row: dict[str, Any]) -> dict[str, Any]:
-    """Return the resource that a row stands for, unchecked. Raises InvalidResource."""
+    """Return the resource of a row, unchecked. Raises InvalidResource."""
     names = definition.schema.columns()
     for column in definition.table.c:
         if _is_json(column) and row[column.name] is not None:

@@ -53,7 +53,7 @@ def find_known(connection: Connection, client_id: str) -> Mapping[str, Any]:
 
 
 def find_owned(code: str) -> Client | None:
-    """Return the client that somebody manages with this code."""
+    """Return the client that its developer manages with this code."""
     return db.session.scalars(
         select(Client).where(Client.owner_digest == digest(code))
     ).one_or_none()

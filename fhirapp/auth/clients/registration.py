@@ -298,6 +298,6 @@ def _parts(uri: str, what: Marked) -> SplitResult:
 
 
 def _is_web(parts: SplitResult) -> bool:
-    """Say whether an address is https, or http on this machine, where nobody can listen in."""
+    """Say whether an address is https, or http on this machine, where no one can listen in."""
     secure = parts.scheme == "https" and bool(parts.hostname)
     return secure or (parts.scheme == "http" and is_loopback(parts.netloc))

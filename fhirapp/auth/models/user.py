@@ -51,7 +51,7 @@ class UserPatient(Base):
 
 
 class Session(Base):
-    """A browser that somebody signed in with."""
+    """A session: a browser that a user signed in with."""
 
     __tablename__ = "auth_session"
 
@@ -68,7 +68,7 @@ class Session(Base):
 
 
 class RecoveryCode(Base):
-    """A code that stands in once for a lost second factor."""
+    """A recovery code, which replaces a lost second factor once."""
 
     __tablename__ = "auth_recovery_code"
 

@@ -65,7 +65,7 @@ class Unanswerable(Exception):
 
 
 class SendBack(Exception):
-    """What the client is told, by sending the browser to location."""
+    """The answer to the client: a redirect of the browser to location."""
 
     def __init__(self, location: str) -> None:
         super().__init__(location)
@@ -291,7 +291,7 @@ def decide(
 
 
 def refuse(parked: ParkedRequest) -> str:
-    """Return the address that tells the client that the user refused. Raises Unanswerable."""
+    """Return the redirect that says that the user refused. Raises Unanswerable."""
     back = send_back(parked, "access_denied", "The user refused.")
     key = parked.digest
     db.session.rollback()

@@ -49,7 +49,7 @@ class Held(NamedTuple):
         return " ".join(left if self.user is None else of_role(left, self.user.role))
 
     def context(self) -> dict[str, Any]:
-        """Return whose record it is about, and what else its app was told when it was issued."""
+        """Return the patient in context, and what else its app got with the token."""
         if self.grant is None or self.user is None:
             patient_id = self.token.patient_id if isinstance(self.token, AccessToken) else None
             return {} if patient_id is None else {"patient": patient_id}

@@ -201,7 +201,7 @@ def spend_setup_code(connection: Connection, code: str) -> bool:
 
 
 def has_administrator(connection: Connection) -> bool:
-    """Say whether somebody can let in others."""
+    """Say whether an active administrator exists."""
     of_them = select(User.id).where(User.role == ADMINISTRATOR, User.disabled.is_(False))
     return bool(connection.execute(select(exists(of_them))).scalar())
 

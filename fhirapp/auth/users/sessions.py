@@ -32,7 +32,7 @@ _STEP_SECONDS = 60
 
 
 class Signed(NamedTuple):
-    """Somebody who signed in, in this browser."""
+    """The user who is signed in with this browser."""
 
     user: User
     session_id: str

@@ -146,7 +146,7 @@ def _version(root: Element) -> list[dict[str, Any]]:
 
 
 def _doc_status(root: Element) -> str:
-    """Return whether the document is final: by its status, or because somebody signed it."""
+    """Say whether the document is final: by its status, or by a signature."""
     written = code_in(root.first("sdtc:statusCode"))
     if written == "active":
         return "preliminary"
@@ -286,7 +286,7 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
 
 
 def _status(period: dict[str, Any] | None) -> str:
-    """Return whether the visit is over; of one that only began, nobody said."""
+    """Say whether the visit is over; with a start only, it is unknown."""
     return "finished" if period and "end" in period else "unknown"
 
 

@@ -149,7 +149,7 @@ def _is_substance(participant: Element) -> bool:
 
 
 def link(entries: list[Entry], narrative: Narrative) -> None:
-    """Find the part of the narrative that each entry stands for: by links, else by name."""
+    """Find the part of the narrative that belongs to each entry: by links, else by name."""
     observations = {(entry.concern, entry.observation) for entry in entries}
     in_concern = Counter(concern for concern, _ in observations)
     for entry in entries:

@@ -101,7 +101,7 @@ def stands_in(texts: list[str], words: str) -> bool:
 
 
 def has_words(texts: list[str], words: str) -> bool:
-    """Say whether each of these words stands somewhere in the texts, in any order."""
+    """Say whether each of these words occurs in the texts, in any order."""
     known = {word for text in texts for word in _bare(text).split()}
     return known.issuperset(_bare(words).split())
 

@@ -177,7 +177,7 @@ def organization(element: Element | None, record: Record) -> dict[str, Any] | No
 
 
 def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
-    """Return the Reference to a person who acts for an organization, None where it is nobody."""
+    """Return the Reference to a person who acts for an organization, None without one."""
     person = assigned.first("assignedPerson")
     named = names(person.all("name")) if person is not None else []
     found: dict[str, Any] = {

@@ -116,7 +116,7 @@ class Element:
 
     @property
     def path(self) -> str:
-        """Where it stands: ClinicalDocument/recordTarget[2]."""
+        """Its place: ClinicalDocument/recordTarget[2]."""
         if self.parent is None:
             return self.name
         alike = [one for one in self.parent.elements if one.name == self.name]

@@ -89,7 +89,7 @@ def identifier_system(oid: str) -> str:
 
 
 def is_registry(oid: str) -> bool:
-    """Say whether it is of a registry, which without a number means nobody in particular."""
+    """Say whether it is of a registry, which without a number identifies no one."""
     return _short(oid) in _REGISTRIES
 
 
@@ -289,7 +289,7 @@ def date_time(written: str) -> str:
 
 
 def is_exact(written: str, as_date_time: str) -> bool:
-    """Say whether a dateTime tells all that was written."""
+    """Say whether a dateTime holds all that was written."""
     # Digits before the zone: YYYYMMDD are eight.
     return len(re.split("[+-]", written)[0]) <= 8 or len(as_date_time) > 10
 
@@ -341,7 +341,7 @@ def in_order(times: Iterable[Element | None]) -> list[Element]:
 
 
 def _is_before(one: str, other: str) -> bool:
-    """Say whether a time is before another, as far as the less exact of them tells."""
+    """Say whether a time is before another, at the precision of the less exact one."""
     known = min(len(one), len(other))
     if known <= 10:
         return one[:known] < other[:known]

@@ -99,7 +99,7 @@ def _present(
 def unreachable(
     connection: Connection, definitions: Mapping[str, Definition], last_rows: Mapping[str, int]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (Type/id, reason, advice) of new resources that nobody can read."""
+    """Yield (Type/id, reason, advice) of new resources that cannot be read."""
     for name, last in sorted(last_rows.items()):
         definition = definitions[name]
         if definition.visibility is Visibility.TARGETS:

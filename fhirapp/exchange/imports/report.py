@@ -116,7 +116,7 @@ class Report:
         self.kept_count[reason] += times
 
     def add_unreachable(self, name: str, reason: str, advice: str) -> None:
-        """Add a stored resource, Type/id, that nobody can read, and what can be done."""
+        """Add a stored resource, Type/id, that cannot be read, and what to do."""
         if len(self.unreachable) < LISTED:
             self.unreachable[name] = reason
         self.unreachable_count[advice] += 1

@@ -125,7 +125,7 @@ def following(address: str, named: str) -> str:
 
 
 def place(address: str) -> str:
-    """Return an address as it is told: without its query, which may hold a secret, and cut."""
+    """Return an address for messages: shortened, without its query, which may hold a secret."""
     try:
         parts = urlsplit(address)
         return shown(urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")))

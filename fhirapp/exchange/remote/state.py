@@ -26,7 +26,7 @@ _LONGEST_REQUEST = 20_000
 
 
 class Entry(NamedTuple):
-    """A file that is offered; resources and size in bytes where they are told."""
+    """A file of the export; resources and size in bytes where the manifest has them."""
 
     kind: str
     type: str
@@ -138,7 +138,7 @@ class FileState:
 
 @dataclass
 class State:
-    """How far a download is; job is the address that tells how far the export is."""
+    """The progress of a download; job is the status address of the export."""
 
     address: str
     base: str | None = None

@@ -88,7 +88,7 @@ _SYSTEMS = {
 
 
 def look_up(table: Mapping[str, Concept], name: str) -> Concept | None:
-    """Return what a name stands for, whatever its case and spaces; None where it is not known."""
+    """Return the concept of a name, whatever its case and spaces; None where it is unknown."""
     return table.get(_key(name))
 
 
@@ -110,7 +110,7 @@ def is_unknown(name: str) -> bool:
 
 
 def is_unclear(name: str) -> bool:
-    """Return whether a name may mean that there is no allergy, or that nobody asked."""
+    """Say whether a name may mean that there is no allergy, or that it is unknown."""
     if none_known_of(name) or is_unknown(name):
         return False
     return _UNCLEAR.fullmatch(_key(name)) is not None

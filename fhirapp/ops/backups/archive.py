@@ -221,7 +221,7 @@ class WrongPassphrase(ConfigurationError):
 
 
 class _Writer:
-    """A file that keeps the first error of its own: of the last piece the library tells none."""
+    """A file that keeps its first error, since the library reports none for the last piece."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

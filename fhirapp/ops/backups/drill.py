@@ -94,7 +94,7 @@ class _Reading:
             self._check_words()
 
     def _batches(self) -> Iterator[list[dict[str, Any]]]:
-        """Yield rows in the order of the table; what cannot be read is told and left out."""
+        """Yield rows in the order of the table; report and skip what cannot be read."""
         pk = self._table.c.pk
         # Bytes may be many: then one row at a time.
         most = 1 if "data" in self._table.c else _BATCH

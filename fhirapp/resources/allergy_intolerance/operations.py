@@ -223,7 +223,7 @@ def _statement(name: str, code: str, text: str, sources: Iterable[str]) -> Part:
 
 
 def _entry(entry: Entry) -> Part:
-    """Return an entry; what is not told has no part."""
+    """Return an entry; what is not recorded has no part."""
     parts = [
         {"name": "source", "valueReference": {"reference": entry.reference}},
         _code("kind", entry.assertion.kind.value),

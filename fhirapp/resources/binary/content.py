@@ -87,7 +87,7 @@ class StoredBytes(NamedTuple):
 
 
 class StoredJson(NamedTuple):
-    """FHIR JSON: the base64 of stored bytes between what stands before and after it."""
+    """FHIR JSON: the base64 of stored bytes between the JSON before and after it."""
 
     head: bytes
     stored: StoredBytes
