@@ -445,9 +445,9 @@ def test_progress_is_each_persons_own(app, learner):
 def test_hints_come_one_by_one(learner):
     learner.begin("read-one-allergy")
     page = learner.browser.get("/learn/read-one-allergy")
-    assert "Type and id stand behind each other" not in page.words
+    assert "The address has the type, then the id" not in page.words
     page = page.submit("Show a hint")
-    assert "Type and id stand behind each other" in page.words
+    assert "The address has the type, then the id" in page.words
     assert "The whole address is" not in page.words
     page = page.submit("Show another hint").submit("Show another hint")
     assert "The severity of a reaction" in page.words
