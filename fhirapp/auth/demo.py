@@ -1,6 +1,6 @@
 """The people and clients that exist only in demo mode; their secrets are no secrets.
 
-Names as design/interface.md fixes them.
+The manual's page try.md lists them.
 """
 
 from __future__ import annotations

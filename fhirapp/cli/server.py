@@ -1,9 +1,4 @@
-"""`fhirapp serve`.
-
-`fhirapp demo …`.
-`fhirapp key rotate`.
-`fhirapp db …`.
-"""
+"""The commands of the server itself: `fhirapp serve`, `demo`, `key` and `db`."""
 
 from __future__ import annotations
 

@@ -43,12 +43,6 @@ class Page(NamedTuple):
     def source(self) -> str:
         return f"# {self.title}\n\n{self.text}"
 
-    @property
-    def summary(self) -> str:
-        """Its first sentence, without markup."""
-        first = plain(self.text.partition("\n\n")[0])
-        return first.partition(". ")[0].removesuffix(".") + "."
-
 
 class Match(NamedTuple):
     """A section that a search found, with the words around the first match."""

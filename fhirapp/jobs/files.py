@@ -9,7 +9,7 @@
 A folder gets its name when it is whole, and on the disk: of two that ask for the same task one has
 it, and one whose power is cut is a task or was never begun.
 
-How far a task is, written by its process for whoever looks.
+The task's process writes its progress.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 Nothing of a name becomes a path here (names.py makes paths of them for the import). An upload has
 the id of the task that it will be given to.
 
-Where uploaded files lie while they are imported: under their own names, if those are harmless.
+An import reads uploaded files under their own names, where those are harmless.
 """
 
 from __future__ import annotations

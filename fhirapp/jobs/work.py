@@ -1,8 +1,4 @@
-"""The tasks that take a backup, and try one out.
-
-The task that exports everything, or some of it, to files that can be fetched.
-The task that imports what was uploaded.
-"""
+"""What the tasks do: take and try backups, export to files, import what was uploaded."""
 
 from __future__ import annotations
 

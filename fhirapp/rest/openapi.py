@@ -3,7 +3,7 @@
 No token is needed, as for /fhir/metadata, which says the same in FHIR's words. Its components are
 in fhirapp/rest/openapi_parts.py.
 
-The paths of the authorization server that programs ask, for /openapi.json.
+The endpoints of the authorization server that programs use are in it too.
 """
 
 from __future__ import annotations

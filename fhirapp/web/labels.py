@@ -1,6 +1,6 @@
-"""Scopes, and where apps lead, in words that a patient understands.
+"""Scopes and redirect addresses in words that a patient understands; days and times.
 
-Days and moments as people write them, in the clinic's zone.
+Times are in the clinic's zone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Start an app for a patient (SMART's EHR launch), and what apps look like inside ours.
-
-A patient's latest visits and documents, for who starts an app from one of them.
-"""
+"""Start an app for a patient (SMART's EHR launch): the picker, visits and documents, the frame."""
 
 from __future__ import annotations
 

@@ -50,25 +50,22 @@ def rendered(text: str, lesson: str = "") -> Markup:
 @lru_cache(maxsize=200)
 def as_html(text: str, lesson: str = "") -> Markup:
     """Return Markdown as HTML that is safe whoever wrote it."""
-    return Markup(
-        nh3.clean(
-            _MARKDOWN.render(text, {"lesson": lesson}),
-            tags=_TAGS,
-            attributes=_ATTRIBUTES,
-            url_schemes={"http", "https"},
-            link_rel="noreferrer",
-        )
-    )
+    return _cleaned(_MARKDOWN.render(text, {"lesson": lesson}), _TAGS, _ATTRIBUTES)
 
 
 @lru_cache(maxsize=50)
 def manual_html(text: str) -> Markup:
     """Return a page of the manual as HTML."""
+    html = _MARKDOWN.render(text, {"lesson": "", "manual": True})
+    return _cleaned(html, _TAGS | {"div"}, _ATTRIBUTES | _OF_MANUAL)
+
+
+def _cleaned(html: str, tags: set[str], attributes: dict[str, set[str]]) -> Markup:
     return Markup(
         nh3.clean(
-            _MARKDOWN.render(text, {"lesson": "", "manual": True}),
-            tags=_TAGS | {"div"},
-            attributes=_ATTRIBUTES | _OF_MANUAL,
+            html,
+            tags=tags,
+            attributes=attributes,
             url_schemes={"http", "https"},
             link_rel="noreferrer",
         )

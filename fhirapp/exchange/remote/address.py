@@ -1,6 +1,6 @@
 """Addresses of other servers: which are taken, where their FHIR base is, which belong together.
 
-What goes wrong with another server, in one sentence; its own words are cut and made harmless.
+Errors of another server are one sentence; its own words are shortened and made harmless.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The token goes to the origin of the FHIR base, and to no other that the administrator has not named.
 Source: SMART App Launch 2.2, Backend Services; RFC 7523.
 
-The other server of a download, asked with a token where one belongs.
+Requests to the other server carry the token only where it belongs.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The bytes are kept as they come, so that a Range can continue them; what is gzip'd is opened when it
 is whole. RFC 9110 §14 (Range), §13.1.5 (If-Range)
 
-What came is what was announced: gzip is opened, resources are counted, the end is looked at.
+A complete file is checked: gzip is opened, resources are counted, the end is checked.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 output/, deleted/ and error/ hold files that are whole; parts/ those that are not. All names are our
 own.
 
-What a server says that an export brought: its files, and what was deleted meanwhile.
+The manifest lists the files of the export, and what was deleted meanwhile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the pages of imports, exports and backups share: their tasks, watched and fetched.
+"""What the pages of imports, exports and backups share: their tasks, and uploads in pieces.
 
-Uploads in pieces: what static/upload.js sends, and asks for to go on where it was.
+static/upload.js sends the pieces, and asks where an interrupted upload continues.
 """
 
 from __future__ import annotations
