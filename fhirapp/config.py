@@ -2,22 +2,24 @@
 
 Settings come from the environment with the prefix FHIRAPP_; a command-line option of the same name
 wins. A value that cannot be used stops the start with one sentence (ConfigurationError).
+
+Beside them the server's own address, which is one of them or the request's (decisions §1).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
-from flask import Flask, current_app
+from flask import Flask, current_app, has_app_context, has_request_context, request
 from marshmallow import ValidationError
 from marshmallow.fields import Boolean, Field, Integer, String
 from marshmallow.validate import OneOf, Range
@@ -27,6 +29,21 @@ PREFIX = "FHIRAPP_"
 
 class ConfigurationError(Exception):
     """The server cannot start as configured; str() is a sentence that says what to do."""
+
+
+class Marked(str):
+    """A value of a sentence that is translated too."""
+
+
+class RefusedCommand(ConfigurationError):
+    """A command of the shell or of a page is refused; str() says why, in English.
+
+    values replace %(name)s in the text; pages translate both (web/texts).
+    """
+
+    def __init__(self, text: str, /, **values: object) -> None:
+        super().__init__(text % values if values else text)
+        self.text, self.values = text, values
 
 
 def _setting(parser: Field[Any], default: Any, doc: str, shown: str = "") -> Any:
@@ -291,3 +308,52 @@ def _is_address(text: str) -> bool:
     readable = re.fullmatch(r"[!#-;=?-\[\]_a-z~]+", text) is not None
     plain = not (parts.query or parts.fragment or "@" in parts.netloc)
     return parts.scheme in ("http", "https") and named and readable and plain
+
+
+_KNOWN = "fhirapp.base_url"
+
+
+def base_url() -> str:
+    """Return the address of the server, without a trailing slash and without /fhir."""
+    configured = settings().base_url
+    if configured:
+        return configured
+    if not has_request_context():
+        return _listening()
+    # An answer asks for it with each of its entries.
+    environ = request.environ
+    found: str | None = environ.get(_KNOWN)
+    if found is None:
+        found = f"http://{request.host}" if is_loopback(request.host) else _listening()
+        environ[_KNOWN] = found
+    return found
+
+
+def own_prefix() -> str:
+    """Return what the absolute addresses of this server's resources begin with, empty if unset."""
+    configured = settings().base_url if has_app_context() else ""
+    return f"{configured}/fhir/" if configured else ""
+
+
+def fhir_url() -> str:
+    """Return the FHIR base address, which is also the audience (`aud`) that apps must name."""
+    return f"{base_url()}/fhir"
+
+
+def token_url() -> str:
+    """Return the address of the token endpoint, which is also the audience of assertions."""
+    return f"{base_url()}/oauth/token"
+
+
+def with_parameters(uri: str, parameters: Sequence[tuple[str, str]]) -> str:
+    """Return an address of somebody else's with parameters added; its own query stays as it is.
+
+    RFC 6749 §3.1.2. It has no fragment.
+    """
+    between = "?" if "?" not in uri else "" if uri.endswith(("?", "&")) else "&"
+    return f"{uri}{between}{urlencode(parameters)}"
+
+
+def _listening() -> str:
+    configured = settings()
+    return f"http://{configured.host}:{configured.port}"

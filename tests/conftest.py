@@ -29,7 +29,7 @@ from fhirapp import create_app
 from fhirapp.auth.clients.administration import issue_token
 from fhirapp.auth.demo import add_demo
 from fhirapp.auth.keys import DEMO_KEY, demo_key
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types

@@ -14,8 +14,7 @@ from flask import Flask
 
 from fhirapp.auth.clients.administration import new_secret
 from fhirapp.auth.clients.registration import owner_code
-from fhirapp.auth.models.client import BASIC
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import BASIC, CLINICIAN, PATIENT
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users import sign_in as users_sign_in
 from fhirapp.auth.users.accounts import add_user, new_setup_code, set_password

@@ -7,7 +7,7 @@ import logging
 from flask import Flask
 
 from fhirapp.auth import cors, keys, protector
-from fhirapp.auth.oauth import routes, server
+from fhirapp.auth.oauth import server
 
 
 def init_app(app: Flask) -> None:
@@ -17,5 +17,5 @@ def init_app(app: Flask) -> None:
     keys.init_app(app)
     protector.init_app(app)
     server.init_app(app)
-    app.register_blueprint(routes.blueprint)
+    app.register_blueprint(server.blueprint)
     cors.init_app(app)

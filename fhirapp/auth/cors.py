@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from flask import Flask, Response, request
 
-from fhirapp.auth.models.client import ANY_LOOPBACK
+from fhirapp.auth.models import ANY_LOOPBACK
 from fhirapp.config import is_loopback
 from fhirapp.db import reader
 

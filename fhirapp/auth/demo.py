@@ -13,9 +13,18 @@ from sqlalchemy import Connection, insert, select
 
 from fhirapp.auth.clients.administration import find
 from fhirapp.auth.clients.registration import public_keys
-from fhirapp.auth.models import Client, User, digest
-from fhirapp.auth.models.client import ANY_LOOPBACK, BASIC, NONE, SIGNED
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import (
+    ADMINISTRATOR,
+    ANY_LOOPBACK,
+    BASIC,
+    CLINICIAN,
+    NONE,
+    PATIENT,
+    SIGNED,
+    Client,
+    User,
+    digest,
+)
 from fhirapp.auth.scopes import SESSION_SCOPES
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import add_user, link

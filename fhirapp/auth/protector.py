@@ -19,8 +19,7 @@ from flask import Flask, current_app, g, request
 
 from fhirapp.auth import refusals
 from fhirapp.auth.access import Access, access_of
-from fhirapp.auth.models import digest
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT, digest
 from fhirapp.auth.refusals import shown
 from fhirapp.auth.scopes import CONTEXTS_OF_ROLE
 from fhirapp.auth.throttle import Failures

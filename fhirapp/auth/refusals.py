@@ -23,8 +23,8 @@ from joserfc.errors import JoseError
 from sqlalchemy import Select, delete, func, insert, select
 from werkzeug.datastructures import Authorization
 
-from fhirapp.address import token_url
 from fhirapp.auth.models import (
+    BASIC,
     AuthorizationCode,
     Client,
     Grant,
@@ -33,9 +33,9 @@ from fhirapp.auth.models import (
     User,
     digest,
 )
-from fhirapp.auth.models.client import BASIC
 from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
 from fhirapp.auth.throttle import Failures
+from fhirapp.config import token_url
 from fhirapp.db import db, is_busy, writing
 from fhirapp.fhir import temporal
 

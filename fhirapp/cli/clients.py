@@ -10,9 +10,9 @@ import click
 
 from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.registration import KINDS, Registration, public_keys, register
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models.client import BASIC, NONE, SIGNED
+from fhirapp.auth.models import BASIC, NONE, SIGNED
 from fhirapp.cli.common import changing, demo_option, known_id, reading, say
+from fhirapp.config import RefusedCommand
 from fhirapp.fhir import json as fhir_json
 
 # What `client show` prints; digests of secrets are left out.

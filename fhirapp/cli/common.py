@@ -12,8 +12,7 @@ from flask import Flask
 from sqlalchemy import Connection, select
 
 from fhirapp import create_app
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.config import load_settings
+from fhirapp.config import RefusedCommand, load_settings
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types

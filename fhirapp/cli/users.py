@@ -14,11 +14,10 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
-from fhirapp.address import base_url
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models.user import PATIENT, ROLES
+from fhirapp.auth.models import PATIENT, ROLES
 from fhirapp.auth.users import accounts
 from fhirapp.cli.common import changing, demo_option, known_id, reading, say
+from fhirapp.config import RefusedCommand, base_url
 
 # Longer than any password, in bytes: a line without an end is not read on.
 _LONGEST_LINE = 10_000

@@ -12,7 +12,7 @@ from threading import Event, Lock, Timer
 from types import TracebackType
 from typing import IO
 
-from fhirapp.documents import protocol
+from fhirapp.documents import media
 from fhirapp.documents.media import Kind, Reading, Shower, Unreadable, decode, kind_of, tidy
 
 MAX_BYTES = 50_000_000
@@ -73,13 +73,13 @@ class Extractor:
         if kind.reader == "plain" and len(data) <= _LIGHT_BYTES:
             return Reading(tidy(decode(data, kind.codec)))
         try:
-            return protocol.unpack(self._answer(kind, data))
+            return media.unpack(self._answer(kind, data))
         except _Died as error:
             if kind.reader != "xml" or b"B64" not in data.replace(b"\0", b""):
                 raise
             reason = f"left out: of the files within, one {error}"
         # Whichever of them it was: the sections count.
-        found = protocol.unpack(self._answer(Kind("xml-alone", kind.codec), data))
+        found = media.unpack(self._answer(Kind("xml-alone", kind.codec), data))
         unread = tuple(one._replace(reason=reason) for one in found.unread)
         return found._replace(unread=unread)
 
@@ -104,7 +104,7 @@ class Extractor:
             raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
         with self._lock:
             answer = self._ask(kind, data)
-        if answer[:1] == protocol.UNREADABLE:
+        if answer[:1] == media.UNREADABLE:
             raise Unreadable(answer[1:].decode())
         return answer[1:]
 
@@ -174,8 +174,8 @@ class _Worker:
         requests, answers = self._pipes()
         try:
             if request is not None:
-                protocol.write_request(requests, *request)
-            return protocol.read_frame(answers)
+                media.write_request(requests, *request)
+            return media.read_frame(answers)
         except (EOFError, OSError):
             status = self._process.wait()
         finally:
@@ -190,7 +190,7 @@ class _Worker:
     def _cause(self, status: int) -> str:
         if self._overdue.is_set() or status == _OUT_OF_TIME:
             return f"takes longer than {self._seconds:g} s"
-        if status == protocol.OUT_OF_MEMORY:
+        if status == media.OUT_OF_MEMORY:
             return f"needs more than {self._megabytes} MB of memory"
         return "broke down its reader"
 

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO
 
-from fhirapp.documents import protocol
+from fhirapp.documents import media
 from fhirapp.documents.markup import read_html, read_json, read_xml
 from fhirapp.documents.media import (
     Kind,
@@ -84,7 +84,7 @@ def main(*, seconds: float, megabytes: int) -> None:
     requests: SimpleQueue[_Request] = SimpleQueue()
     Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
     _confine(megabytes)
-    protocol.write_frame(sys.stdout.buffer, protocol.READY)
+    media.write_frame(sys.stdout.buffer, media.READY)
     while True:
         kind, data = requests.get()
         _allow(seconds)
@@ -96,25 +96,25 @@ def _receive(stream: IO[bytes], requests: SimpleQueue[_Request]) -> None:
     """Hand on requests; end the process with whoever started it, even amid a document."""
     try:
         while True:
-            requests.put(protocol.read_request(stream))
+            requests.put(media.read_request(stream))
     except EOFError:
         os._exit(0)
     except MemoryError:
-        os._exit(protocol.OUT_OF_MEMORY)
+        os._exit(media.OUT_OF_MEMORY)
 
 
 def answer(stream: IO[bytes], kind: Kind, data: bytes) -> None:
     """Answer one request."""
     try:
         shown = kind.reader.startswith("show-")
-        answered = show(kind, data) if shown else protocol.pack(read(kind, data))
+        answered = show(kind, data) if shown else media.pack(read(kind, data))
     except Unreadable as error:
-        protocol.write_frame(stream, protocol.UNREADABLE, str(error).encode())
+        media.write_frame(stream, media.UNREADABLE, str(error).encode())
     except MemoryError:
         # What is left of the memory is in pieces.
-        os._exit(protocol.OUT_OF_MEMORY)
+        os._exit(media.OUT_OF_MEMORY)
     else:
-        protocol.write_frame(stream, protocol.TEXT, answered)
+        media.write_frame(stream, media.TEXT, answered)
 
 
 def _confine(megabytes: int) -> None:

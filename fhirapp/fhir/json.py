@@ -1,14 +1,18 @@
-"""JSON as FHIR needs it: decimals keep every digit, and text that is not JSON is refused.
+"""JSON as FHIR needs it, and Bundles assembled from stored bytes.
 
-Source: FHIR R4 json §2.6.2.2 (decimals keep their precision), RFC 8259 (no NaN).
+Decimals keep every digit, and text that is not JSON is refused. A search or a history is answered
+without parsing a resource: a body is its JSON, indented by two spaces from the left margin.
+Source: FHIR R4 json §2.6.2.2, bundle §2.36; RFC 8259 (no NaN); service.md 2.1.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -78,3 +82,94 @@ def _default(value: Any) -> orjson.Fragment:
     if isinstance(value, bytes):
         return orjson.Fragment(f'"{base64.b64encode(value).decode()}"')
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+_LINE = re.compile(rb"\n *")
+# A resource in a Bundle stands three levels deep.
+_DEEPER = b"\n      "
+
+
+class Entry(NamedTuple):
+    """An entry: its resource's body, None for a deletion, and what stands beside it."""
+
+    full_url: str
+    body: bytes | None
+    beside: bytes
+
+
+def searched(mode: str) -> bytes:
+    """Return what stands beside the resource of a search's entry: match, include or outcome."""
+    return b',\n      "search": {\n        "mode": "%s"\n      }' % mode.encode()
+
+
+def scored(score: float) -> bytes:
+    """Return what stands beside a match that has a score, from 0 to 1."""
+    mode = b',\n      "search": {\n        "mode": "match",\n        "score": %s\n      }'
+    return mode % dumps(round(score, 4))
+
+
+MATCH = searched("match")
+INCLUDE = searched("include")
+OUTCOME = searched("outcome")
+
+
+def interaction(request: Mapping[str, str], response: Mapping[str, str]) -> bytes:
+    """Return what stands beside the resource of a history's entry."""
+    text = dumps_indented({"request": request, "response": response})
+    return b"," + text[1:-2].replace(b"\n", b"\n    ")
+
+
+def bundle(
+    bundle_id: str,
+    kind: str,
+    total: int | None,
+    links: Sequence[tuple[str, str]],
+    entries: Iterable[Entry],
+) -> bytes:
+    """Return a Bundle of type kind; links are (relation, url). No entries, no `entry`."""
+    head: dict[str, Any] = {"resourceType": "Bundle", "id": bundle_id, "type": kind}
+    if total is not None:
+        head["total"] = total
+    head["link"] = [{"relation": relation, "url": url} for relation, url in links]
+    parts = [dumps_indented(head)[:-2]]
+    opening = b',\n  "entry": [\n    {'
+    for full_url, body, beside in entries:
+        parts.append(opening)
+        opening = b",\n    {"
+        if full_url:
+            parts.append(b'\n      "fullUrl": %s' % dumps(full_url))
+            if body is not None:
+                parts.append(b",")
+        if body is not None:
+            parts += (b'\n      "resource": ', body.replace(b"\n", _DEEPER))
+        parts += (beside, b"\n    }")
+    if len(parts) > 1:
+        parts.append(b"\n  ]")
+    parts.append(b"\n}")
+    return b"".join(parts)
+
+
+def members_of(body: bytes) -> dict[str, bytes]:
+    """Return the members of a body by name, each one's JSON as it stands there.
+
+    Only they stand two spaces from the margin, and text has no line ends.
+    """
+    inside = body[len(b'{\n  "') : -len(b"\n}")]
+    parted = (member.partition(b'": ') for member in inside.split(b',\n  "'))
+    return {name.decode(): text for name, _, text in parted}
+
+
+def body_of(members: Mapping[str, bytes]) -> bytes:
+    """Return the body that has these members."""
+    inside = b",".join(b'\n  "%s": %s' % (name.encode(), text) for name, text in members.items())
+    return b"{%s\n}" % inside
+
+
+def member(content: Any) -> bytes:
+    """Return the JSON of a member of a body."""
+    return dumps_indented(content).replace(b"\n", b"\n  ")
+
+
+def compact(indented: bytes) -> bytes:
+    """Return indented JSON on one line; the text in it has no line ends, they are escaped."""
+    return _LINE.sub(b"", indented)

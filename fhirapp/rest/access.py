@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fhirapp.address import base_url
 from fhirapp.auth.access import Access, Grant
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Scope
+from fhirapp.config import base_url
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.outcome import FhirError

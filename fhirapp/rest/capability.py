@@ -8,8 +8,8 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app
 
-from fhirapp.address import base_url
 from fhirapp.auth.oauth.discovery import endpoints
+from fhirapp.config import base_url
 from fhirapp.definition import Definition, Operation, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import terminology

@@ -25,7 +25,7 @@ from fhirapp.auth.keys import key_of
 from fhirapp.config import settings
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition
-from fhirapp.fhir.bundle import Entry, bundle, interaction
+from fhirapp.fhir.json import Entry, bundle, interaction
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.rest.access import access_to

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fhirapp.address import token_url
 from fhirapp.auth.oauth.discovery import endpoints
+from fhirapp.config import token_url
 from fhirapp.definition import Definition, OperationParameter, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest import definitions

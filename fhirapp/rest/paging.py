@@ -14,9 +14,8 @@ from uuid import UUID
 
 from flask import Flask, current_app
 
-from fhirapp.address import base_url
 from fhirapp.auth.keys import key_of
-from fhirapp.config import settings
+from fhirapp.config import base_url, settings
 from fhirapp.db import Reader
 from fhirapp.search.controls import MAX_IDS, Controls, Order, Place
 from fhirapp.search.page import (

@@ -13,8 +13,7 @@ from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.rest.access import NOTHING, access_to, visible
 from fhirapp.rest.negotiation import FORM_PARAMETERS, arguments, check_known, is_strict, negotiate
-from fhirapp.rest.response import respond, with_addresses
-from fhirapp.rest.subset import check_subset, subset
+from fhirapp.rest.response import check_subset, respond, subset, with_addresses
 from fhirapp.search.controls import Controls, parse_controls
 from fhirapp.search.values import Condition
 

@@ -1,6 +1,7 @@
 """search-type: from the request's parameters to a searchset Bundle.
 
-Source: service.md 4; decisions §2, §3.
+With `_sort=_score` the best of the newest CANDIDATES matches of words come first, on one page, with
+`entry.search.score`. Source: service.md 4; decisions §2, §3; FHIR R4 search §3.1.1.5.1.
 """
 
 from __future__ import annotations
@@ -10,22 +11,19 @@ from hashlib import blake2b
 
 from flask import Response, request
 
-from fhirapp.address import base_url
 from fhirapp.audit.write import served
-from fhirapp.config import settings
+from fhirapp.config import base_url, settings
 from fhirapp.db import reader
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.bundle import INCLUDE, MATCH, OUTCOME, Entry, bundle, scored
-from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
+from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle, scored
+from fhirapp.fhir.outcome import InvalidParameter, UnsupportedMediaType, issue, operation_outcome
 from fhirapp.rest.access import access_to, check_patients, visible
 from fhirapp.rest.explain import Statements, doubts, explain_limits
 from fhirapp.rest.include import Inclusion, included_with, not_served, parse_includes, target_types
 from fhirapp.rest.negotiation import arguments, is_strict, negotiate, parse_form
-from fhirapp.rest.paging import Page, bundle_id, links_of, read_page, total_of
-from fhirapp.rest.ranking import ranked_page
-from fhirapp.rest.response import fhir_address, respond, with_addresses
-from fhirapp.rest.subset import check_subset, subset
+from fhirapp.rest.paging import Match, Page, bundle_id, links_of, read_page, total_of
+from fhirapp.rest.response import check_subset, fhir_address, respond, subset, with_addresses
 from fhirapp.search.controls import (
     BY_SCORE,
     NEWEST_FIRST,
@@ -35,9 +33,11 @@ from fhirapp.search.controls import (
     require_patient_or_id,
 )
 from fhirapp.search.explain import Issue, explain_answer, explain_query
-from fhirapp.search.page import fingerprint
+from fhirapp.search.page import Run, Selection, find_page, fingerprint
 from fhirapp.search.parameter import Context
-from fhirapp.search.query import parse_query, select
+from fhirapp.search.query import Query, parse_query, select
+from fhirapp.search.values import IndexCondition
+from fhirapp.search.words import Words, scores
 
 _FORM = "application/x-www-form-urlencoded"
 
@@ -148,3 +148,74 @@ def _entries(
         yield Entry(fhir_address(f"{one.type}/{one.id}"), body, INCLUDE)
     if issues:
         yield Entry("", fhir_json.dumps_indented(operation_outcome(issues)), OUTCOME)
+
+
+# Of a search for words, so many matches are ranked; beyond RANKABLE none is.
+CANDIDATES = 500
+RANKABLE = 20_000
+TOO_COMMON = (
+    "_sort",
+    f"the words are in more than {RANKABLE:,} resources and were not ranked; newest first",
+)
+# A score tells how rare the words are among all records.
+LIMITED = (
+    "_sort",
+    "_score ranks among all records, which this token may not see; newest first",
+)
+
+# A parameter and one of its values.
+Searches = Sequence[tuple[Words, str]]
+# A page's scores, by row; what was not followed, as Query.ignored has it.
+Ranked = tuple[Page, Mapping[int, float], tuple[tuple[str, str], ...]]
+
+
+def ranked_page(
+    run: Run,
+    definition: Definition,
+    query: Query,
+    context: Context,
+    selection: Selection,
+    controls: Controls,
+    *,
+    is_limited: bool,
+) -> Ranked:
+    """Return the one page of a search by `_score`, its scores, and warnings. Raises FhirError."""
+    searches = _searches(definition, query)
+    if not searches:
+        raise InvalidParameter("_sort", "_score needs words to search for: _content or _text")
+    if controls.only_total:
+        return Page((), before=False, after=False, mark=0), {}, ()
+    rows = [Match.of(row) for row in find_page(run, selection, NEWEST_FIRST, None, CANDIDATES)]
+    count = CANDIDATES if controls.count is None else controls.count
+    ranks: Mapping[int, float] = {}
+    ignored: tuple[tuple[str, str], ...] = ()
+    if is_limited:
+        ignored = (LIMITED,)
+    elif _are_common(run, searches, context):
+        ignored = (TOO_COMMON,)
+    elif rows:
+        ranks = scores(run, definition.tables, searches, [row.pk for row in rows])
+        rows.sort(key=lambda row: ranks[row.pk], reverse=True)
+    page = Page(rows[:count], before=False, after=False, mark=0)
+    return page, {row.pk: ranks[row.pk] for row in page.matches if row.pk in ranks}, ignored
+
+
+def _searches(definition: Definition, query: Query) -> Searches:
+    """Return the searches for words in a query."""
+    return [
+        (parameter, value)
+        for name, value in query.applied
+        if isinstance(parameter := definition.params.by_name[name.partition(":")[0]], Words)
+        and ":" not in name
+    ]
+
+
+def _are_common(run: Run, searches: Searches, context: Context) -> bool:
+    """Say whether so many rows have the words that ranking them would take long."""
+    for parameter, value in searches:
+        for condition in parameter.conditions("", [value], context):
+            if isinstance(condition, IndexCondition):
+                probe = condition.count_to(RANKABLE)
+                if run(probe.sql, probe.values)[0][0] >= RANKABLE:
+                    return True
+    return False

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fhirapp.address import fhir_url
+from fhirapp.config import fhir_url
 from fhirapp.fhir.outcome import issue
 from fhirapp.search.controls import BY_SCORE, Controls, Include
 from fhirapp.search.parameter import Context, Parameter, Parameters

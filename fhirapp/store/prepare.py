@@ -15,7 +15,7 @@ from hashlib import blake2b
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from fhirapp.address import own_prefix
+from fhirapp.config import own_prefix
 from fhirapp.definition import Definition
 from fhirapp.documents import Extractor, Unreadable
 from fhirapp.fhir import json as fhir_json

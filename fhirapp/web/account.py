@@ -8,16 +8,14 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.address import base_url
-from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.keys import opened, sealed
-from fhirapp.auth.models import Client, Grant
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT, Client, Grant
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts, sessions, sign_in
 from fhirapp.auth.users.accounts import active_grants, take_back
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
 from fhirapp.auth.users.sign_in import prove, show_second_factor
+from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
 from fhirapp.web.cookies import set_session
 from fhirapp.web.labels import Words, day, in_words, moment, returns_to

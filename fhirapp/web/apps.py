@@ -18,10 +18,7 @@ from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.administration import apply
 from fhirapp.auth.clients.diagnosis import Finding, diagnose
 from fhirapp.auth.clients.registration import METHODS, Registration, register
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import Client
-from fhirapp.auth.models.client import SIGNED
-from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.models import ADMINISTRATOR, SIGNED, Client
 from fhirapp.auth.refusals import refusals_of
 from fhirapp.auth.scopes import (
     FHIR_USER,
@@ -34,6 +31,7 @@ from fhirapp.auth.scopes import (
     PROFILE,
 )
 from fhirapp.auth.throttle import TooOften
+from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
 from fhirapp.definition import featured_types
 from fhirapp.fhir import json as fhir_json

@@ -9,13 +9,13 @@ from __future__ import annotations
 from flask import Response, request
 from werkzeug.datastructures import MultiDict
 
-from fhirapp.address import base_url
 from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models import ParkedRequest
 from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import DURATIONS, Offer, SendBack, Unanswerable
 from fhirapp.auth.scopes import OFFLINE, ONLINE
 from fhirapp.auth.users.sessions import Signed
+from fhirapp.config import base_url
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.negotiation import parse_form
 from fhirapp.web.labels import in_words, returns_to

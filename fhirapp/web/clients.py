@@ -11,9 +11,19 @@ from joserfc.jwk import import_key
 
 from fhirapp.auth.clients.diagnosis import can_be_granted, describe_keys, roles_that_can_allow
 from fhirapp.auth.clients.registration import METHODS
-from fhirapp.auth.models import Client
-from fhirapp.auth.models.client import ANY_LOOPBACK, BASIC, NONE, OF_PAGES, OF_SHELL, SIGNED
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES
+from fhirapp.auth.models import (
+    ADMINISTRATOR,
+    ANY_LOOPBACK,
+    BASIC,
+    CLINICIAN,
+    NONE,
+    OF_PAGES,
+    OF_SHELL,
+    PATIENT,
+    ROLES,
+    SIGNED,
+    Client,
+)
 from fhirapp.config import LOOPBACK
 from fhirapp.web.labels import Words, in_words
 from fhirapp.web.texts import _

@@ -20,11 +20,10 @@ from flask import Response, current_app, g, request
 from werkzeug.datastructures import MultiDict
 from werkzeug.sansio.http import parse_cookie
 
-from fhirapp.address import base_url
 from fhirapp.auth.keys import keyed_digest
 from fhirapp.auth.tokens import new_token
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS
-from fhirapp.config import settings
+from fhirapp.config import base_url, settings
 
 SESSION, VISITOR, TYPED = "session", "visitor", "typed"
 # Long enough to sign in again.

@@ -15,14 +15,12 @@ from urllib.parse import urlencode
 
 from flask import Response
 
-from fhirapp.address import base_url, fhir_url
 from fhirapp.auth.clients.first_party import REDIRECT_PATH, add_documentation
 from fhirapp.auth.clients.registration import API_DOCS
 from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
-from fhirapp.auth.models import User
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
 from fhirapp.auth.users.accounts import has_administrator
-from fhirapp.config import settings
+from fhirapp.config import base_url, fhir_url, settings
 from fhirapp.db import db
 from fhirapp.definition import featured_types, types
 from fhirapp.rest.capability import software_version

@@ -15,11 +15,11 @@ from flask import current_app, request
 from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from fhirapp.address import base_url
 from fhirapp.audit.write import VIA
 from fhirapp.auth.clients.first_party import OwnToken, own_token
 from fhirapp.auth.clients.overview import links_of
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT
+from fhirapp.config import base_url
 from fhirapp.fhir import json as fhir_json
 from fhirapp.web.pages import PageError, somebody
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from fhirapp.auth.models.client import ANY_LOOPBACK
+from fhirapp.auth.models import ANY_LOOPBACK
 from fhirapp.auth.scopes import (
     FHIR_USER,
     LAUNCH,

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 from flask import Response, jsonify, request
 from sqlalchemy import select
 
-from fhirapp.address import base_url
 from fhirapp.auth.models import Client
 from fhirapp.auth.oauth import authorization_request
+from fhirapp.config import base_url
 from fhirapp.db import db, writing
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import partial, returns_to

@@ -20,7 +20,7 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup
 
-from fhirapp.address import base_url
+from fhirapp.config import base_url
 from fhirapp.docs import anchor_of
 
 # What the address of this server stands for in the text.

@@ -24,13 +24,12 @@ from flask import Blueprint, Flask, Response, current_app, g, render_template, r
 from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
-from fhirapp.address import base_url
-from fhirapp.auth.models.user import ADMINISTRATOR, STAFF
+from fhirapp.auth.models import ADMINISTRATOR, STAFF
 from fhirapp.auth.refusals import HEADER, request_id
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
-from fhirapp.config import settings
+from fhirapp.config import base_url, settings
 from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.errors import ERROR_PAGE

@@ -9,14 +9,12 @@ from urllib.parse import urlencode
 from flask import Response, request
 
 from fhirapp.auth.demo import PEOPLE, SECRET
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import User
-from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.models import ADMINISTRATOR, User
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts, sessions
 from fhirapp.auth.users.sign_in import proved_otherwise, show_second_factor
 from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
-from fhirapp.config import settings
+from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db, writing
 from fhirapp.web.cookies import end_session, keeps, session_secret, set_session
 from fhirapp.web.cookies import typed_typed as typed

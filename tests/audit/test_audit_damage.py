@@ -17,7 +17,7 @@ from flask import Flask
 
 from fhirapp.audit.read import Entry, entries
 from fhirapp.audit.write import FOLDER
-from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from tests.conftest import token_for
 from tests.support.browsing import Browser, add_person

@@ -13,8 +13,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from fhirapp.auth.models import Grant
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Grant
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import link, set_role, set_user_disabled, unlink
 from fhirapp.db import writing

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.contract import SERVED, TYPES, Held, addresses, owned, versions_held
 from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, link

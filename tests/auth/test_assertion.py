@@ -24,8 +24,7 @@ from werkzeug.test import TestResponse
 
 from fhirapp.auth.clients.administration import set_disabled
 from fhirapp.auth.clients.registration import Registration, register
-from fhirapp.auth.models import Refusal
-from fhirapp.auth.models.client import SIGNED
+from fhirapp.auth.models import SIGNED, Refusal
 from fhirapp.auth.oauth.client_assertion import ALGORITHMS
 from fhirapp.db import db, writing
 from tests.support.helpers import BASE_URL, Fhir

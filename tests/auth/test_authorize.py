@@ -12,8 +12,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
-from fhirapp.auth.models import ParkedRequest, digest
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN, ParkedRequest, digest
 from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import SendBack
 from tests.support.authorizing import (

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.client import BASIC, NONE, SIGNED
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import BASIC, CLINICIAN, NONE, SIGNED
 from tests.auth.test_token_endpoint import assert_error
 from tests.support.authorizing import KEY, Flow, Program, add_person, add_program, set_client
 

@@ -21,11 +21,10 @@ from fhirapp.auth.clients.administration import (
     set_disabled,
 )
 from fhirapp.auth.clients.registration import Registration, public_keys, register
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import AccessToken, Client, Grant, digest
-from fhirapp.auth.models.client import SIGNED
+from fhirapp.auth.models import SIGNED, AccessToken, Client, Grant, digest
 from fhirapp.auth.tokens import token_row
 from fhirapp.auth.users.accounts import find_user
+from fhirapp.config import RefusedCommand
 from fhirapp.db import writing
 
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})

@@ -11,8 +11,14 @@ import time
 import pytest
 from sqlalchemy import select, update
 
-from fhirapp.auth.models import AccessToken, AuthorizationCode, Grant, RefreshToken, digest
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import (
+    CLINICIAN,
+    AccessToken,
+    AuthorizationCode,
+    Grant,
+    RefreshToken,
+    digest,
+)
 from tests.auth.test_token_endpoint import assert_error
 from tests.support.authorizing import (
     REDIRECT,

@@ -12,8 +12,15 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
-from fhirapp.auth.models import AuthorizationCode, Grant, Session, digest
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import (
+    ADMINISTRATOR,
+    CLINICIAN,
+    PATIENT,
+    AuthorizationCode,
+    Grant,
+    Session,
+    digest,
+)
 from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
 from fhirapp.auth.scopes import SESSION_SCOPES

@@ -11,9 +11,7 @@ from sqlalchemy import update
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.clients.registration import Registration, register
-from fhirapp.auth.models import Client
-from fhirapp.auth.models.client import NONE
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN, NONE, Client
 from fhirapp.db import writing
 from tests.conftest import token_for
 from tests.support.authorizing import Program, set_client

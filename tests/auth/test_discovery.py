@@ -13,8 +13,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from fhirapp.auth.models.client import BASIC, NONE, SIGNED
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import BASIC, CLINICIAN, NONE, PATIENT, SIGNED
 from tests.auth.test_openid import claims_of
 from tests.support.authorizing import Flow, add_backend, add_person, add_program
 from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir

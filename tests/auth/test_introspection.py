@@ -11,9 +11,17 @@ from flask import Flask
 from sqlalchemy import update
 from werkzeug.test import TestResponse
 
-from fhirapp.auth.models import AccessToken, Grant, RefreshToken, digest
-from fhirapp.auth.models.client import BASIC, NONE, SIGNED
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import (
+    BASIC,
+    CLINICIAN,
+    NONE,
+    PATIENT,
+    SIGNED,
+    AccessToken,
+    Grant,
+    RefreshToken,
+    digest,
+)
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing

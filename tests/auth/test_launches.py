@@ -7,8 +7,7 @@ import time
 import pytest
 from sqlalchemy import select, update
 
-from fhirapp.auth.models import Launch, digest
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN, Launch, digest
 from fhirapp.auth.oauth import authorization_request, authorize
 from fhirapp.auth.oauth.authorize import SendBack
 from fhirapp.db import writing

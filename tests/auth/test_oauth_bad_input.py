@@ -13,8 +13,7 @@ from flask import Flask
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fhirapp.auth.models.client import BASIC
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import BASIC, CLINICIAN
 from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
 from tests.support.authorizing import REDIRECT, Flow, add_person, add_program
 

@@ -17,8 +17,7 @@ from joserfc import jwt
 from joserfc.jwk import KeySet
 from sqlalchemy import update
 
-from fhirapp.auth.models import Session
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Session
 from tests.support.authorizing import Flow, add_person, add_program, alter
 from tests.support.helpers import BASE_URL
 

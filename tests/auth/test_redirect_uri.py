@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.auth.oauth.authorize import Unanswerable
 from tests.auth.test_authorize import LONG, SCOPE, count_parked
 from tests.support.authorizing import (

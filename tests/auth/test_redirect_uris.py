@@ -11,9 +11,8 @@ import pytest
 from authlib.common.urls import add_params_to_uri
 
 from fhirapp.auth.clients.registration import check_redirect_uri, columns
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models.client import ANY_LOOPBACK
-from fhirapp.config import LOOPBACK
+from fhirapp.auth.models import ANY_LOOPBACK
+from fhirapp.config import LOOPBACK, RefusedCommand
 from tests.auth.test_registration import BACKEND, PUBLIC, REDIRECT, refusal
 
 

@@ -16,6 +16,12 @@ from werkzeug.test import TestResponse
 
 from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.models import (
+    ADMINISTRATOR,
+    BASIC,
+    CLINICIAN,
+    NONE,
+    PATIENT,
+    SIGNED,
     AccessToken,
     AuthorizationCode,
     Client,
@@ -25,8 +31,6 @@ from fhirapp.auth.models import (
     User,
     UserPatient,
 )
-from fhirapp.auth.models.client import BASIC, NONE, SIGNED
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.auth.refusals import (
     HEADER,
     KEPT,

@@ -27,8 +27,8 @@ from fhirapp.auth.clients.registration import (
     public_keys,
     register,
 )
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models.client import BASIC, NONE, SIGNED
+from fhirapp.auth.models import BASIC, NONE, SIGNED
+from fhirapp.config import RefusedCommand
 from fhirapp.db import writing
 from tests.support.helpers import BASE_URL
 

@@ -9,9 +9,7 @@ from flask import Flask
 from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
-from fhirapp.auth.models import Grant, RefreshToken, digest
-from fhirapp.auth.models.client import BASIC, NONE, SIGNED
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import BASIC, CLINICIAN, NONE, SIGNED, Grant, RefreshToken, digest
 from tests.auth.test_code_grant import ENDED, is_alive
 from tests.auth.test_token_endpoint import assert_error
 from tests.support.authorizing import (

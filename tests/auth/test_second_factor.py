@@ -13,10 +13,9 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import RecoveryCode, User
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN, RecoveryCode, User
 from fhirapp.auth.users import sign_in
+from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
 from tests.support.authorizing import alter, rows
 from tests.support.browsing import add_person

@@ -11,8 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
-from fhirapp.auth.models import SetupCode, User
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES, SetupCode, User
 from fhirapp.auth.users import accounts
 from fhirapp.auth.users.sign_in import sign_in
 from fhirapp.db import db, writing

@@ -12,8 +12,7 @@ from argon2 import PasswordHasher
 from flask import Flask
 from sqlalchemy import delete, func, select, update
 
-from fhirapp.auth.models import Attempt, User
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import CLINICIAN, PATIENT, Attempt, User
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sign_in import PER_ADDRESS, PER_NAME, PER_NAME_AND_ADDRESS
 from fhirapp.config import settings_of

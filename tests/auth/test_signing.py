@@ -20,7 +20,7 @@ from flask import Flask
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.oauth.openid import (
     JWKS_SECONDS,

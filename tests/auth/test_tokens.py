@@ -10,8 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
-from fhirapp.auth.models import AccessToken, AuthorizationCode, RefreshToken, digest
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN, AccessToken, AuthorizationCode, RefreshToken, digest
 from fhirapp.auth.tokens import new_token
 from tests.auth.test_code_grant import is_alive
 from tests.auth.test_token_endpoint import assert_error

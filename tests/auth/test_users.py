@@ -10,10 +10,18 @@ import pytest
 from flask import Flask
 from sqlalchemy import Connection, select
 
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import Grant, RecoveryCode, Session, User, UserPatient
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import (
+    ADMINISTRATOR,
+    CLINICIAN,
+    PATIENT,
+    Grant,
+    RecoveryCode,
+    Session,
+    User,
+    UserPatient,
+)
 from fhirapp.auth.users import accounts, sessions, sign_in
+from fhirapp.config import RefusedCommand
 from fhirapp.db import writing
 
 PASSWORD = "a few words, say"

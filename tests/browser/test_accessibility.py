@@ -19,8 +19,7 @@ from fhirapp import create_app
 from fhirapp.auth.clients.registration import owner_code
 from fhirapp.auth.demo import APP as DEMO_APP
 from fhirapp.auth.demo import SECRET as DEMO_PASSWORD
-from fhirapp.auth.models import Grant
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN, Grant
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import add_user, find_user, new_setup_code
 from fhirapp.config import load_settings

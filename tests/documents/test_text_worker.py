@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from fhirapp.documents import Extractor, Unreadable, protocol, start, worker
+from fhirapp.documents import Extractor, Unreadable, media, start, worker
 from fhirapp.documents.media import Kind, Unread
 from tests.support.documents import base64_section, clinical, laughs, lines, pdf_of_pages, section
 
@@ -216,16 +216,16 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as one:
-        assert protocol.read_frame(one.stdout) == protocol.READY
+        assert media.read_frame(one.stdout) == media.READY
         yield one
         one.kill()
 
 
 @linux
 def test_a_worker_ends_when_it_has_used_up_its_time(process):
-    protocol.write_request(process.stdin, Kind("html", ""), HTML)
-    assert protocol.read_frame(process.stdout) == b"+Takes warfarin"
-    protocol.write_request(process.stdin, Kind("html", ""), ENDLESS)
+    media.write_request(process.stdin, Kind("html", ""), HTML)
+    assert media.read_frame(process.stdout) == b"+Takes warfarin"
+    media.write_request(process.stdin, Kind("html", ""), ENDLESS)
     assert process.wait(timeout=60) == -signal.SIGXCPU
 
 
@@ -234,8 +234,8 @@ def test_a_worker_ends_with_its_owner():
     with subprocess.Popen(
         [*START, "600", "512"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
-        assert protocol.read_frame(process.stdout) == protocol.READY
-        protocol.write_request(process.stdin, Kind("html", ""), ENDLESS)
+        assert media.read_frame(process.stdout) == media.READY
+        media.write_request(process.stdin, Kind("html", ""), ENDLESS)
         process.stdin.close()
         assert process.wait(timeout=30) == 0
 
@@ -279,10 +279,10 @@ def test_the_answer_to_a_request():
     worker.answer(answers, Kind("html", ""), HTML)
     worker.answer(answers, Kind("xml", ""), b"<a>")
     answers.seek(0)
-    assert protocol.read_frame(answers) == b"+Takes warfarin"
-    assert protocol.read_frame(answers) == b"-XML that is not well-formed"
+    assert media.read_frame(answers) == b"+Takes warfarin"
+    assert media.read_frame(answers) == b"-XML that is not well-formed"
     with pytest.raises(EOFError):
-        protocol.read_frame(answers)
+        media.read_frame(answers)
 
 
 @pytest.fixture

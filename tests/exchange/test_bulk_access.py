@@ -6,8 +6,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth.clients.administration import change, set_disabled
-from fhirapp.auth.models import digest
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN, digest
 from fhirapp.auth.tokens import revoke_access_token
 from fhirapp.db import writing
 from tests.conftest import token_for

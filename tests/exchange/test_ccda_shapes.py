@@ -13,7 +13,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.allergies.summary import conclusion_of, entries_of
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.definition import types
 from fhirapp.fhir import terminology
 from fhirapp.store.prepare import prepare

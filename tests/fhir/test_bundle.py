@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.bundle import INCLUDE, MATCH, OUTCOME, Entry, bundle, compact, interaction
+from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle, compact, interaction
 
 REPEATABLE = settings(deadline=None, derandomize=True, max_examples=60)
 # What could be taken for the layout: line ends, quotes, braces, escapes, runs of spaces.

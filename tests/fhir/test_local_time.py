@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.audit.read import entries
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
 from fhirapp.auth.refusals import shown
 from fhirapp.fhir import temporal
 from fhirapp.fhir.temporal import instant_of

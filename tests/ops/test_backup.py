@@ -19,7 +19,7 @@ import pytest
 from flask import Flask
 
 from fhirapp import create_app
-from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.users import sign_in
 from fhirapp.config import ConfigurationError, Settings, load_settings, settings

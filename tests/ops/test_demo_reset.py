@@ -17,8 +17,7 @@ from sqlalchemy import delete as delete_rows
 from fhirapp import create_app
 from fhirapp.auth.clients.administration import issue_token
 from fhirapp.auth.demo import BACKEND, PEOPLE, SECRET
-from fhirapp.auth.models import AccessToken, Client, User, UserPatient
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT, AccessToken, Client, User, UserPatient
 from fhirapp.auth.users import sessions
 from fhirapp.cli.common import ready_app
 from fhirapp.config import ConfigurationError, load_settings

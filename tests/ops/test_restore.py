@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fhirapp.auth.keys import opened
-from fhirapp.auth.models.user import User
+from fhirapp.auth.models import User
 from fhirapp.auth.oauth import openid
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db

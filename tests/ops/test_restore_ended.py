@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fhirapp.auth.models.user import CLINICIAN, User
+from fhirapp.auth.models import CLINICIAN, User
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import new_setup_code, setup_code
 from fhirapp.db import db, writing

@@ -12,7 +12,7 @@ from flask import Flask
 
 from fhirapp.db import reader
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.bundle import compact
+from fhirapp.fhir.json import compact
 from fhirapp.resources.binary.content import StoredBytes, StoredJson, newest_version
 from fhirapp.resources.binary.schema import BinarySchema
 from fhirapp.rest.stream import PIECE, Span

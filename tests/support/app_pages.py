@@ -11,8 +11,7 @@ from joserfc.jwk import ECKey
 from sqlalchemy import select
 
 from fhirapp.auth.clients import administration
-from fhirapp.auth.models import Client, digest
-from fhirapp.auth.models.client import BASIC
+from fhirapp.auth.models import BASIC, Client, digest
 from fhirapp.db import writing
 from tests.support.authorizing import rows
 from tests.support.browsing import Browser, Page

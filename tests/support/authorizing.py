@@ -31,8 +31,7 @@ from werkzeug.test import TestResponse
 
 from fhirapp.auth.clients.administration import new_secret
 from fhirapp.auth.clients.registration import Registration, register
-from fhirapp.auth.models import Client, User
-from fhirapp.auth.models.client import BASIC, NONE, SIGNED
+from fhirapp.auth.models import BASIC, NONE, SIGNED, Client, User
 from fhirapp.auth.oauth import authorization_request, authorize
 from fhirapp.auth.oauth.authorize import Offer, SendBack
 from fhirapp.auth.scopes import SESSION_SCOPES

@@ -22,7 +22,7 @@ from fhirapp.documents import extractor
 from fhirapp.documents.media import MAX_CHARACTERS
 from fhirapp.exchange.repair.log import RULES
 from fhirapp.exchange.tables.columns import COLUMNS
-from fhirapp.rest import errors, include, negotiation, ranking
+from fhirapp.rest import errors, include, negotiation, search
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.search import controls, index, query, string, words
 from fhirapp.search.parameter import Parameter
@@ -150,10 +150,10 @@ def limits() -> str:
         ("Characters of a string", f"{index.KEY_LENGTH}", "400"),
         ("… with `:contains` or `:text`", f"{string.STEP}", "400"),
         ("Words of `_text` and `_content`", f"{words.MAX_WORDS}", "400"),
-        ("Matches that `_sort=_score` ranks", f"{ranking.CANDIDATES}", "the newest are ranked"),
+        ("Matches that `_sort=_score` ranks", f"{search.CANDIDATES}", "the newest are ranked"),
         (
             "Resources that have the words it ranks by",
-            f"{ranking.RANKABLE:,}",
+            f"{search.RANKABLE:,}",
             "newest first, and the answer says so",
         ),
         ("Size of a document whose words are read", _megabytes(extractor.MAX_BYTES), _UNREAD),

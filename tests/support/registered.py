@@ -8,7 +8,7 @@ from joserfc.jwk import ECKey, RSAKey
 
 from fhirapp.auth.clients.administration import new_secret
 from fhirapp.auth.clients.registration import Registration, register
-from fhirapp.auth.models.client import BASIC, NONE, SIGNED
+from fhirapp.auth.models import BASIC, NONE, SIGNED
 from tests.support.authorizing import EVERYTHING
 
 if TYPE_CHECKING:

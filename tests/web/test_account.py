@@ -11,8 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import insert, select, update
 
-from fhirapp.auth.models import Client, Grant
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Client, Grant
 from fhirapp.auth.users import accounts
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing

@@ -17,6 +17,8 @@ from sqlalchemy import delete, select, update
 from fhirapp.audit.read import entries
 from fhirapp.audit.write import FOLDER
 from fhirapp.auth.models import (
+    ADMINISTRATOR,
+    CLINICIAN,
     AccessToken,
     AuthorizationCode,
     Client,
@@ -25,7 +27,6 @@ from fhirapp.auth.models import (
     Session,
     User,
 )
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN
 from fhirapp.config import settings_of
 from fhirapp.web.admin import audit
 from fhirapp.web.admin.audit import guarded

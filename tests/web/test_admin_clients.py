@@ -12,9 +12,16 @@ from sqlalchemy import insert, select, update
 
 from fhirapp.auth.clients.administration import find, issue_token
 from fhirapp.auth.clients.registration import Registration, owner_code, register
-from fhirapp.auth.models import Client, Refusal
-from fhirapp.auth.models.client import BASIC, NONE, SIGNED
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import (
+    ADMINISTRATOR,
+    BASIC,
+    CLINICIAN,
+    NONE,
+    PATIENT,
+    SIGNED,
+    Client,
+    Refusal,
+)
 from fhirapp.db import writing
 from tests.support.authorizing import (
     EVERYTHING,

@@ -11,9 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, insert, select, update
 
-from fhirapp.auth.models import Client, Grant, User
-from fhirapp.auth.models.client import OF_PAGES
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, OF_PAGES, PATIENT, Client, Grant, User
 from tests.support.authorizing import Flow, Program, add_program, alter, rows, set_client, set_user
 from tests.support.authorizing import add_person as add_user
 from tests.support.browsing import Browser, Page, add_person

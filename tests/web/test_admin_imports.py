@@ -19,7 +19,7 @@ from sqlalchemy import select
 from werkzeug.test import TestResponse
 
 from fhirapp import create_app
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.disk import turn

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.oauth import openid
 from fhirapp.config import settings_of
 from tests.support.browsing import Browser, Page, add_person

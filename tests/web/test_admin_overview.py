@@ -21,7 +21,7 @@ from flask import Flask
 from sqlalchemy import insert, select
 
 import fhirapp
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
 from fhirapp.config import settings_of
 from fhirapp.definition import types
 from fhirapp.exchange.models import ImportRun

@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import make_url
 
-from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import Settings, settings_of
 from fhirapp.web.admin.settings import masked
 from tests.support.browsing import Browser, add_person

@@ -12,8 +12,7 @@ from flask import Flask
 from sqlalchemy import func, insert, select
 
 from fhirapp.auth.clients.overview import MOST_USERS
-from fhirapp.auth.models import User, UserPatient
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User, UserPatient
 from fhirapp.auth.users import sign_in
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing

@@ -12,7 +12,7 @@ from playwright.sync_api import Error as BrowserError
 
 from fhirapp.auth.clients.administration import set_disabled
 from fhirapp.auth.clients.registration import API_DOCS
-from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.db import writing
 from tests.support.browsing import Browser, add_person
 

@@ -13,9 +13,7 @@ from joserfc.jwk import RSAKey
 from sqlalchemy import func, insert, select
 
 from fhirapp.auth.clients.administration import MOST_WAITING, PER_HOUR, WAITING_SECONDS
-from fhirapp.auth.models import Client, digest
-from fhirapp.auth.models.client import NONE, SIGNED
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, NONE, PATIENT, SIGNED, Client, digest
 from tests.support.app_pages import (
     BACKEND,
     JWKS,

@@ -11,7 +11,7 @@ from flask import Flask, Response
 
 from fhirapp.audit import write
 from fhirapp.audit.read import Entry, entries
-from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.jobs.files import BACKUP
 from tests.support.browsing import Browser, add_person, id_of

@@ -12,7 +12,7 @@ from datetime import date
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.web.chart.labels import born, died
 from tests.store.test_publish import TIMES, delete
 from tests.support.allergies import (

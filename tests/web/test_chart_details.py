@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.web.admin.audit_descriptions import PLACES
 from fhirapp.web.chart import viewers as listing
 from fhirapp.web.chart.versions import changes

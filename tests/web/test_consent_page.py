@@ -11,8 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.auth.models import Grant
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import CLINICIAN, PATIENT, Grant
 from tests.support.authorizing import REDIRECT, Flow, add_program, rows, set_client
 from tests.support.browsing import Browser, Page, add_person, id_of
 from tests.support.helpers import BASE_URL

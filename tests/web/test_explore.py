@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from werkzeug.datastructures import MultiDict
 
 from fhirapp.audit.read import entries
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.definition import types
 from fhirapp.web.explore import form as forms
 from fhirapp.web.explore.address import NoAddressError, pair, read_address

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 from werkzeug.datastructures import Headers
 
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.definition import types
 from fhirapp.web.explore import routes
 from fhirapp.web.explore.answer import shown

@@ -13,8 +13,7 @@ from flask import Flask
 from sqlalchemy import select, update
 
 from fhirapp.auth.demo import PEOPLE
-from fhirapp.auth.models import AccessToken, Grant, User
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, AccessToken, Grant, User
 from fhirapp.db import db, writing
 from tests.support.browsing import Browser, Page, add_person, id_of
 

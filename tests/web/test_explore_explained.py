@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.audit.read import Entry, entries
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.search.explain import (
     STATEMENT,
     ParameterReading,

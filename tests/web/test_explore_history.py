@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.audit.read import entries
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import writing
 from fhirapp.definition import types

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.web.explore.snippets import JAVASCRIPT_IN_NODE, encoded, how_to_get_a_token, snippets
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import BASE_URL

@@ -10,8 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from fhirapp.auth.models import AccessToken, Client, digest
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, AccessToken, Client, digest
 from fhirapp.auth.users.accounts import unlink
 from fhirapp.db import db, writing
 from fhirapp.web.explore.inspector import remaining

@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.audit.read import entries
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import CLINICIAN, PATIENT
 from tests.support.browsing import Browser, Page, add_person
 
 SEARCH = "/fhir/AllergyIntolerance?patient=p1&clinical-status=active&date=ge2010&_sort=date"

@@ -16,8 +16,7 @@ import pytest
 from flask import Flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from fhirapp.auth.models.client import SIGNED
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT, SIGNED
 from fhirapp.web.first_steps import MAKE_KEYS
 from tests.support.app_pages import JWKS, KEY, REDIRECT, approved, client_of, secret_of
 from tests.support.browsing import Browser, Page, add_person

@@ -9,8 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from fhirapp.auth.models import User
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, Page, add_person
 

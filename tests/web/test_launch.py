@@ -14,8 +14,7 @@ from flask import Flask
 from sqlalchemy import select, update
 
 from fhirapp import web
-from fhirapp.auth.models import Client, Launch, digest
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Client, Launch, digest
 from tests.support.authorizing import AUD, Flow, add_program, alter, parameters_of, rows, set_client
 from tests.support.browsing import Browser, Page, add_person, id_of
 from tests.support.helpers import BASE_URL

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import CLINICIAN, PATIENT
 from tests.support.browsing import Browser, add_person
 from tests.support.noted import MARKUP, SCRIPTED, TWO_PAGES, add, attached, note
 

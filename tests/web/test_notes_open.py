@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import CLINICIAN, PATIENT
 from tests import TESTS
 from tests.conftest import token_for
 from tests.support.browsing import Browser, Page, add_person

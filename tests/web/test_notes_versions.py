@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN
 from tests.support.browsing import Browser, add_person
 from tests.support.noted import PICTURE, TWO_PAGES, add, attached, note
 

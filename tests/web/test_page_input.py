@@ -9,8 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from fhirapp.auth.models import Client, User
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Client, User
 from fhirapp.web.cookies import SESSION, VISITOR
 from fhirapp.web.pages import local_path
 from tests.support.authorizing import alter

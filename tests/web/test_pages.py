@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES
 from fhirapp.auth.users import sessions
 from fhirapp.db import writing
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of

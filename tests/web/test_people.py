@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.auth.models.user import CLINICIAN
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.web.launch import encounters_of
 from fhirapp.web.people import SHOWN, NoDate, Person, find_people, people, person
 from tests.store.test_publish import TIMES, delete, publish

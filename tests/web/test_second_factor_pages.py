@@ -12,8 +12,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from fhirapp.auth.keys import sealed
-from fhirapp.auth.models import RecoveryCode, Session
-from fhirapp.auth.models.user import CLINICIAN, PATIENT
+from fhirapp.auth.models import CLINICIAN, PATIENT, RecoveryCode, Session
 from fhirapp.auth.users import sign_in
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing

@@ -13,8 +13,7 @@ from flask import Flask
 from sqlalchemy import func, select, update
 
 from fhirapp import create_app
-from fhirapp.auth.models import Grant, Session, User
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Grant, Session, User
 from fhirapp.auth.scopes import OFFLINE, ONLINE
 from fhirapp.auth.users import accounts, sessions, sign_in
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS

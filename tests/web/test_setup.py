@@ -10,8 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.auth.models import User
-from fhirapp.auth.models.user import ADMINISTRATOR, CLINICIAN
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, User
 from fhirapp.auth.users import accounts
 from fhirapp.db import writing
 from tests.support.authorizing import rows

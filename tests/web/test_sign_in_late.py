@@ -11,8 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import delete, select
 
-from fhirapp.auth.models import Client, Session, User
-from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.models import ADMINISTRATOR, Client, Session, User
 from fhirapp.web.cookies import SESSION, TYPED, VISITOR, page_of_form
 from tests.support.app_pages import client_of, register
 from tests.support.authorizing import alter, rows

@@ -17,7 +17,7 @@ from flask import Flask
 from jinja2 import nodes
 
 from fhirapp import create_app
-from fhirapp.auth.models.user import ADMINISTRATOR
+from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.throttle import TooOften
 from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.web.labels import day, partial

@@ -21,12 +21,11 @@ from fhirapp.auth.clients.registration import (
     owner_code,
     register,
 )
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import AccessToken, Client, Grant, Refusal, digest
-from fhirapp.auth.models.client import BASIC, OF_SHELL
+from fhirapp.auth.models import BASIC, OF_SHELL, AccessToken, Client, Grant, Refusal, digest
 from fhirapp.auth.scopes import enforceable, grantable
 from fhirapp.auth.throttle import TooOften, network_of
 from fhirapp.auth.tokens import new_token, revoke_grants, token_row
+from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
 
 _CONTEXTS = ("patient", "user", "system")

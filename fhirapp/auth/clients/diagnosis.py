@@ -14,10 +14,7 @@ from urllib.parse import urlsplit
 from fhirapp.auth.clients.administration import count_test
 from fhirapp.auth.clients.key_sets import Unfetched, fetch_keys
 from fhirapp.auth.clients.registration import public_keys
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import Client
-from fhirapp.auth.models.client import BASIC, SIGNED
-from fhirapp.auth.models.user import ROLES
+from fhirapp.auth.models import BASIC, ROLES, SIGNED, Client
 from fhirapp.auth.scopes import (
     CONTEXTS_OF_KIND,
     FHIR_USER,
@@ -27,7 +24,7 @@ from fhirapp.auth.scopes import (
     of_role,
     parse_scope,
 )
-from fhirapp.config import LOOPBACK, settings
+from fhirapp.config import LOOPBACK, RefusedCommand, settings
 from fhirapp.db import db, forget_reader
 
 _log = logging.getLogger(__name__)

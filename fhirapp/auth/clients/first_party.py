@@ -17,9 +17,7 @@ from sqlalchemy import Connection, insert, select
 from fhirapp.auth.clients.administration import find
 from fhirapp.auth.clients.registration import API_DOCS, PAGES
 from fhirapp.auth.keys import keyed_digest
-from fhirapp.auth.models import AccessToken, Client, Grant, User, digest
-from fhirapp.auth.models.client import NONE, OF_PAGES
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import NONE, OF_PAGES, PATIENT, AccessToken, Client, Grant, User, digest
 from fhirapp.auth.scopes import FHIR_USER, LAUNCH_PATIENT, OPENID
 from fhirapp.auth.tokens import token_row
 from fhirapp.auth.users.sessions import Signed

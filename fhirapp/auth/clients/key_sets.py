@@ -31,8 +31,7 @@ from werkzeug.datastructures import ResponseCacheControl
 from werkzeug.http import parse_cache_control_header
 
 from fhirapp.auth.clients.registration import public_keys
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.config import Settings
+from fhirapp.config import RefusedCommand, Settings
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import Unavailable
 

@@ -8,8 +8,16 @@ from typing import NamedTuple
 
 from sqlalchemy import func, or_, select, union_all
 
-from fhirapp.auth.models import AccessToken, Client, Grant, RefreshToken, Session, User, UserPatient
-from fhirapp.auth.models.client import OF_PAGES
+from fhirapp.auth.models import (
+    OF_PAGES,
+    AccessToken,
+    Client,
+    Grant,
+    RefreshToken,
+    Session,
+    User,
+    UserPatient,
+)
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
 from fhirapp.db import db
 

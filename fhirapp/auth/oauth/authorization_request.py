@@ -16,11 +16,11 @@ from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from sqlalchemy import Connection, delete, insert, select, update
 from werkzeug.datastructures import MultiDict
 
-from fhirapp.address import base_url, fhir_url, with_parameters
 from fhirapp.auth.models import Launch, digest
 from fhirapp.auth.oauth.server import authorization_server
 from fhirapp.auth.refusals import shortened
 from fhirapp.auth.tokens import new_token
+from fhirapp.config import base_url, fhir_url, with_parameters
 
 _LONGEST = 2000
 _PRINTABLE = re.compile(r"[ -~]*")

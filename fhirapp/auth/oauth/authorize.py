@@ -22,9 +22,7 @@ from flask import current_app, request
 from sqlalchemy import Connection, delete, func, insert, select, update
 from werkzeug.datastructures import MultiDict
 
-from fhirapp.address import with_parameters
-from fhirapp.auth.models import Client, ParkedRequest, User, digest
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT, Client, ParkedRequest, User, digest
 from fhirapp.auth.oauth import authorization_request
 from fhirapp.auth.oauth.authorization_request import AuthorizationRequest, checked, is_state
 from fhirapp.auth.oauth.grants import CodeGrant
@@ -46,6 +44,7 @@ from fhirapp.auth.throttle import Failures
 from fhirapp.auth.tokens import CODE_SECONDS, OFFLINE_SECONDS, USER_SECONDS, new_token
 from fhirapp.auth.users.accounts import fhir_user_of, linked_patients
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, Signed
+from fhirapp.config import with_parameters
 from fhirapp.db import db, writing
 
 PARKED_SECONDS = 15 * 60

@@ -21,10 +21,9 @@ from joserfc.jwk import KeySet
 from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
-from fhirapp.address import token_url
 from fhirapp.auth.clients.key_sets import KeySets, Unfetched
 from fhirapp.auth.models import Client, UsedAssertion
-from fhirapp.config import settings
+from fhirapp.config import settings, token_url
 from fhirapp.db import db, writing
 
 ALGORITHMS = ["RS384", "ES384"]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fhirapp.address import base_url, token_url
 from fhirapp.auth.oauth.client_assertion import ALGORITHMS
 from fhirapp.auth.oauth.grants import METHOD
 from fhirapp.auth.oauth.openid import ALGORITHM
 from fhirapp.auth.scopes import supported
+from fhirapp.config import base_url, token_url
 
 CLAIMS = (
     "iss",

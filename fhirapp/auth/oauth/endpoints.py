@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
-from fhirapp.address import base_url
-from fhirapp.auth.models import AccessToken, Client, Grant, RefreshToken, User, digest
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT, AccessToken, Client, Grant, RefreshToken, User, digest
 from fhirapp.auth.oauth.grants import launch_parameters
 from fhirapp.auth.scopes import FHIR_USER, enforceable, grantable, of_role
 from fhirapp.auth.tokens import revoke_access_token, revoke_replayed
 from fhirapp.auth.users.accounts import fhir_user_of, linked_patients
+from fhirapp.config import base_url
 from fhirapp.db import db
 
 # Of whatever kind its client is: the operator's tokens may have any.

@@ -23,7 +23,6 @@ from authlib.oauth2.rfc6749.grants import (
 from authlib.oauth2.rfc7636 import CodeChallenge
 from sqlalchemy import insert
 
-from fhirapp.address import base_url, with_parameters
 from fhirapp.auth.models import AuthorizationCode, Client, Grant, RefreshToken, User, digest
 from fhirapp.auth.scopes import LAUNCH
 from fhirapp.auth.tokens import (
@@ -33,6 +32,7 @@ from fhirapp.auth.tokens import (
     has_refresh,
     revoke_replayed,
 )
+from fhirapp.config import base_url, with_parameters
 from fhirapp.db import db
 
 _AUTH_METHODS = ["client_secret_basic", "private_key_jwt", "none"]

@@ -2,6 +2,8 @@
 
 Source: RFC 6749, 7009, 7523, 7636, 7662; SMART App Launch 2.2; decisions §6. Where Authlib's
 defaults are wrong for us, the override says so.
+
+The routes for programs are at the end; the pages for people are in fhirapp/web.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from authlib.integrations.flask_oauth2 import AuthorizationServer as FlaskAuthor
 from authlib.integrations.flask_oauth2.requests import FlaskOAuth2Payload, FlaskOAuth2Request
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import ClientAuthentication, InvalidClientError, InvalidRequestError
-from flask import Flask, Request, Response, current_app, request
+from flask import Blueprint, Flask, Request, Response, current_app, jsonify, request
 from flask import request as current_request
 from sqlalchemy import select
 
 from fhirapp.auth import refusals
 from fhirapp.auth.models import Client, RefreshToken, digest
+from fhirapp.auth.oauth import openid as oauth_openid
 from fhirapp.auth.oauth.client_assertion import ClientAssertion
+from fhirapp.auth.oauth.discovery import openid_configuration, smart_configuration
 from fhirapp.auth.oauth.endpoints import Introspection, Revocation
 from fhirapp.auth.oauth.grants import (
     BackendGrant,
@@ -246,3 +250,47 @@ def _throttled(wait: int) -> Response:
         headers={"Retry-After": str(wait)},
         mimetype="application/json",
     )
+
+
+blueprint = Blueprint("oauth", __name__)
+
+
+@blueprint.post("/oauth/token")
+def token() -> Response:
+    """Issue an access token (RFC 6749 §3.2); errors as its §5.2 has them."""
+    return token_response()
+
+
+@blueprint.post("/oauth/introspect")
+def introspect() -> Response:
+    """Say what a token is (RFC 7662); of one that is none, nothing but that."""
+    return introspection_response()
+
+
+@blueprint.post("/oauth/revoke")
+def revoke() -> Response:
+    """End a token (RFC 7009)."""
+    return revocation_response()
+
+
+@blueprint.get("/oauth/jwks.json")
+def jwks() -> Response:
+    """Return the keys that id tokens are checked with (RFC 7517)."""
+    response = jsonify(oauth_openid.public_keys())
+    response.headers["Cache-Control"] = f"max-age={oauth_openid.JWKS_SECONDS}"
+    return response
+
+
+@blueprint.get("/.well-known/smart-configuration")
+@blueprint.get("/fhir/.well-known/smart-configuration")
+def discovery() -> Response:
+    """Tell where and how to get a token."""
+    return jsonify(smart_configuration())
+
+
+@blueprint.get("/.well-known/openid-configuration")
+@blueprint.get("/fhir/.well-known/openid-configuration")
+@blueprint.get("/.well-known/oauth-authorization-server")
+def openid() -> Response:
+    """Tell the same to clients of OpenID Connect, and of RFC 8414."""
+    return jsonify(openid_configuration())

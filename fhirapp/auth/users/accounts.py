@@ -10,12 +10,21 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import Client, Grant, SetupCode, User, UserPatient, digest
-from fhirapp.auth.models.client import OF_PAGES
-from fhirapp.auth.models.user import ADMINISTRATOR, PATIENT, ROLES
+from fhirapp.auth.models import (
+    ADMINISTRATOR,
+    OF_PAGES,
+    PATIENT,
+    ROLES,
+    Client,
+    Grant,
+    SetupCode,
+    User,
+    UserPatient,
+    digest,
+)
 from fhirapp.auth.tokens import new_token, revoke_grants
 from fhirapp.auth.users import sessions, sign_in
+from fhirapp.config import RefusedCommand
 from fhirapp.db import db
 from fhirapp.fhir.datatypes import ID_PATTERN
 

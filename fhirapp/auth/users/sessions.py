@@ -17,9 +17,9 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, delete, insert, or_, select, update
 
-from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import Grant, Session, User, digest
 from fhirapp.auth.tokens import new_token, revoke_grants
+from fhirapp.config import RefusedCommand
 from fhirapp.db import db, is_busy, writing
 
 if TYPE_CHECKING:

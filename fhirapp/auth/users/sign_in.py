@@ -12,12 +12,12 @@ from typing import NamedTuple
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from fhirapp.auth import throttle
-from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.keys import opened, sealed
 from fhirapp.auth.models import RecoveryCode, User, digest
 from fhirapp.auth.throttle import TooOften, network_of
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
+from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
 
 ISSUER = "fhirapp"

@@ -15,9 +15,9 @@ from typing import Any
 
 from flask import request
 
-from fhirapp.address import base_url, own_prefix
 from fhirapp.auth.access import Access
 from fhirapp.auth.protector import insufficient_scope
+from fhirapp.config import base_url, own_prefix
 from fhirapp.db import Reader
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.exchange.bulk.export_request import (
@@ -46,7 +46,7 @@ from fhirapp.rest.negotiation import (
     parse_form,
 )
 from fhirapp.rest.operation import is_text, parse_body
-from fhirapp.rest.subset import unknown_elements
+from fhirapp.rest.response import unknown_elements
 from fhirapp.search.controls import parse_controls
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import MAX_LENGTH, parse_query

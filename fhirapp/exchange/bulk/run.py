@@ -29,11 +29,10 @@ from fhirapp.exchange.bulk.files import DELETED, ERROR, OUTPUT, Attempt, DiskFul
 from fhirapp.exchange.bulk.jobs import Job
 from fhirapp.exchange.bulk.ndjson import Part, marks_of, part_of
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.bundle import compact
+from fhirapp.fhir.json import compact
 from fhirapp.fhir.outcome import FhirError, Forbidden, issue, operation_outcome
 from fhirapp.fhir.temporal import instant
-from fhirapp.rest.response import with_addresses
-from fhirapp.rest.subset import subset
+from fhirapp.rest.response import subset, with_addresses
 
 _log = logging.getLogger(__name__)
 

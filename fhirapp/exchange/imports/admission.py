@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fhirapp.address import own_prefix
+from fhirapp.config import own_prefix
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
 from fhirapp.exchange.ccda import contradiction

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DatabaseError
 
 from fhirapp.auth.keys import opened as unsealed
-from fhirapp.auth.models.user import User
+from fhirapp.auth.models import User
 from fhirapp.config import Settings
 from fhirapp.db import db
 from fhirapp.definition import Definition, types

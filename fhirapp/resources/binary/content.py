@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.db import Reader
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.bundle import compact
+from fhirapp.fhir.json import compact
 from fhirapp.resources.binary.model import Binary
 from fhirapp.resources.binary.schema import BinarySchema
 from fhirapp.rest.stream import Span

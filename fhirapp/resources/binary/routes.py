@@ -8,7 +8,7 @@ from typing import Any
 from flask import Response
 
 from fhirapp.audit.write import served
-from fhirapp.auth.errors import Marked
+from fhirapp.config import Marked
 from fhirapp.db import reader
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, NotFound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.auth.errors import Marked
+from fhirapp.config import Marked
 from fhirapp.definition import Definition, View
 from fhirapp.fhir import terminology
 from fhirapp.resources.diagnostic_report.model import DiagnosticReport

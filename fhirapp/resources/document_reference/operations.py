@@ -13,13 +13,12 @@ from hashlib import blake2b
 
 from flask import Response
 
-from fhirapp.address import base_url
 from fhirapp.audit.write import served
-from fhirapp.config import settings
+from fhirapp.config import base_url, settings
 from fhirapp.db import reader
 from fhirapp.definition import Definition, Operation, OperationParameter
-from fhirapp.fhir.bundle import MATCH, Entry, bundle
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.json import MATCH, Entry, bundle
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.access import access_to, check_patients, visible
 from fhirapp.rest.negotiation import negotiate

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fhirapp.search.composite import TokenReference
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON, WORDS
-from fhirapp.search.reference import Reference
+from fhirapp.search.reference import Reference, TokenReference
 from fhirapp.search.string import String, Uri
 from fhirapp.search.token import MediaType, Token
 

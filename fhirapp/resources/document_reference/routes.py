@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.auth.errors import Marked
+from fhirapp.config import Marked
 from fhirapp.definition import Definition, TableColumn
 from fhirapp.fhir import terminology
 from fhirapp.resources.document_reference.model import DocumentReference

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fhirapp.auth.errors import Marked
+from fhirapp.config import Marked
 from fhirapp.definition import Definition
 from fhirapp.resources.group.model import Group
 from fhirapp.resources.group.params import PARAMS

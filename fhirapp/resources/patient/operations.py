@@ -23,7 +23,7 @@ from fhirapp.config import settings
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.bundle import INCLUDE, MATCH, OUTCOME, Entry, bundle
+from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound, issue, operation_outcome
 from fhirapp.fhir.temporal import instant_of
 from fhirapp.rest.access import access_to, visible

@@ -10,12 +10,11 @@ from flask import Response, request
 from sqlalchemy import Connection
 from werkzeug.exceptions import NotFound
 
-from fhirapp.address import base_url
 from fhirapp.auth.clients import administration, overview
 from fhirapp.auth.clients.registration import owner_code
-from fhirapp.auth.errors import RefusedCommand
 from fhirapp.auth.models import Client
 from fhirapp.auth.refusals import KEPT_SECONDS, find_refusal, newest_refusals, refusals_of
+from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
 from fhirapp.web import clients as shown
 from fhirapp.web.cookies import keeps

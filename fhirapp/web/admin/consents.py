@@ -12,8 +12,7 @@ from flask import Response, request
 from sqlalchemy import Connection, func, or_, select
 from werkzeug.exceptions import NotFound
 
-from fhirapp.auth.models import AccessToken, Client, Grant, RefreshToken, User
-from fhirapp.auth.models.client import OF_PAGES
+from fhirapp.auth.models import OF_PAGES, AccessToken, Client, Grant, RefreshToken, User
 from fhirapp.auth.tokens import revoke_grants
 from fhirapp.db import db, writing
 from fhirapp.web.admin.audit_descriptions import patients_named

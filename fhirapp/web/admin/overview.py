@@ -11,9 +11,8 @@ from typing import NamedTuple
 from flask import Response
 from sqlalchemy import func, select
 
-from fhirapp.address import base_url
 from fhirapp.auth.models import Client, Refusal
-from fhirapp.config import Settings, settings
+from fhirapp.config import Settings, base_url, settings
 from fhirapp.db import db
 from fhirapp.disk import database_path
 from fhirapp.exchange.models import ImportRun

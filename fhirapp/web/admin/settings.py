@@ -15,9 +15,8 @@ from marshmallow import ValidationError
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from fhirapp.address import base_url
 from fhirapp.auth.oauth import openid
-from fhirapp.config import PREFIX, ConfigurationError, Settings, settings
+from fhirapp.config import PREFIX, ConfigurationError, Settings, base_url, settings
 from fhirapp.db import db
 from fhirapp.web.pages import (
     PageError,

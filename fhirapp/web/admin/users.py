@@ -11,13 +11,11 @@ from flask import Response, request
 from sqlalchemy import Connection
 from werkzeug.exceptions import NotFound
 
-from fhirapp.address import base_url
 from fhirapp.auth.clients import overview
-from fhirapp.auth.errors import RefusedCommand
-from fhirapp.auth.models import User
-from fhirapp.auth.models.user import PATIENT, ROLES
+from fhirapp.auth.models import PATIENT, ROLES, User
 from fhirapp.auth.users import accounts, sessions
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS, failed_lately
+from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, reader, writing
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json

@@ -9,7 +9,7 @@ from __future__ import annotations
 from flask import Response, request
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT
 from fhirapp.fhir import temporal
 from fhirapp.web.chart.allergies import VIA, allergies_of
 from fhirapp.web.chart.details import details_of, origins, read_allergy

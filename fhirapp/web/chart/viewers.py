@@ -13,8 +13,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from fhirapp.audit.read import Entry, entries, patients_of
-from fhirapp.auth.models import Client, User
-from fhirapp.auth.models.client import OF_PAGES
+from fhirapp.auth.models import OF_PAGES, Client, User
 from fhirapp.db import db
 from fhirapp.fhir.temporal import local
 from fhirapp.web.labels import moment_of

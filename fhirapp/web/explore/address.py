@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_plus
 
-from fhirapp.address import base_url
+from fhirapp.config import base_url
 from fhirapp.definition import Definition, types
 from fhirapp.rest.blueprint import ROOTS
 from fhirapp.web.texts import _

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from flask import request
 from werkzeug.datastructures import Headers
 
-from fhirapp.address import base_url
+from fhirapp.config import base_url
 from fhirapp.definition import Definition, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest.negotiation import FHIR_JSON

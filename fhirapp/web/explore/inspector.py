@@ -13,8 +13,7 @@ from typing import NamedTuple
 from flask import Response
 
 from fhirapp.auth.access import Access, Grant
-from fhirapp.auth.models import Client, User, digest
-from fhirapp.auth.models.client import OF_PAGES
+from fhirapp.auth.models import OF_PAGES, Client, User, digest
 from fhirapp.auth.protector import Token, look_up
 from fhirapp.config import settings
 from fhirapp.db import db

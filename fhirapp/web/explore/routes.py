@@ -20,8 +20,7 @@ from sqlalchemy import select
 
 from fhirapp.auth.clients.first_party import OwnToken, own_token
 from fhirapp.auth.demo import PEOPLE, Person
-from fhirapp.auth.models import User
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT, User
 from fhirapp.auth.users.accounts import linked_patients
 from fhirapp.config import settings
 from fhirapp.db import db

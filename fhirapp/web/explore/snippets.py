@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote
 
-from fhirapp.address import base_url, token_url
 from fhirapp.auth.demo import BACKEND, SECRET
-from fhirapp.config import settings
+from fhirapp.config import base_url, settings, token_url
 
 # What may stand in an address as it is (RFC 3986); but brackets and braces, which curl takes for a
 # pattern, and a #, after which nothing is sent.

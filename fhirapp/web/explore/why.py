@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 from flask import Response, request
 
-from fhirapp.address import base_url
 from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.config import base_url
 from fhirapp.definition import Definition
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.search.values import values_at

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from flask import Response, request
 
 from fhirapp.auth.demo import SECRET
-from fhirapp.auth.models.user import STAFF
+from fhirapp.auth.models import STAFF
 from fhirapp.config import settings
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.learn import progress

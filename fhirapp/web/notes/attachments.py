@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple
 from flask import Response, render_template, request
 from markupsafe import Markup
 
-from fhirapp.address import base_url
 from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.config import base_url
 from fhirapp.documents import Extractor, Unreadable
 from fhirapp.documents.media import Reading, decode, kind_of
 from fhirapp.resources.binary.content import content_disposition

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.clients.overview import links_of
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT
 from fhirapp.documents import Unreadable
 from fhirapp.documents.media import Unread
 from fhirapp.fhir import terminology

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Response, request
 
 from fhirapp.auth.clients.overview import links_of
-from fhirapp.auth.models.user import PATIENT
+from fhirapp.auth.models import PATIENT
 from fhirapp.web.internal_client import token_of
 from fhirapp.web.notes import attachments, search
 from fhirapp.web.notes.attachments import MAX_ATTACHMENTS, Attachment, attachment

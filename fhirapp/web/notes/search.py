@@ -214,7 +214,7 @@ class Found(NamedTuple):
 
     @property
     def is_ranked(self) -> bool:
-        # What very many notes have is not ranked, and the answer says so. fhirapp/rest/ranking.py
+        # What very many notes have is not ranked, and the answer says so. fhirapp/rest/search.py
         return not any("newest first" in one for one in self.told)
 
 

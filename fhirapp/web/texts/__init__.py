@@ -15,8 +15,7 @@ from typing import Any
 
 from flask import Flask, current_app
 
-from fhirapp.auth.errors import Marked, RefusedCommand
-from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.config import ConfigurationError, Marked, RefusedCommand, settings_of
 
 _EXTENSION = "fhirapp.texts"
 _ENGLISH = NullTranslations()
