@@ -29,7 +29,7 @@ from fhirapp.web.pages import (
     page,
     password_field,
     see_other,
-    somebody,
+    signed_in,
     too_often,
 )
 from fhirapp.web.people import Person, people, person
@@ -67,7 +67,7 @@ class Connected(NamedTuple):
 @for_signed_in
 def account() -> Response:
     """Tell who is signed in, for how long, and what they can do."""
-    found = somebody()
+    found = signed_in()
     linked = accounts.linked_patients(found.user.id) if found.user.role == PATIENT else []
     records = people(linked)
     return page(
@@ -85,7 +85,7 @@ def account() -> Response:
 @for_signed_in
 def apps() -> Response:
     """List what the user allowed, and with whom."""
-    user = somebody().user
+    user = signed_in().user
     theirs = accounts.linked_patients(user.id) if user.role == PATIENT else None
     of_record: dict[tuple[str, str | None], list[tuple[Grant, Client]]] = {}
     for grant, client in active_grants(user.id):
@@ -102,7 +102,7 @@ def apps() -> Response:
 @for_signed_in
 def revoke(grant_id: str) -> Response:
     """End what the user allowed an app about a record. 404 for another's, as for what is not."""
-    user_id = somebody().user.id
+    user_id = signed_in().user.id
     db.session.rollback()
     with writing() as connection:
         # PostgreSQL refuses a text with NUL in it, instead of not finding it.
@@ -122,7 +122,7 @@ def password_form() -> Response:
 @for_signed_in
 def password() -> Response:
     """Change the password; whoever else is signed in with it is no more."""
-    found = somebody()
+    found = signed_in()
     user_id, session_id = found.user.id, found.session_id
     old, new = password_field("old"), password_field("password")
     if new != password_field("again"):
@@ -137,7 +137,7 @@ def password() -> Response:
         return too_often(_password, error)
     except RefusedCommand as error:
         return _password(said(error), 400)
-    return page("password.html", user=somebody().user, is_done=True)
+    return page("password.html", user=signed_in().user, is_done=True)
 
 
 @blueprint.get("/account/second-factor")
@@ -153,7 +153,7 @@ def turn_second_factor() -> Response:
     """Turn the second factor on or off."""
     if "off" in request.form:
         return _turn_off()
-    found = somebody()
+    found = signed_in()
     user_id, session_id = found.user.id, found.session_id
     stated = field("secret", 1000)
     secret = _opened(stated, user_id)
@@ -180,7 +180,7 @@ def turn_second_factor() -> Response:
 
 
 def _turn_off() -> Response:
-    found, address = somebody(), request.remote_addr or ""
+    found, address = signed_in(), request.remote_addr or ""
     user_id = found.user.id
     if found.user.totp_secret is None:
         return see_other("/account/second-factor")
@@ -200,7 +200,7 @@ def _turn_off() -> Response:
 
 def _second_factor(message: str = "", status: int = 200, stated: str = "") -> Response:
     """Return the page; stated is the sealed secret that it showed before."""
-    user = somebody().user
+    user = signed_in().user
     if user.totp_secret is not None:
         left = sign_in.codes_left(user.id)
         return page("second_factor.html", status, is_on=True, left=left, message=message)
@@ -246,7 +246,7 @@ def _picture(address: str) -> str:
 
 
 def _password(message: str = "", status: int = 200) -> Response:
-    return page("password.html", status, user=somebody().user, message=message)
+    return page("password.html", status, user=signed_in().user, message=message)
 
 
 def _connected(

@@ -38,11 +38,19 @@ from fhirapp.db import db, writing
 from fhirapp.definition import featured_types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.web import clients as shown
-from fhirapp.web.cookies import keeps
-from fhirapp.web.cookies import typed_typed as typed
+from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.first_steps import MAKE_KEYS, discovery_url, first_steps
 from fhirapp.web.labels import in_words
-from fhirapp.web.pages import PageError, blueprint_of, field, page, plain, see_other, signed, wait
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    current_session,
+    field,
+    page,
+    plain,
+    see_other,
+    wait,
+)
 from fhirapp.web.texts import _, said
 
 # The scopes that an app's form offers, beside those of the featured types; others are typed.
@@ -137,7 +145,7 @@ blueprint = blueprint_of("apps", __name__)
 @blueprint.get("/apps/register")
 def form() -> Response:
     """Ask what kind of client it is, then for the rest."""
-    kept = typed()
+    kept = form_fields()
     kind = kept.get("kind", request.args.get("kind", ""))
     if kind not in shown.KINDS:
         return page("apps/kind.html", kinds={one: shown.kind_named(one) for one in shown.KINDS})
@@ -245,5 +253,5 @@ def _offered_scopes(kind: str) -> Sequence[str]:
 
 
 def _is_administrator() -> bool:
-    found = signed()
+    found = current_session()
     return found is not None and found.complete and found.user.role == ADMINISTRATOR

@@ -22,13 +22,13 @@ from fhirapp.web.labels import in_words, returns_to
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
+    current_session,
     error_page,
     field,
     from_elsewhere,
     page,
     see_other,
     sign_in_address,
-    signed,
 )
 from fhirapp.web.people import NoDate, find_people, people, person
 from fhirapp.web.texts import _
@@ -57,7 +57,7 @@ def begin_by_post() -> Response:
 def ask(handle: str) -> Response:
     """Ask whose record it is about, then what the client may do."""
     parked = _parked(handle)
-    found = signed()
+    found = current_session()
     if authorize.wants_sign_in(parked, found) or found is None:
         return see_other(sign_in_address(f"/oauth/authorize/{handle}"))
     offer = authorize.offer(parked, found.user)
@@ -73,7 +73,7 @@ def ask(handle: str) -> Response:
 def answer(handle: str) -> Response:
     """Take the answer: a patient, or what is allowed."""
     parked = _parked(handle)
-    found = signed()
+    found = current_session()
     if authorize.wants_sign_in(parked, found) or found is None:
         return see_other(sign_in_address(f"/oauth/authorize/{handle}"))
     offer = authorize.offer(parked, found.user)

@@ -160,7 +160,7 @@ def keep() -> bool:
     return True
 
 
-def typed_typed() -> MultiDict[str, str]:
+def form_fields() -> MultiDict[str, str]:
     """Return the fields of this page's form: those sent now, or those that were kept, once."""
     if request.method == "POST":
         return request.form

@@ -27,7 +27,14 @@ from fhirapp.db import db
 from fhirapp.definition import featured_types, types
 from fhirapp.rest.capability import software_version
 from fhirapp.web.internal_client import ask, token_of
-from fhirapp.web.pages import PageError, blueprint_of, page, see_other, sign_in_address, signed
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    current_session,
+    page,
+    see_other,
+    sign_in_address,
+)
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("start", __name__)
@@ -51,7 +58,7 @@ class Count(NamedTuple):
 @blueprint.get("/")
 def home() -> Response:
     """Show what this server is, its state, and where to go from here."""
-    session = signed()
+    session = current_session()
     if session and not session.complete:
         return see_other(sign_in_address("/"))
     demo = settings().demo
@@ -104,7 +111,7 @@ _OF_PATIENTS, _OF_STAFF = "launch/patient patient/*.rs", "user/*.rs"
 def show() -> Response:
     """Show every address of the API with its parameters, and a form to send it."""
     add_documentation()
-    session = signed()
+    session = current_session()
     is_patient = session is not None and session.user.role == PATIENT
     return page(
         "api_docs.html",

@@ -21,7 +21,7 @@ from fhirapp.auth.clients.first_party import OwnToken, own_token
 from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models.user import PATIENT
 from fhirapp.fhir import json as fhir_json
-from fhirapp.web.pages import PageError, somebody
+from fhirapp.web.pages import PageError, signed_in
 
 # In words, for whoever is not told more by the answer.
 _REFUSED = {
@@ -64,7 +64,7 @@ def token_of(patient_id: str | None = None) -> OwnToken:
 
     Raises PageError for a record that is not linked to them.
     """
-    signed = somebody()
+    signed = signed_in()
     if signed.user.role != PATIENT:
         return own_token(signed, signed.user)
     linked = [link.patient_id for link in links_of(signed.user.id)]

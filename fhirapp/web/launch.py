@@ -15,7 +15,7 @@ from fhirapp.auth.oauth import authorization_request
 from fhirapp.db import db, writing
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import partial, returns_to
-from fhirapp.web.pages import PageError, blueprint_of, field, for_staff, page, see_other, somebody
+from fhirapp.web.pages import PageError, blueprint_of, field, for_staff, page, see_other, signed_in
 from fhirapp.web.people import SHOWN, NoDate, Person, find_people, person
 from fhirapp.web.texts import _
 
@@ -124,7 +124,7 @@ def start() -> Response:
     client = next((one for one in _startable() if one.client_id == client_id), None)
     if client is None:
         raise PageError(404, _("There is no such app to start. Choose one of those on the page."))
-    user_id, launch_uri = somebody().user.id, str(client.launch_uri)
+    user_id, launch_uri = signed_in().user.id, str(client.launch_uri)
     db.session.rollback()
     with writing() as connection:
         location = authorization_request.start(

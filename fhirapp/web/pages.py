@@ -87,7 +87,7 @@ def is_disk_full(error: BaseException) -> bool:
     )
 
 
-def told_of(status: int) -> tuple[str, str]:
+def title_and_advice(status: int) -> tuple[str, str]:
     """Return what is said of a status: what went wrong, and what to do."""
     usual, advice = _TITLES.get(status, _OTHER)
     return _(usual), _(advice)
@@ -187,7 +187,7 @@ def see_other(location: str) -> Response:
     return response
 
 
-def signed() -> Signed | None:
+def current_session() -> Signed | None:
     """Return who signed in with this browser; also with the second factor still to come."""
     if "signed" not in g:
         secret = cookies.session_secret()
@@ -196,9 +196,9 @@ def signed() -> Signed | None:
     return found
 
 
-def somebody() -> Signed:
+def signed_in() -> Signed:
     """Return who signed in, on a page that asks for it."""
-    found = signed()
+    found = current_session()
     if found is None or not found.complete:
         raise PageError(403, _("Sign in first."))
     return found
@@ -228,7 +228,7 @@ def from_elsewhere(view: Answer) -> Answer:
 def _for(view: Answer, roles: Collection[str] | None) -> Answer:
     @wraps(view)
     def checked(*args: Any, **values: Any) -> Any:
-        found = signed()
+        found = current_session()
         if found is None or not found.complete:
             if request.method not in ("GET", "HEAD"):
                 return _too_late()
@@ -251,7 +251,7 @@ def _too_late() -> Response:
 
 def sign_in_address(back: str, done: str = "") -> str:
     """Return the address to sign in at, or for the second factor; then back. done is told there."""
-    found = signed()
+    found = current_session()
     step = "" if found is None or found.complete else "/code"
     told = {"done": done} if done else {}
     return f"/sign-in{step}?{urlencode({'next': back, **told})}"
@@ -280,7 +280,7 @@ def too_often(form: Callable[[str, int], Response], error: TooOften) -> Response
 
 
 def _shared() -> dict[str, Any]:
-    found = signed()
+    found = current_session()
     complete = found if found is not None and found.complete else None
     return {
         "signed": complete,
@@ -305,7 +305,7 @@ def _check_form() -> Response | None:
         raise PageError(
             400, _("This form is too old, or did not come from this site. Go back, and try again.")
         )
-    found = signed()
+    found = current_session()
     if found is None and request.endpoint == "sign_in.leave":
         return see_other("/sign-in?done=signed-out")
     if getattr(view, _ASKS, False) and (found is None or not found.complete):
@@ -320,7 +320,7 @@ def _check_form() -> Response | None:
 
 def error_page(status: int, message: str = "", title: str = "", form: str = "") -> Response:
     """Return the page that tells what went wrong, and what to do; form is where to try again."""
-    usual, advice = told_of(status)
+    usual, advice = title_and_advice(status)
     return page("error.html", status, title=title or usual, message=message or advice, form=form)
 
 

@@ -17,7 +17,7 @@ from fhirapp.search.string import fold
 from fhirapp.search.values import escape
 from fhirapp.web.chart.allergies import VIA
 from fhirapp.web.internal_client import ask, read, token_of
-from fhirapp.web.pages import PageError, somebody
+from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
 SHOWN = 25
@@ -147,7 +147,7 @@ _ID = re.compile(ID_PATTERN)
 def linked() -> list[Person]:
     """Return the records that are linked to who signed in, as far as they are here."""
     found = []
-    for link in links_of(somebody().user.id):
+    for link in links_of(signed_in().user.id):
         try:
             patient, _token = record(link.patient_id)
         except PageError:

@@ -18,18 +18,17 @@ from fhirapp.auth.users.sign_in import proved_otherwise, show_second_factor
 from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
 from fhirapp.config import settings
 from fhirapp.db import db, writing
-from fhirapp.web.cookies import end_session, keeps, session_secret, set_session
-from fhirapp.web.cookies import typed_typed as typed
+from fhirapp.web.cookies import end_session, form_fields, keeps, session_secret, set_session
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
+    current_session,
     field,
     local_path,
     page,
     password_field,
     see_other,
     sign_in_address,
-    signed,
     too_often,
 )
 from fhirapp.web.texts import _, said
@@ -56,7 +55,7 @@ _DONE: Mapping[str, str] = {
 def form() -> Response:
     """Ask for name and password; next is where to go on, done a key of what was done before."""
     done = _(_DONE.get(request.args.get("done", ""), ""))
-    kept = typed()
+    kept = form_fields()
     back = local_path(kept.get("next", request.args.get("next")))
     return _form(back, done=done, username=kept.get("username", ""))
 
@@ -65,7 +64,7 @@ def form() -> Response:
 @keeps("username", "next")
 def enter() -> Response:
     """Begin a session."""
-    back, before = local_path(request.form.get("next")), signed()
+    back, before = local_path(request.form.get("next")), current_session()
     name, password = field("username", 200), password_field("password")
     address, instead_of = request.remote_addr or "", before.session_id if before else None
     try:
@@ -84,7 +83,7 @@ def enter() -> Response:
 @blueprint.get("/sign-in/code")
 def code_form() -> Response:
     """Ask for the second factor."""
-    found, back = signed(), local_path(request.args.get("next"))
+    found, back = current_session(), local_path(request.args.get("next"))
     if found is None:
         return see_other(sign_in_address(back))
     return see_other(back) if found.complete else _code(back)
@@ -93,7 +92,7 @@ def code_form() -> Response:
 @blueprint.post("/sign-in/code")
 def code() -> Response:
     """Complete a session by the second factor."""
-    found, back = signed(), local_path(request.form.get("next"))
+    found, back = current_session(), local_path(request.form.get("next"))
     if found is None:
         return see_other(sign_in_address(back))
     if found.complete:

@@ -19,7 +19,7 @@ from fhirapp.web.explore.address import NoAddressError, read_address
 from fhirapp.web.explore.suggestions import SENT_VIA
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.labels import moment
-from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, somebody
+from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, signed_in
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("explore_history", __name__)
@@ -67,7 +67,7 @@ class Difference(NamedTuple):
 @for_signed_in
 def asked_lately() -> Response:
     """Show what the person asked lately. 400 for a number that is none, 404 for no such request."""
-    user_id = somebody().user.id
+    user_id = signed_in().user.id
     before, compare = _number("before"), _number("compare")
     found = entries(user_id=user_id, via=SENT_VIA, before=before, limit=_ON_A_PAGE + 1)
     return page(
@@ -153,7 +153,7 @@ def _difference(entry: Entry) -> Difference:
         via=VIA,
     )
     # As the audit trail counts, then and now.
-    noted = entries(user_id=somebody().user.id, via=VIA, limit=_ON_A_PAGE)
+    noted = entries(user_id=signed_in().user.id, via=VIA, limit=_ON_A_PAGE)
     again = next((one for one in noted if read_address(one.path) == address), None)
     if again is None:
         raise PageError(503, _("The answer was not noted; try again in a moment."))

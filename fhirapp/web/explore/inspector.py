@@ -22,7 +22,7 @@ from fhirapp.definition import Definition, Visibility, types
 from fhirapp.rest.access import carriers, filtered
 from fhirapp.web.internal_client import token_of
 from fhirapp.web.labels import Words, in_words, moment
-from fhirapp.web.pages import PageError, blueprint_of, field, for_signed_in, page, somebody
+from fhirapp.web.pages import PageError, blueprint_of, field, for_signed_in, page, signed_in
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("explore_token", __name__)
@@ -111,7 +111,7 @@ def _shown(secret: str, *, is_pasted: bool = False, reveals: bool = False) -> Re
 
 def _may_know(token: Token) -> bool:
     """Say whether who signed in may be told of a token: it is theirs, or this is the demo."""
-    return settings().demo or token.user_id == somebody().user.id
+    return settings().demo or token.user_id == signed_in().user.id
 
 
 def inspected(token: Token) -> Inspected:

@@ -52,11 +52,11 @@ from fhirapp.web.internal_client import token_of
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
+    current_session,
     for_signed_in,
     page,
     see_other,
-    signed,
-    somebody,
+    signed_in,
 )
 from fhirapp.web.texts import _
 
@@ -65,7 +65,7 @@ def others() -> Sequence[Person]:
     """Return whom the request can be tried as beside who signed in: nobody outside the demo."""
     if not settings().demo:
         return ()
-    own = somebody().user.username
+    own = signed_in().user.username
     return [person for person in PEOPLE if person.username != own]
 
 
@@ -74,7 +74,7 @@ def token_for(username: str | None) -> OwnToken:
 
     Raises PageError for a name that nobody in the demo has, and where nobody signed in.
     """
-    signed = somebody()
+    signed = signed_in()
     if not settings().demo or not username or username == signed.user.username:
         return token_of()
     if username not in {person.username for person in PEOPLE}:
@@ -194,7 +194,7 @@ def whole() -> Response:
 
 def _recent(definition: Definition) -> suggestions.Suggestions:
     """Return what this person searched for last; nothing where nobody is signed in."""
-    found = signed()
+    found = current_session()
     if found is None or not found.complete:
         return {}
     return suggestions.recent(definition, found.user.id)

@@ -23,14 +23,14 @@ from fhirapp.web.markdown import as_html, rendered
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
+    current_session,
     field,
     for_signed_in,
     for_staff,
     page,
     see_other,
     sign_in_address,
-    signed,
-    somebody,
+    signed_in,
 )
 from fhirapp.web.texts import _
 
@@ -52,7 +52,7 @@ def _only_in_the_demo() -> None:
 def overview() -> Response:
     """List the lessons, with what is done and what is next; to staff what cannot be read."""
     known, faults = lessons()
-    found = signed()
+    found = current_session()
     complete = found if found is not None and found.complete else None
     began = progress.of_person(complete.user.id) if complete else {}
     done = {name for name, one in began.items() if one.done_at is not None}
@@ -108,7 +108,7 @@ def looked(name: str) -> Response:
 @for_signed_in
 def begin(name: str) -> Response:
     """Begin a lesson, or begin it again."""
-    progress.begin(somebody().user.id, _place(name).lesson.name)
+    progress.begin(signed_in().user.id, _place(name).lesson.name)
     return see_other(f"/learn/{name}#progress")
 
 
@@ -117,7 +117,7 @@ def begin(name: str) -> Response:
 def hint(name: str) -> Response:
     """Show one hint more."""
     one = _place(name).lesson
-    progress.one_more_hint(somebody().user.id, one.name, len(one.hints))
+    progress.one_more_hint(signed_in().user.id, one.name, len(one.hints))
     return see_other(f"/learn/{name}#hints")
 
 
@@ -148,7 +148,7 @@ def answer(name: str) -> Response:
         return _page(place, says, typed, _("Your sign-in may not see what the answer is in."))
     if not is_right(typed, right):
         return _page(place, says, typed, _("That is not what the server answers. Look again."))
-    progress.note(somebody().user.id, place.lesson.name, began_at, [says], is_done=False)
+    progress.note(signed_in().user.id, place.lesson.name, began_at, [says], is_done=False)
     return see_other(f"/learn/{name}#progress")
 
 
@@ -182,7 +182,7 @@ def _page(place: _Place, says: str = "", typed: str = "", message: str = "") -> 
 
 
 def _own(one: Lesson) -> LessonProgress | None:
-    found = signed()
+    found = current_session()
     if found is None or not found.complete:
         return None
     return progress.of_person(found.user.id).get(one.name)
@@ -208,7 +208,7 @@ def _values(place: _Place) -> dict[str, Any]:
 
 
 def _looked(one: Lesson, own: LessonProgress) -> dict[str, Any]:
-    user_id = somebody().user.id
+    user_id = signed_in().user.id
     if own.done_at is not None:
         done = LessonState([CheckState(check, True) for check in one.checks], ())
         return {"found": done, "is_done": True}
