@@ -15,8 +15,7 @@ from flask import Response, request
 
 from fhirapp.audit.read import Entry, entries
 from fhirapp.rest.negotiation import FHIR_JSON
-from fhirapp.web.explore.address import NoAddressError, read_address
-from fhirapp.web.explore.suggestions import SENT_VIA
+from fhirapp.web.explore.address import SENT_VIA, NoAddressError, read_address
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.labels import moment
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, signed_in

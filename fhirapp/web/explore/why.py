@@ -22,7 +22,7 @@ from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.search.values import values_at
 from fhirapp.web.explore.address import NoAddressError, read_address
 from fhirapp.web.explore.explanation import VIA, Count, Search, count, search_of
-from fhirapp.web.explore.routes import others, token_for
+from fhirapp.web.explore.routes import other_accounts, token_for
 from fhirapp.web.internal_client import ask
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, plain
 from fhirapp.web.texts import _
@@ -52,7 +52,7 @@ def why() -> Response:
         scripts=True,
         address=address,
         reference=reference,
-        as_username=username if others() else "",
+        as_username=username if other_accounts() else "",
         reasons=why_missing(address, reference, token_for(username)) if reference else (),
         back=f"/explore?{urlencode({'address': address} | ({'as': username} if username else {}))}",
     )
