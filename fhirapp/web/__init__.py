@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Flask
 
-from fhirapp.web import account, apps, authorize, docs, home, launch, pages, sign_in, texts
+from fhirapp.web import account, apps, authorize, home, launch, pages, sign_in, texts
 from fhirapp.web.admin import (
     audit,
     backups,
@@ -27,7 +27,7 @@ from fhirapp.web.explore import routes as explore
 from fhirapp.web.learn import routes as learn
 from fhirapp.web.notes import routes as notes
 
-_OF_RECORDS = (home, docs, explore, chart, notes, learn)
+_OF_RECORDS = (home, explore, chart, notes, learn)
 _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (

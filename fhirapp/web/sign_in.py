@@ -46,7 +46,7 @@ _DONE: Mapping[str, str] = {
     ),
     "kept": _(
         "You were signed out meanwhile, so what you sent was not done. Sign in: what you typed"
-        " stands in the form again. Files and passwords must be given once more."
+        " is in the form again. Choose files and type passwords once more."
     ),
 }
 
