@@ -222,7 +222,7 @@ def _owned(code: str, client: Client, findings: list[Finding] | None = None) -> 
         shown=shown,
         findings=findings,
         works=works,
-        steps=first_steps(client) if works else [],
+        steps=first_steps(client) if works else None,
         discovery=discovery_url(),
         refusals=refusals_of(client.client_id),
     )
