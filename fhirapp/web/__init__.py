@@ -12,7 +12,6 @@ from fhirapp.web import account, apps, authorize, home, launch, pages, sign_in, 
 from fhirapp.web.admin import (
     audit,
     backups,
-    clients,
     consents,
     exports,
     imports,
@@ -21,6 +20,7 @@ from fhirapp.web.admin import (
     settings,
     users,
 )
+from fhirapp.web.admin import clients as admin_clients
 from fhirapp.web.chart import routes as chart
 from fhirapp.web.explore import history, inspector, why
 from fhirapp.web.explore import routes as explore
@@ -31,7 +31,7 @@ _OF_RECORDS = (home, explore, chart, notes, learn)
 _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
-    *(overview, users, clients, consents, imports, jobs, exports, backups, audit, settings),
+    *(overview, users, admin_clients, consents, imports, jobs, exports, backups, audit, settings),
 )
 
 

@@ -1,8 +1,6 @@
 """Register an app, and manage one that was registered: its state, its secret, its refusals.
 
-Whoever registered an app manages it at an address that nobody else knows; there is no account.
-
-The form of a client's registration: what was typed, and what it means.
+Whoever registers an app manages it at an address that nobody else knows; there is no account.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ from fhirapp.web.pages import (
 )
 from fhirapp.web.texts import _, said
 
-# The scopes that an app's form offers, beside those of the featured types; others are typed.
+# The scopes that an app's form offers beside those of the featured types; others are typed.
 _APP_SCOPES = (
     *(OPENID, FHIR_USER, PROFILE),
     *(LAUNCH_PATIENT, LAUNCH, LAUNCH_ENCOUNTER),
@@ -65,13 +63,13 @@ _LONG = {"redirect_uris": 12_000, "jwks": 50_000}
 # The parts of a JSON Web Key that are secret: RFC 7518 §6.2.2, §6.3.2, §6.4.
 _SECRET_PARTS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 _GIVEN_AWAY = _(
-    "This holds a private key, which nobody else may know: it was not kept. Make a new one, and"
-    " give its public part only."
+    "This contains a private key, which nobody else may know: it was not stored. Make a new one,"
+    " and enter its public part only."
 )
 
 
 class PrivateKey(RefusedCommand):
-    """Somebody gave away a private key."""
+    """The keys of the form contain a private one."""
 
 
 class Draft(NamedTuple):
@@ -91,7 +89,7 @@ class Draft(NamedTuple):
 
 
 _FIELDS = tuple(name for name in Draft._fields if name != "scopes")
-# What is kept of a form that came too late: no keys, which may be private by mistake.
+# What is kept of a form that is sent too late: no keys, which may be private by mistake.
 KEPT = (*(name for name in _FIELDS if name != "jwks"), "scope")
 
 
@@ -107,7 +105,7 @@ def draft_of(form: MultiDict[str, str]) -> Draft:
 
 
 def registration_of(draft: Draft) -> Registration:
-    """Return what a draft means. Raises RefusedCommand for keys that are none, or secret."""
+    """Return the registration of a draft. Raises RefusedCommand for wrong or secret keys."""
     return Registration(
         name=draft.name,
         kind=draft.kind,
@@ -148,7 +146,7 @@ def form() -> Response:
     kept = form_fields()
     kind = kept.get("kind", request.args.get("kind", ""))
     if kind not in shown.KINDS:
-        return page("apps/kind.html", kinds={one: shown.kind_named(one) for one in shown.KINDS})
+        return page("apps/kind.html", kinds={kind: shown.kind_named(kind) for kind in shown.KINDS})
     return _form(draft_of(kept) if kept else empty_draft(kind))
 
 
@@ -177,13 +175,13 @@ def send() -> Response:
 
 @blueprint.get("/apps/<code>")
 def owned(code: str) -> Response:
-    """Show an app to whoever registered it; what is no code of one is 404."""
+    """Show an app to whoever registered it. 404 for an unknown code."""
     return _owned(code, _client(code))
 
 
 @blueprint.post("/apps/<code>/test")
 def test(code: str) -> Response:
-    """Tell what keeps the app from working."""
+    """Show what keeps the app from working."""
     client = _client(code)
     try:
         findings = diagnose(client)
@@ -206,11 +204,11 @@ def new_secret(code: str) -> Response:
 
 
 def _client(code: str) -> Client:
-    found = administration.find_owned(code)
-    if found is None:
-        # The same as for an address that never was.
+    client = administration.find_owned(code)
+    if client is None:
+        # The same as for an address that never existed.
         raise NotFound
-    return found
+    return client
 
 
 def _owned(code: str, client: Client, findings: list[Finding] | None = None) -> Response:
@@ -253,5 +251,5 @@ def _offered_scopes(kind: str) -> Sequence[str]:
 
 
 def _is_administrator() -> bool:
-    found = current_session()
-    return found is not None and found.complete and found.user.role == ADMINISTRATOR
+    session = current_session()
+    return session is not None and session.complete and session.user.role == ADMINISTRATOR

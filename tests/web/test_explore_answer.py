@@ -16,7 +16,7 @@ from fhirapp.definition import types
 from fhirapp.web.explore import routes
 from fhirapp.web.explore.answer import described
 from fhirapp.web.explore.views import MOST, MOST_ROWS, folded, table_of
-from fhirapp.web.internal_client import Answer, _read
+from fhirapp.web.internal_client import Answer, _body
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import BASE_URL, FHIR_JSON
 from tests.support.plenty import publish
@@ -361,9 +361,9 @@ def test_of_an_answer_that_is_too_large_no_more_is_read_than_is_described(
 
 def test_of_a_long_body_a_page_reads_as_much_as_it_wants(clinic):
     pieces = iter([b"a" * 10, b"b" * 10, b"c" * 10])
-    assert _read(pieces, 15) == (b"a" * 10 + b"b" * 10, True)
+    assert _body(pieces, 15) == (b"a" * 10 + b"b" * 10, True)
     assert [*pieces] == [b"c" * 10]
-    assert _read([b"a" * 10, b"b" * 5], 15) == (b"a" * 10 + b"b" * 5, False)
+    assert _body([b"a" * 10, b"b" * 5], 15) == (b"a" * 10 + b"b" * 5, False)
 
 
 def test_what_is_no_json_is_saved_or_shown_as_text_never_as_a_page(clinic, clinician):
