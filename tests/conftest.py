@@ -7,16 +7,17 @@ Each app has a database of its own: a copy of one that was filled once.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 from uuid import uuid4
 from weakref import WeakSet, finalize
 
+import pyrage  # type: ignore[import-untyped]
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
@@ -27,7 +28,7 @@ from sqlalchemy import create_engine, make_url, text
 from fhirapp import create_app
 from fhirapp.auth.clients.administration import issue_token
 from fhirapp.auth.demo import add_demo
-from fhirapp.auth.keys import demo_key
+from fhirapp.auth.keys import DEMO_KEY, demo_key
 from fhirapp.auth.models.user import CLINICIAN
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
@@ -80,6 +81,28 @@ def _patience() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _remembered_passphrases() -> Iterator[None]:
+    """Open with a passphrase at once what was sealed or opened with it: age takes over a second."""
+    encrypt, decrypt = pyrage.passphrase.encrypt, pyrage.passphrase.decrypt
+    opened: dict[tuple[bytes, str], bytes] = {}
+
+    def seal(plain: bytes, passphrase: str, *, armored: bool) -> bytes:
+        sealed: bytes = encrypt(plain, passphrase, armored=armored)
+        opened[sealed, passphrase] = plain
+        return sealed
+
+    def open_(sealed: bytes, passphrase: str) -> bytes:
+        if (sealed, passphrase) not in opened:
+            opened[sealed, passphrase] = decrypt(sealed, passphrase)
+        return opened[sealed, passphrase]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pyrage.passphrase, "encrypt", seal)
+        patch.setattr(pyrage.passphrase, "decrypt", open_)
+        yield
+
+
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let threads that write at once wait for each other, however long that takes here."""
@@ -103,7 +126,7 @@ def new_database(
         def make_file(original: str | None = None) -> str:
             path = folder / f"{uuid4().hex}.db"
             if original is not None:
-                shutil.copyfile(str(make_url(original).database), path)
+                copyfile(str(make_url(original).database), path)
             return f"sqlite:///{path}"
 
         yield make_file
@@ -133,26 +156,43 @@ def new_database(
 
 
 def _start(app: Flask, *, seed: bool) -> None:
-    """Make an app's database ready, and seed it; its connections are closed."""
+    """Make an app's database ready, with the demo's people; its connections are closed."""
     prepare(app, lambda _message: None, serving=True)
     with app.app_context():
         if seed:
             now = "2026-01-01T00:00:00.000+00:00"
             load_seed(seed_path(), types(), Rendering.of(settings_of(app)), now)
+        key = demo_key(settings_of(app).instance)
+        with writing() as connection:
+            add_demo(connection, key)
         db.engine.dispose()
 
 
 @pytest.fixture(scope="session")
+def demo_key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of the one key that the demo's backend has in all apps."""
+    folder = tmp_path_factory.mktemp("demo")
+    demo_key(folder)
+    return folder / DEMO_KEY
+
+
+@pytest.fixture(scope="session")
 def original(
-    new_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
+    new_database: Callable[..., str],
+    demo_key_file: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[bool, Rendering], str]:
-    """Return a maker of filled databases to copy, seeded or not; each is made once."""
+    """Return a maker of databases to copy, with the demo's people and seeded or not; made once.
+
+    The key of the demo's backend, which they hold, is in each instance folder (`demo_key`).
+    """
 
     @cache
     def make(seed: bool, rendering: Rendering) -> str:
         url = new_database()
-        folder = str(tmp_path_factory.mktemp("instance"))
-        values = {"database_url": url, "instance_path": folder, **rendering._asdict()}
+        folder = tmp_path_factory.mktemp("instance")
+        copyfile(demo_key_file, folder / DEMO_KEY)
+        values = {"database_url": url, "instance_path": str(folder), **rendering._asdict()}
         _start(create_app(load_settings({}, **values)), seed=seed)
         return url
 
@@ -163,6 +203,7 @@ def original(
 def make_app(
     new_database: Callable[..., str],
     original: Callable[[bool, Rendering], str],
+    demo_key_file: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., Flask]]:
     """Return a maker of apps, each with a database of its own; seeded unless seed=False."""
@@ -177,21 +218,24 @@ def make_app(
     def make(*, seed: bool = True, **overrides: Any) -> Flask:
         # PostgreSQL has a hundred connections for all: an app opens those that it needs anew.
         close()
-        folder = str(tmp_path_factory.mktemp("instance"))
-        values = {"instance_path": folder, "base_url": BASE_URL, **overrides}
+        folder = tmp_path_factory.mktemp("instance")
+        values = {"instance_path": str(folder), "base_url": BASE_URL, **overrides}
         settings = load_settings({}, **values)
         # Of an app in demo mode it is empty: that has a file of its own.
-        if "database_url" not in overrides:
+        is_copy = "database_url" not in overrides
+        if is_copy:
             url = new_database(original(seed, Rendering.of(settings)))
-            settings, seed = replace(settings, database_url=url), False
+            settings = replace(settings, database_url=url)
+            if not (settings.instance / DEMO_KEY).exists():
+                copyfile(demo_key_file, settings.instance / DEMO_KEY)
         app = create_app(settings)
         apps.add(app)
         with app.app_context():
             finalize(app, db.engine.dispose).atexit = False
-        _start(app, seed=seed)
-        key = demo_key(settings.instance)
-        with app.app_context(), writing() as connection:
-            add_demo(connection, key)
+        if is_copy:
+            prepare(app, lambda _message: None, serving=True)
+        else:
+            _start(app, seed=seed)
         return app
 
     yield make

@@ -1,17 +1,12 @@
-"""The audit trail: who asked for what, and which resources were answered.
+"""The audit trail: who requested what, and which resources were in the answer.
 
-trail.py appends a line for each request under /fhir, in the request, and for each page that says so
-(trail.note); index.py reads the lines into a small database of its own when somebody looks, so that
-asking costs no writing to the records.
+write.py appends a line for each request under /fhir, within the request, and for each page that
+asks for it (write.note). read.py loads the lines into a small database of its own when an
+administrator looks, so that logging costs no write to the records' database.
 """
 
 from __future__ import annotations
 
-from flask import Flask
+from fhirapp.audit.write import init_app
 
-from fhirapp.audit import write
-
-
-def init_app(app: Flask) -> None:
-    """Note every request under /fhir."""
-    write.init_app(app)
+__all__ = ["init_app"]

@@ -1,8 +1,8 @@
-"""Read the audit trail: its lines are loaded into a database when somebody looks.
+"""Read the audit trail: its lines are loaded into a database when an administrator looks.
 
 The lines are authoritative. The database beside them can be deleted, and is rebuilt when it is
 missing or damaged. Whose record a resource is comes from its version as it is known now: a
-resource that was filed wrongly and corrected belongs to nobody.
+resource that was filed wrongly and corrected belongs to no patient.
 """
 
 from __future__ import annotations
@@ -40,14 +40,26 @@ CREATE TABLE IF NOT EXISTS seen (
   patient_id TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (patient_id, number)
 ) WITHOUT ROWID;
 """
-# How long a page waits for another that brings lines in, and how often it looks.
+# How long a page waits for another that loads lines, and how often it looks.
 _PATIENCE_SECONDS = 10
 _LOOK_SECONDS = 0.01
-# Of what a database refuses, what a new one would too, or this one not a moment later.
+# Errors that a new database would raise too, or that pass by themselves.
 _NO_DAMAGE = frozenset(
     {
         *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL),
         *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT),
+    }
+)
+
+# Lines that are loaded at once, and values of one SELECT.
+_AT_ONCE = 2_000
+_MOST_VALUES = 500
+# The beginning of a line; text within it has its quotes escaped.
+_BEGINS = b'{"at":"'
+_NEEDED = frozenset(
+    {
+        *("at", "user", "client", "via", "method", "path", "body", "status", "ms", "served"),
+        "request",
     }
 )
 
@@ -56,9 +68,9 @@ Rows = list[tuple[Any, ...]]
 
 
 def rows(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
-    """Ask the database of a folder, after bring wrote into it what is new.
+    """Return a query's rows from a folder's database, after bring loaded what is new into it.
 
-    One that is damaged is made anew, once. Raises sqlite3.Error.
+    A damaged database is made anew, once. Raises sqlite3.Error.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -67,7 +79,7 @@ def rows(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
     except sqlite3.DatabaseError as error:
         if not _is_damage(error):
             raise
-    # SQLite's files may not be removed while somebody has them open.
+    # SQLite's files may not be removed while another process has them open.
     with _held(folder, alone=True):
         try:
             # Another may have been first.
@@ -90,7 +102,7 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
 
 @contextmanager
 def _held(folder: Path, *, alone: bool) -> Iterator[None]:
-    """Hold the folder: together to ask, alone to remove. Raises OperationalError where it lasts."""
+    """Lock the folder: shared to query, alone to remove. Raises OperationalError after a while."""
     if sys.platform == "win32":
         yield
         return
@@ -120,19 +132,6 @@ def _query(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
         connection.executescript(_TABLES)
         bring(connection)
         return connection.execute(sql, values).fetchall()
-
-
-# How many lines are brought in at once; and values of one SELECT.
-_AT_ONCE = 2_000
-_MOST_VALUES = 500
-# How a line begins; text in it has its quotes escaped.
-_BEGINS = b'{"at":"'
-_NEEDED = frozenset(
-    {
-        *("at", "user", "client", "via", "method", "path", "body", "status", "ms", "served"),
-        "request",
-    }
-)
 
 
 class Entry(NamedTuple):
@@ -171,11 +170,11 @@ def entries(
     before: int | None = None,
     limit: int = 50,
 ) -> Sequence[Entry]:
-    """Return the requests that meet all of these, the newest first.
+    """Return the requests that meet all conditions, the newest first.
 
-    since and until are instants as they are served; before is a number: what is older than it.
+    since and until are instants as FHIR writes them; before is an entry's number: older ones only.
     """
-    given = (
+    filters = (
         ("s.patient_id = ?", patient_id),
         ("e.user_id = ?", user_id),
         ("e.client_id = ?", client_id),
@@ -185,17 +184,17 @@ def entries(
         ("e.at < ?", until),
         ("e.number < ?", before),
     )
-    asked = [(condition, value) for condition, value in given if value is not None]
-    where = " AND ".join(condition for condition, _ in asked) or "1"
+    conditions = [(sql, value) for sql, value in filters if value is not None]
+    where = " AND ".join(sql for sql, _ in conditions) or "1"
     source = "entry e" if patient_id is None else "seen s JOIN entry e ON e.number = s.number"
     columns = ", ".join(f"e.{name}" for name in Entry._fields)
-    found = rows(
+    listed = rows(
         settings().instance / FOLDER,
         _bring_all,
         f"SELECT {columns} FROM {source} WHERE {where} ORDER BY e.number DESC LIMIT ?",
-        [*(value for _, value in asked), limit],
+        [*(value for _, value in conditions), limit],
     )
-    return [Entry(*row)._replace(served=tuple(row[_SERVED].split())) for row in found]
+    return [Entry(*row)._replace(served=tuple(row[_SERVED].split())) for row in listed]
 
 
 def _bring_all(connection: sqlite3.Connection) -> None:
@@ -216,7 +215,7 @@ def _bring(connection: sqlite3.Connection, file: Path) -> bool:
         known = connection.execute("SELECT done FROM file WHERE name = ?", (file.name,)).fetchone()
         done = known[0] if known else 0
         lines, end = _lines(file, done)
-        _add(connection, [found for line in lines if (found := _parsed(line)) is not None])
+        _add(connection, [entry for line in lines if (entry := _parsed(line)) is not None])
         connection.execute(
             "INSERT INTO file VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET done = excluded.done",
             (file.name, end),
@@ -261,10 +260,10 @@ def _parsed(line: bytes) -> Mapping[str, Any] | None:
 def _add(connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]]) -> None:
     patients = patients_of({name for line in lines for name in line["served"]})
     (last,) = connection.execute("SELECT coalesce(max(number), 0) FROM entry").fetchone()
-    noted, seen = [], set()
+    values, seen = [], set()
     for number, line in enumerate(lines, last + 1):
         milliseconds, served = float(line["ms"]), " ".join(line["served"])
-        noted.append(
+        values.append(
             (
                 *(number, line["at"], line["user"], line["client"], line["via"], line["method"]),
                 *(line["path"], line["body"], line["status"], milliseconds, served),
@@ -273,7 +272,7 @@ def _add(connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]]) -> 
         )
         whose = {patients.get(name) for name in line["served"]} | _named(line)
         seen |= {(patient_id, number) for patient_id in whose if patient_id is not None}
-    connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * 12)})", noted)
+    connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * 12)})", values)
     connection.executemany("INSERT INTO seen VALUES (?, ?)", sorted(seen))
 
 
@@ -291,21 +290,21 @@ def patients_of(names: set[str]) -> dict[str, str | None]:
     for name in names:
         type_name, _, rest = name.partition("/")
         by_type.setdefault(type_name, set()).add(rest.rpartition("/")[0])
-    found: dict[str, str | None] = {}
+    patients: dict[str, str | None] = {}
     for type_name, ids in by_type.items():
         definition = types().get(type_name)
         if definition is None:
             continue
-        for resource_id, version_id, patient_id in _asked(
+        for resource_id, version_id, patient_id in _rows_of(
             f"SELECT id, version_id, patient_id FROM {definition.sql_table} WHERE id IN", ids
         ):
-            found[f"{type_name}/{resource_id}/{version_id}"] = patient_id
+            patients[f"{type_name}/{resource_id}/{version_id}"] = patient_id
     # Bytes are the record of whom the documents are of that carry them.
     carried = dict(_carried(by_type.get("Binary", set())))
     for name in names:
-        if name.startswith("Binary/") and found.get(name) is None:
-            found[name] = carried.get(name.split("/")[1])
-    return found
+        if name.startswith("Binary/") and patients.get(name) is None:
+            patients[name] = carried.get(name.split("/")[1])
+    return patients
 
 
 def _carried(binary_ids: set[str]) -> Iterator[tuple[str, str]]:
@@ -313,7 +312,7 @@ def _carried(binary_ids: set[str]) -> Iterator[tuple[str, str]]:
     for definition in types().values():
         if definition.attachments and not definition.view and binary_ids:
             carried = definition.tables.reference.name
-            yield from _asked(
+            yield from _rows_of(
                 f"SELECT c.target_id, d.patient_id FROM {carried} c"
                 f" JOIN {definition.sql_table} d ON d.pk = c.pk AND d.is_current"
                 f" WHERE c.param = '{CARRIES}' AND d.patient_id IS NOT NULL AND c.target_id IN",
@@ -321,7 +320,7 @@ def _carried(binary_ids: set[str]) -> Iterator[tuple[str, str]]:
             )
 
 
-def _asked(sql: str, ids: set[str]) -> Iterator[tuple[Any, ...]]:
+def _rows_of(sql: str, ids: set[str]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a SELECT that ends with a list of ids."""
     ordered = sorted(ids)
     for at in range(0, len(ordered), _MOST_VALUES):

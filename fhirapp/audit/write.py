@@ -35,189 +35,34 @@ from fhirapp.search.reference import Reference
 
 _log = logging.getLogger(__name__)
 
-# Of requests that came too often one a minute is noted, by each process.
-_SECONDS = 60
-
-
-class File:
-    """The file of the day, held open by a process."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._name = ""
-        self._descriptor = -1
-        self._pid = 0
-        # Whether the last line in it has no end.
-        self._is_torn = False
-        # Lines that could not be written, since one could.
-        self._lost = 0
-        self._throttled: dict[str | None, tuple[float, int]] = {}
-        # A thread that opens the next day's file closes what another may be writing to.
-        self._lock = Lock()
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-
-    def append(self, now: datetime, line: bytes) -> None:
-        """Append a line; where that fails, the log says so, once until it works again."""
-        with self._lock:
-            try:
-                self._append(f"{now:%Y-%m-%d}.ndjson", line)
-            except OSError as error:
-                self._lost += 1
-                if self._lost == 1:
-                    _log.error("the audit trail cannot be written: %s", error.strerror)
-                return
-            if self._lost:
-                _log.error("the audit trail is written again; it lacks %s requests", self._lost)
-                self._lost = 0
-
-    def count_throttled(self, client_id: str | None, now: float) -> int | None:
-        """Count a request of a client, or of strangers, that was refused as one of too many.
-
-        now is in seconds of a clock. Return how many were left out since the last one that was
-        noted; None where this is too.
-        """
-        with self._lock:
-            noted_at, left_out = self._throttled.get(client_id, (now - _SECONDS, 0))
-            if now - noted_at < _SECONDS:
-                self._throttled[client_id] = noted_at, left_out + 1
-                return None
-            self._throttled[client_id] = now, 0
-            return left_out
-
-    def _append(self, name: str, line: bytes) -> None:
-        # A process that was forked opens its own.
-        if name != self._name or self._pid != os.getpid():
-            self._open(name)
-        # Not taken back: another process may have written behind it meanwhile.
-        line = b"\n" + line if self._is_torn else line
-        written = os.write(self._descriptor, line)
-        self._is_torn = written < len(line)
-        if self._is_torn:
-            raise OSError(errno.ENOSPC, "there was room for a part of a line alone")
-
-    def _open(self, name: str) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-        descriptor = os.open(self._folder / name, flags, 0o600)
-        # What a parent opened is its own, to be closed by it.
-        if self._descriptor >= 0 and self._pid == os.getpid():
-            os.close(self._descriptor)
-        self._descriptor, self._name, self._pid = descriptor, name, os.getpid()
-        # What was cut off before this process began.
-        is_empty = os.lseek(descriptor, 0, os.SEEK_END) == 0
-        self._is_torn = not is_empty and _last_byte(descriptor) != b"\n"
-
-
-def _last_byte(descriptor: int) -> bytes:
-    os.lseek(descriptor, -1, os.SEEK_END)
-    return os.read(descriptor, 1)
-
-
-# As many as $export takes.
-_MOST = 10_000
-_OF_PATIENT = re.compile(rf"/(?:fhir|api)/Patient/({ID_PATTERN})(?:/|$)")
-_SEARCH = re.compile(r"/(?:fhir|api)/([A-Z][A-Za-z]+)(?:/|/_search)?")
-_OPERATION = re.compile(r"/fhir/(?:.*/)?\$[^/]+")
-_REFERENCE = re.compile(rf"((?:.*/)?Patient/)?({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
-# Parameters of which an id without a type is a patient's.
-_WHOSE = frozenset({"patient", "subject"})
-
-
-def patients_named(path: str, query: str, body: str | bytes) -> list[str]:
-    """Return the ids of the patients whom a request that was answered names, whole as it came.
-
-    body is that of a POST: a form, or of an operation a Parameters resource.
-    """
-    found: dict[str, None] = {}
-    if match := _OF_PATIENT.match(path):
-        found[match[1]] = None
-    if query or body:
-        for patient_id in _asked_for(path, query, body):
-            found[patient_id] = None
-            if len(found) == _MOST:
-                break
-    return [*found]
-
-
-def _asked_for(path: str, query: str, body: str | bytes) -> Iterator[str]:
-    if match := _SEARCH.fullmatch(path):
-        definition = types().get(match[1])
-        if definition is not None:
-            for text in (query, _decoded(body)):
-                yield from _searched(definition, text)
-    elif _OPERATION.fullmatch(path):
-        is_json = body.lstrip()[:1] in ("{", b"{")
-        given = _parameters(body) if is_json else _pairs(_decoded(body))
-        for name, value in (*_pairs(query), *given):
-            if name == "patient":
-                yield from _patients(value, of_patients=True)
-
-
-def _decoded(body: str | bytes) -> str:
-    return body if isinstance(body, str) else body.decode("utf-8", "replace")
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names, and the values as they are written, of a form."""
-    # Not parse_qsl: of most parameters nobody asks for the value, and each request comes here.
-    for one in text.split("&") if text else ():
-        name, _, value = one.partition("=")
-        yield (unquote_plus(name) if "%" in name else name), value
-
-
-def _searched(definition: Definition, text: str) -> Iterator[str]:
-    for name, value in _pairs(text):
-        base, _, modifier = name.partition(":")
-        if base == "_id" and definition.name == "Patient":
-            yield from _patients(value, of_patients=True)
-        elif modifier in ("", "Patient") and isinstance(
-            definition.params.by_name.get(base), Reference
-        ):
-            yield from _patients(value, of_patients=base in _WHOSE or bool(modifier))
-
-
-def _patients(value: str, *, of_patients: bool) -> Iterator[str]:
-    """Yield the ids of a value's patients; with of_patients an id without a type is one."""
-    for one in unquote_plus(value).split(","):
-        match = _REFERENCE.fullmatch(one)
-        if match and (match[1] or of_patients):
-            yield match[2]
-
-
-def _parameters(body: str | bytes) -> Iterator[tuple[str, str]]:
-    """Yield the names, and the texts and references as a form has them, of a Parameters."""
-    try:
-        for member in fhir_json.loads(body)["parameter"]:
-            for name, value in member.items():
-                text = value.get("reference") if isinstance(value, dict) else value
-                if name.startswith("value") and isinstance(text, str):
-                    yield member["name"], quote_plus(text)
-    except (ValueError, LookupError, TypeError, AttributeError):
-        # What was cut off, in a line that is read again.
-        return
-
-
 FOLDER = "audit"
-# Where the environment of a request says which of our pages asks.
+# Where the environment of a request names the page of ours that sent it.
 VIA = "fhirapp.via"
-# Characters of an address, and of the form of a search by POST: more tell nobody more.
+# Characters that are kept of an address, and of the form of a search by POST.
 _LONGEST = 4_000
-# Of an address that came without a token that is known.
+# The same, of a request without a known token.
 _LONGEST_OF_STRANGER = 200
 _LONGEST_METHOD = 16
-# Where the environment says that a page is noted too.
+# Where the environment of a request says that a page is logged too.
 _BY_PAGE = "fhirapp.by_page"
 # What JSON writes with six characters, an address with three.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _EXTENSION = "fhirapp.audit"
 _SERVED, _BEGAN = "audit_served", "audit_began"
+# Of a client's refused requests (429) each process logs one a minute.
+_THROTTLED_SECONDS = 60
+# Patients of one request that are logged: as many as $export takes.
+_MOST_PATIENTS = 10_000
+_OF_PATIENT = re.compile(rf"/(?:fhir|api)/Patient/({ID_PATTERN})(?:/|$)")
+_SEARCH = re.compile(r"/(?:fhir|api)/([A-Z][A-Za-z]+)(?:/|/_search)?")
+_OPERATION = re.compile(r"/fhir/(?:.*/)?\$[^/]+")
+_REFERENCE = re.compile(rf"((?:.*/)?Patient/)?({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
+# Parameters in which an id without a type is a patient's.
+_PATIENT_PARAMS = frozenset({"patient", "subject"})
 
 
 class _ByPage(NamedTuple):
-    """Who fetches or begins something on a page that is not under /fhir."""
+    """The user who fetches or begins something on a page that is not under /fhir."""
 
     user_id: str
     via: str
@@ -225,14 +70,14 @@ class _ByPage(NamedTuple):
 
 
 def init_app(app: Flask) -> None:
-    """Note every request under /fhir, and under /api, which is the same."""
+    """Log every request under /fhir, and under /api, which is the same."""
     app.extensions[_EXTENSION] = File(settings_of(app).instance / FOLDER)
     app.before_request(_begin)
     app.after_request(_note)
 
 
 def served(type_name: str, resource_id: str, version_id: int) -> None:
-    """Note that a resource is in the answer to this request."""
+    """Log that a resource is in the answer to this request."""
     noted: list[str] | None = g.get(_SERVED)
     if noted is None:
         noted = []
@@ -241,9 +86,9 @@ def served(type_name: str, resource_id: str, version_id: int) -> None:
 
 
 def note(user_id: str, via: str, what: str = "") -> None:
-    """Note this request too, which is a page's: by it records are fetched, or begun to be.
+    """Log this request of a page, by which records are fetched or a fetch begins.
 
-    via is which of our pages, what is said beside the path, as a form says it; no secrets.
+    via names the page; what is logged beside the path, as a form, without secrets.
     """
     request.environ[_BY_PAGE] = _ByPage(user_id, via, what)
 
@@ -327,3 +172,154 @@ def _text(raw: bytes, longest: int = _LONGEST) -> str:
 
 def _escaped(sign: re.Match[str]) -> str:
     return f"%{ord(sign[0]):02X}"
+
+
+def patients_named(path: str, query: str, body: str | bytes) -> list[str]:
+    """Return the ids of the patients that an answered request names.
+
+    body is a POST's: a form, or an operation's Parameters resource. Nothing may be cut off.
+    """
+    patients: dict[str, None] = {}
+    if match := _OF_PATIENT.match(path):
+        patients[match[1]] = None
+    if query or body:
+        for patient_id in _in_parameters(path, query, body):
+            patients[patient_id] = None
+            if len(patients) == _MOST_PATIENTS:
+                break
+    return [*patients]
+
+
+def _in_parameters(path: str, query: str, body: str | bytes) -> Iterator[str]:
+    if match := _SEARCH.fullmatch(path):
+        definition = types().get(match[1])
+        if definition is not None:
+            for text in (query, _decoded(body)):
+                yield from _in_search(definition, text)
+    elif _OPERATION.fullmatch(path):
+        is_json = body.lstrip()[:1] in ("{", b"{")
+        pairs = _parameters(body) if is_json else _pairs(_decoded(body))
+        for name, value in (*_pairs(query), *pairs):
+            if name == "patient":
+                yield from _patients(value, of_patients=True)
+
+
+def _decoded(body: str | bytes) -> str:
+    return body if isinstance(body, str) else body.decode("utf-8", "replace")
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names, and the values as they are written, of a form."""
+    # Not parse_qsl, which decodes values too: each request comes here, and few values are needed.
+    for pair in text.split("&") if text else ():
+        name, _, value = pair.partition("=")
+        yield (unquote_plus(name) if "%" in name else name), value
+
+
+def _in_search(definition: Definition, text: str) -> Iterator[str]:
+    for name, value in _pairs(text):
+        base, _, modifier = name.partition(":")
+        if base == "_id" and definition.name == "Patient":
+            yield from _patients(value, of_patients=True)
+        elif modifier in ("", "Patient") and isinstance(
+            definition.params.by_name.get(base), Reference
+        ):
+            yield from _patients(value, of_patients=base in _PATIENT_PARAMS or bool(modifier))
+
+
+def _patients(value: str, *, of_patients: bool) -> Iterator[str]:
+    """Yield the ids of a value's patients; with of_patients an id without a type is one."""
+    for reference in unquote_plus(value).split(","):
+        match = _REFERENCE.fullmatch(reference)
+        if match and (match[1] or of_patients):
+            yield match[2]
+
+
+def _parameters(body: str | bytes) -> Iterator[tuple[str, str]]:
+    """Yield the names, and the texts and references as a form has them, of a Parameters."""
+    try:
+        for member in fhir_json.loads(body)["parameter"]:
+            for name, value in member.items():
+                text = value.get("reference") if isinstance(value, dict) else value
+                if name.startswith("value") and isinstance(text, str):
+                    yield member["name"], quote_plus(text)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        # What was cut off, in a line that is read again.
+        return
+
+
+class File:
+    """The file of the day, held open by a process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._name = ""
+        self._descriptor = -1
+        self._pid = 0
+        # Whether the last line in it has no end.
+        self._is_torn = False
+        # Lines that could not be written, since one could.
+        self._lost = 0
+        self._throttled: dict[str | None, tuple[float, int]] = {}
+        # A thread that opens the next day's file closes what another may be writing to.
+        self._lock = Lock()
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def append(self, now: datetime, line: bytes) -> None:
+        """Append a line; where that fails, the log says so, once until it works again."""
+        with self._lock:
+            try:
+                self._append(f"{now:%Y-%m-%d}.ndjson", line)
+            except OSError as error:
+                self._lost += 1
+                if self._lost == 1:
+                    _log.error("the audit trail cannot be written: %s", error.strerror)
+                return
+            if self._lost:
+                _log.error("the audit trail is written again; it lacks %s requests", self._lost)
+                self._lost = 0
+
+    def count_throttled(self, client_id: str | None, now: float) -> int | None:
+        """Count a request of a client, or of strangers, that was refused as one of too many.
+
+        now is in seconds of a clock. Return how many were left out since the last one that was
+        noted; None where this is too.
+        """
+        with self._lock:
+            noted_at, left_out = self._throttled.get(client_id, (now - _THROTTLED_SECONDS, 0))
+            if now - noted_at < _THROTTLED_SECONDS:
+                self._throttled[client_id] = noted_at, left_out + 1
+                return None
+            self._throttled[client_id] = now, 0
+            return left_out
+
+    def _append(self, name: str, line: bytes) -> None:
+        # A process that was forked opens its own.
+        if name != self._name or self._pid != os.getpid():
+            self._open(name)
+        # Not taken back: another process may have written behind it meanwhile.
+        line = b"\n" + line if self._is_torn else line
+        written = os.write(self._descriptor, line)
+        self._is_torn = written < len(line)
+        if self._is_torn:
+            raise OSError(errno.ENOSPC, "there was room for a part of a line alone")
+
+    def _open(self, name: str) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        descriptor = os.open(self._folder / name, flags, 0o600)
+        # What a parent opened is its own, to be closed by it.
+        if self._descriptor >= 0 and self._pid == os.getpid():
+            os.close(self._descriptor)
+        self._descriptor, self._name, self._pid = descriptor, name, os.getpid()
+        # What was cut off before this process began.
+        is_empty = os.lseek(descriptor, 0, os.SEEK_END) == 0
+        self._is_torn = not is_empty and _last_byte(descriptor) != b"\n"
+
+
+def _last_byte(descriptor: int) -> bytes:
+    os.lseek(descriptor, -1, os.SEEK_END)
+    return os.read(descriptor, 1)

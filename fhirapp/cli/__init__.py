@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 from sqlalchemy.exc import DBAPIError
 
-from fhirapp.cli import audit, backup, clients, docs, exports, imports, server, users
+from fhirapp.cli import audit, backup, clients, exports, imports, server, users
 from fhirapp.config import ConfigurationError
 
 
@@ -40,8 +40,8 @@ class _Commands(click.Group):
             status = 2
         except click.ClickException as error:
             # click lists what could have been chosen, each on a line.
-            said = " ".join(error.format_message().split()).rstrip(".")
-            click.echo(f"fhirapp: {said}. See --help.", err=True)
+            message = " ".join(error.format_message().split()).rstrip(".")
+            click.echo(f"fhirapp: {message}. See --help.", err=True)
             status = 2
         except (click.Abort, KeyboardInterrupt):
             status = 130
@@ -54,7 +54,7 @@ def cli() -> None:
     """fhirapp: a small FHIR R4 server for clinical notes and allergies."""
 
 
-_PARTS = (server, imports, exports, clients, users, audit, backup, docs)
+_PARTS = (server, imports, exports, clients, users, audit, backup)
 for part in _PARTS:
     for command in part.commands:
         cli.add_command(command)

@@ -1,4 +1,4 @@
-"""`fhirapp audit list`: who asked for what."""
+"""`fhirapp audit list`: who requested what."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def list_entries(
         ids = {name: user_id for user_id, name in names.items()}
         if username is not None and username not in ids:
             raise click.UsageError(f"There is no user {username}")
-        found = entries(
+        listed = entries(
             patient_id=patient_id,
             user_id=ids[username] if username else None,
             client_id=client_id,
             since=since,
             limit=limit,
         )
-    for one in found:
-        click.echo(json.dumps(one._asdict()) if as_json else _line(one, names))
+    for entry in listed:
+        click.echo(json.dumps(entry._asdict()) if as_json else _line(entry, names))
     return 0
 
 

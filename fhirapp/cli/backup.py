@@ -17,7 +17,7 @@ from fhirapp.disk import database_path, megabytes
 from fhirapp.ops.backups.archive import InvalidBackup
 from fhirapp.ops.backups.backup import MissingPassphrase, back_up
 from fhirapp.ops.backups.drill import drill
-from fhirapp.ops.backups.restore import restore
+from fhirapp.ops.backups.restore import NOTICE, restore
 from fhirapp.ops.backups.rotation import Naming, prune
 
 VARIABLE = "FHIRAPP_BACKUP_PASSPHRASE"
@@ -52,12 +52,12 @@ def backup(
     path = Path(given_path)
     if given_path.endswith(os.sep) and not path.is_dir():
         raise InvalidBackup(f"There is no folder {path}.")
-    given = _given(passphrase_file)
+    passphrase = _passphrase(passphrase_file)
     settings = load_settings(demo=demo)
     if verify:
         if keep or encrypt:
             raise click.UsageError("--verify takes no backup; leave --keep and --encrypt out")
-        return _verify(settings, path, given)
+        return _verify(settings, path, passphrase)
     naming = _naming(settings, path)
     if keep and not naming.has_time:
         raise click.UsageError(
@@ -66,11 +66,11 @@ def backup(
         )
     moment = datetime.now(UTC)
     target = naming.path(moment)
-    if encrypt and given is None:
-        given = _asked(confirm=True)
-    taken = back_up(settings, target, moment, given)
+    if encrypt and passphrase is None:
+        passphrase = _prompted(confirm=True)
+    taken = back_up(settings, target, moment, passphrase)
     click.echo(taken.path)
-    how = "encrypted" if given is not None else "not encrypted: whoever reads it reads the records"
+    how = "encrypted" if passphrase else "not encrypted: whoever reads it reads the records"
     say(f"Backed up, and read back: {megabytes(taken.size)}, {how}.")
     return _rotate(naming, keep, taken.path) if keep else 0
 
@@ -82,12 +82,12 @@ def backup(
 @demo_option
 def restore_(path: Path, force: bool, passphrase_file: Path | None, demo: bool | None) -> None:
     """Put a backup in the place of the database and its keys; the server must be stopped."""
-    given = _given(passphrase_file)
+    passphrase = _passphrase(passphrase_file)
     settings = load_settings(demo=demo)
     now = datetime.now(UTC)
-    done = _with_passphrase(given, lambda one: restore(settings, path, now, one, force=force))
+    done = _with_passphrase(passphrase, lambda p: restore(settings, path, now, p, force=force))
     say(f"Restored as of {done.manifest.taken}: {done.versions} versions of resources.")
-    say(done.said)
+    say(NOTICE)
     for kept in done.kept:
         say(f"What was there is kept in {kept}")
 
@@ -97,14 +97,14 @@ def _naming(settings: Settings, path: Path) -> Naming:
     return Naming.of(path, database.stem if database else "fhirapp")
 
 
-def _verify(settings: Settings, path: Path, given: str | None) -> int:
+def _verify(settings: Settings, path: Path, passphrase: str | None) -> int:
     """Try out a backup: the newest of a folder or a naming."""
     if path.is_dir() or not path.exists():
-        found = _naming(settings, path).found()
-        if not found:
+        backups = _naming(settings, path).backups()
+        if not backups:
             raise InvalidBackup(f"There is no backup {path}.")
-        path = found[-1]
-    drilled = _with_passphrase(given, lambda one: drill(settings, path, one))
+        path = backups[-1]
+    drilled = _with_passphrase(passphrase, lambda p: drill(settings, path, p))
     for fault in drilled.faults:
         click.echo(fault)
     taken = drilled.manifest.taken
@@ -126,10 +126,10 @@ def _rotate(naming: Naming, keep: int, newest: Path) -> int:
     return 1 if stuck else 0
 
 
-def _given(file: Path | None) -> str | None:
-    """Return the passphrase that a file or the environment gives, None where neither does.
+def _passphrase(file: Path | None) -> str | None:
+    """Return the passphrase from a file or the environment, None where neither has it.
 
-    It is taken out of the environment, which other processes of this user can read.
+    It is removed from the environment, which other processes of this user can read.
     """
     from_environment = os.environ.pop(VARIABLE, None)
     if file is None:
@@ -143,22 +143,24 @@ def _given(file: Path | None) -> str | None:
     return first
 
 
-def _asked(*, confirm: bool) -> str:
+def _prompted(*, confirm: bool) -> str:
     """Ask at the terminal for the passphrase."""
     if not sys.stdin.isatty():
         raise MissingPassphrase(
             f"There is no passphrase: name --passphrase-file, or set {VARIABLE}."
         )
-    found: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True)
-    return found
+    passphrase: str = click.prompt(
+        "Passphrase", hide_input=True, confirmation_prompt=confirm, err=True
+    )
+    return passphrase
 
 
-def _with_passphrase(given: str | None, work: Callable[[str | None], _T]) -> _T:
-    """Do something with a backup; where it turns out to be encrypted, ask for the passphrase."""
+def _with_passphrase(passphrase: str | None, work: Callable[[str | None], _T]) -> _T:
+    """Call work; where the backup turns out to be encrypted, ask for the passphrase and retry."""
     try:
-        return work(given)
+        return work(passphrase)
     except MissingPassphrase:
-        return work(_asked(confirm=False))
+        return work(_prompted(confirm=False))
 
 
 commands = [backup, restore_]

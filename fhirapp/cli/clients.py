@@ -15,7 +15,7 @@ from fhirapp.auth.models.client import BASIC, NONE, SIGNED
 from fhirapp.cli.common import changing, demo_option, known_id, reading, say
 from fhirapp.fhir import json as fhir_json
 
-# What `client show` tells, and `client list --json`; the digests of secrets are nobody's business.
+# What `client show` prints; digests of secrets are left out.
 _SHOWN = (
     "client_id",
     "name",
@@ -32,6 +32,7 @@ _SHOWN = (
     "approved_at",
     "disabled",
 )
+# What `client list --json` prints.
 _LISTED = ("client_id", "name", "kind", "auth_method", "scope", "approved_at", "disabled")
 
 

@@ -75,11 +75,11 @@ def known_id(connection: Connection, resource_type: str, text: str) -> str:
 
     Raises RefusedCommand.
     """
-    found = text.removeprefix(f"{resource_type}/")
+    id_ = text.removeprefix(f"{resource_type}/")
     table = types()[resource_type].table
-    held = select(table.c.pk).where(table.c.id == found, table.c.is_current)
-    if not _ID.fullmatch(found):
+    held = select(table.c.pk).where(table.c.id == id_, table.c.is_current)
+    if not _ID.fullmatch(id_):
         raise RefusedCommand(f"{text!r} is no id of a {resource_type}.")
     if connection.execute(held).first() is None:
-        raise RefusedCommand(f"There is no {resource_type.lower()} {found}.")
-    return found
+        raise RefusedCommand(f"There is no {resource_type.lower()} {id_}.")
+    return id_

@@ -1,7 +1,8 @@
-"""The commands of the server itself: `fhirapp serve`, `demo`, `key` and `db`."""
+"""The commands of the server itself, `fhirapp serve`, `demo`, `key` and `db`, and of its manual."""
 
 from __future__ import annotations
 
+import difflib
 import time
 
 import click
@@ -10,11 +11,12 @@ from fhirapp import create_app
 from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
 from fhirapp.auth.oauth import openid
 from fhirapp.cli.common import demo_option, opened_app, ready_app, say
-from fhirapp.config import Settings, load_settings, settings_of
+from fhirapp.config import ConfigurationError, Settings, load_settings, settings_of
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.disk import database_path
+from fhirapp.docs import pages
 from fhirapp.ops import health
 from fhirapp.ops.check import check_database, check_file
 from fhirapp.ops.lock import in_use
@@ -123,19 +125,19 @@ def upgrade(demo: bool | None) -> None:
 def check(demo: bool | None, quick: bool) -> int:
     """Tell which schema the database has, what a start would do, and whether all of it is whole."""
     with core_app(load_settings(demo=demo)).app_context():
-        found = schema_version(db.engine)
-        if found is None:
+        schema = schema_version(db.engine)
+        if schema is None:
             state = "is empty; a start makes it"
-        elif is_newer(found):
-            state = f"has schema {found} of a newer fhirapp; a start refuses it"
-        elif is_older(found):
-            state = f"has schema {found}; a start copies it and carries it to {HEAD}"
+        elif is_newer(schema):
+            state = f"has schema {schema} of a newer fhirapp; a start refuses it"
+        elif is_older(schema):
+            state = f"has schema {schema}; a start copies it and carries it to {HEAD}"
         else:
             state = "is up to date"
         click.echo(f"{shown(db.engine)} {state}.")
-        if found is None:
+        if schema is None:
             return 0
-        if found != HEAD:
+        if schema != HEAD:
             # The rest needs tables as this release knows them.
             faults, looked_at = check_file(db.engine, quick=quick), "SQLite's own checks were made"
         else:
@@ -158,4 +160,21 @@ def reindex_(demo: bool | None) -> None:
     say(f"{count} versions made anew.")
 
 
-commands = [serve, demo, key, database]
+@click.command()
+@click.argument("name", required=False)
+def docs(name: str | None) -> None:
+    """Print a page of the manual; without NAME, list the pages."""
+    if name is None:
+        width = max(map(len, pages()))
+        for page in pages().values():
+            click.echo(f"{page.name:{width}}  {page.title}")
+        return
+    shown = pages().get(name.removesuffix(".md"))
+    if shown is None:
+        nearest = difflib.get_close_matches(name, pages(), n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else "`fhirapp docs` lists the pages."
+        raise ConfigurationError(f"The manual has no page {name}; {hint}")
+    click.echo(shown.source)
+
+
+commands = [serve, demo, key, database, docs]

@@ -22,7 +22,7 @@ from fhirapp.cli.common import changing, demo_option, known_id, reading, say
 
 # Longer than any password, in bytes: a line without an end is not read on.
 _LONGEST_LINE = 10_000
-# What `user list --json` tells; the others are secrets.
+# What `user list --json` prints; the rest is secret.
 _SHOWN = (
     "username",
     "name",
@@ -98,7 +98,7 @@ def add(
         address = _setup_address(connection, user_id) if invite else ""
     say(f"User {username} is added.")
     if invite:
-        _tell(address)
+        _print_setup(address)
 
 
 @user.command("list")
@@ -134,7 +134,7 @@ def password(username: str, password_stdin: bool, invite: bool, demo: bool | Non
     if chosen is None:
         with changing(demo) as connection:
             address = _setup_address(connection, user_id)
-        _tell(address)
+        _print_setup(address)
         return
     with changing(demo) as connection:
         accounts.set_password(connection, user_id, chosen)
@@ -214,17 +214,17 @@ def second_factor_off(username: str, demo: bool | None) -> None:
 
 
 def _password(from_stdin: bool, invite: bool) -> str | None:
-    """Return the password that was given, None for an invitation. Raises RefusedCommand."""
+    """Return the new password, None for an invitation. Raises RefusedCommand."""
     if from_stdin and invite:
         raise RefusedCommand("Give --password-stdin or --invite, not both.")
     if invite:
         return None
     try:
-        given = _line() if from_stdin else _asked()
-        given.encode()
+        password = _line() if from_stdin else _prompted()
+        password.encode()
     except UnicodeError:
         raise RefusedCommand("The password is not text in UTF-8.") from None
-    return given
+    return password
 
 
 def _line() -> str:
@@ -232,22 +232,22 @@ def _line() -> str:
     return line.decode().removesuffix("\n").removesuffix("\r")
 
 
-def _asked() -> str:
+def _prompted() -> str:
     if not sys.stdin.isatty():
         raise RefusedCommand(
             "There is no terminal to ask for the password at; use --password-stdin or --invite."
         )
-    asked: str = click.prompt(
+    password: str = click.prompt(
         "Password", hide_input=True, confirmation_prompt="The same again", err=True
     )
-    return asked
+    return password
 
 
 def _setup_address(connection: Connection, user_id: str) -> str:
     return f"{base_url()}/setup?code={accounts.new_setup_code(connection, user_id)}"
 
 
-def _tell(address: str) -> None:
+def _print_setup(address: str) -> None:
     hours = accounts.SETUP_SECONDS // 3600
     say(f"Whoever opens this address chooses the password, once, within {hours} hours:")
     click.echo(address)
@@ -257,8 +257,8 @@ def _records(row: Mapping[str, Any]) -> str:
     if row["role"] != PATIENT:
         return row["fhir_user"] or ""
     return ", ".join(
-        f"Patient/{one}" if one == row["own_patient"] else f"Patient/{one} (another's)"
-        for one in row["patients"]
+        f"Patient/{id_}" if id_ == row["own_patient"] else f"Patient/{id_} (another's)"
+        for id_ in row["patients"]
     )
 
 

@@ -21,22 +21,22 @@ from fhirapp.definition import Definition
 from fhirapp.ops.backups.backup import integrity_faults, key_faults
 from fhirapp.search.fulltext import words_table
 
-# Of one kind of fault, so many are told.
-_SHOWN = 5
+# Faults of one kind that are listed.
+_LISTED = 5
 
 
 class Faults:
-    """Gathers faults by kind: all are counted, the first of each are listed."""
+    """Collects faults by kind: all are counted, the first of each are listed."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        self._told: list[tuple[str, str]] = []
+        self._listed: list[tuple[str, str]] = []
 
     def add(self, kind: str, where: str = "") -> None:
-        """Take up a fault: `has no body`, of `Patient/one, version 2`."""
+        """Add a fault: `has no body`, of `Patient/one, version 2`."""
         self._counts[kind] += 1
-        if self._counts[kind] <= _SHOWN:
-            self._told.append((kind, f"{where} {kind}".strip()))
+        if self._counts[kind] <= _LISTED:
+            self._listed.append((kind, f"{where} {kind}".strip()))
 
     def extend(self, kinds: Iterable[str]) -> None:
         """Add faults that are listed in full."""
@@ -46,10 +46,10 @@ class Faults:
     def lines(self) -> list[str]:
         """Return a sentence for each listed fault, and for each kind how many more there are."""
         lines = []
-        last = {kind: place for place, (kind, _) in enumerate(self._told)}
-        for place, (kind, line) in enumerate(self._told):
+        last = {kind: place for place, (kind, _) in enumerate(self._listed)}
+        for place, (kind, line) in enumerate(self._listed):
             lines.append(line)
-            more = self._counts[kind] - _SHOWN
+            more = self._counts[kind] - _LISTED
             if more > 0 and last[kind] == place:
                 lines.append(f"… and {more} more {kind}")
         return lines
@@ -122,14 +122,14 @@ def one_snapshot(engine: Engine) -> Iterator[Connection]:
 def _guarded(faults: Faults, name: str, check: Any, *arguments: Any) -> int | None:
     """Run a check; what the database cannot even read is a fault too. Raises where it is busy."""
     try:
-        found: int | None = check(faults, *arguments)
+        count: int | None = check(faults, *arguments)
     except (DatabaseError, ValueError, TypeError, AttributeError) as error:
         if is_busy(error):
             raise
         reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
         faults.add(f"cannot be read to its end ({reason})", name)
         return None
-    return found
+    return count
 
 
 def _check_file(faults: Faults, connection: Connection, quick: bool) -> None:
@@ -192,12 +192,12 @@ def _rows(connection: Connection, definition: Definition, quick: bool) -> Iterat
     names = ["pk", "id", "version_id", "last_updated", "is_current", "deleted", "replaced_pk"]
     if not quick and definition.stores_body:
         names.append("body")
-    asked = select(*(table.c[name] for name in names), following, before)
+    query = select(*(table.c[name] for name in names), following, before)
     if "data" in table.c:
-        asked = asked.add_columns(
+        query = query.add_columns(
             table.c.size, func.coalesce(func.length(table.c.data), 0).label("length")
         )
-    return iter(connection.execute(asked.order_by(table.c.pk), execution_options=_STREAMED))
+    return iter(connection.execute(query.order_by(table.c.pk), execution_options=_STREAMED))
 
 
 def _faults_of_version(row: Any, definition: Definition) -> Iterator[str]:
@@ -272,9 +272,9 @@ def _check_view(
     seen, table = definition.table.c, source.table.c
     same = (table.id == seen.id) & (table.version_id == seen.version_id)
     there = select(table.pk).where(same, table.last_updated == seen.last_updated)
-    asked = select(seen.id, seen.version_id).where(~there.exists())
-    for found, version_id in connection.execute(asked, execution_options=_STREAMED):
-        where = f"{definition.name}/{found}, version {version_id}"
+    query = select(seen.id, seen.version_id).where(~there.exists())
+    for id_, version_id in connection.execute(query, execution_options=_STREAMED):
+        where = f"{definition.name}/{id_}, version {version_id}"
         faults.add(f"has no such version of {source.name} behind it", where)
 
 
@@ -283,9 +283,9 @@ def _check_attached(
 ) -> None:
     """Check that the rows of Binary that versions point to are there, and are the right ones."""
     table = definition.table.c
-    asked = select(table.id, table.version_id, table.attached).where(table.attached.is_not(None))
-    found = connection.execute(asked, execution_options=_STREAMED)
-    for rows in found.partitions(_BATCH):
+    query = select(table.id, table.version_id, table.attached).where(table.attached.is_not(None))
+    versions = connection.execute(query, execution_options=_STREAMED)
+    for rows in versions.partitions(_BATCH):
         wanted = {pk for row in rows for pk in row.attached.values()}
         held = select(binary.table.c.pk, binary.table.c.id).where(
             binary.table.c.pk.in_(sorted(wanted)), ~binary.table.c.deleted

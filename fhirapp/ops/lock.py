@@ -1,8 +1,8 @@
-"""Who uses a SQLite database: servers side by side, or a restore alone.
+"""Locks on a SQLite database: shared by servers and commands, exclusive for a restore.
 
 A lock on a file beside the database, which the system releases whatever way a process ends. A
-server's children hold it with their parent. Where a program takes no part (another WSGI server, a
-shell of SQLite), SQLite's own exclusive lock tells that it has the database open.
+server's children hold it with their parent. A program that does not take it (another WSGI server,
+SQLite's shell) is noticed by SQLite's own exclusive lock.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from fhirapp.disk import because, beside, owned_as, take
 
 @contextmanager
 def in_use(database: Path | None) -> Iterator[None]:
-    """Hold a database, None where it is no file, beside others that use it.
+    """Take the shared lock of a database, None where it is no file.
 
-    Raises ConfigurationError where one is being restored.
+    Raises ConfigurationError while it is being restored.
     """
     with nullcontext() if database is None else _held(database, alone=False) as held:
         if held is False:
@@ -34,7 +34,7 @@ def in_use(database: Path | None) -> Iterator[None]:
 
 @contextmanager
 def alone(database: Path) -> Iterator[None]:
-    """Hold a database that no server uses. Raises ConfigurationError."""
+    """Take the exclusive lock of a database. Raises ConfigurationError where a server uses it."""
     with _held(database, alone=True) as held:
         if not held:
             raise ConfigurationError(
@@ -46,16 +46,16 @@ def alone(database: Path) -> Iterator[None]:
 
 @contextmanager
 def unopened(database: Path) -> Iterator[None]:
-    """Hold a database file that nobody has open, and what is in its log written into it.
+    """Lock a database file that no program has open, and write its log into it.
 
-    One that is damaged is held by nobody. Raises ConfigurationError where somebody has it open.
+    A damaged file is not locked. Raises ConfigurationError where a program has it open.
     """
     if not database.exists():
         yield
         return
     with closing(sqlite3.connect(database, timeout=0, isolation_level=None)) as connection:
         try:
-            # Leaving WAL needs that nobody else has the file open, not even to read.
+            # Leaving WAL fails while another program has the file open, even to read.
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.DatabaseError as error:
@@ -65,7 +65,7 @@ def unopened(database: Path) -> Iterator[None]:
                     f"The database {database} is in use by another program; stop that one first."
                 ) from None
         if sys.platform == "win32":
-            # Which replaces no file that is open.
+            # Windows replaces no file that is open.
             connection.close()
         yield
 
@@ -75,7 +75,7 @@ def _held(database: Path, *, alone: bool) -> Iterator[bool | None]:
     """Hold the lock; False where another has it, None where there can be none."""
     path = beside(database, ".lock")
     if database.is_dir():
-        # No database: that is told where it is opened.
+        # No database: opening it raises the error.
         yield None
         return
     try:
@@ -86,7 +86,7 @@ def _held(database: Path, *, alone: bool) -> Iterator[bool | None]:
                 f"The file {path} cannot be written ({because(error)}); run this as the server's "
                 "own user."
             ) from None
-        # Who may not write there is told by what comes next.
+        # A folder that cannot be written to fails at the next step.
         yield None
         return
     try:

@@ -113,11 +113,11 @@ def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> Non
 
 def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
     """Bring the schema to this release's; an older database is copied first."""
-    found = schema_version(db.engine)
+    schema = schema_version(db.engine)
     database = database_path(settings)
     kept = None
-    if found is not None and database and migrate.is_older(found):
-        kept = copy_before_upgrade(database, found, datetime.now(UTC))
+    if schema is not None and database and migrate.is_older(schema):
+        kept = copy_before_upgrade(database, schema, datetime.now(UTC))
     before = upgrade(db.engine)
     if before is not None and migrate.is_older(before):
         copied = f"; as it was it is kept in {kept}" if kept else ""

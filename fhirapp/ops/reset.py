@@ -1,9 +1,9 @@
 """Put the demo's database back to the known state, while the server runs: one transaction.
 
-Whoever reads sees what was before or what is after, and never a mixture. Rows are deleted and
-written anew with their first row numbers, so cursors and the full text fit as they did at first;
-the generation goes on rising, so that no process answers from what it kept; the keys in the
-instance folder stay. The demo's people and clients keep their ids and times, which apps were told.
+A reader sees the state before or after, never a mixture. Rows are deleted and written anew with
+their first row numbers, so that cursors and the full text fit again; the generation goes on rising,
+so that no process answers from its cache; the keys in the instance folder stay. The demo's people
+and clients keep their ids and times, which apps have stored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from fhirapp.store.write import Rendering
 
 _log = logging.getLogger(__name__)
 
-# What visitors left in the demo's own folder: what they uploaded, and what was made for them.
+# In the demo's own folder: what visitors uploaded, and what was made for them.
 _OF_VISITORS = ("tasks", "uploads", "imports", "exports", "backups")
 
 # When the demo was reset last, in seconds since 1970, as the store remembers it.
@@ -61,8 +61,8 @@ def refuse_others(app: Flask) -> None:
         if schema_version(db.engine) is not None:
             with db.engine.connect() as connection:
                 # Not the whole row: an older schema has other columns.
-                asked = select(Client.client_id).where(Client.client_id == BACKEND)
-                is_demo = connection.execute(asked).first() is not None
+                query = select(Client.client_id).where(Client.client_id == BACKEND)
+                is_demo = connection.execute(query).first() is not None
             if not is_demo:
                 raise ConfigurationError(
                     f"The database {shown(db.engine)} was never the demo's, and is not reset; "
@@ -111,7 +111,7 @@ def reset_when_due(app: Flask, now: float) -> bool:
             if get_state(connection, LAST_RESET) is None:
                 set_state(connection, LAST_RESET, str(now))
         return False
-    # Asked again in the transaction: another process may be faster.
+    # reset() looks again in its transaction: another process may be faster.
     count = None if is_done else reset(app, now, slot)
     if count is not None:
         _log.info("the demo was reset: %d versions", count)
@@ -174,7 +174,7 @@ def _clear(connection: Connection) -> None:
 
 
 class _Known(NamedTuple):
-    """What the demo's people and clients keep, by their names: apps and their authors know it."""
+    """What the demo's people and clients keep, by their names, since apps have stored it."""
 
     people: Mapping[str, Mapping[str, Any]]
     clients: Mapping[str, Mapping[str, Any]]

@@ -189,8 +189,8 @@ class _Answer(WSGITask):  # type: ignore[misc]
 
     def set_close_on_finish(self) -> None:
         """Close, but not because there is no body: each 304 would cost a new connection."""
-        asked = self.request.headers.get("CONNECTION", "").lower()
-        if self.has_body or self.version != "1.1" or asked == "close":
+        wanted = self.request.headers.get("CONNECTION", "").lower()
+        if self.has_body or self.version != "1.1" or wanted == "close":
             super().set_close_on_finish()
 
     def build_response_header(self) -> bytes:

@@ -65,7 +65,7 @@ def test_the_oldest_by_their_names_are_removed_and_nothing_else_is(tmp_path):
 def test_names_without_a_year_are_ordered_by_when_they_were_written(tmp_path):
     put(tmp_path, "Tue.b", "Wed.b", "Thu.b", "Mon.b")
     naming = Naming.of(tmp_path / "%a.b", "fhirapp")
-    assert [path.name for path in naming.found()] == ["Tue.b", "Wed.b", "Thu.b", "Mon.b"]
+    assert [path.name for path in naming.backups()] == ["Tue.b", "Wed.b", "Thu.b", "Mon.b"]
     prune(naming, 3, tmp_path / "Mon.b")
     assert left(tmp_path) == ["Mon.b", "Thu.b", "Wed.b"]
 

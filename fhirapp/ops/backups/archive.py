@@ -102,9 +102,9 @@ def _add(tar: tarfile.TarFile, name: str, size: int, content: Any, taken: str) -
 
 
 def unpack(source: BinaryIO, name: str, folder: Path | None) -> Manifest:
-    """Read a whole backup, and write its files into an empty folder where one is given.
+    """Read a whole backup, and write its files into an empty folder, if folder is not None.
 
-    name is the backup's, for what is said of it. Raises InvalidBackup, ConfigurationError.
+    name is the backup's, for error messages. Raises InvalidBackup, ConfigurationError.
     """
     try:
         with gzip.GzipFile(fileobj=source, mode="rb") as packed:
@@ -155,10 +155,10 @@ def _is_plausible(member: Member) -> bool:
 
 def _header(packed: gzip.GzipFile, name: str) -> int:
     """Read the header of a member that must come now; return its size. Raises TarError."""
-    found = tarfile.TarInfo.frombuf(_exactly(packed, _BLOCK), "utf-8", "strict")
-    if found.name != name or found.type != tarfile.REGTYPE or found.size < 0:
-        raise ValueError(f"it has {found.name!r} where {name} is expected")
-    return found.size
+    header = tarfile.TarInfo.frombuf(_exactly(packed, _BLOCK), "utf-8", "strict")
+    if header.name != name or header.type != tarfile.REGTYPE or header.size < 0:
+        raise ValueError(f"it has {header.name!r} where {name} is expected")
+    return header.size
 
 
 def _read_member(packed: gzip.GzipFile, member: Member, folder: Path | None) -> None:
@@ -190,10 +190,10 @@ def _pieces(packed: gzip.GzipFile, size: int) -> Iterable[bytes]:
 
 def _exactly(packed: gzip.GzipFile, size: int) -> bytes:
     """Read so many bytes. Raises EOFError where there are fewer."""
-    found = packed.read(size)
-    if len(found) < size:
+    content = packed.read(size)
+    if len(content) < size:
         raise EOFError("it ends too early")
-    return found
+    return content
 
 
 def _skip_padding(packed: gzip.GzipFile, size: int) -> None:
@@ -205,9 +205,6 @@ def _expect_end(packed: gzip.GzipFile) -> None:
     rest = packed.read(tarfile.RECORDSIZE + 2 * _BLOCK)
     if rest.strip(b"\0") or packed.read(1):
         raise ValueError("something follows its last file")
-
-
-# It has no types of its own.
 
 
 BEGIN = b"-----BEGIN AGE ENCRYPTED FILE-----\n"
@@ -249,8 +246,8 @@ def seal(plain: BinaryIO, out: BinaryIO, passphrase: str) -> None:
 def unseal(sealed: BinaryIO, name: str, out: BinaryIO, passphrase: str) -> None:
     """Decrypt a file into another. Raises InvalidBackup, WrongPassphrase, OSError.
 
-    name is the sealed file's, for what is said of it. Where an error comes, what was written until
-    then is not to be believed.
+    name is the sealed file's, for error messages. After an error, what was written so far must not
+    be used.
     """
     head = sealed.read(_HEAD_BYTES)
     end = head.find(_END) + len(_END)

@@ -35,8 +35,8 @@ from fhirapp.ops.backups.rotation import is_backup
 # Of 16 kB: as many are copied at a time, so that the copy can be stopped between.
 _PAGES = 1_000
 _PATIENCE_SECONDS = 5
-# Of what is wrong with a file, so much is told.
-_MOST = 20
+# Faults of a file that are listed.
+_MOST_FAULTS = 20
 _NO_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
@@ -55,7 +55,7 @@ def copy_database(source: Path, target: Path) -> None:
     need_space(target.parent, _size(source), f"a copy of {source.name}")
     try:
         with opened(source) as reader, closing(sqlite3.connect(target)) as copy:
-            # One snapshot for all pages: else SQLite begins again whenever somebody writes.
+            # One snapshot for all pages: else SQLite begins again at each write of another.
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
             copy.execute("PRAGMA synchronous = OFF")
@@ -89,15 +89,15 @@ def faults_of(path: Path) -> list[str]:
 def integrity_faults(execute: Any, *, quick: bool = False) -> list[str]:
     """Return what SQLite's own check of pages, rows and indexes finds wrong."""
     pragma = "quick_check" if quick else "integrity_check"
-    found = [str(row[0]) for row in execute(f"PRAGMA {pragma}({_MOST})").fetchall()]
-    return [] if found == ["ok"] else found
+    faults = [str(row[0]) for row in execute(f"PRAGMA {pragma}({_MOST_FAULTS})").fetchall()]
+    return [] if faults == ["ok"] else faults
 
 
 def key_faults(execute: Any) -> list[str]:
     """Return which rows point to rows of another table that are not there."""
-    found = execute('SELECT DISTINCT "table", parent FROM pragma_foreign_key_check').fetchall()
+    pairs = execute('SELECT DISTINCT "table", parent FROM pragma_foreign_key_check').fetchall()
     return [
-        f"rows of {table} point to rows of {parent} that are not there" for table, parent in found
+        f"rows of {table} point to rows of {parent} that are not there" for table, parent in pairs
     ]
 
 
@@ -134,12 +134,12 @@ class MissingPassphrase(ConfigurationError):
 def local_database(settings: Settings, command: str) -> Path:
     """Return the SQLite file of the settings. Raises ConfigurationError.
 
-    command is PostgreSQL's own, to be told instead; it is given the database's address.
+    command is PostgreSQL's own tool, which the error names instead, with the database's address.
     """
     path = database_path(settings)
     if path is None:
-        given = make_url(settings.database_uri)
-        url = URL.create("postgresql", given.username, None, given.host, given.port, given.database)
+        own = make_url(settings.database_uri)
+        url = URL.create("postgresql", own.username, None, own.host, own.port, own.database)
         raise ConfigurationError(
             f"PostgreSQL has its own tools for this: {command} --dbname={url}; the keys "
             f"{' and '.join(KEYS)} in {settings.instance} belong to each backup."
@@ -187,13 +187,13 @@ def _check_place(path: Path, database: Path, instance: Path) -> None:
 
 def _keys(instance: Path) -> dict[str, Path]:
     """Return the keys by name. Raises ConfigurationError where the server's own is not there."""
-    found = {name: instance / name for name in KEYS if (instance / name).exists()}
-    if KEYS[0] not in found:
+    keys = {name: instance / name for name in KEYS if (instance / name).exists()}
+    if KEYS[0] not in keys:
         raise ConfigurationError(
             f"The key {instance / KEYS[0]} is not there, without which what the database has "
             "sealed cannot be opened; name the server's folder in FHIRAPP_INSTANCE_PATH."
         )
-    return found
+    return keys
 
 
 def _copied(keys: dict[str, Path], folder: Path) -> dict[str, Path]:

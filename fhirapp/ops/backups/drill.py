@@ -100,8 +100,8 @@ class _Reading:
         most = 1 if "data" in self._table.c else _BATCH
         last = 0
         while True:
-            asked = select(pk).where(pk > last).order_by(pk).limit(most)
-            numbers = self._connection.execute(asked).scalars().all()
+            query = select(pk).where(pk > last).order_by(pk).limit(most)
+            numbers = self._connection.execute(query).scalars().all()
             if not numbers:
                 return
             last = numbers[-1]
@@ -113,8 +113,8 @@ class _Reading:
 
     def _read(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         pk = self._table.c.pk
-        asked = select(self._table).where(pk.between(numbers[0], numbers[-1])).order_by(pk)
-        return [dict(row) for row in self._connection.execute(asked).mappings()]
+        query = select(self._table).where(pk.between(numbers[0], numbers[-1])).order_by(pk)
+        return [dict(row) for row in self._connection.execute(query).mappings()]
 
     def _read_one(self, number: int) -> list[dict[str, Any]]:
         try:
@@ -132,7 +132,7 @@ class _Reading:
         which = self._binary.table.c.pk.in_(sorted(wanted))
         inline = self._rendering.inline_max
         read = read_documents(self._connection, self._binary, inline, which) if wanted else []
-        documents = {one.pk: one for one in read}
+        documents = {document.pk: document for document in read}
         expected = _Expected(self._definition)
         rendered = set()
         for row in live:
@@ -170,8 +170,8 @@ class _Reading:
         for kind in _KINDS:
             table = self._definition.tables.of(kind)
             columns = (*(table.c[name] for name in kind._fields), table.c.pk)
-            asked = select(*columns).where(table.c.pk.between(first, last))
-            there = {tuple(row) for row in self._connection.execute(asked)}
+            query = select(*columns).where(table.c.pk.between(first, last))
+            there = {tuple(row) for row in self._connection.execute(query)}
             for pk in sorted({row[-1] for row in there ^ expected.of(kind)} & rendered):
                 where = f"{table.name}: row {pk}"
                 self._faults.add("has other index rows than its columns make", where)
@@ -179,21 +179,21 @@ class _Reading:
     def _check_words(self) -> None:
         """Check the full text: that it is whole, and holds as many words as the versions have."""
         name = words_table(self._definition.tables)
-        told = name.strip('"')
+        shown = name.strip('"')
         run = self._connection.exec_driver_sql
         try:
             run(f"INSERT INTO {name} ({name}) VALUES ('integrity-check')")
-            run(f"CREATE VIRTUAL TABLE temp.{told}_seen USING fts5vocab(main, {name}, instance)")
-            found = run(
+            run(f"CREATE VIRTUAL TABLE temp.{shown}_seen USING fts5vocab(main, {name}, instance)")
+            figures = run(
                 "SELECT count(*), coalesce(sum(doc), 0), coalesce(sum(length(term)), 0)"
-                f" FROM temp.{told}_seen"
+                f" FROM temp.{shown}_seen"
             ).one()
-            run(f"DROP TABLE temp.{told}_seen")
+            run(f"DROP TABLE temp.{shown}_seen")
         except DatabaseError:
-            self._faults.add("is damaged; `fhirapp db reindex` makes it anew", told)
+            self._faults.add("is damaged; `fhirapp db reindex` makes it anew", shown)
             return
-        if list(found) != self._words:
-            self._faults.add("has other words than the records; see `fhirapp db reindex`", told)
+        if list(figures) != self._words:
+            self._faults.add("has other words than the records; see `fhirapp db reindex`", shown)
 
 
 def _digest(definition: Definition, row: Mapping[str, Any]) -> bytes:
@@ -219,11 +219,11 @@ def drill(settings: Settings, path: Path, passphrase: str | None) -> Drilled:
     """
     with scratch(settings.instance) as folder:
         manifest = unpacked(path, passphrase, folder)
-        found = faults_of(folder / DATABASE)
-        if not found and schema_of(folder / DATABASE) != manifest.schema:
-            found = ["its database is not of the schema that the manifest says"]
-        if found:
-            raise InvalidBackup(f"{path} is damaged ({found[0]}).")
+        broken = faults_of(folder / DATABASE)
+        if not broken and schema_of(folder / DATABASE) != manifest.schema:
+            broken = ["its database is not of the schema that the manifest says"]
+        if broken:
+            raise InvalidBackup(f"{path} is damaged ({broken[0]}).")
         has_key = (folder / KEYS[0]).exists()
         with app_on_copy(settings, folder):
             upgrade(db.engine)

@@ -43,7 +43,7 @@ from fhirapp.ops.lock import alone, unopened
 from fhirapp.store.migrate import upgrade
 from fhirapp.store.version import GENERATION, set_state
 
-# Of a SQLite database that nobody could close in order.
+# Files that a SQLite database leaves behind where its process was killed.
 _BESIDE = ("-wal", "-shm", "-journal")
 
 
@@ -67,7 +67,7 @@ def staged_for(place: Path) -> Path:
 
 
 def swap(database: Path, moves: Sequence[Move]) -> None:
-    """Move files to their places; nobody may have the database open. Raises OSError.
+    """Move files to their places; no program may have the database open. Raises OSError.
 
     The staged files must be on the disk.
     """
@@ -140,8 +140,8 @@ def _move_into_place(move: Move) -> None:
     sync_folder(move.place.parent)
 
 
-# What is told of all else.
-AS_OF_THEN = (
+# What an administrator must know after a restore.
+NOTICE = (
     "Accounts with their passwords, links to records, and clients with their secrets and keys are "
     "as of then too: who was disabled, unlinked or changed since must be again. Everybody signs in "
     "anew, and apps ask for consent and tokens anew."
@@ -151,7 +151,7 @@ AS_OF_THEN = (
 def end_all(connection: Connection, now: int) -> None:
     """End all sessions, consents, tokens, codes, launches and setup codes; now is in seconds.
 
-    Codes and refresh tokens end with the consent that they hang on.
+    Codes and refresh tokens end with their consent.
     """
     connection.execute(update(Session).where(Session.ended_at.is_(None)).values(ended_at=now))
     revoke_grants(connection)
@@ -167,15 +167,11 @@ _OF_A_START = ("alembic_version", "store_state", "auth_setup_code")
 
 @dataclass(frozen=True)
 class Restored:
-    """What was restored: the backup's manifest, versions of resources, what is kept of before.
-
-    said is what a person must know of it.
-    """
+    """What was restored: the backup's manifest, versions of resources, and the old files, kept."""
 
     manifest: Manifest
     versions: int
     kept: list[Path]
-    said: str = AS_OF_THEN
 
 
 def restore(
@@ -292,11 +288,11 @@ def _stage(settings: Settings, database: Path, folder: Path, now: datetime) -> l
     sync(staged)
     moves = [_move(database, now)]
     for name in () if settings.demo else KEYS:
-        place, found = settings.instance / name, folder / name
-        if not found.exists() or (place.exists() and place.read_bytes() == found.read_bytes()):
+        place, new = settings.instance / name, folder / name
+        if not new.exists() or (place.exists() and place.read_bytes() == new.read_bytes()):
             continue
         with written_whole(staged_for(place), like=place) as file:
-            file.write(found.read_bytes())
+            file.write(new.read_bytes())
         moves.append(_move(place, now))
     sync_folder(database.parent)
     return moves

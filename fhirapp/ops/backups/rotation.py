@@ -27,12 +27,12 @@ class Naming:
     pattern: str
 
     @classmethod
-    def of(cls, given: Path, stem: str) -> Naming:
+    def of(cls, path: Path, stem: str) -> Naming:
         """Return the naming that a path means: a folder's own, or that of a name."""
-        if given.is_dir():
-            return cls(given.resolve(), _IN_FOLDER.format(stem=stem.replace("%", "%%")))
+        if path.is_dir():
+            return cls(path.resolve(), _IN_FOLDER.format(stem=stem.replace("%", "%%")))
         # A link leads to where the backups are.
-        resolved = given.resolve() if given.is_symlink() else given.absolute()
+        resolved = path.resolve() if path.is_symlink() else path.absolute()
         pattern = re.sub("%.", lambda mark: _SHORT.get(mark[0], mark[0]), resolved.name)
         return cls(resolved.parent, pattern)
 
@@ -50,7 +50,7 @@ class Naming:
             )
         return self.folder / name
 
-    def found(self) -> Sequence[Path]:
+    def backups(self) -> Sequence[Path]:
         """Return the backups of this naming that are there, oldest first.
 
         By the time in their names; by that of the files where names have no year.
@@ -86,7 +86,7 @@ def prune(naming: Naming, keep: int, newest: Path) -> tuple[list[Path], list[Pat
 
     The newest stays whatever the others' names say.
     """
-    others = [path for path in naming.found() if path != newest]
+    others = [path for path in naming.backups() if path != newest]
     removed: list[Path] = []
     stuck: list[Path] = []
     for path in others[: max(0, len(others) + 1 - keep)]:
