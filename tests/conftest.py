@@ -227,6 +227,7 @@ def make_app(
             url = new_database(original(seed, Rendering.of(settings)))
             settings = replace(settings, database_url=url)
             if not (settings.instance / DEMO_KEY).exists():
+                settings.instance.mkdir(parents=True, exist_ok=True)
                 copyfile(demo_key_file, settings.instance / DEMO_KEY)
         app = create_app(settings)
         apps.add(app)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Flask
 
-from fhirapp.web import account, apps, authorize, docs, home, launch, pages, sign_in, texts
+from fhirapp.web import account, apps, authorize, home, launch, pages, sign_in, texts
 from fhirapp.web.admin import (
     audit,
     backups,
-    clients,
     consents,
     exports,
     imports,
@@ -21,17 +20,18 @@ from fhirapp.web.admin import (
     settings,
     users,
 )
+from fhirapp.web.admin import clients as admin_clients
 from fhirapp.web.chart import routes as chart
 from fhirapp.web.explore import history, inspector, why
 from fhirapp.web.explore import routes as explore
 from fhirapp.web.learn import routes as learn
 from fhirapp.web.notes import routes as notes
 
-_OF_RECORDS = (home, docs, explore, chart, notes, learn)
+_OF_RECORDS = (home, explore, chart, notes, learn)
 _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
-    *(overview, users, clients, consents, imports, jobs, exports, backups, audit, settings),
+    *(overview, users, admin_clients, consents, imports, jobs, exports, backups, audit, settings),
 )
 
 

@@ -1,4 +1,4 @@
-"""What a user manages: connected apps, the password, the second factor."""
+"""The pages of the own account: connected apps, the password, the second factor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fhirapp.web.pages import (
     page,
     password_field,
     see_other,
-    somebody,
+    signed_in,
     too_often,
 )
 from fhirapp.web.people import Person, people, person
@@ -37,16 +37,16 @@ blueprint = blueprint_of("account", __name__)
 # How long the page that shows a new secret can be answered.
 _SECRET_SECONDS = 10 * 60
 _PURPOSE = "second-factor"
-# From here on, what ends is told with its time of day.
+# What ends sooner is shown with its time of day.
 _SOON_SECONDS = 2 * 86_400
-_NOT_IT = _("That is not your password.")
-_DONE = {"taken-back": _("It is taken back: the app sees nothing of it any more.")}
+_WRONG_PASSWORD = _("That is not your password.")
+_DONE = {"taken-back": _("Access revoked: the app can no longer read this record.")}
 
 
 class Connected(NamedTuple):
-    """What an app may do with a record; person is None where the record is not shown.
+    """The consents of an app about a record; person is None where the record is not shown.
 
-    id is that of the newest consent, times how many there are, until when the last one ends.
+    id is that of the newest consent, times their number, until the end of the last one.
     """
 
     id: str
@@ -64,17 +64,18 @@ class Connected(NamedTuple):
 @blueprint.get("/account")
 @for_signed_in
 def account() -> Response:
-    """Tell who is signed in, for how long, and what they can do."""
-    found = somebody()
-    linked = accounts.linked_patients(found.user.id) if found.user.role == PATIENT else []
+    """Show who is signed in, for how long, and what they can do."""
+    session = signed_in()
+    user = session.user
+    linked = accounts.linked_patients(user.id) if user.role == PATIENT else []
     records = people(linked)
     return page(
         "account.html",
-        user=found.user,
+        user=user,
         records=records,
         missing=len(linked) - len(records),
-        since=found.signed_in_at,
-        until=found.signed_in_at + ABSOLUTE_SECONDS,
+        since=session.signed_in_at,
+        until=session.signed_in_at + ABSOLUTE_SECONDS,
         idle_minutes=IDLE_SECONDS // 60,
     )
 
@@ -82,15 +83,15 @@ def account() -> Response:
 @blueprint.get("/account/apps")
 @for_signed_in
 def apps() -> Response:
-    """List what the user allowed, and with whom."""
-    user = somebody().user
+    """List the apps that the user gave access to."""
+    user = signed_in().user
     theirs = accounts.linked_patients(user.id) if user.role == PATIENT else None
     of_record: dict[tuple[str, str | None], list[tuple[Grant, Client]]] = {}
     for grant, client in active_grants(user.id):
         of_record.setdefault((client.client_id, grant.patient_id), []).append((grant, client))
     connected = [
-        _connected([grant for grant, _ in allowed], allowed[0][1], theirs)
-        for allowed in of_record.values()
+        _connected([grant for grant, _client in consents], consents[0][1], theirs)
+        for consents in of_record.values()
     ]
     done = _(_DONE.get(request.args.get("done", ""), ""))
     return page("apps.html", connected=connected, done=done)
@@ -99,13 +100,13 @@ def apps() -> Response:
 @blueprint.post("/account/apps/<grant_id>/revoke")
 @for_signed_in
 def revoke(grant_id: str) -> Response:
-    """End what the user allowed an app about a record. 404 for another's, as for what is not."""
-    user_id = somebody().user.id
+    """End an app's access to a record. 404 for another user's, as for an unknown one."""
+    user_id = signed_in().user.id
     db.session.rollback()
     with writing() as connection:
         # PostgreSQL refuses a text with NUL in it, instead of not finding it.
         if not grant_id.isprintable() or not take_back(connection, grant_id, user_id):
-            raise PageError(404, _("There is no such app among those that you allowed something."))
+            raise PageError(404, _("You have given no such app access."))
     return see_other("/account/apps?done=taken-back")
 
 
@@ -119,15 +120,15 @@ def password_form() -> Response:
 @blueprint.post("/account/password")
 @for_signed_in
 def password() -> Response:
-    """Change the password; whoever else is signed in with it is no more."""
-    found = somebody()
-    user_id, session_id = found.user.id, found.session_id
+    """Change the password, and end all other sessions."""
+    session = signed_in()
+    user_id, session_id = session.user.id, session.session_id
     old, new = password_field("old"), password_field("password")
     if new != password_field("again"):
         return _password(_("The two new passwords are not the same."), 400)
     try:
         if not prove(user_id, old, request.remote_addr or ""):
-            return _password(_(_NOT_IT), 403)
+            return _password(_(_WRONG_PASSWORD), 403)
         with writing() as connection:
             accounts.set_password(connection, user_id, new, keep=session_id)
             set_session(sessions.renewed(connection, session_id))
@@ -135,13 +136,13 @@ def password() -> Response:
         return too_often(_password, error)
     except RefusedCommand as error:
         return _password(said(error), 400)
-    return page("password.html", user=somebody().user, is_done=True)
+    return page("password.html", user=signed_in().user, is_done=True)
 
 
 @blueprint.get("/account/second-factor")
 @for_signed_in
 def second_factor_form() -> Response:
-    """Show a new secret to put into a phone; or, where there is one, how to turn it off."""
+    """Show a new secret for the phone; or, where there is one, how to turn it off."""
     return _second_factor()
 
 
@@ -151,19 +152,19 @@ def turn_second_factor() -> Response:
     """Turn the second factor on or off."""
     if "off" in request.form:
         return _turn_off()
-    found = somebody()
-    user_id, session_id = found.user.id, found.session_id
-    stated = field("secret", 1000)
-    secret = _opened(stated, user_id)
+    session = signed_in()
+    user_id, session_id = session.user.id, session.session_id
+    sealed_secret = field("secret", 1000)
+    secret = _opened(sealed_secret, user_id)
     if secret is None:
-        return _second_factor(_("That took too long. Begin again with the new picture."), 400)
+        return _second_factor(_("That took too long. Start again with the new picture."), 400)
     interval = sign_in.interval_of(secret, field("code", 50))
     if interval is None:
         message = _("That is not the code that your phone shows now. Try the next one.")
-        return _second_factor(message, 403, stated)
+        return _second_factor(message, 403, sealed_secret)
     try:
         if not prove(user_id, password_field("password"), request.remote_addr or ""):
-            return _second_factor(_(_NOT_IT), 403, stated)
+            return _second_factor(_(_WRONG_PASSWORD), 403, sealed_secret)
     except TooOften as error:
         return too_often(_second_factor, error)
     db.session.rollback()
@@ -178,14 +179,14 @@ def turn_second_factor() -> Response:
 
 
 def _turn_off() -> Response:
-    found, address = somebody(), request.remote_addr or ""
-    user_id = found.user.id
-    if found.user.totp_secret is None:
+    session, address = signed_in(), request.remote_addr or ""
+    user_id = session.user.id
+    if session.user.totp_secret is None:
         return see_other("/account/second-factor")
     try:
         if not prove(user_id, password_field("password"), address):
-            return _second_factor(_(_NOT_IT), 403)
-        secret = show_second_factor(found, field("code", 50), address)
+            return _second_factor(_(_WRONG_PASSWORD), 403)
+        secret = show_second_factor(session, field("code", 50), address)
     except TooOften as error:
         return too_often(_second_factor, error)
     if secret is None:
@@ -196,16 +197,16 @@ def _turn_off() -> Response:
     return see_other("/account/second-factor")
 
 
-def _second_factor(message: str = "", status: int = 200, stated: str = "") -> Response:
-    """Return the page; stated is the sealed secret that it showed before."""
-    user = somebody().user
+def _second_factor(message: str = "", status: int = 200, sealed_secret: str = "") -> Response:
+    """Return the page; sealed_secret is the one that it showed before."""
+    user = signed_in().user
     if user.totp_secret is not None:
         left = sign_in.codes_left(user.id)
         return page("second_factor.html", status, is_on=True, left=left, message=message)
-    secret = _opened(stated, user.id)
+    secret = _opened(sealed_secret, user.id)
     if secret is None:
         secret = sign_in.new_secret()
-        stated = _sealed(secret, user.id)
+        sealed_secret = _sealed(secret, user.id)
     address = sign_in.address(secret, user.username)
     return page(
         "second_factor.html",
@@ -214,20 +215,20 @@ def _second_factor(message: str = "", status: int = 200, stated: str = "") -> Re
         secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
         address=address,
         picture=_picture(address),
-        sealed=stated,
+        sealed=sealed_secret,
         message=message,
     )
 
 
 def _sealed(secret: str, user_id: str) -> str:
-    """Return a secret as it waits in the form: nobody else can make one, or use it."""
+    """Return a secret for the form, encrypted for this user and a limited time."""
     return sealed(f"{_PURPOSE} {user_id} {int(time.time()) + _SECRET_SECONDS} {secret}").decode()
 
 
-def _opened(stated: str, user_id: str) -> str | None:
-    """Return the secret in a form of this user's, None where it is too old or none."""
+def _opened(sealed_secret: str, user_id: str) -> str | None:
+    """Return the secret in a form of this user; None where it is too old, or not theirs."""
     try:
-        purpose, whose, until, secret = opened(stated.encode()).split(" ")
+        purpose, whose, until, secret = opened(sealed_secret.encode()).split(" ")
     except ValueError:
         return None
     is_theirs = purpose == _PURPOSE and whose == user_id
@@ -235,8 +236,8 @@ def _opened(stated: str, user_id: str) -> str | None:
 
 
 def _picture(address: str) -> str:
-    """Return a QR code as an address of an image."""
-    # Imported where it is used: a server that only answers programs never needs it.
+    """Return a QR code as the data URI of an image."""
+    # Imported where it is used: a server without pages in use never needs it.
     import segno
 
     code = segno.make(address, error="m", micro=False)
@@ -244,22 +245,22 @@ def _picture(address: str) -> str:
 
 
 def _password(message: str = "", status: int = 200) -> Response:
-    return page("password.html", status, user=somebody().user, message=message)
+    return page("password.html", status, user=signed_in().user, message=message)
 
 
 def _connected(
     grants: Sequence[Grant], client: Client, theirs: Collection[str] | None
 ) -> Connected:
-    """Return consents about one record in words, the newest first of them.
+    """Return an app's consents about one record; grants has the newest first.
 
     theirs are the records that a patient user may see now.
     """
     newest = grants[0]
-    last = max(grants, key=lambda one: (one.expires_at, one.session_id is None))
+    last = max(grants, key=lambda grant: (grant.expires_at, grant.session_id is None))
     patient_id, soon = newest.patient_id, last.expires_at - time.time() < _SOON_SECONDS
     until = moment(last.expires_at) if soon else day(last.expires_at)
     is_shown = patient_id is not None and (theirs is None or patient_id in theirs)
-    allowed = dict.fromkeys(text for grant in grants for text in grant.scope.split())
+    scopes = dict.fromkeys(text for grant in grants for text in grant.scope.split())
     return Connected(
         newest.id,
         client,
@@ -269,5 +270,5 @@ def _connected(
         f"you sign out, at the latest {until}" if last.session_id else until,
         patient_id is not None,
         person(patient_id) if is_shown and patient_id is not None else None,
-        [in_words(text) for text in allowed],
+        [in_words(text) for text in scopes],
     )

@@ -1,8 +1,6 @@
 """Register an app, and manage one that was registered: its state, its secret, its refusals.
 
-Whoever registered an app manages it at an address that nobody else knows; there is no account.
-
-The form of a client's registration: what was typed, and what it means.
+Whoever registers an app manages it at an address that nobody else knows; there is no account.
 """
 
 from __future__ import annotations
@@ -36,14 +34,22 @@ from fhirapp.db import db, writing
 from fhirapp.definition import featured_types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.web import clients as shown
-from fhirapp.web.cookies import keeps
-from fhirapp.web.cookies import typed_typed as typed
+from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.first_steps import MAKE_KEYS, discovery_url, first_steps
 from fhirapp.web.labels import in_words
-from fhirapp.web.pages import PageError, blueprint_of, field, page, plain, see_other, signed, wait
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    current_session,
+    field,
+    page,
+    plain,
+    see_other,
+    wait,
+)
 from fhirapp.web.texts import _, said
 
-# The scopes that an app's form offers, beside those of the featured types; others are typed.
+# The scopes that an app's form offers beside those of the featured types; others are typed.
 _APP_SCOPES = (
     *(OPENID, FHIR_USER, PROFILE),
     *(LAUNCH_PATIENT, LAUNCH, LAUNCH_ENCOUNTER),
@@ -55,13 +61,13 @@ _LONG = {"redirect_uris": 12_000, "jwks": 50_000}
 # The parts of a JSON Web Key that are secret: RFC 7518 §6.2.2, §6.3.2, §6.4.
 _SECRET_PARTS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 _GIVEN_AWAY = _(
-    "This holds a private key, which nobody else may know: it was not kept. Make a new one, and"
-    " give its public part only."
+    "This contains a private key, which nobody else may know: it was not stored. Make a new one,"
+    " and enter its public part only."
 )
 
 
 class PrivateKey(RefusedCommand):
-    """Somebody gave away a private key."""
+    """The keys of the form contain a private one."""
 
 
 class Draft(NamedTuple):
@@ -81,7 +87,7 @@ class Draft(NamedTuple):
 
 
 _FIELDS = tuple(name for name in Draft._fields if name != "scopes")
-# What is kept of a form that came too late: no keys, which may be private by mistake.
+# What is kept of a form that is sent too late: no keys, which may be private by mistake.
 KEPT = (*(name for name in _FIELDS if name != "jwks"), "scope")
 
 
@@ -97,7 +103,7 @@ def draft_of(form: MultiDict[str, str]) -> Draft:
 
 
 def registration_of(draft: Draft) -> Registration:
-    """Return what a draft means. Raises RefusedCommand for keys that are none, or secret."""
+    """Return the registration of a draft. Raises RefusedCommand for wrong or secret keys."""
     return Registration(
         name=draft.name,
         kind=draft.kind,
@@ -135,10 +141,10 @@ blueprint = blueprint_of("apps", __name__)
 @blueprint.get("/apps/register")
 def form() -> Response:
     """Ask what kind of client it is, then for the rest."""
-    kept = typed()
+    kept = form_fields()
     kind = kept.get("kind", request.args.get("kind", ""))
     if kind not in shown.KINDS:
-        return page("apps/kind.html", kinds={one: shown.kind_named(one) for one in shown.KINDS})
+        return page("apps/kind.html", kinds={kind: shown.kind_named(kind) for kind in shown.KINDS})
     return _form(draft_of(kept) if kept else empty_draft(kind))
 
 
@@ -167,13 +173,13 @@ def send() -> Response:
 
 @blueprint.get("/apps/<code>")
 def owned(code: str) -> Response:
-    """Show an app to whoever registered it; what is no code of one is 404."""
+    """Show an app to whoever registered it. 404 for an unknown code."""
     return _owned(code, _client(code))
 
 
 @blueprint.post("/apps/<code>/test")
 def test(code: str) -> Response:
-    """Tell what keeps the app from working."""
+    """Show what keeps the app from working."""
     client = _client(code)
     try:
         findings = diagnose(client)
@@ -196,11 +202,11 @@ def new_secret(code: str) -> Response:
 
 
 def _client(code: str) -> Client:
-    found = administration.find_owned(code)
-    if found is None:
-        # The same as for an address that never was.
+    client = administration.find_owned(code)
+    if client is None:
+        # The same as for an address that never existed.
         raise NotFound
-    return found
+    return client
 
 
 def _owned(code: str, client: Client, findings: list[Finding] | None = None) -> Response:
@@ -212,7 +218,7 @@ def _owned(code: str, client: Client, findings: list[Finding] | None = None) -> 
         shown=shown,
         findings=findings,
         works=works,
-        steps=first_steps(client) if works else [],
+        steps=first_steps(client) if works else None,
         discovery=discovery_url(),
         refusals=refusals_of(client.client_id),
     )
@@ -243,5 +249,5 @@ def _offered_scopes(kind: str) -> Sequence[str]:
 
 
 def _is_administrator() -> bool:
-    found = signed()
-    return found is not None and found.complete and found.user.role == ADMINISTRATOR
+    session = current_session()
+    return session is not None and session.complete and session.user.role == ADMINISTRATOR

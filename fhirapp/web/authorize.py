@@ -1,7 +1,7 @@
-"""/oauth/authorize as people see it: sign in, choose whose record, allow or refuse.
+"""/oauth/authorize as people see it: sign in, choose a record, allow or refuse.
 
-The client's request is checked and parked at once; what follows is asked for by its handle, so that
-signing in in between loses nothing. Source: RFC 6749 §4.1; SMART App Launch 2.2.
+The client's request is checked and stored at once; the pages that follow name it by its handle, so
+that signing in meanwhile loses nothing. Source: RFC 6749 §4.1; SMART App Launch 2.2.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fhirapp.web.labels import in_words, returns_to
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
+    current_session,
     error_page,
     field,
     from_elsewhere,
     page,
     see_other,
     sign_in_address,
-    signed,
 )
 from fhirapp.web.people import NoDate, find_people, people, person
 from fhirapp.web.texts import _
@@ -55,28 +55,28 @@ def begin_by_post() -> Response:
 
 @blueprint.get("/oauth/authorize/<handle>")
 def ask(handle: str) -> Response:
-    """Ask whose record it is about, then what the client may do."""
+    """Ask which record the client may use, then what it may do."""
     parked = _parked(handle)
-    found = signed()
-    if authorize.wants_sign_in(parked, found) or found is None:
+    session = current_session()
+    if authorize.wants_sign_in(parked, session) or session is None:
         return see_other(sign_in_address(f"/oauth/authorize/{handle}"))
-    offer = authorize.offer(parked, found.user)
+    offer = authorize.offer(parked, session.user)
     is_silent = parked.parameters.get("prompt") == "none"
     if is_silent:
         raise authorize.send_back(parked, "consent_required", "The user is asked each time.")
     if offer.needs_patient or request.args.get("patient") == "other":
-        return _picker(handle, parked, offer, found)
-    return _consent(handle, parked, offer, found)
+        return _picker(handle, parked, offer, session)
+    return _consent(handle, parked, offer, session)
 
 
 @blueprint.post("/oauth/authorize/<handle>")
 def answer(handle: str) -> Response:
     """Take the answer: a patient, or what is allowed."""
     parked = _parked(handle)
-    found = signed()
-    if authorize.wants_sign_in(parked, found) or found is None:
+    session = current_session()
+    if authorize.wants_sign_in(parked, session) or session is None:
         return see_other(sign_in_address(f"/oauth/authorize/{handle}"))
-    offer = authorize.offer(parked, found.user)
+    offer = authorize.offer(parked, session.user)
     if "refuse" in request.form:
         return see_other(authorize.refuse(parked))
     if "patient" in request.form:
@@ -89,7 +89,7 @@ def answer(handle: str) -> Response:
     if length not in DURATIONS:
         raise PageError(400, _("Choose one of the durations."))
     ticked = request.form.getlist("scope")
-    return see_other(authorize.decide(parked, offer, found, ticked, length))
+    return see_other(authorize.decide(parked, offer, session, ticked, length))
 
 
 def _park(form: bytes) -> Response:
@@ -101,16 +101,13 @@ def _park(form: bytes) -> Response:
 
 
 def _parked(handle: str) -> ParkedRequest:
-    found = authorize.find(handle)
-    if found is None:
+    parked = authorize.find(handle)
+    if parked is None:
         raise PageError(
             404,
-            _(
-                "This request was answered already, or has expired. Go back to the app, and start "
-                "again."
-            ),
+            _("This request was answered already, or has expired. Start again in the app."),
         )
-    return found
+    return parked
 
 
 def _choose(handle: str, parked: ParkedRequest, offer: Offer, patient_id: str) -> Response:
@@ -121,7 +118,7 @@ def _choose(handle: str, parked: ParkedRequest, offer: Offer, patient_id: str) -
     return see_other(f"/oauth/authorize/{handle}")
 
 
-def _picker(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) -> Response:
+def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -> Response:
     if parked.user_id is not None:
         raise PageError(403, _("The app was started for one patient; start it again for another."))
     name, born = request.args.get("name", "")[:200], request.args.get("born", "")[:10]
@@ -129,7 +126,7 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) -> 
     own: dict[str, bool] = {}
     if offer.patients is not None:
         shown = list(people(offer.patients))
-        own = {link.patient_id: link.is_self for link in links_of(found.user.id)}
+        own = {link.patient_id: link.is_self for link in links_of(session.user.id)}
     else:
         try:
             shown, more = find_people(name, born, via="picker")
@@ -151,7 +148,7 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) -> 
     )
 
 
-def _consent(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) -> Response:
+def _consent(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -> Response:
     patient = None if offer.patient_id is None else person(offer.patient_id)
     if offer.patient_id is not None and patient is None:
         raise PageError(404, _("There is no record of this patient any more."))
@@ -170,5 +167,5 @@ def _consent(handle: str, parked: ParkedRequest, offer: Offer, found: Signed) ->
         online=ONLINE in offer.scopes,
         offline=OFFLINE,
         durations=DURATIONS,
-        user=found.user,
+        user=session.user,
     )

@@ -1,4 +1,4 @@
-"""Clients as pages show them: what they are, where they send people, what may be allowed them."""
+"""Clients as pages show them: their kind, redirect addresses, keys and scopes in words."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _ROLES = {
 
 
 class Place(NamedTuple):
-    """A redirect URI; host is what to look at, note what to think of."""
+    """A redirect URI, with its host, and a note on it."""
 
     uri: str
     host: str
@@ -96,12 +96,12 @@ def kind_of(client: Client) -> Kind:
 
 def kind_named(kind: str) -> Kind:
     """Return a kind in words."""
-    found = KINDS.get(kind) or _OTHER_KINDS[kind]
-    return Kind(_(found.name), _(found.sentence))
+    name, sentence = KINDS.get(kind) or _OTHER_KINDS[kind]
+    return Kind(_(name), _(sentence))
 
 
 def proof_named(method: str) -> str:
-    """Return how one proves who one is, in words."""
+    """Return an authentication method in words."""
     return _(PROOFS[method])
 
 
@@ -113,17 +113,17 @@ def state_of(client: Client) -> str:
 
 
 def proofs_of(client: Client) -> Sequence[str]:
-    """Return how a client proves who it is."""
+    """Return a client's authentication methods in words."""
     return [proof_named(method) for method in client.auth_method.split()]
 
 
 def has_secret(client: Client) -> bool:
-    """Say whether a client proves who it is by a secret."""
+    """Return whether a client authenticates by a secret."""
     return BASIC in client.auth_method.split()
 
 
 def is_editable(client: Client) -> bool:
-    """Say whether a client is as one can be registered; the server's own are not."""
+    """Return whether a client can be edited; the server's own cannot."""
     is_usual = client.auth_method in METHODS.get(client.kind, ())
     return is_usual and not any(map(_is_own, client.redirect_uris or ()))
 
@@ -132,15 +132,12 @@ def keys_of(client: Client) -> Sequence[str]:
     """Return a client's registered keys in words."""
     if not client.jwks:
         return []
-    told = zip(describe_keys(client.jwks), client.jwks["keys"], strict=True)
-    return ["; ".join(filter(None, [words, _thumbprint(key)])) for words, key in told]
+    keys = zip(describe_keys(client.jwks), client.jwks["keys"], strict=True)
+    return ["; ".join(filter(None, [words, _thumbprint(key)])) for words, key in keys]
 
 
 def _thumbprint(key: dict[str, Any]) -> str:
-    """Return what two people compare to know that they mean one key (RFC 7638); kids say little.
-
-    Empty for what is no key to sign with.
-    """
+    """Return a key's thumbprint (RFC 7638), by which two people compare keys; empty of others."""
     if key.get("kty") not in ("RSA", "EC"):
         return ""
     try:
@@ -155,7 +152,7 @@ def places_of(client: Client) -> Sequence[Place]:
 
 
 def place_of(uri: str) -> Place:
-    """Return an address, its host apart, so that one that only looks like another is noticed."""
+    """Return an address with its host apart, so that a look-alike is noticed."""
     if uri == ANY_LOOPBACK:
         return Place(_("http://localhost, any port"), _("this machine"), _("Of the demo only."))
     if _is_own(uri):
@@ -171,7 +168,7 @@ def place_of(uri: str) -> Place:
 
 
 def _is_own(uri: str) -> bool:
-    """Say whether an address is one that only the server's own clients have."""
+    """Return whether only the server's own clients have such an address."""
     return uri == ANY_LOOPBACK or uri.startswith("/")
 
 
@@ -181,7 +178,7 @@ def scope_lines(client: Client) -> Sequence[ScopeLine]:
 
 
 def _look_alike(host: str) -> str:
-    """Return what a browser may show for a host with letters that are not English."""
+    """Return a warning for a host with letters that are not ASCII, which may look like others."""
     if "xn--" not in host:
         return ""
     try:

@@ -26,7 +26,7 @@ from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS
 from fhirapp.config import base_url, settings
 
 SESSION, VISITOR, TYPED = "session", "visitor", "typed"
-# Long enough to sign in again.
+# A kept form: the path of its page, ? and its fields. Long enough to sign in again.
 _TYPED_SECONDS = 900
 
 
@@ -45,16 +45,6 @@ def end_session() -> None:
     g.session_secret = ""
 
 
-def typed() -> str | None:
-    """Return the form that the browser keeps: the path of its page, ? and its fields."""
-    return _sent(TYPED)
-
-
-def set_typed(text: str) -> None:
-    """Let the browser keep a form; an empty text deletes it."""
-    g.typed = text
-
-
 def form_token() -> str:
     """Return the token that this browser's forms carry."""
     return keyed_digest("form", _browser())
@@ -68,15 +58,13 @@ def send(response: Response) -> Response:
         (TYPED, g.get("typed"), _TYPED_SECONDS),
     )
     for cookie, value, seconds in changed:
-        if value == "":
-            response.delete_cookie(
-                name_of(cookie), secure=_is_secure(), httponly=True, samesite="Lax"
-            )
-        elif value:
+        if value is not None:
             response.set_cookie(
                 name_of(cookie),
                 value,
-                max_age=seconds,
+                # An empty one is deleted.
+                max_age=seconds if value else 0,
+                expires=None if value else 0,
                 secure=_is_secure(),
                 httponly=True,
                 samesite="Lax",
@@ -87,12 +75,9 @@ def send(response: Response) -> Response:
 def _browser() -> str:
     """Return the secret in this browser's cookie: its session's, or a visitor's."""
     secret = g.get("session_secret") or _sent(SESSION) or _sent(VISITOR)
-    if secret:
-        return str(secret)
-    if "new_visitor" not in g:
-        g.new_visitor = new_token()
-    visitor: str = g.new_visitor
-    return visitor
+    if not secret:
+        secret = g.setdefault("new_visitor", new_token())
+    return str(secret)
 
 
 def _sent(cookie: str) -> str | None:
@@ -155,18 +140,18 @@ def keep() -> bool:
     text = urlencode(pairs)
     if not pairs or len(text) > _MOST:
         return False
-    set_typed(f"{page_of_form()}?{text}")
+    g.typed = f"{page_of_form()}?{text}"
     return True
 
 
-def typed_typed() -> MultiDict[str, str]:
+def form_fields() -> MultiDict[str, str]:
     """Return the fields of this page's form: those sent now, or those that were kept, once."""
     if request.method == "POST":
         return request.form
-    path, _sign, query = (typed() or "").partition("?")
+    path, _sign, query = (_sent(TYPED) or "").partition("?")
     if path != request.path:
         return MultiDict()
-    set_typed("")
+    g.typed = ""
     return MultiDict(parse_qsl(query))
 
 

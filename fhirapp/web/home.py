@@ -1,4 +1,4 @@
-"""The pages that need no more than the server's address: home, API documentation, sample app.
+"""The pages that everybody may see: home, the manual, API documentation, sample app.
 
 The API documentation is Swagger UI on our own OpenAPI description, signed in by OAuth; the sample
 app of the demo shows what a SMART app does, with its source beside it.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from flask import Response
+from flask import Response, request
 
 from fhirapp.auth.clients.first_party import REDIRECT_PATH, add_documentation
 from fhirapp.auth.clients.registration import API_DOCS
@@ -23,9 +23,18 @@ from fhirapp.auth.users.accounts import has_administrator
 from fhirapp.config import base_url, fhir_url, settings
 from fhirapp.db import db
 from fhirapp.definition import featured_types, types
+from fhirapp.docs import pages, search
 from fhirapp.rest.capability import software_version
 from fhirapp.web.internal_client import ask, token_of
-from fhirapp.web.pages import PageError, blueprint_of, page, see_other, sign_in_address, signed
+from fhirapp.web.markdown import manual_html
+from fhirapp.web.pages import (
+    PageError,
+    blueprint_of,
+    current_session,
+    page,
+    see_other,
+    sign_in_address,
+)
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("start", __name__)
@@ -49,7 +58,7 @@ class Count(NamedTuple):
 @blueprint.get("/")
 def home() -> Response:
     """Show what this server is, its state, and where to go from here."""
-    session = signed()
+    session = current_session()
     if session and not session.complete:
         return see_other(sign_in_address("/"))
     demo = settings().demo
@@ -95,14 +104,40 @@ def _clients() -> Sequence[tuple[str, str, str]]:
     )
 
 
+@blueprint.get("/docs")
+def contents() -> Response:
+    """List the pages, or what a search found in them."""
+    words = request.args.get("q", "")[:200]
+    if not words.strip():
+        return manual_page("index")
+    return page("docs_search.html", words=words, found=search(words), pages=_listed())
+
+
+@blueprint.get("/docs/<name>")
+def manual_page(name: str) -> Response:
+    """Show a page of the manual. 404 where there is none."""
+    shown = pages().get(name)
+    if shown is None:
+        raise PageError(404, _("The manual has no such page."))
+    return page("docs.html", shown=shown, text=manual_html(shown.text), pages=_listed())
+
+
+def _listed() -> list[tuple[str, str]]:
+    """Return the address and title of each page, in the order of the contents."""
+    return [
+        ("/docs" if name == "index" else f"/docs/{name}", shown.title)
+        for name, shown in pages().items()
+    ]
+
+
 _OF_PATIENTS, _OF_STAFF = "launch/patient patient/*.rs", "user/*.rs"
 
 
 @blueprint.get("/api-docs")
-def show() -> Response:
+def api_docs() -> Response:
     """Show every address of the API with its parameters, and a form to send it."""
     add_documentation()
-    session = signed()
+    session = current_session()
     is_patient = session is not None and session.user.role == PATIENT
     return page(
         "api_docs.html",
@@ -115,7 +150,7 @@ def show() -> Response:
 
 
 @blueprint.get(REDIRECT_PATH)
-def signed_in() -> Response:
+def api_docs_signed_in() -> Response:
     """Pass the authorization code to the window that opened this one."""
     return page("api_docs_signed_in.html", scripts=True)
 
@@ -124,7 +159,7 @@ _SOURCE = Path(__file__).parent / "static" / "sample-app.js"
 
 
 @blueprint.get(SAMPLE_PATH)
-def app() -> Response:
+def sample_app() -> Response:
     """Show the sample app, and its source."""
     if not settings().demo:
         raise PageError(404, _("The sample app is part of the demo."))

@@ -1,7 +1,7 @@
-"""Ask our own FHIR addresses, as an app would: with the token of the person who signed in.
+"""Requests to our own FHIR addresses, as an app sends them: with the signed-in person's token.
 
-No page reads records in another way, so what a person may not read over FHIR no page shows, and
-whatever is refused, noted or audited there is so here too.
+Pages read records in no other way. So no page shows what the person may not read over FHIR, and the
+same requests are refused, logged and audited.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.config import base_url
 from fhirapp.fhir import json as fhir_json
-from fhirapp.web.pages import PageError, somebody
+from fhirapp.web.pages import PageError, signed_in
+from fhirapp.web.texts import _
 
-# In words, for whoever is not told more by the answer.
 _REFUSED = {
-    401: "Sign in again, and try once more.",
-    403: "You may not see this record.",
-    404: "There is no such record, or you may not see it.",
-    410: "This record was deleted.",
+    401: _("Sign in again, and try once more."),
+    403: _("You may not see this record."),
+    404: _("There is no such record, or you may not see it."),
+    410: _("This record was deleted."),
 }
 
 
 class Answer(NamedTuple):
-    """What our own address answered."""
+    """The answer of an address of ours, and how long it took.
 
-    # As it stands in the first line: 200 OK.
+    line is the status line: 200 OK. is_cut: the body is longer than was wanted, and cut.
+    """
+
     line: str
     headers: Headers
     body: bytes
-    # How long the answer took.
     seconds: float
-    # Of the body there is more than was wanted.
     is_cut: bool = False
 
     @property
@@ -51,27 +51,27 @@ class Answer(NamedTuple):
     @property
     def size(self) -> int:
         """The bytes of the whole body."""
-        told = self.headers.get("Content-Length", type=int)
-        return told if self.is_cut and told else len(self.body)
+        length = self.headers.get("Content-Length", type=int)
+        return length if self.is_cut and length else len(self.body)
 
     def json(self) -> Any:
-        """Return what the body says. Raises ValueError where it is no JSON."""
+        """Return the body as JSON. Raises ValueError where it is none."""
         return fhir_json.loads(self.body)
 
 
 def token_of(patient_id: str | None = None) -> OwnToken:
-    """Return the token of who signed in; a patient's is for one record, their own unless named.
+    """Return the signed-in person's token; a patient's is for one record, by default their own.
 
     Raises PageError for a record that is not linked to them.
     """
-    signed = somebody()
+    signed = signed_in()
     if signed.user.role != PATIENT:
         return own_token(signed, signed.user)
     linked = [link.patient_id for link in links_of(signed.user.id)]
     if patient_id is None:
         patient_id = next(iter(linked), None)
     if patient_id not in linked:
-        raise PageError(403, "This record is not linked to you.")
+        raise PageError(403, _("This record is not linked to you."))
     return own_token(signed, signed.user, patient_id)
 
 
@@ -85,12 +85,12 @@ def ask(
     via: str = "pages",
     most: int | None = None,
 ) -> Answer:
-    """Return what an address of ours answers to a request, path with its query: /fhir/Patient/p1.
+    """Send a request to an address of ours, path with its query: /fhir/Patient/p1.
 
-    It goes through the whole application, as if it came over HTTP. via is which of our pages asks,
-    for the audit trail. Of a body of more than most bytes, no more than these and a piece is read.
+    It goes through the whole application, as if it came over HTTP. via names the page that asks,
+    for the audit trail. A body of more than most bytes is cut at the chunk that exceeds them.
     """
-    path, _, query = path.partition("?")
+    path, _mark, query = path.partition("?")
     sent = Headers(headers)
     sent["Authorization"] = f"Bearer {token}"
     server = urlsplit(base_url())
@@ -104,18 +104,17 @@ def ask(
         environ_base={"REMOTE_ADDR": request.remote_addr or "", VIA: via},
     )
     began = time.perf_counter()
-    # In a context of its own: what is kept of one request (its snapshot, its token, its line in the
-    # audit trail) is no other's.
+    # In a context of its own: snapshot, token and line in the audit trail belong to one request.
     with current_app.app_context():
         chunks, line, answered = run_wsgi_app(current_app.wsgi_app, builder.get_environ())
-        content, is_cut = _read(chunks, most)
+        content, is_cut = _body(chunks, most)
         if close := getattr(chunks, "close", None):
             close()
     return Answer(line, answered, content, time.perf_counter() - began, is_cut)
 
 
-def _read(chunks: Iterable[bytes], most: int | None) -> tuple[bytes, bool]:
-    """Return the body as far as it is wanted, and whether there is more."""
+def _body(chunks: Iterable[bytes], most: int | None) -> tuple[bytes, bool]:
+    """Return the body as far as it is wanted, and whether it is cut."""
     pieces: list[bytes] = []
     size = 0
     for chunk in chunks:
@@ -127,19 +126,21 @@ def _read(chunks: Iterable[bytes], most: int | None) -> tuple[bytes, bool]:
 
 
 def read(path: str, token: OwnToken | None = None, via: str = "pages") -> dict[str, Any]:
-    """Return the resource at an address of ours, for who signed in. Raises PageError."""
+    """Return the resource at an address of ours, for the signed-in person. Raises PageError."""
     accept = {"Accept": "application/fhir+json"}
     answer = ask(path, (token or token_of()).secret, headers=accept, via=via)
     if answer.status != 200:
-        raise PageError(answer.status, _REFUSED.get(answer.status, _told(answer)))
-    found: dict[str, Any] = answer.json()
-    return found
+        raise PageError(answer.status, _reason(answer))
+    resource: dict[str, Any] = answer.json()
+    return resource
 
 
-def _told(answer: Answer) -> str:
-    """Return what an OperationOutcome says."""
+def _reason(answer: Answer) -> str:
+    """Return why a request was refused: in our words, or those of its OperationOutcome."""
+    if answer.status in _REFUSED:
+        return _(_REFUSED[answer.status])
     try:
         issue = answer.json()["issue"][0]
         return str(issue.get("diagnostics") or issue["details"]["text"])
     except (ValueError, LookupError, TypeError):
-        return f"The server answered {answer.line}."
+        return _("The server answered %(line)s.", line=answer.line)

@@ -15,7 +15,7 @@ from fhirapp.config import base_url
 from fhirapp.db import db, writing
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import partial, returns_to
-from fhirapp.web.pages import PageError, blueprint_of, field, for_staff, page, see_other, somebody
+from fhirapp.web.pages import PageError, blueprint_of, field, for_staff, page, see_other, signed_in
 from fhirapp.web.people import SHOWN, NoDate, Person, find_people, person
 from fhirapp.web.texts import _
 
@@ -23,7 +23,7 @@ VIA = "launch"
 
 
 class Dated(NamedTuple):
-    """An encounter or a document, and what tells it from others: its kind and its day."""
+    """An encounter or a document, with its kind and day in words."""
 
     id: str
     words: str
@@ -31,44 +31,46 @@ class Dated(NamedTuple):
 
 def encounters_of(patient_id: str) -> Sequence[Dated]:
     """Return a patient's latest visits, the latest first. Raises PageError."""
-    return [Dated(one["id"], _visit(one)) for one in _latest("Encounter", patient_id)]
+    return [
+        _dated(each, _kind_of_visit(each), each.get("period", {}).get("start", ""))
+        for each in _latest("Encounter", patient_id)
+    ]
 
 
 def documents_of(patient_id: str) -> Sequence[Dated]:
     """Return a patient's latest documents, the latest first. Raises PageError."""
-    return [Dated(one["id"], _document(one)) for one in _latest("DocumentReference", patient_id)]
+    return [
+        _dated(each, _concept(each.get("type", {})) or _("Document"), each.get("date", ""))
+        for each in _latest("DocumentReference", patient_id)
+    ]
 
 
 def _latest(type_name: str, patient_id: str) -> Sequence[dict[str, Any]]:
-    asked = {"patient": f"Patient/{patient_id}", "_sort": "-date", "_count": SHOWN}
-    bundle = read(f"/fhir/{type_name}?{urlencode(asked)}", via=VIA)
-    found = (one["resource"] for one in bundle.get("entry", ()))
-    return [one for one in found if one["resourceType"] == type_name]
+    query = {"patient": f"Patient/{patient_id}", "_sort": "-date", "_count": SHOWN}
+    bundle = read(f"/fhir/{type_name}?{urlencode(query)}", via=VIA)
+    resources = (entry["resource"] for entry in bundle.get("entry", ()))
+    return [resource for resource in resources if resource["resourceType"] == type_name]
 
 
-def _visit(encounter: dict[str, Any]) -> str:
-    day = encounter.get("period", {}).get("start", "")
-    said = (_concept(one) for one in encounter.get("type", ()))
-    kind = next(filter(None, said), "") or encounter.get("class", {}).get("display") or _("Visit")
-    return f"{kind}, {partial(day) if day else _('day not known')}"
+def _dated(resource: dict[str, Any], kind: str, day: str) -> Dated:
+    return Dated(resource["id"], f"{kind}, {partial(day) if day else _('date not recorded')}")
 
 
-def _document(document: dict[str, Any]) -> str:
-    day = document.get("date", "")
-    kind = _concept(document.get("type", {})) or _("Document")
-    return f"{kind}, {partial(day) if day else _('day not known')}"
+def _kind_of_visit(encounter: dict[str, Any]) -> str:
+    types = filter(None, map(_concept, encounter.get("type", ())))
+    return next(types, "") or encounter.get("class", {}).get("display") or _("Visit")
 
 
 def _concept(concept: dict[str, Any]) -> str:
-    """Return how a CodeableConcept is written for people, empty where nobody wrote it so."""
-    shown = (one.get("display", "") for one in concept.get("coding", ()))
-    text: str = concept.get("text") or next(filter(None, shown), "")
+    """Return the text or display of a CodeableConcept; empty where it has none."""
+    displays = (coding.get("display", "") for coding in concept.get("coding", ()))
+    text: str = concept.get("text") or next(filter(None, displays), "")
     return text
 
 
 blueprint = blueprint_of("launch", __name__)
 _STYLE_SECONDS = 3600
-# SMART App Launch 2.2 §Styling. Of static/style.css, as it is in the light.
+# SMART App Launch 2.2 §Styling: the light theme of static/style.css.
 _STYLE = {
     "color_background": "#faf8f5",
     "color_error": "#a3231b",
@@ -87,20 +89,20 @@ _STYLE = {
 @blueprint.get("/launch")
 @for_staff
 def choose() -> Response:
-    """Ask for whom to start an app; then for which visit, and which app."""
+    """Ask for which patient to start an app; then for which visit, and which app."""
     patient_id = request.args.get("patient", "")
     if patient_id:
         return _apps(_patient(patient_id))
     name, born = request.args.get("name", "")[:200], request.args.get("born", "")[:10]
     message = ""
     try:
-        found, more = find_people(name, born, via=VIA)
+        matches, more = find_people(name, born, via=VIA)
     except NoDate:
-        found, more = [], False
+        matches, more = [], False
         message = _("That is no date: write 1958-04-12, 1958-04 or 1958.")
     return page(
         "launch.html",
-        people=found,
+        people=matches,
         more=more,
         name=name,
         born=born,
@@ -115,16 +117,15 @@ def start() -> Response:
     """Start an app, with the patient and the visit in context."""
     patient = _patient(field("patient", 64))
     encounter_id, client_id = field("encounter", 64) or None, field("client", 64)
-    theirs = {visit.id for visit in encounters_of(patient.id)}
-    if encounter_id is not None and encounter_id not in theirs:
+    if encounter_id and encounter_id not in {visit.id for visit in encounters_of(patient.id)}:
         raise PageError(404, _("There is no such visit among this patient's latest ones."))
     document_id = field("document", 64) or None
-    if document_id is not None and document_id not in {one.id for one in documents_of(patient.id)}:
+    if document_id and document_id not in {note.id for note in documents_of(patient.id)}:
         raise PageError(404, _("There is no such note among this patient's latest ones."))
-    client = next((one for one in _startable() if one.client_id == client_id), None)
+    client = next((app for app in _startable() if app.client_id == client_id), None)
     if client is None:
         raise PageError(404, _("There is no such app to start. Choose one of those on the page."))
-    user_id, launch_uri = somebody().user.id, str(client.launch_uri)
+    user_id, launch_uri = signed_in().user.id, str(client.launch_uri)
     db.session.rollback()
     with writing() as connection:
         location = authorization_request.start(
@@ -141,7 +142,7 @@ def start() -> Response:
 
 @blueprint.get("/smart-style.json")
 def style() -> Response:
-    """Tell apps what our pages look like."""
+    """Return the style of our pages, for apps."""
     response = jsonify(_STYLE)
     response.headers["Cache-Control"] = f"public, max-age={_STYLE_SECONDS}"
     return response
@@ -150,10 +151,10 @@ def style() -> Response:
 def _patient(patient_id: str) -> Person:
     """Return the patient that was chosen. Raises PageError."""
     # PostgreSQL refuses a text with NUL in it, instead of not finding it.
-    found = person(patient_id) if patient_id.isprintable() else None
-    if found is None:
+    patient = person(patient_id) if patient_id.isprintable() else None
+    if patient is None:
         raise PageError(404, _("There is no record of this patient. Choose another."))
-    return found
+    return patient
 
 
 def _startable() -> Sequence[Client]:

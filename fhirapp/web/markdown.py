@@ -17,7 +17,6 @@ import nh3
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup
 
 from fhirapp.config import base_url
@@ -72,94 +71,44 @@ def _cleaned(html: str, tags: set[str], attributes: dict[str, set[str]]) -> Mark
     )
 
 
-def _heading_open(
-    renderer: RendererHTML,
-    tokens: Sequence[Token],
-    at: int,
-    options: OptionsDict,
-    env: EnvType,
-) -> str:
-    if "manual" in env:
-        tokens[at].attrSet("id", anchor_of(tokens[at + 1].content))
-    return renderer.renderToken(tokens, at, options, env)
+class _Renderer(RendererHTML):
+    """Renders links, headings, tables and code for these pages; env tells the manual from lessons.
+
+    The library takes each method without an underscore as the rule of that name.
+    """
+
+    def heading_open(self, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
+        if "manual" in env:
+            tokens[at].attrSet("id", anchor_of(tokens[at + 1].content))
+        return self.renderToken(tokens, at, options, env)
+
+    def table_open(self, _tokens: Any, _at: int, _options: Any, env: Any) -> str:
+        """Let a wide table of the manual scroll, by keyboard too."""
+        return '<div class="scroll" tabindex="0"><table>' if "manual" in env else "<table>"
+
+    def table_close(self, _tokens: Any, _at: int, _options: Any, env: Any) -> str:
+        return "</table></div>" if "manual" in env else "</table>"
+
+    def link_open(self, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
+        href = str(tokens[at].attrGet("href") or "")
+        if page := _MANUAL.fullmatch(href):
+            tokens[at].attrSet("href", f"/docs/{page['page']}{page['anchor'] or ''}")
+        elif href.startswith("/fhir/"):
+            tokens[at].attrSet("href", explorer(href, env["lesson"]))
+        return self.renderToken(tokens, at, options, env)
+
+    def fence(self, tokens: Sequence[Token], at: int, _options: Any, env: Any) -> str:
+        code = tokens[at].content.rstrip("\n")
+        shown = f"<pre><code>{escape(code)}</code></pre>"
+        if tokens[at].info.strip() != "fhir":
+            return shown
+        address = escape(explorer(code.removeprefix("GET ").strip(), env["lesson"]))
+        return f'{shown}<p><a class="target" href="{address}">Open it in the explorer</a></p>'
+
+    def code_inline(self, tokens: Sequence[Token], at: int, _options: Any, _env: Any) -> str:
+        """Let the lines of an address break where its parts begin, and not within a word."""
+        pieces = re.split(r"(?<=[/=|?&,])", tokens[at].content)
+        return f"<code>{'<wbr>'.join(map(escape, pieces))}</code>"
 
 
-def _table_open(
-    _renderer: RendererHTML,
-    _tokens: Sequence[Token],
-    _at: int,
-    _options: OptionsDict,
-    env: EnvType,
-) -> str:
-    """Let a wide table of the manual scroll, by keyboard too."""
-    return '<div class="scroll" tabindex="0"><table>' if "manual" in env else "<table>"
-
-
-def _table_close(
-    _renderer: RendererHTML,
-    _tokens: Sequence[Token],
-    _at: int,
-    _options: OptionsDict,
-    env: EnvType,
-) -> str:
-    return "</table></div>" if "manual" in env else "</table>"
-
-
-def _link_open(
-    renderer: RendererHTML,
-    tokens: Sequence[Token],
-    at: int,
-    options: OptionsDict,
-    env: EnvType,
-) -> str:
-    href = str(tokens[at].attrGet("href") or "")
-    if page := _MANUAL.fullmatch(href):
-        tokens[at].attrSet("href", f"/docs/{page['page']}{page['anchor'] or ''}")
-    elif href.startswith("/fhir/"):
-        tokens[at].attrSet("href", explorer(href, env["lesson"]))
-    return renderer.renderToken(tokens, at, options, env)
-
-
-def _fence(
-    _renderer: RendererHTML,
-    tokens: Sequence[Token],
-    at: int,
-    _options: OptionsDict,
-    env: EnvType,
-) -> str:
-    code = tokens[at].content.rstrip("\n")
-    shown = f"<pre><code>{escape(code)}</code></pre>"
-    if tokens[at].info.strip() != "fhir":
-        return shown
-    address = escape(explorer(code.removeprefix("GET ").strip(), env["lesson"]))
-    return f'{shown}<p><a class="target" href="{address}">Open it in the explorer</a></p>'
-
-
-def _code_inline(
-    _renderer: RendererHTML,
-    tokens: Sequence[Token],
-    at: int,
-    _options: OptionsDict,
-    _env: EnvType,
-) -> str:
-    """Let the lines of an address break where its parts begin, and not within a word."""
-    pieces = re.split(r"(?<=[/=|?&,])", tokens[at].content)
-    return f"<code>{'<wbr>'.join(map(escape, pieces))}</code>"
-
-
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    rules: Any = {
-        "link_open": _link_open,
-        "heading_open": _heading_open,
-        "table_open": _table_open,
-        "table_close": _table_close,
-        "fence": _fence,
-        "code_inline": _code_inline,
-    }
-    for name, rule in rules.items():
-        parser.add_render_rule(name, rule)
-    return parser
-
-
-_MARKDOWN = _parser()
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable("table")

@@ -1,11 +1,8 @@
-"""How a page is made: its headers, its form's token, who signed in, what went wrong.
+"""How a page is made: who may see it, its headers, its form's fields and token, its errors.
 
-Pages that sign in, allow and change things have no scripts; those that only show things may have
-ours, from our own files. Nothing may frame a page. Each form carries a token (cookies.py), so no
-other site can send it.
-
-What went wrong on a page, in words.
-The fields of a form, as they were typed.
+Pages that sign in, consent and change things have no scripts; those that show things may have our
+own, from files. No page can be framed. Each form carries a token (cookies.py), so no other site can
+send it. What goes wrong is shown as a page too.
 """
 
 from __future__ import annotations
@@ -37,23 +34,38 @@ from fhirapp.web import cookies
 from fhirapp.web.labels import day, exact, moment, partial
 from fhirapp.web.texts import _, ngettext
 
-# By the answer's status: what went wrong, and what to do where nothing else is said of it.
+# By the answer's status: the heading, and what to do where no other message is given.
 _TITLES = {
     400: (_("That could not be read"), _("Go back, and try again.")),
     403: (_("You don't have access to this"), _("Sign in with an account that has access.")),
     404: (_("Page not found"), _("Check the address, or start at your account.")),
-    405: (_("That is not how this page works"), _("Go back, and use what the page offers.")),
-    409: (_("That was done already"), _("Go back, and look at what is there now.")),
+    405: (_("This page cannot do that"), _("Go back, and use what the page offers.")),
+    409: (_("Already done"), _("Go back, and reload the page.")),
     413: (_("That is too long"), _("Go back, and write less.")),
     414: (_("That address is too long"), _("Go back, and write less.")),
     429: (_("Too many tries"), _("Wait a while, and try again.")),
-    503: (_("Not just now"), _("The server is busy. Wait a moment, and try again.")),
+    503: (_("The server is busy"), _("Wait a moment, and try again.")),
     507: (
         _("The server's disk is full"),
-        _("Nothing was done. Somebody must make room on it first: tell an administrator."),
+        _("Nothing was saved. Ask an administrator to free disk space, then try again."),
     ),
 }
 _OTHER = (_("Something went wrong"), _("Go back, and try again."))
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none';"
+    " base-uri 'none'"
+)
+# Scripts come from our own files, and send requests to this server only.
+_POLICY_OF_SCRIPTS = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; frame-ancestors 'none';"
+    " base-uri 'none'"
+)
+# Attributes of views.
+_OPEN, _ASKS = "from_elsewhere", "asks_to_sign_in"
+# Of the page to return to after signing in: the explorer's contains another address.
+_LONGEST_PATH = 16_000
+_log = logging.getLogger(__name__)
+View = TypeVar("View", bound=Callable[..., Any])
 
 
 class PageError(Exception):
@@ -69,79 +81,11 @@ class PageError(Exception):
         self.form = form
 
 
-def wait(error: TooOften) -> str:
-    """Return how long to wait, in words."""
-    return ngettext("Wait %(num)s minute.", "Wait %(num)s minutes.", -(-error.seconds // 60))
-
-
-def is_disk_full(error: BaseException) -> bool:
-    """Say whether an error means that the disk, or a quota, is full."""
-    cause = getattr(error, "orig", None) or error
-    if isinstance(cause, OSError):
-        return cause.errno in (errno.ENOSPC, errno.EDQUOT)
-    # PostgreSQL's code is of its appendix A.
-    return (
-        getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-        or getattr(cause, "sqlstate", None) == "53100"
-    )
-
-
-def told_of(status: int) -> tuple[str, str]:
-    """Return what is said of a status: what went wrong, and what to do."""
-    usual, advice = _TITLES.get(status, _OTHER)
-    return _(usual), _(advice)
-
-
-def field(name: str, longest: int = 2000, form: Mapping[str, str] | None = None) -> str:
-    """Return a form's field, stripped: of the one that is sent, where no other is given.
-
-    Raises PageError where it is too long, or no text.
-    """
-    text = (request.form if form is None else form).get(name, "")
-    if len(text) > longest:
-        raise PageError(
-            413, _("The field %(name)s takes %(most)s characters at most.", name=name, most=longest)
-        )
-    return plain(text).strip()
-
-
-def plain(text: str) -> str:
-    """Return a text that can be stored. Raises PageError."""
-    # PostgreSQL takes no NUL in a text.
-    if "\0" in text:
-        raise PageError(400, _("A field takes text only."))
-    return text
-
-
-def password_field(name: str) -> str:
-    """Return a password as it was typed; of one that is too long, enough to find it wrong."""
-    return request.form.get(name, "")[:1000]
-
-
-_log = logging.getLogger(__name__)
-
-_POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none';"
-    " base-uri 'none'"
-)
-# Of pages with scripts: ours alone, from files, and what they ask is asked of us alone.
-_POLICY_OF_SCRIPTS = (
-    "default-src 'self'; img-src 'self' data:; object-src 'none'; frame-ancestors 'none';"
-    " base-uri 'none'"
-)
-_OPEN, _ASKS = "from_elsewhere", "asks_to_sign_in"
-# Of the page that somebody comes back to: the explorer's has an address in its own.
-_LONGEST_PATH = 16_000
-Answer = TypeVar("Answer", bound=Callable[..., Any])
-
-
 def init_app(app: Flask) -> None:
     """Give the templates what each page shows."""
     app.context_processor(_shared)
-    app.add_template_filter(day, "day")
-    app.add_template_filter(exact, "exact")
-    app.add_template_filter(moment, "moment")
-    app.add_template_filter(partial, "partial")
+    for show in (day, exact, moment, partial):
+        app.add_template_filter(show)
     app.extensions[ERROR_PAGE] = error_page
 
 
@@ -151,7 +95,7 @@ def blueprint_of(name: str, module: str) -> Blueprint:
     blueprint.before_request(_check_form)
     blueprint.after_request(cookies.send)
     blueprint.register_error_handler(PageError, _render_error)
-    blueprint.register_error_handler(HTTPException, _render_http)
+    blueprint.register_error_handler(HTTPException, lambda error: error_page(error.code or 500))
     blueprint.register_error_handler(FhirError, _render_refused)
     blueprint.register_error_handler(Exception, _render_unexpected)
     return blueprint
@@ -176,7 +120,7 @@ def page(
 
 
 def see_other(location: str) -> Response:
-    """Return 303 to an address, to be asked for with GET whatever was asked now."""
+    """Return 303 to an address, which the browser then gets."""
     response = Response(status=303)
     # Not resolved against the Host header, which anybody can send.
     response.autocorrect_location_header = False
@@ -186,109 +130,118 @@ def see_other(location: str) -> Response:
     return response
 
 
-def signed() -> Signed | None:
-    """Return who signed in with this browser; also with the second factor still to come."""
+def _shared() -> dict[str, Any]:
+    session = current_session()
+    field = Markup('<input type="hidden" name="form_token" value="{}">')
+    return {
+        "signed": session if session is not None and session.complete else None,
+        "token": lambda: field.format(cookies.form_token()),
+        "demo": settings().demo,
+        "base_url": base_url(),
+        "now": int(time.time()),
+        "zone": str(settings().zone),
+    }
+
+
+def current_session() -> Signed | None:
+    """Return the session of this browser, also one that still needs the second factor."""
     if "signed" not in g:
         secret = cookies.session_secret()
         g.signed = sessions.find(secret) if secret else None
-    found: Signed | None = g.signed
-    return found
+    session: Signed | None = g.signed
+    return session
 
 
-def somebody() -> Signed:
-    """Return who signed in, on a page that asks for it."""
-    found = signed()
-    if found is None or not found.complete:
+def signed_in() -> Signed:
+    """Return the complete session of this browser. Raises PageError where there is none."""
+    session = current_session()
+    if session is None or not session.complete:
         raise PageError(403, _("Sign in first."))
-    return found
+    return session
 
 
-def for_signed_in(view: Answer) -> Answer:
-    """Show a page only to people who signed in; others sign in first, and come back."""
+def for_signed_in(view: View) -> View:
+    """Show a page only to signed-in people; others sign in first, and come back."""
     return _for(view, None)
 
 
-def for_staff(view: Answer) -> Answer:
+def for_staff(view: View) -> View:
     """Show a page only to clinicians and administrators."""
     return _for(view, STAFF)
 
 
-def for_administrators(view: Answer) -> Answer:
+def for_administrators(view: View) -> View:
     """Show a page only to administrators."""
     return _for(view, (ADMINISTRATOR,))
 
 
-def from_elsewhere(view: Answer) -> Answer:
-    """Take a form that another site sends: nothing may be done by it but to show a page."""
-    setattr(view, _OPEN, True)
-    return view
-
-
-def _for(view: Answer, roles: Collection[str] | None) -> Answer:
+def _for(view: View, roles: Collection[str] | None) -> View:
     @wraps(view)
     def checked(*args: Any, **values: Any) -> Any:
-        found = signed()
-        if found is None or not found.complete:
+        session = current_session()
+        if session is None or not session.complete:
             if request.method not in ("GET", "HEAD"):
                 return _too_late()
             return see_other(sign_in_address(request.full_path.rstrip("?")))
-        if roles is not None and found.user.role not in roles:
-            may = _(" or ").join(roles)
-            raise PageError(403, _("This page is for the role %(roles)s.", roles=may))
+        if roles is not None and session.user.role not in roles:
+            names = _(" or ").join(roles)
+            raise PageError(403, _("This page is for the role %(roles)s.", roles=names))
         return view(*args, **values)
 
     setattr(checked, _ASKS, True)
-    return cast(Answer, checked)
-
-
-def _too_late() -> Response:
-    """Send whoever is not signed in any more to sign in, and then to their form once more."""
-    if not cookies.is_ours():
-        return see_other(sign_in_address("/account"))
-    return see_other(sign_in_address(cookies.page_of_form(), "kept" if cookies.keep() else "late"))
+    return cast(View, checked)
 
 
 def sign_in_address(back: str, done: str = "") -> str:
-    """Return the address to sign in at, or for the second factor; then back. done is told there."""
-    found = signed()
-    step = "" if found is None or found.complete else "/code"
-    told = {"done": done} if done else {}
-    return f"/sign-in{step}?{urlencode({'next': back, **told})}"
+    """Return the address to sign in at, or for the second factor; then back.
+
+    done is a key of the messages of that page.
+    """
+    session = current_session()
+    step = "" if session is None or session.complete else "/code"
+    query = {"next": back} | ({"done": done} if done else {})
+    return f"/sign-in{step}?{urlencode(query)}"
 
 
 def local_path(text: str | None) -> str:
-    """Return where to go on after signing in: a path of ours, or the account's page.
-
-    A browser takes //host and /\\host for other sites.
-    """
+    """Return where to go on after signing in: a path of ours, or the account's page."""
+    # A browser takes //host and /\host for other sites.
     is_ours = text is not None and text.startswith("/") and text[1:2] not in ("/", "\\")
     if is_ours and text is not None and text.isprintable() and text.isascii():
         return text if len(text) < _LONGEST_PATH else "/account"
     return "/account"
 
 
-def _token_field() -> Markup:
-    return Markup('<input type="hidden" name="form_token" value="{}">').format(cookies.form_token())
+def field(name: str, longest: int = 2000, form: Mapping[str, str] | None = None) -> str:
+    """Return a field of a form, by default the one that is sent, without spaces around it.
+
+    Raises PageError where it is too long, or not text.
+    """
+    text = (request.form if form is None else form).get(name, "")
+    if len(text) > longest:
+        raise PageError(
+            413, _("The field %(name)s takes %(most)s characters at most.", name=name, most=longest)
+        )
+    return plain(text).strip()
 
 
-def too_often(form: Callable[[str, int], Response], error: TooOften) -> Response:
-    """Return a form with the message that there were too many tries."""
-    response = form(f"{_('There were too many tries.')} {wait(error)}", 429)
-    response.headers["Retry-After"] = str(error.seconds)
-    return response
+def plain(text: str) -> str:
+    """Return a text that can be stored. Raises PageError."""
+    # PostgreSQL takes no NUL in a text.
+    if "\0" in text:
+        raise PageError(400, _("A field takes text only."))
+    return text
 
 
-def _shared() -> dict[str, Any]:
-    found = signed()
-    complete = found if found is not None and found.complete else None
-    return {
-        "signed": complete,
-        "token": _token_field,
-        "demo": settings().demo,
-        "base_url": base_url(),
-        "now": int(time.time()),
-        "zone": str(settings().zone),
-    }
+def password_field(name: str) -> str:
+    """Return a password as it was typed; of one that is too long, enough to reject it."""
+    return request.form.get(name, "")[:1000]
+
+
+def from_elsewhere(view: View) -> View:
+    """Accept a form that another site sends; the view must only show a page."""
+    setattr(view, _OPEN, True)
+    return view
 
 
 def _check_form() -> Response | None:
@@ -304,31 +257,52 @@ def _check_form() -> Response | None:
         raise PageError(
             400, _("This form is too old, or did not come from this site. Go back, and try again.")
         )
-    found = signed()
-    if found is None and request.endpoint == "sign_in.leave":
+    session = current_session()
+    if session is None and request.endpoint == "sign_in.leave":
         return see_other("/sign-in?done=signed-out")
-    if getattr(view, _ASKS, False) and (found is None or not found.complete):
+    if getattr(view, _ASKS, False) and (session is None or not session.complete):
         return _too_late()
-    said = _(
+    message = _(
         "The page was opened too long ago, or you signed in or out since. So nothing was done."
     )
     if cookies.keep():
-        said = f"{said} {_('What you typed stands in the form again.')}"
-    raise PageError(400, said, _("This form is too old"), cookies.page_of_form())
+        message = f"{message} {_('What you typed is in the form again.')}"
+    raise PageError(400, message, _("This form is too old"), cookies.page_of_form())
+
+
+def _too_late() -> Response:
+    """Lead from a form that is sent after its session ended to signing in, and back to the form."""
+    if not cookies.is_ours():
+        return see_other(sign_in_address("/account"))
+    return see_other(sign_in_address(cookies.page_of_form(), "kept" if cookies.keep() else "late"))
+
+
+def wait(error: TooOften) -> str:
+    """Return how long to wait, in words."""
+    return ngettext("Wait %(num)s minute.", "Wait %(num)s minutes.", -(-error.seconds // 60))
+
+
+def too_often(form: Callable[[str, int], Response], error: TooOften) -> Response:
+    """Return a form with the message that there were too many tries."""
+    response = form(f"{_('There were too many tries.')} {wait(error)}", 429)
+    response.headers["Retry-After"] = str(error.seconds)
+    return response
+
+
+def title_and_advice(status: int) -> tuple[str, str]:
+    """Return the heading of a status, and what to do."""
+    title, advice = _TITLES.get(status, _OTHER)
+    return _(title), _(advice)
 
 
 def error_page(status: int, message: str = "", title: str = "", form: str = "") -> Response:
-    """Return the page that tells what went wrong, and what to do; form is where to try again."""
-    usual, advice = told_of(status)
+    """Return the page that says what went wrong and what to do; form is where to try again."""
+    usual, advice = title_and_advice(status)
     return page("error.html", status, title=title or usual, message=message or advice, form=form)
 
 
 def _render_error(error: PageError) -> Response:
     return error_page(error.status, str(error), error.title, error.form)
-
-
-def _render_http(error: HTTPException) -> Response:
-    return error_page(error.code or 500)
 
 
 def _render_refused(error: FhirError) -> Response:
@@ -338,17 +312,9 @@ def _render_refused(error: FhirError) -> Response:
     return response
 
 
-def _form_again() -> str:
-    """Return where to try again what was sent and not done; it is kept."""
-    if request.method != "POST" or not cookies.is_ours():
-        return ""
-    cookies.keep()
-    return cookies.page_of_form()
-
-
 def _render_unexpected(error: Exception) -> Response:
     """Return the page for a busy database; for a bug one with a request id and nothing else."""
-    # The database may not be there to ask who signed in.
+    # The database may not be there to find the session.
     g.signed = None
     if is_busy(error):
         _log.warning("database busy: %s", type(error).__name__)
@@ -359,7 +325,27 @@ def _render_unexpected(error: Exception) -> Response:
         _log.error("request %s found the disk full", request_id())
         return error_page(507, form=_form_again())
     _log.error("request %s failed", request_id(), exc_info=error)
-    told = _("It was a mistake of this server's; its request id %(id)s.", id=request_id())
-    response = error_page(500, told)
+    message = _("This is an error of the server. Its request id is %(id)s.", id=request_id())
+    response = error_page(500, message)
     response.headers[HEADER] = request_id()
     return response
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether an error means that the disk, or a quota, is full."""
+    cause = getattr(error, "orig", None) or error
+    if isinstance(cause, OSError):
+        return cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    # PostgreSQL's code is of its appendix A.
+    return (
+        getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        or getattr(cause, "sqlstate", None) == "53100"
+    )
+
+
+def _form_again() -> str:
+    """Return where to try again what was sent and not done; its fields are kept."""
+    if request.method != "POST" or not cookies.is_ours():
+        return ""
+    cookies.keep()
+    return cookies.page_of_form()

@@ -16,28 +16,27 @@ from fhirapp.auth.users.sign_in import proved_otherwise, show_second_factor
 from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
 from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db, writing
-from fhirapp.web.cookies import end_session, keeps, session_secret, set_session
-from fhirapp.web.cookies import typed_typed as typed
+from fhirapp.web.cookies import end_session, form_fields, keeps, session_secret, set_session
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
+    current_session,
     field,
     local_path,
     page,
     password_field,
     see_other,
     sign_in_address,
-    signed,
     too_often,
 )
 from fhirapp.web.texts import _, said
 
 blueprint = blueprint_of("sign_in", __name__)
-# The same for a name that is not known and a password that is wrong.
-_WRONG = _("That name and password do not go together.")
-# What was just done, told on the page to sign in at.
+# The same for an unknown name and a wrong password.
+_WRONG = _("That name and password do not match.")
+# What was just done, by the key in the address.
 _DONE: Mapping[str, str] = {
-    "administrator": _("The administrator is made. Sign in now."),
+    "administrator": _("The administrator account is created. Sign in now."),
     "password": _("Your password is saved. Sign in with it now."),
     "signed-out": _("You are signed out."),
     "late": _(
@@ -45,7 +44,7 @@ _DONE: Mapping[str, str] = {
     ),
     "kept": _(
         "You were signed out meanwhile, so what you sent was not done. Sign in: what you typed"
-        " stands in the form again. Files and passwords must be given once more."
+        " is in the form again. Choose files and type passwords once more."
     ),
 }
 
@@ -54,7 +53,7 @@ _DONE: Mapping[str, str] = {
 def form() -> Response:
     """Ask for name and password; next is where to go on, done a key of what was done before."""
     done = _(_DONE.get(request.args.get("done", ""), ""))
-    kept = typed()
+    kept = form_fields()
     back = local_path(kept.get("next", request.args.get("next")))
     return _form(back, done=done, username=kept.get("username", ""))
 
@@ -62,8 +61,8 @@ def form() -> Response:
 @blueprint.post("/sign-in")
 @keeps("username", "next")
 def enter() -> Response:
-    """Begin a session."""
-    back, before = local_path(request.form.get("next")), signed()
+    """Start a session."""
+    back, before = local_path(request.form.get("next")), current_session()
     name, password = field("username", 200), password_field("password")
     address, instead_of = request.remote_addr or "", before.session_id if before else None
     try:
@@ -73,7 +72,7 @@ def enter() -> Response:
     if entered is None:
         return _form(back, _(_WRONG), 403, username=name)
     if before is None:
-        # Where the browser's session was not used for long, what hangs on it ends now.
+        # Where the browser's session expired unused, what depends on it ends now.
         _end_of_browser()
     set_session(entered.secret)
     return see_other(back if entered.complete else f"/sign-in/code?{urlencode({'next': back})}")
@@ -82,22 +81,22 @@ def enter() -> Response:
 @blueprint.get("/sign-in/code")
 def code_form() -> Response:
     """Ask for the second factor."""
-    found, back = signed(), local_path(request.args.get("next"))
-    if found is None:
+    session, back = current_session(), local_path(request.args.get("next"))
+    if session is None:
         return see_other(sign_in_address(back))
-    return see_other(back) if found.complete else _code(back)
+    return see_other(back) if session.complete else _code(back)
 
 
 @blueprint.post("/sign-in/code")
 def code() -> Response:
     """Complete a session by the second factor."""
-    found, back = signed(), local_path(request.form.get("next"))
-    if found is None:
+    session, back = current_session(), local_path(request.form.get("next"))
+    if session is None:
         return see_other(sign_in_address(back))
-    if found.complete:
+    if session.complete:
         return see_other(back)
     try:
-        secret = show_second_factor(found, field("code", 50), request.remote_addr or "")
+        secret = show_second_factor(session, field("code", 50), request.remote_addr or "")
     except TooOften as error:
         return too_often(partial(_code, back), error)
     if secret is None:
@@ -109,7 +108,7 @@ def code() -> Response:
 
 @blueprint.post("/sign-out")
 def leave() -> Response:
-    """End the session, and what apps were allowed only as long as it lasts."""
+    """End the session, and the consents that last as long as it."""
     _end_of_browser()
     end_session()
     return see_other("/sign-in?done=signed-out")
@@ -117,20 +116,20 @@ def leave() -> Response:
 
 @blueprint.get("/setup")
 def setup_form() -> Response:
-    """Ask for the first administrator, or a new password; the code came with the address."""
+    """Ask for the first administrator, or a new password; the address has the code."""
     return _setup(request.args.get("code", ""))
 
 
 @blueprint.post("/setup")
 def setup() -> Response:
-    """Make the first administrator, or the new password; the address serves once."""
+    """Create the first administrator, or set the new password; the address works once."""
     code, password = request.form.get("code", "")[:200], password_field("password")
     if password != password_field("again"):
         return _setup(code, _("The two passwords are not the same."))
-    found = accounts.setup_code(code)
-    if found is None:
+    setup_code = accounts.setup_code(code)
+    if setup_code is None:
         raise _spent()
-    user_id = found.user_id
+    user_id = setup_code.user_id
     db.session.rollback()
     try:
         with writing() as connection:
@@ -186,15 +185,16 @@ def _code(back: str, message: str = "", status: int = 200) -> Response:
 
 
 def _may_leave(back: str) -> bool:
-    """Say whether signing in may lead to an app at once, with an error that it is told."""
+    """Return whether signing in may lead to an app at once, with an error for it."""
     return back.startswith("/oauth/authorize/")
 
 
 def _setup(code: str, message: str = "") -> Response:
-    found = accounts.setup_code(code)
-    if found is None:
+    setup_code = accounts.setup_code(code)
+    if setup_code is None:
         raise _spent()
-    user = None if found.user_id is None else db.session.get(User, found.user_id)
+    user_id = setup_code.user_id
+    user = None if user_id is None else db.session.get(User, user_id)
     return page(
         "setup.html",
         400 if message else 200,

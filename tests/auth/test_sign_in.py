@@ -19,7 +19,7 @@ from fhirapp.config import settings_of
 from tests.support.authorizing import alter, rows
 from tests.support.browsing import PASSWORD, Browser, Page, add_person
 
-WRONG = "That name and password do not go together."
+WRONG = "That name and password do not match."
 A_PASSWORD = "four words in a row"
 
 

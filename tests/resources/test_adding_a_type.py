@@ -58,7 +58,7 @@ PAGES = """
 from fhirapp import create_app
 from fhirapp.web.apps import _offered_scopes
 from fhirapp.web.explore.form import type_names
-from fhirapp.web.explore.table import table_of
+from fhirapp.web.explore.views import table_of
 with create_app().app_context():
     print(type_names()[:3])
     print(table_of({"resourceType": "Sensitivity", "id": "a"}).columns)

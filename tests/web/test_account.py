@@ -215,7 +215,7 @@ def test_taking_back_ends_the_app_at_once(clinic):
     form = forms[f"/account/apps/{grant_id}/revoke"]
     page = browser.post(form.action, form.fields)
     assert (page.status, page.path, page.words.count("Take back")) == (200, TAKEN_BACK, 1)
-    assert "It is taken back: the app sees nothing of it any more." in page.words
+    assert "Access revoked: the app can no longer read this record." in page.words
     refused = client.get("/fhir/AllergyIntolerance", headers=headers)
     assert_outcome(refused, 401, "login", "The access token is not valid.")
     assert flow.refresh(answer["refresh_token"]).get_json()["error"] == "invalid_grant"

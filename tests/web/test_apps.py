@@ -130,7 +130,8 @@ def test_what_cannot_be_is_told_at_the_top_and_stays_as_typed(app, kind, typed, 
 def test_a_private_key_is_refused_and_not_shown_again(app, given):
     page = register(app, "backend", jwks=given)
     assert page.status == 400
-    assert "This holds a private key, which nobody else may know: it was not kept." in page.words
+    assert "This contains a private key, which nobody else may know" in page.words
+    assert "it was not stored" in page.words
     assert page.form("Register").fields["jwks"].strip() == ""
     assert given[20:60] not in page.response.text
 

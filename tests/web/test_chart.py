@@ -251,7 +251,7 @@ def test_every_allergy_of_five_hundred_is_shown(clinic, clinician):
 
 def test_a_patient_of_whom_nothing_is_known_is_told_so(clinic, clinician):
     page = clinician.get(f"/patients/{patient_with(clinic)}")
-    assert page.heading == "Name not known"
+    assert page.heading == "Name not recorded"
     assert "date of birth not known · sex not known · no record number" in page.words
 
 

@@ -16,8 +16,7 @@ from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.definition import types
 from fhirapp.web.explore import form as forms
 from fhirapp.web.explore.address import NoAddressError, pair, read_address
-from fhirapp.web.explore.form import read_form, write_address
-from fhirapp.web.explore.suggestions import codes
+from fhirapp.web.explore.form import occurring_codes, read_form, write_address
 from tests.support.browsing import PASSWORD, Browser, add_person, id_of
 from tests.support.helpers import BASE_URL
 
@@ -335,14 +334,12 @@ def test_no_record_is_read_before_somebody_looks_for_a_code(clinic):
 
 def test_codes_are_asked_for_once_a_minute(clinic, in_app, monkeypatch):
     asked = []
-    monkeypatch.setattr(
-        "fhirapp.web.explore.suggestions._occurring", lambda *given: asked.append(given) or {}
-    )
+    monkeypatch.setattr(forms, "_search_codes", lambda *given: asked.append(given) or {})
     definition = types()["AllergyIntolerance"]
     moments = iter([100, 110, 161, 162])
     monkeypatch.setattr("time.monotonic", lambda: next(moments))
     for _ in range(4):
-        codes(definition, "a secret of nobody's")
+        occurring_codes(definition, "a secret of nobody's")
     assert len(asked) == 2
 
 

@@ -14,10 +14,9 @@ from werkzeug.datastructures import Headers
 from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.definition import types
 from fhirapp.web.explore import routes
-from fhirapp.web.explore.answer import shown
-from fhirapp.web.explore.json_view import MOST, folded
-from fhirapp.web.explore.table import MOST_ROWS, table_of
-from fhirapp.web.internal_client import Answer, _read
+from fhirapp.web.explore.answer import described
+from fhirapp.web.explore.views import MOST, MOST_ROWS, folded, table_of
+from fhirapp.web.internal_client import Answer, _body
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import BASE_URL, FHIR_JSON
 from tests.support.plenty import publish
@@ -67,14 +66,17 @@ def seen(markup: str) -> str:
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        (f"{ALLERGIES}?patient=p1", r"200 OK · 6 hits · [\d.]+ kB · \d+ ms"),
-        (f"{ALLERGIES}?patient=p1&_count=2", r"200 OK · 6 hits, 2 of them here · [\d.]+ kB · \d+"),
-        (f"{ALLERGIES}?patient=p1&_count=0", r"200 OK · 6 hits · \d+ bytes · \d+ ms"),
+        (f"{ALLERGIES}?patient=p1", r"200 OK · 6 matches · [\d.]+ kB · \d+ ms"),
+        (
+            f"{ALLERGIES}?patient=p1&_count=2",
+            r"200 OK · 6 matches, 2 on this page · [\d.]+ kB",
+        ),
+        (f"{ALLERGIES}?patient=p1&_count=0", r"200 OK · 6 matches · \d+ bytes · \d+ ms"),
         (f"{ALLERGIES}?patient=p1&_total=none", r"200 OK · 6 on this page · [\d.]+ kB · \d+ ms"),
-        (f"{ALLERGIES}?patient=nobody", r"200 OK · 0 hits · \d+ bytes · \d+ ms"),
+        (f"{ALLERGIES}?patient=nobody", r"200 OK · 0 matches · \d+ bytes · \d+ ms"),
         ("/fhir/Patient/p1", r"200 OK · Patient/p1, version \d+ · [\d.]+ kB · \d+ ms"),
         ("/fhir/Patient/p1/_history", r"200 OK · 1 version · [\d.]+ kB · \d+ ms"),
-        ("/fhir/Patient/p1/$everything", r"200 OK · \d+ hits · [\d.]+ kB · \d+ ms"),
+        ("/fhir/Patient/p1/$everything", r"200 OK · \d+ matches · [\d.]+ kB · \d+ ms"),
         ("/fhir/metadata", r"200 OK · CapabilityStatement/fhirapp · [\d.]+ kB · \d+ ms"),
         ("/fhir/Patient/nobody", r"404 Not Found · \d+ bytes · \d+ ms"),
     ],
@@ -89,17 +91,17 @@ def test_an_answer_is_told_in_a_line(clinician, address, told):
     ("address", "more", "told"),
     [
         (f"{ALLERGIES}?date=nonsense", {},
-         ("The server could not read this request as it stands. date: 'nonsense' is not a date;"
+         ("The server could not read this request. date: 'nonsense' is not a date;"
           " use YYYY, YYYY-MM or YYYY-MM-DD.")),
         (f"{ALLERGIES}?patient.name=Bob", {},
-         ("patient.name: is not supported here. No chain is followed here: find the id first, then"
-          " search by patient.")),
+         ("patient.name: is not supported here. Chained parameters are not supported: find the id"
+          " first, then search by patient.")),
         (f"{ALLERGIES}?clinicalstatus=active", {"prefer": "handling=strict"},
          "is not a search parameter of this type; did you mean clinical-status? JSON"),
         (f"{ALLERGIES}?code:nonsense=1", {}, "the modifier is not supported on a token parameter"),
         ("/fhir/Nonsense/1", {}, "There is no such record or address here, or you may not see it."),
         ("/fhir/Patient/p1", {"accept": "image/png"},
-         "The Accept header, or _format, allows nothing that this server can answer."),
+         "The Accept header, or _format, allows no format that this server has."),
         (f"{ALLERGIES}?x=" + "a" * 9000, {}, "The address is too long. Send the search as POST."),
     ],
 )  # fmt: skip
@@ -114,7 +116,7 @@ def test_a_copy_that_still_holds_is_told_so(clinician):
     (etag,) = re.findall(r'ETag: (W/"\d+")', raw.words)
     page = clinician.get(page_of("/fhir/Patient/p1", if_none_match=etag))
     assert "304 Not Modified" in page.words
-    assert "Nothing changed: the copy you have still holds" in page.words
+    assert "Not modified: the copy you have is current" in page.words
     assert f"If-None-Match: {etag}" in page.words
 
 
@@ -139,7 +141,7 @@ def test_a_search_can_be_sent_as_post(clinician):
     page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&x=%C3%A9", view="raw", method="post"))
     assert "POST /fhir/AllergyIntolerance/_search HTTP/1.1" in page.words
     assert "Content-Type: application/x-www-form-urlencoded patient=p1&x=%C3%A9" in page.words
-    assert "6 hits" in page.words
+    assert "6 matches" in page.words
     page = clinician.get(page_of("/fhir/Patient/p1", method="post"))
     assert page.status == 400
     assert "Only a search can be sent as POST" in page.words
@@ -154,7 +156,7 @@ def test_references_and_pages_lead_on_and_to_addresses_of_ours_alone(clinician):
     (following,) = {one for one in asked if "_cursor" in one}
     assert asked_by({"Next page": page.offered["Next page"]}) == [following]
     again = clinician.get(page_of(following))
-    assert "200 OK · 6 hits, 1 of them here" in again.words
+    assert "200 OK · 6 matches, 1 on this page" in again.words
     assert all(one.startswith(("/", "#", "http://hl7.org/fhir/")) for one in page.offered.values())
 
 
@@ -307,7 +309,7 @@ def test_entries_that_come_late_have_a_line_each():
 @pytest.mark.parametrize("view", ["json", "raw", "table"])
 def test_a_page_of_a_hundred_allergies_is_small(plenty, view):
     page = plenty.get(page_of(f"{ALLERGIES}?_count=100&_explain=true", view=view))
-    assert "150 hits, 100 of them here" in page.words
+    assert "150 matches, 100 on this page" in page.words
     assert len(page.response.data) < 150_000
 
 
@@ -341,7 +343,7 @@ def test_the_whole_is_saved_as_a_file(clinician, address, accept, kind, name):
     assert answer.json["resourceType"]
 
 
-def test_of_an_answer_that_is_too_large_no_more_is_read_than_is_shown(
+def test_of_an_answer_that_is_too_large_no_more_is_read_than_is_described(
     clinic, clinician, monkeypatch
 ):
     whole = page_of("/fhir/DocumentReference?_count=50").replace("/explore?", "/explore/whole?")
@@ -359,9 +361,9 @@ def test_of_an_answer_that_is_too_large_no_more_is_read_than_is_shown(
 
 def test_of_a_long_body_a_page_reads_as_much_as_it_wants(clinic):
     pieces = iter([b"a" * 10, b"b" * 10, b"c" * 10])
-    assert _read(pieces, 15) == (b"a" * 10 + b"b" * 10, True)
+    assert _body(pieces, 15) == (b"a" * 10 + b"b" * 10, True)
     assert [*pieces] == [b"c" * 10]
-    assert _read([b"a" * 10, b"b" * 5], 15) == (b"a" * 10 + b"b" * 5, False)
+    assert _body([b"a" * 10, b"b" * 5], 15) == (b"a" * 10 + b"b" * 5, False)
 
 
 def test_what_is_no_json_is_saved_or_shown_as_text_never_as_a_page(clinic, clinician):
@@ -369,12 +371,12 @@ def test_what_is_no_json_is_saved_or_shown_as_text_never_as_a_page(clinic, clini
         page = Answer("200 OK", Headers([("Content-Type", "text/html")]), IMAGE.encode(), 0.1)
         image = Answer("200 OK", Headers([("Content-Type", "image/png")]), b"\x89PNG", 0.1)
         broken = Answer("200 OK", Headers([("Content-Type", FHIR_JSON)]), b'{"a":', 12.34)
-        assert (shown(page, None).content, shown(page, None).raw) == (None, IMAGE)
-        assert (shown(image, None).content, shown(image, None).raw) == (None, None)
+        assert (described(page, None).content, described(page, None).raw) == (None, IMAGE)
+        assert (described(image, None).content, described(image, None).raw) == (None, None)
         hostile = b'{"resourceType": "Bundle", "entry": [1, null], "issue": 5}'
         bytes_of = Answer("200 OK", Headers([("Content-Type", FHIR_JSON)]), hostile, 0.1)
-        assert shown(bytes_of, None, is_bytes=True).raw == hostile.decode()
-        assert (shown(broken, None).content, shown(broken, None).time) == (None, "12.3 s")
+        assert described(bytes_of, None, is_bytes=True).raw == hostile.decode()
+        assert (described(broken, None).content, described(broken, None).time) == (None, "12.3 s")
     binary = next(one for one in asked_by(clinician.get(page_of(f"{NOTES}?patient=p1")).offered)
                   if "/Binary/" in one)  # fmt: skip
     for spelled in (binary, binary.replace("Binary", "%42inary")):
@@ -393,23 +395,23 @@ def test_what_is_no_json_is_saved_or_shown_as_text_never_as_a_page(clinic, clini
 def test_a_person_sees_over_the_explorer_what_their_token_lets_them(clinic):
     own = Browser(clinic).resume(add_person(clinic, PATIENT, "p1"))
     page = own.get(page_of(ALLERGIES))
-    assert "6 hits" in page.words
+    assert "6 matches" in page.words
     assert "404 Not Found" in own.get(page_of("/fhir/Patient/p2")).words
     page = own.get(page_of(f"{NOTES}?patient=p2"))
-    assert "0 hits" in page.words or "403" in page.words
+    assert "0 matches" in page.words or "403" in page.words
 
 
 def test_in_the_demo_it_says_as_whom_it_was_asked(make_app, clinician):
     browser = Browser(make_app(demo=True)).resume("clinician")
     page = browser.get(page_of(ALLERGIES, **{"as": "patient"}))
-    assert "6 hits" in page.words
+    assert "6 matches" in page.words
     assert re.search(r"Run as [\w ]+, patient\.", page.words)
     # What is sent next is asked so too, until it is said otherwise.
-    assert "6 hits" in page.submit("Send").words
+    assert "6 matches" in page.submit("Send").words
     assert "Asked as" not in browser.get(page_of(ALLERGIES)).words
     # Outside the demo everybody is who they are.
     page = clinician.get(page_of(ALLERGIES, **{"as": "patient"}))
-    assert "39 hits" in page.words
+    assert "39 matches" in page.words
     assert "Asked as" not in page.words
 
 

@@ -78,7 +78,7 @@ def test_somebody_of_the_demo_who_is_disabled_cannot_be_asked_as(make_app):
     with app.app_context(), writing() as connection:
         connection.execute(update(User).where(User.username == "admin").values(disabled=True))
     page = why(Browser(app).resume("patient"), "admin")
-    assert (page.status, "cannot sign in any more" in page.words) == (404, True)
+    assert (page.status, "is disabled" in page.words) == (404, True)
 
 
 def test_outside_the_demo_nobody_is_asked_as(clinic):

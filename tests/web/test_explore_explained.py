@@ -196,7 +196,7 @@ def test_how_many_are_left_after_each_parameter_is_told_when_it_is_asked(clinic,
     assert len(set(totals)) == 3
     assert left(shown)[:3] == totals
     assert len(left(shown)) == 4
-    assert "without any All that the token may see" in shown.words
+    assert "without any All that the token gives access to" in shown.words
 
 
 def test_repetitions_of_a_parameter_count_together(clinic, clinician):

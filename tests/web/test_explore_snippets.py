@@ -17,11 +17,18 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from fhirapp.auth.models import CLINICIAN
-from fhirapp.web.explore.snippets import JAVASCRIPT_IN_NODE, encoded, how_to_get_a_token, snippets
+from fhirapp.web.explore.snippets import encoded, how_to_get_a_token, snippets
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import BASE_URL
 
 # What would end a text, run a command, begin another line, or be taken for a pattern.
+# The lines that a program in a browser leaves out.
+_IN_NODE = """\
+import smart from "fhirclient";
+const FHIR = smart({}, {});
+const token = process.env.TOKEN;
+
+"""
 HOSTILE = [
     "it's",
     '"; rm -rf /; "',
@@ -204,8 +211,8 @@ def test_javascript_hands_over_the_same_address():
         for method in ("GET", "POST")
     ]
     written = [codes(address, method)["JavaScript"] for address, method in cases]
-    assert all(one.startswith(JAVASCRIPT_IN_NODE) for one in written)
-    programs = [one.removeprefix(JAVASCRIPT_IN_NODE) for one in written]
+    assert all(one.startswith(_IN_NODE) for one in written)
+    programs = [one.removeprefix(_IN_NODE) for one in written]
     assert not any("</" in one for one in programs)
     script = """
       const programs = JSON.parse(require("fs").readFileSync(0));

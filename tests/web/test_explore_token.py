@@ -19,7 +19,7 @@ from tests.support.browsing import Browser, Page, add_person, id_of
 from tests.support.helpers import Fhir
 
 TOKEN = "/explore/token"
-UNKNOWN = "That is no token of yours that this server knows."
+UNKNOWN = "This server knows no such token of yours."
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_a_clinicians_token_opens_every_record(clinician):
     assert "See everything in the record" in page.words
     every = "AllergyIntolerance, DiagnosticReport, DocumentReference, Encounter, Group, Patient"
     assert row(page, every).startswith("every one every one")
-    assert row(page, "Binary").startswith("those that stand in a document that it may read not")
+    assert row(page, "Binary").startswith("those in a document that it may read not")
     assert "It has access to every type." in page.words
 
 

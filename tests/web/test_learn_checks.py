@@ -6,8 +6,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fhirapp.web.learn.checks import Expected, is_right, last_of, nearest, right_answer
-from fhirapp.web.learn.interaction import Interaction, interaction_of
+from fhirapp.web.learn.checks import (
+    Expected,
+    Interaction,
+    interaction_of,
+    is_right,
+    last_of,
+    nearest,
+    right_answer,
+)
 
 
 class AuditEntry(NamedTuple):

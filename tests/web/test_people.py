@@ -139,8 +139,8 @@ def test_of_many_the_first_by_family_name_are_shown(make_app):
 @pytest.mark.parametrize(
     ("given", "called"),
     [
-        ([], "Name not known"),
-        ([{"use": "official"}], "Name not known"),
+        ([], "Name not recorded"),
+        ([{"use": "official"}], "Name not recorded"),
         ([{"text": "Ada L."}], "Ada L."),
         ([{"family": "L", "given": ["Ada", "B"]}], "Ada B L"),
         ([{"given": ["Ada"]}], "Ada"),
@@ -222,19 +222,19 @@ def test_visits_are_those_of_the_patient_the_latest_first(store):
         "Visit, January 2026",
         "Visit, 2025",
         "Visit, 1 May 2024",
-        "Visit, day not known",
+        "Visit, date not recorded",
     ]
 
 
 @pytest.mark.parametrize(
     ("elements", "words"),
     [
-        ({"type": [{"text": "Check-up"}]}, "Check-up, day not known"),
+        ({"type": [{"text": "Check-up"}]}, "Check-up, date not recorded"),
         ({"type": [{"coding": [{"code": "1"}, {"display": "Admission"}]}]}, "Admission"),
         ({"type": [{"coding": [{"code": "1"}]}, {"text": "Check-up"}]}, "Check-up"),
         ({"class": {"code": "AMB", "display": "ambulatory"}}, "ambulatory"),
         ({"period": {"start": "2024-05-01T09:00:00+02:00"}}, "Visit, 1 May 2024"),
-        ({"period": {"end": "2024-05-01"}}, "Visit, day not known"),
+        ({"period": {"end": "2024-05-01"}}, "Visit, date not recorded"),
     ],
 )
 def test_a_visit_is_told_by_its_kind_and_day(store, elements, words):

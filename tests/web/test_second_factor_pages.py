@@ -179,7 +179,7 @@ def test_a_sealed_secret_is_for_one_user_and_ten_minutes(clinic, person, text):
     page = browser.get(PAGE)
     refused = page.submit("Turn it on", secret=wrong.decode(), code=code_now())
     assert refused.status == 400
-    assert "That took too long. Begin again with the new picture." in refused.words
+    assert "That took too long. Start again with the new picture." in refused.words
     assert user_of(clinic, person).totp_secret is None
     done = page.submit("Turn it on", secret=right.decode(), code=code_now(), password=PASSWORD)
     assert done.heading == "The second factor is on"

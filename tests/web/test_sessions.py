@@ -193,7 +193,7 @@ def test_where_the_database_is_busy_a_page_is_shown_all_the_same(clinic, person,
 def test_what_must_be_written_is_refused_while_the_database_is_busy(clinic, browser):
     with busy(clinic):
         page = browser.get("/account").submit("Sign out")
-    assert (page.status, page.heading) == (503, "Not just now")
+    assert (page.status, page.heading) == (503, "The server is busy")
     assert page.headers["Retry-After"] == "2"
     assert is_in(browser)
 

@@ -16,7 +16,7 @@ from fhirapp.db import writing
 from tests.support.authorizing import rows
 from tests.support.browsing import PASSWORD, Browser, add_person
 
-WRONG = "That name and password do not go together."
+WRONG = "That name and password do not match."
 A_PASSWORD = "four words in a row"
 
 
@@ -46,7 +46,7 @@ def test_the_first_administrator_is_made_once(make_app):
     filled = {"name": "Ada Example", "username": "Ada", "password": A_PASSWORD}
     page = form.submit("Make the administrator", **filled, again=A_PASSWORD)
     assert page.heading == "Sign in"
-    assert "The administrator is made. Sign in now." in page.words
+    assert "The administrator account is created. Sign in now." in page.words
     assert browser.sign_in("ada", A_PASSWORD).heading == "Ada Example"
     assert "Administer" in browser.get("/account").links
     assert form.submit("Make the administrator", **filled, again=A_PASSWORD).status in (400, 404)

@@ -20,7 +20,7 @@ from tests.support.helpers import BASE_URL
 
 OURS = {"Sec-Fetch-Site": "same-origin"}
 OUT = "You were signed out meanwhile, so what you sent was not done."
-AGAIN = "What you typed stands in the form again."
+AGAIN = "What you typed is in the form again."
 # The page, its button, what is typed.
 FORMS: list[tuple[str, str, dict[str, Any]]] = [
     ("/admin/users/new", "Add", {"name": "Nora", "username": "late", "role": "patient"}),
@@ -233,5 +233,5 @@ def test_a_full_disk_is_told_as_such(make_app, error):
     app.view_functions["admin_users.add"] = fails
     page = send(page, "Add", name="Nora")
     assert (page.status, page.heading) == (507, "The server's disk is full")
-    assert "Nothing was done." in page.words
+    assert "Nothing was saved." in page.words
     assert page.offered["Open the form again"] == "/admin/users/new"

@@ -21,7 +21,7 @@ from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.throttle import TooOften
 from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.web.labels import day, partial
-from fhirapp.web.pages import told_of, wait
+from fhirapp.web.pages import title_and_advice, wait
 from tests.support.browsing import Browser, add_person
 from tests.support.texts import AUTH, REFUSALS, TEMPLATE, gathered, templates
 
@@ -199,7 +199,7 @@ def test_what_stands_in_tables_is_translated_when_it_is_shown(
     assert "Die Rolle ist geändert." in page.words
     with app.test_request_context():
         assert (day(1_777_816_800), partial("1958-05")) == ("3. Mai 2026", "Mai 1958")
-        assert told_of(404)[0] == "Die Seite gibt es nicht"
+        assert title_and_advice(404)[0] == "Die Seite gibt es nicht"
         assert wait(TooOften(61)) == "Warten Sie 2 Minuten."
 
 

@@ -23,7 +23,7 @@ from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.search.values import escape
 from fhirapp.web.admin.audit_descriptions import PLACES, VIA, clients_named, told, users_named
 from fhirapp.web.internal_client import ask, token_of
-from fhirapp.web.pages import PageError, blueprint_of, for_administrators, page, somebody
+from fhirapp.web.pages import PageError, blueprint_of, for_administrators, page, signed_in
 from fhirapp.web.people import person_of
 from fhirapp.web.texts import _
 
@@ -253,7 +253,7 @@ def download(kind: str) -> Response:
     which = asked()
     if not which.is_clear:
         raise PageError(400, _("Look first whom the filter finds, and download then."))
-    write.note(somebody().user.id, VIA, which.query())
+    write.note(signed_in().user.id, VIA, which.query())
     written = _csv(which) if kind == "csv" else _ndjson(which)
     # Asked for with HEAD, nothing is read.
     body = () if request.method == "HEAD" else stream_with_context(written)

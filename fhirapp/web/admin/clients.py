@@ -17,8 +17,7 @@ from fhirapp.auth.refusals import KEPT_SECONDS, find_refusal, newest_refusals, r
 from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
 from fhirapp.web import clients as shown
-from fhirapp.web.cookies import keeps
-from fhirapp.web.cookies import typed_typed as typed
+from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import blueprint_of, error_page, field, for_administrators, page, see_other
 from fhirapp.web.texts import _, said
 
@@ -71,7 +70,7 @@ def index() -> Response:
 def detail(client_id: str) -> Response:
     """Show everything about a client."""
     done = _(_DONE.get(request.args.get("done", ""), ""))
-    kept = typed()
+    kept = form_fields()
     return _client_page(
         _client(client_id), done=done, scope=kept.get("scope"), uris=kept.get("redirect_uris")
     )

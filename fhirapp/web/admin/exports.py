@@ -24,8 +24,7 @@ from fhirapp.jobs.files import EXPORT, Task
 from fhirapp.jobs.work import ARCHIVE
 from fhirapp.web.admin import jobs as admin_jobs
 from fhirapp.web.admin.jobs import task_of, watched
-from fhirapp.web.cookies import keeps
-from fhirapp.web.cookies import typed_typed as typed
+from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import blueprint_of, error_page, field, for_administrators, page, see_other
 from fhirapp.web.texts import _
 
@@ -144,7 +143,7 @@ def _form(message: str = "") -> Response:
         "cancelled": _("The export is cancelled, and its files are removed."),
         "removed": _("The files of the export are removed."),
     }
-    listed, begun, filled = tasks.every(settings().instance, EXPORT), _begun(), typed()
+    listed, begun, filled = tasks.every(settings().instance, EXPORT), _begun(), form_fields()
     return page(
         "admin/exports.html",
         400 if message else 200,

@@ -25,8 +25,7 @@ from fhirapp.jobs.files import DONE, GIVEN, IMPORT, MADE, Task
 from fhirapp.jobs.uploads import OutOfStep, Piece, Upload
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import task_of, watched
-from fhirapp.web.cookies import keeps
-from fhirapp.web.cookies import typed_typed as typed
+from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -35,7 +34,7 @@ from fhirapp.web.pages import (
     for_administrators,
     page,
     see_other,
-    somebody,
+    signed_in,
 )
 from fhirapp.web.texts import _
 
@@ -162,7 +161,7 @@ _TYPED = {"source": "", "prefix": "", "provenance": "yes"}
 def every() -> Response:
     """List the imports, and ask for what to import; upload is one to go on with."""
     start.sweep(settings(), time.time())
-    kept = typed()
+    kept = form_fields()
     return _form(request.args.get("upload") or kept.get("task", ""), kept=kept)
 
 
@@ -180,7 +179,7 @@ def begin() -> Response:
         _take_files(task_id)
     except ConfigurationError as error:
         return _form(task_id, str(error))
-    found = uploads.find(settings(), task_id, somebody().user.id)
+    found = uploads.find(settings(), task_id, signed_in().user.id)
     message = _fault(found, source, prefix, delete_missing=asked["delete_missing"])
     if message or found is None:
         return _form(task_id, message)
@@ -260,9 +259,9 @@ def _form(
     status: int = 400,
     kept: Mapping[str, str] = MappingProxyType({}),
 ) -> Response:
-    upload = uploads.find(settings(), upload_id, somebody().user.id)
+    upload = uploads.find(settings(), upload_id, signed_in().user.id)
     filled = request.form if request.method == "POST" else kept or _TYPED
-    mine = uploads.of_user(settings(), somebody().user.id)
+    mine = uploads.of_user(settings(), signed_in().user.id)
     known = request.method == "POST" and tasks.is_id(upload_id)
     found = runs()
     return page(
@@ -293,7 +292,7 @@ def _take_files(upload_id: str) -> None:
         content = sent.read()
         one = Piece(number, sent.filename or "", len(content), 0, len(content), content)
         try:
-            uploads.add(settings(), upload_id, somebody().user.id, one)
+            uploads.add(settings(), upload_id, signed_in().user.id, one)
         except OutOfStep:
             # The form was sent twice.
             continue

@@ -29,12 +29,12 @@ from fhirapp.web.cookies import keeps
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
+    current_session,
     field,
     for_administrators,
     see_other,
     sign_in_address,
-    signed,
-    somebody,
+    signed_in,
 )
 from fhirapp.web.texts import _
 
@@ -97,7 +97,7 @@ def begin(
 ) -> str:
     """Begin the task whose id the form has; return that. Twice is once. Raises PageError."""
     task_id = task_field()
-    user = somebody().user
+    user = signed_in().user
     try:
         is_new = start(
             settings(),
@@ -133,7 +133,7 @@ def end(task: Task) -> None:
 
 def note(what: str, *names: str) -> None:
     """Write into the log what an administrator did; names are of ours, never a file's."""
-    _log.info(f"%s {what}", somebody().user.username, *names)
+    _log.info(f"%s {what}", signed_in().user.username, *names)
 
 
 def watched(view: View) -> View:
@@ -141,7 +141,7 @@ def watched(view: View) -> View:
 
     @wraps(view)
     def looked(*args: Any, **values: Any) -> Any:
-        found = signed()
+        found = current_session()
         if request.headers.get("HX-Request") and (found is None or not found.complete):
             headers = {"HX-Redirect": sign_in_address(request.path), "Cache-Control": "no-store"}
             return Response(status=204, headers=headers)
@@ -160,7 +160,7 @@ def made_file(task: Task, name: str) -> Response:
 
 def sent(path: Path, name: str) -> Response:
     """Send a file to be kept, whole or the part that is asked for. Raises NotFound."""
-    write.note(somebody().user.id, VIA)
+    write.note(signed_in().user.id, VIA)
     try:
         response = send_file(
             path, "application/octet-stream", as_attachment=True, download_name=name, etag=False
@@ -183,7 +183,7 @@ def status(upload_id: str) -> Response:
     """Tell which files of an upload are here, and how much of each."""
     if not tasks.is_id(upload_id):
         raise NotFound
-    found = uploads.find(settings(), upload_id, somebody().user.id)
+    found = uploads.find(settings(), upload_id, signed_in().user.id)
     return _told(200, files=[one._asdict() for one in found.files] if found else [])
 
 
@@ -199,7 +199,7 @@ def piece(upload_id: str, number: int) -> Response:
         size, at, left = (request.args.get(name, -1, type=int) for name in ("size", "at", "left"))
         content = request.get_data()
         one = Piece(number, request.args.get("name", ""), size, at, left, content)
-        have = uploads.add(settings(), upload_id, somebody().user.id, one)
+        have = uploads.add(settings(), upload_id, signed_in().user.id, one)
     except OutOfStep as error:
         return _told(409, have=error.have)
     except ConfigurationError as error:
@@ -212,7 +212,7 @@ def piece(upload_id: str, number: int) -> Response:
 @for_administrators
 def discard(upload_id: str) -> Response:
     """Remove what was uploaded, and nothing was done with."""
-    if uploads.find(settings(), upload_id, somebody().user.id) is None:
+    if uploads.find(settings(), upload_id, signed_in().user.id) is None:
         raise NotFound
     shutil.rmtree(uploads.folder_of(settings(), upload_id), ignore_errors=True)
     note("discarded upload %s", upload_id)

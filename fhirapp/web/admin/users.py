@@ -20,8 +20,7 @@ from fhirapp.db import db, reader, writing
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.web.admin.audit_descriptions import VIA
-from fhirapp.web.cookies import keeps
-from fhirapp.web.cookies import typed_typed as typed
+from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other
 from fhirapp.web.people import NoDate, find_people, person
 from fhirapp.web.texts import _, said
@@ -169,7 +168,7 @@ def _user(key: UUID) -> User:
 
 def _form(message: str = "") -> Response:
     status = 400 if message else 200
-    return page("admin/new_user.html", status, typed=typed(), roles=ROLES, message=message)
+    return page("admin/new_user.html", status, typed=form_fields(), roles=ROLES, message=message)
 
 
 def _setup_address(user_id: str, name: str, code: str) -> Response:

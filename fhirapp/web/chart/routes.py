@@ -19,7 +19,7 @@ from fhirapp.web.chart.viewers import looks_at
 from fhirapp.web.labels import moment_of
 from fhirapp.web.notes.listing import of_patient
 from fhirapp.web.notes.note import visit
-from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, somebody
+from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, signed_in
 from fhirapp.web.people import NoDate, Person, find_people, linked, person_of, record
 from fhirapp.web.texts import _
 
@@ -32,7 +32,7 @@ _LONGEST = 15
 @for_signed_in
 def patients() -> Response:
     """Find a patient; a patient user sees the records that are linked to them."""
-    if somebody().user.role == PATIENT:
+    if signed_in().user.role == PATIENT:
         own = linked()
         if len(own) == 1:
             return see_other(f"/patients/{own[0].id}")

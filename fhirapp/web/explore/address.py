@@ -1,37 +1,49 @@
-"""The address of a request: as people type it, taken apart, and put together again.
+"""The address of a request: read as people type it, taken apart, written again; and links to it.
 
-Nothing is lost on the way: what no field can show stays as it stands in the address.
+Nothing is lost on the way: what no field of the form can show stays as it is in the address.
 """
 
 from __future__ import annotations
 
 import re
 from hashlib import blake2b
-from typing import NamedTuple
-from urllib.parse import quote, unquote, unquote_plus
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, unquote_plus, urlencode
+
+from flask import request
 
 from fhirapp.config import base_url
 from fhirapp.definition import Definition, types
+from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest.blueprint import ROOTS
 from fhirapp.web.texts import _
 
-# What may stand in an address as it is; the rest is written as percent signs and digits.
+PAGE = "/explore"
+# The audit trail's name for requests that a person sends with the explorer.
+SENT_VIA = "explore"
+# The header fields of the form, by the names of its controls.
+HEADERS = {"accept": "Accept", "prefer": "Prefer", "if_none_match": "If-None-Match"}
+# The controls that go from page to page beside the address.
+BESIDE = ("view", "method", "as", "lesson", *HEADERS)
+# What may stand in an address as it is; the rest is percent-encoded.
 _PLAIN = "%/:?@!$&'()*+,;=-._~|[]"
 # As the links of our own answers have it (rest/links.py).
 _PLAIN_IN_VALUES = ":,/|$"
-# Unseen signs, and such as turn a line around: the address would read as another one.
-_UNSEEN = re.compile("[\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]")
+# Invisible characters, and such as reverse the direction of a line: the address would be misread.
+UNSEEN = re.compile("[\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]")
 _SPACES = re.compile(r"[\r\n\t]+")
 _METHOD = re.compile(r"(?:GET|HEAD)\s+", re.IGNORECASE)
-# What stands beside the address where HTTP writes a request.
+# What comes after the address where HTTP writes a request.
 _VERSION = re.compile(r"\s+HTTP/[0-9.]+$", re.IGNORECASE)
 _POST_OR_HEADERS = re.compile(r"POST\s|(?s:.*)[\r\n][A-Za-z-]+:[ ]", re.IGNORECASE)
 _SEARCH = re.compile(r"/(?:fhir|api)/([A-Za-z]+)(?:/|/_search)?")
 _OF_TYPE = re.compile(r"/(?:fhir|api)/([A-Za-z]+)(?:/.*)?")
+_LESSON = re.compile(r"[a-z0-9-]{1,100}")
+_RELATIVE = re.compile(rf"([A-Z][A-Za-z]+)/{ID_PATTERN}(?:/_history(?:/{ID_PATTERN})?)?")
 
 
 class NoAddressError(ValueError):
-    """What was typed is no address of ours; str() says in a sentence what would be right."""
+    """What was typed is no address of this server; str() says in a sentence what would be right."""
 
 
 class Address(NamedTuple):
@@ -50,19 +62,19 @@ class Address(NamedTuple):
     @property
     def searched(self) -> Definition | None:
         """The type that is searched; None where it is something else."""
-        found = _SEARCH.fullmatch(unquote(self.path))
-        definition = types().get(found[1]) if found else None
+        match = _SEARCH.fullmatch(unquote(self.path))
+        definition = types().get(match[1]) if match else None
         return definition if definition is not None and definition.searchable else None
 
     @property
     def type_name(self) -> str:
-        """The type that it is about, empty where there is none that is served."""
-        found = _OF_TYPE.fullmatch(unquote(self.path))
-        return found[1] if found and found[1] in types() else ""
+        """The name of its type; empty where that is not served."""
+        match = _OF_TYPE.fullmatch(unquote(self.path))
+        return match[1] if match and match[1] in types() else ""
 
 
 def read_address(typed: str) -> Address:
-    """Read what somebody typed: /fhir/Patient/p1, with our own host or without, Patient/p1.
+    """Read an address as it is typed: /fhir/Patient/p1, with our own host, or Patient/p1.
 
     Raises NoAddressError.
     """
@@ -84,7 +96,7 @@ def read_address(typed: str) -> Address:
     elif re.match(r"[A-Z][A-Za-z]*(?:[/?]|$)|(?:\$|metadata)", text):
         text = f"/fhir/{text}"
     path, _mark, query = text.partition("?")
-    if path.rstrip("/") not in ROOTS and not path.startswith(tuple(f"{one}/" for one in ROOTS)):
+    if path.rstrip("/") not in ROOTS and not path.startswith(tuple(f"{root}/" for root in ROOTS)):
         raise NoAddressError(
             _("This page asks this server only: begin with /fhir/, or with %(own)s/fhir/.", own=own)
         )
@@ -96,38 +108,77 @@ def read_address(typed: str) -> Address:
 
 
 def readable(typed: str) -> str:
-    """Return what somebody typed with unseen signs as they are sent, %E2%80%AE."""
-    return _UNSEEN.sub(lambda found: quote(found[0]), typed)
+    """Return an address with its invisible characters as they are sent, %E2%80%AE."""
+    return UNSEEN.sub(lambda match: quote(match[0]), typed)
 
 
 def mark_of(typed: str) -> str:
-    """Return what tells whether an address was changed, in short: a form holds several."""
+    """Return a digest that tells whether an address was changed."""
     return blake2b(_SPACES.sub("", typed).strip().encode(), digest_size=8).hexdigest()
 
 
 def pieces_of(typed: str) -> list[str]:
-    """Return the pieces of what somebody typed as a parameter: code=a, or several between &."""
+    """Return the pieces of a parameter as it is typed: code=a, or several between &."""
     text = quote(_SPACES.sub("", typed).strip(), safe=_PLAIN.replace("?", ""), errors="replace")
     return [*filter(None, text.split("&"))]
 
 
 def piece(name: str, value: str) -> str:
     """Return a parameter as it stands in an address."""
-    return "=".join(
-        quote(one, safe=_PLAIN_IN_VALUES, errors="replace").replace("%20", "+")
-        for one in (name, value)
-    )
+    encoded = (quote(text, safe=_PLAIN_IN_VALUES, errors="replace") for text in (name, value))
+    return "=".join(encoded).replace("%20", "+")
 
 
 def pair(text: str) -> tuple[str, str] | None:
     """Return the name and value of a piece; None where no field can show it.
 
-    That has no value, is no UTF-8, or has signs that a field of one line drops.
+    No field shows an empty value, bytes that are not UTF-8, or control characters.
     """
     name, _equals, value = text.partition("=")
     try:
-        found = unquote_plus(name, errors="strict"), unquote_plus(value, errors="strict")
+        decoded = unquote_plus(name, errors="strict"), unquote_plus(value, errors="strict")
     except UnicodeDecodeError:
         return None
-    shown = all(one and not re.search("[\0-\x1f\x7f]", one) for one in found)
-    return found if shown else None
+    is_shown = all(part and not re.search("[\0-\x1f\x7f]", part) for part in decoded)
+    return decoded if is_shown else None
+
+
+def explorer_link(address: str, page: str = PAGE, **beside: str) -> str:
+    """Return the page that sends an address; beside are the other controls of its form."""
+    sent = {"address": address} | {name: value for name, value in beside.items() if value}
+    return f"{page}?{urlencode(sent, safe='/:?=,$')}"
+
+
+def again(address: str, page: str = PAGE, **changed: str) -> str:
+    """Return a link that sends an address as this page did, but for what is changed."""
+    beside = {name: request.args.get(name, "") for name in BESIDE}
+    return explorer_link(address, page, **beside | changed)
+
+
+def link(text: str) -> str | None:
+    """Return the page that sends an address of ours, or reads what a reference names; else None."""
+    # These belong to the request that is shown, not to another.
+    without = {"method": "", "narrow": "", "if_none_match": ""}
+    own = base_url()
+    relative = _RELATIVE.fullmatch(text)
+    if relative and relative[1] in types():
+        return again(f"/fhir/{text}", **without)
+    # A self link may name the type alone: sent again, that would search every patient.
+    if text.startswith(f"{own}/fhir/") or (text.startswith(f"{own}/api/") and "?" in text):
+        return again(text.removeprefix(own), **without)
+    return None
+
+
+def pages_of(content: Any) -> list[tuple[str, str]]:
+    """Return the links of a Bundle to its other pages, in words."""
+    words = {"previous": _("Page before"), "next": _("Next page")}
+    is_bundle = isinstance(content, dict) and content.get("resourceType") == "Bundle"
+    links = content.get("link", ()) if is_bundle else ()
+    pages = {each.get("relation"): link(str(each.get("url"))) for each in links}
+    return [(words[name], href) for name in words if (href := pages.get(name))]
+
+
+def lesson() -> str:
+    """Return the name of the lesson that led here; empty where none did."""
+    name = request.args.get("lesson", "")
+    return name if _LESSON.fullmatch(name) else ""

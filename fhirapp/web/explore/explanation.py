@@ -1,13 +1,13 @@
-"""How the server reads a search, for the page, and how many matches each parameter leaves.
+"""How the server reads a search, and how many matches each parameter leaves.
 
-The values come from the issues of `_explain=true` (fhirapp/search/explain.py); they are sorted here
+The values come from the issues of `_explain=true` (fhirapp/search/explain.py). They are sorted here
 by what a reader wants to know: what each parameter finds, what is ignored, what the token limits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -17,7 +17,7 @@ from fhirapp.search.explain import (
     PARAMETER,
     STATEMENT,
     TOKEN,
-    Explanation,
+    ParameterReading,
     SoughtValue,
     read_explanation,
 )
@@ -25,7 +25,7 @@ from fhirapp.web.explore.address import NoAddressError, read_address
 from fhirapp.web.internal_client import ask
 from fhirapp.web.texts import _
 
-# The page that asks, for the audit trail: these requests explain the person's own.
+# The audit trail's name for requests that explain one of the person's own.
 VIA = "explain"
 # Requests that narrowing() makes at most.
 MOST_REQUESTS = 6
@@ -35,7 +35,7 @@ class Applied(NamedTuple):
     """A parameter that selects: code:text, what it finds, where it looks."""
 
     name: str
-    # What goes on after "finds what": refers to 'Patient/p1'
+    # What follows "finds what": refers to 'Patient/p1'
     sought: str
     # Element paths: recordedDate, or else at onsetDateTime
     place: str
@@ -59,32 +59,21 @@ class Statement(NamedTuple):
     plan: Sequence[str]
 
 
-class Step(NamedTuple):
-    """How many matches are left after a parameter and those before it; None if not counted.
-
-    The first step is before any parameter: its name is empty.
-    """
-
-    name: str
-    sentence: str
-    left: int | None
-
-
-@dataclass(frozen=True)
+@dataclass
 class Reading:
     """How a search is read."""
 
-    applied: Sequence[Applied] = ()
-    # What is not followed, or not wholly, and why.
-    ignored: Sequence[Note] = ()
+    applied: list[Applied] = field(default_factory=list)
+    # What is not followed, or only in part, and why.
+    ignored: list[Note] = field(default_factory=list)
     # The order, page and total of the answer, what it includes.
-    shaped: Sequence[Note] = ()
-    # What the token lets see, and so what it leaves out.
-    limits: Sequence[str] = ()
+    shaped: list[Note] = field(default_factory=list)
+    # What the token gives access to.
+    limits: list[str] = field(default_factory=list)
     # Why the search was refused.
-    refused: Sequence[Note] = ()
+    refused: list[Note] = field(default_factory=list)
     # In demo mode alone.
-    statements: Sequence[Statement] = ()
+    statements: list[Statement] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
@@ -97,26 +86,26 @@ class Reading:
 
 def reading_of(issues: Sequence[Mapping[str, Any]]) -> Reading:
     """Return how a search is read, from the issues of its answer's OperationOutcome."""
-    applied, ignored, shaped, limits, refused, statements = [], [], [], [], [], []
+    reading = Reading()
     for issue in issues:
         explanation = read_explanation(issue)
-        topic = explanation.topic if explanation else ""
         if issue.get("severity") in ("error", "fatal"):
-            refused.append(note_of(issue))
+            reading.refused.append(note_of(issue))
         elif issue.get("severity") == "warning":
-            ignored.append(note_of(issue))
+            reading.ignored.append(note_of(issue))
         elif explanation is None:
-            shaped.append(note_of(issue))
-        elif topic == PARAMETER:
-            applied.append(_applied(explanation))
-        elif topic == TOKEN:
-            limits.append(_sentence(explanation.text("text")))
-        elif topic == STATEMENT:
-            steps = explanation.parts.get("plan", ())
-            statements.append(Statement(explanation.text("sql"), steps))
+            reading.shaped.append(note_of(issue))
+        elif explanation.topic == PARAMETER:
+            reading.applied.append(_applied(explanation.parameter()))
+        elif explanation.topic == TOKEN:
+            reading.limits.append(_sentence(explanation.text("text")))
+        elif explanation.topic == STATEMENT:
+            plan = explanation.parts.get("plan", ())
+            reading.statements.append(Statement(explanation.text("sql"), plan))
         else:
-            shaped.append(Note("", str(issue.get("diagnostics", "")), explanation.links))
-    return Reading(applied, ignored, shaped, limits, refused, statements)
+            sentence = str(issue.get("diagnostics", ""))
+            reading.shaped.append(Note("", sentence, explanation.links))
+    return reading
 
 
 def note_of(issue: Mapping[str, Any]) -> Note:
@@ -128,11 +117,9 @@ def note_of(issue: Mapping[str, Any]) -> Note:
     return Note(parameter, _ended(text.removeprefix(f"{parameter}: ")))
 
 
-def _applied(explanation: Explanation) -> Applied:
-    parameter = explanation.parameter()
-    modifier = f":{parameter.modifier}" if parameter.modifier else ""
+def _applied(parameter: ParameterReading) -> Applied:
     return Applied(
-        f"{parameter.name}{modifier}",
+        f"{parameter.name}:{parameter.modifier}" if parameter.modifier else parameter.name,
         parameter.sought(_phrase),
         parameter.place,
         parameter.kind,
@@ -190,10 +177,9 @@ class Search(NamedTuple):
     @property
     def selecting(self) -> Mapping[str, Sequence[str]]:
         """The values of each parameter that selects; code:text is another than code."""
-        known = self.definition.params.by_name
         values: dict[str, list[str]] = {}
         for name, value in self.parameters:
-            if name.partition(":")[0] in known and value.strip():
+            if name.partition(":")[0] in self.definition.params.by_name and value.strip():
                 values.setdefault(name, []).append(value)
         return values
 
@@ -228,6 +214,17 @@ def count(definition: Definition, parameters: Sequence[tuple[str, str]], token: 
     return Count(total if isinstance(total, int) else None, reading_of(issues_of(content)))
 
 
+class Step(NamedTuple):
+    """How many matches a parameter and those before it leave; None if they are not counted.
+
+    The name of the first step, which is without any parameter, is empty.
+    """
+
+    name: str
+    sentence: str
+    left: int | None
+
+
 def narrowing(address: str, token: OwnToken) -> Sequence[Step]:
     """Return the matches left after each parameter of a search, in MOST_REQUESTS requests at most.
 
@@ -236,11 +233,12 @@ def narrowing(address: str, token: OwnToken) -> Sequence[Step]:
     search = search_of(address)
     if search is None:
         return ()
-    steps = [Step("", _("All that the token may see"), count(search.definition, (), token).total)]
-    applied: list[tuple[str, str]] = []
+    total = count(search.definition, (), token).total
+    steps = [Step("", _("All that the token gives access to"), total)]
+    sent: list[tuple[str, str]] = []
     for name, values in [*search.selecting.items()][: MOST_REQUESTS - 1]:
-        applied += [(name, value) for value in values]
-        total, reading = count(search.definition, applied, token)
-        sought = next((each.sought for each in reading.applied if each.name == name), "")
+        sent += [(name, value) for value in values]
+        total, reading = count(search.definition, sent, token)
+        sought = next((applied.sought for applied in reading.applied if applied.name == name), "")
         steps.append(Step(name, sought, total))
     return steps

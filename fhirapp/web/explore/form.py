@@ -1,29 +1,44 @@
-"""The form of a search: a field for each parameter that the type declares; and the address of it.
+"""The form of a search: a field for each parameter that its type declares.
 
-A form is read from an address and written into one. What it has no field for are its extra rows:
-chains, repetitions, what is unknown here. A field's value and how it is meant (a modifier, the
-prefix of a date) are two controls, f.<parameter> and m.<parameter>; those of a second line have ~2
-at the end.
+A form is read from an address and written to one. What it has no field for (chains, repetitions,
+unknown parameters) is kept as extra rows. A field's value and its modifier or prefix are two
+controls, f.<parameter> and m.<parameter>; those of a second line end in ~2.
+
+Fields suggest the codes and ids that occur in what this person may see, and their own last values.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from werkzeug.datastructures import MultiDict
 
+from fhirapp.audit.read import entries
 from fhirapp.definition import Definition, featured_types, types
 from fhirapp.rest.definitions import modifiers_of
+from fhirapp.rest.explain import bindings_of
 from fhirapp.rest.include import includable
 from fhirapp.search.controls import ITERATE, REVINCLUDE, SUMMARIES, TOTALS
 from fhirapp.search.date import PREFIXES, Date
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
-from fhirapp.web.explore.address import Address, pair, piece, pieces_of
+from fhirapp.search.values import escape, values_at
+from fhirapp.web.explore.address import (
+    SENT_VIA,
+    Address,
+    NoAddressError,
+    pair,
+    piece,
+    pieces_of,
+    read_address,
+)
+from fhirapp.web.internal_client import ask
 from fhirapp.web.texts import _
 
 # The parameters that the form shows first, in this order.
@@ -32,91 +47,119 @@ _USUAL = (
     *("name", "birthdate", "gender", "identifier", "class", "criticality", "target", "_id"),
 )
 _MOST_USUAL = 8
-# More would be no form; the last row holds what is left.
+# The last row holds all that is left.
 MOST_EXTRA = 40
+_EXAMPLES = {"date": "2024-03", "uri": "http://…", "composite": "code$Type/id"}
+# What a date's prefix means, in the order of the form.
+_PREFIXES = {
+    "": _("on"),
+    "ge": _("from"),
+    "le": _("until"),
+    "gt": _("after"),
+    "lt": _("before"),
+    "sa": _("begins after"),
+    "eb": _("ends before"),
+    "ap": _("about"),
+    "eq": _("on (eq)"),
+    "ne": _("not on"),
+}
+_MODIFIERS = {
+    "missing": _("is missing: true, false"),
+    "exact": _("exactly"),
+    "contains": _("holds"),
+    "not": _("is not"),
+    "text": _("in words"),
+    "above": _("is, or above"),
+    "below": _("is, or below"),
+    "identifier": _("has the identifier"),
+    "of-type": _("identifier of a type"),
+}
+# The audit trail's name for the requests that look for codes, and how often they are sent.
+_VIA = "suggestions"
+_SECONDS, _MOST_KEPT = 60, 200
+_MOST_SEARCHED, _MOST_CODES, _MOST_RECENT, _LONGEST = 100, 40, 8, 100
 
 
 class Choice(NamedTuple):
-    """What can be chosen: how it is sent, and in words."""
+    """A value to choose, as it is sent, and what it means."""
 
     value: str
-    words: str
+    words: str = ""
 
 
-class Entered(NamedTuple):
-    """What is entered once: how it is meant, a modifier or a prefix, and the value."""
+class Line(NamedTuple):
+    """A line of a field: its modifier with the colon, or its prefix; and the value."""
 
-    meant: str = ""
+    meaning: str = ""
     value: str = ""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field: of FHIR's type kind, with how it can be meant, and what it can only be, if so."""
+    """A field: of FHIR's type kind, with its possible modifiers and prefixes."""
 
     name: str
     kind: str
     doc: str
     meanings: Sequence[Choice] = ()
+    # The only values to choose from; empty where a value is typed.
     only: Sequence[str] = ()
     example: str = ""
-    # What it suggests before anybody asks for more.
+    # What it suggests at once.
     offers: Sequence[str] = ()
-    # Whether it asks for the codes that occur, as soon as somebody begins to fill it in: that reads
-    # records, so not where other fields are as likely to be meant.
-    asks: bool = False
-    lines: Sequence[Entered] = (Entered(),)
+    # Whether focus loads the codes that occur. That reads records, so only where it helps.
+    loads_codes: bool = False
+    lines: Sequence[Line] = (Line(),)
 
     @property
     def is_used(self) -> bool:
         return any(line.value for line in self.lines)
 
     @property
-    def named_lines(self) -> Sequence[tuple[str, Entered]]:
-        """The lines, and how the names of their controls end: date, date~2."""
-        ends = ("", *(f"~{number}" for number in range(2, len(self.lines) + 1)))
-        return [(self.name + end, line) for end, line in zip(ends, self.lines, strict=True)]
+    def named_lines(self) -> Sequence[tuple[str, Line]]:
+        """The lines with the names of their controls: date, date~2."""
+        return [
+            (f"{self.name}~{number}" if number > 1 else self.name, line)
+            for number, line in enumerate(self.lines, 1)
+        ]
 
-    def takes(self, modifier: str, value: str) -> Entered | None:
-        """Return how a value is entered here, the modifier with its colon; None if it cannot."""
-        meant = {one.value for one in self.meanings}
+    def line_of(self, modifier: str, value: str) -> Line | None:
+        """Return the line for a value and its modifier with the colon; None if it has none."""
+        meanings = {choice.value for choice in self.meanings}
         if modifier:
-            return Entered(modifier, value) if modifier in meant else None
+            return Line(modifier, value) if modifier in meanings else None
         if self.only and value not in self.only:
             return None
-        if value[:2] in meant:
-            return Entered(value[:2], value[2:]) if value[2:] else None
-        return Entered("", value)
+        if value[:2] in meanings:
+            return Line(value[:2], value[2:]) if value[2:] else None
+        return Line("", value)
 
-    def written(self, line: Entered) -> str:
-        """Return the piece of the address that says what was entered."""
-        if line.meant.startswith(":"):
-            return piece(self.name + line.meant, line.value)
-        return piece(self.name, line.meant + line.value)
+    def written(self, line: Line) -> str:
+        """Return a line as a piece of the address."""
+        if line.meaning.startswith(":"):
+            return piece(self.name + line.meaning, line.value)
+        return piece(self.name, line.meaning + line.value)
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """The form of a type's search."""
 
     definition: Definition
-    usual: Sequence[Field] = ()
-    more: Sequence[Field] = ()
-    results: Sequence[Field] = ()
-    extra: Sequence[str] = field(default=())
+    usual: Sequence[Field]
+    more: Sequence[Field]
+    results: Sequence[Field]
+    extra: Sequence[str]
 
-    def fields(self) -> Iterator[Field]:
-        yield from self.usual
-        yield from self.more
-        yield from self.results
+    def fields(self) -> Sequence[Field]:
+        return [*self.usual, *self.more, *self.results]
 
     @property
     def sent(self) -> MultiDict[str, str]:
-        """What a browser sends of it where nothing is changed."""
+        """What a browser sends where nothing is changed."""
         sent = MultiDict([("type", self.definition.name)])
-        for one in self.fields():
-            for name, line in one.named_lines:
-                sent.add(f"m.{name}", line.meant)
+        for field in self.fields():
+            for name, line in field.named_lines:
+                sent.add(f"m.{name}", line.meaning)
                 sent.add(f"f.{name}", line.value)
         for row in self.extra:
             sent.add("x", row)
@@ -133,161 +176,113 @@ def read_form(address: Address) -> Form:
     """Return the form that says what an address does; an empty one where it is no search."""
     searched = address.searched
     definition = searched or types()[address.type_name or type_names()[0]]
-    declared = _fields(definition)
-    entered: dict[str, list[Entered]] = {}
-    extra = []
-    for one in address.pieces if searched else ():
-        found = pair(one)
-        name, _colon, modifier = found[0].partition(":") if found else ("", "", "")
-        place = declared.get(name)
-        line = place.takes(_colon + modifier, found[1]) if place and found else None
-        if place is None or line is None or len(entered.get(name, ())) >= len(place.lines):
-            extra.append(one)
+    fields = _fields(definition)
+    lines: dict[str, list[Line]] = {}
+    extra: list[str] = []
+    for text in address.pieces if searched else ():
+        name, value = pair(text) or ("", "")
+        name, colon, modifier = name.partition(":")
+        field = fields.get(name)
+        line = field.line_of(colon + modifier, value) if field else None
+        if field is None or line is None or len(lines.get(name, ())) == len(field.lines):
+            extra.append(text)
         else:
-            entered.setdefault(name, []).append(line)
-    filled = [_filled(one, entered.get(one.name, ())) for one in declared.values()]
-    return _sorted(definition, filled, extra)
+            lines.setdefault(name, []).append(line)
+    for name, entered in lines.items():
+        rest = fields[name].lines[len(entered) :]
+        fields[name] = replace(fields[name], lines=[*entered, *rest])
+    if len(extra) > MOST_EXTRA:
+        extra[MOST_EXTRA - 1 :] = ["&".join(extra[MOST_EXTRA - 1 :])]
+    results = [field.name for field in _shaping(definition)]
+    own = {name: field for name, field in fields.items() if name not in results}
+    first = [name for name in _USUAL if name in own][:_MOST_USUAL]
+    first += [name for name, field in own.items() if field.is_used and name not in first]
+    return Form(
+        definition,
+        [own[name] for name in first],
+        [field for name, field in own.items() if name not in first],
+        [fields[name] for name in results],
+        extra,
+    )
 
 
 def write_address(sent: MultiDict[str, str]) -> Address:
     """Return the address that a form says."""
-    named = sent.get("type", "")
-    definition = types().get(named) or types()[type_names()[0]]
+    definition = types().get(sent.get("type", "")) or types()[type_names()[0]]
     if not definition.searchable:
-        sought = sent.get("f._id", "").strip()
-        return Address(f"/fhir/{definition.name}/{quote(sought, safe='', errors='replace')}")
-    # Also those of the type that was chosen before: as extra rows nothing is lost.
+        resource_id = sent.get("f._id", "").strip()
+        return Address(f"/fhir/{definition.name}/{quote(resource_id, safe='', errors='replace')}")
+    # Also the fields of the type that was chosen before: as extra rows nothing is lost.
     before = types().get(sent.get("before", ""))
-    declared = {**(_fields(before) if before else {}), **_fields(definition)}
-    pieces = []
-    for one in declared.values():
-        for name, _line in one.named_lines:
-            line = Entered(sent.get(f"m.{name}", ""), sent.get(f"f.{name}", ""))
+    pieces: list[str] = []
+    for field in ((_fields(before) if before else {}) | _fields(definition)).values():
+        for name, _line in field.named_lines:
+            line = Line(sent.get(f"m.{name}", ""), sent.get(f"f.{name}", ""))
             if line.value:
-                pieces.append(one.written(line))
+                pieces.append(field.written(line))
     for row in sent.getlist("x"):
         pieces += pieces_of(row)
     return Address(f"/fhir/{definition.name}", tuple(pieces))
 
 
-def _sorted(definition: Definition, fields: Sequence[Field], extra: Sequence[str]) -> Form:
-    """Return a form; what the address uses stands among the usual fields."""
-    controls = {one.name for one in _controls(definition)}
-    own = {one.name: one for one in fields if one.name not in controls}
-    named = [name for name in _USUAL if name in own][:_MOST_USUAL]
-    named += [name for name, one in own.items() if one.is_used and name not in named]
-    if len(extra) > MOST_EXTRA:
-        extra = [*extra[: MOST_EXTRA - 1], "&".join(extra[MOST_EXTRA - 1 :])]
-    return Form(
-        definition,
-        [own[name] for name in named],
-        [one for name, one in own.items() if name not in named],
-        [one for one in fields if one.name in controls],
-        extra,
-    )
-
-
-def _filled(empty: Field, entered: Sequence[Entered]) -> Field:
-    """Return a field with what was entered; lines that are left stay as they are."""
-    lines = [*entered, *empty.lines[len(entered) :]]
-    return Field(**{**empty.__dict__, "lines": lines})
-
-
-def _fields(definition: Definition) -> Mapping[str, Field]:
+def _fields(definition: Definition) -> dict[str, Field]:
     if not definition.searchable:
         doc = _("Its id: resources of this type are read one by one, not searched")
         return {"_id": Field("_id", "id", doc)}
-    declared = [_field(definition, one) for one in definition.params]
-    return {one.name: one for one in (*declared, *_controls(definition))}
+    declared = [_field(definition, parameter) for parameter in definition.params]
+    return {field.name: field for field in (*declared, *_shaping(definition))}
 
 
 def _field(definition: Definition, parameter: Parameter) -> Field:
-    if isinstance(parameter, Date):
-        lines: Sequence[Entered] = (Entered("ge"), Entered("le"))
+    codes = listed_codes(definition, parameter)
+    if isinstance(parameter, Reference):
+        # Whose record it is must be known before.
+        loads_codes = not parameter.compartment
     else:
-        lines = (Entered(),)
+        is_code = isinstance(parameter, Token) and not parameter.of_identifier
+        loads_codes = is_code and not codes
     return Field(
         parameter.name,
         parameter.kind,
         parameter.doc,
-        list(_meanings(parameter)),
+        [*_meanings(parameter)],
         example=_EXAMPLES.get(parameter.kind, ""),
-        offers=listed_codes(definition, parameter),
-        asks=_asks(definition, parameter),
-        lines=lines,
+        offers=codes,
+        loads_codes=loads_codes,
+        lines=(Line("ge"), Line("le")) if isinstance(parameter, Date) else (Line(),),
     )
 
 
-_EXAMPLES = {"date": "2024-03", "uri": "http://…", "composite": "code$Type/id"}
-
-
 def _meanings(parameter: Parameter) -> Iterator[Choice]:
-    """Yield how a value can be meant: plainly, with a date's prefix, with a modifier."""
+    """Yield the prefixes of a date, or the plain meaning; then the modifiers."""
     if isinstance(parameter, Date):
-        words = {
-            "": _("on"),
-            "ge": _("from"),
-            "le": _("until"),
-            "gt": _("after"),
-            "lt": _("before"),
-            "sa": _("begins after"),
-            "eb": _("ends before"),
-            "ap": _("about"),
-            "eq": _("on (eq)"),
-            "ne": _("not on"),
-        }
-        for prefix in sorted(("", *PREFIXES), key=[*words].index):
-            yield Choice(prefix, words[prefix])
+        for prefix in sorted(("", *PREFIXES), key=[*_PREFIXES].index):
+            yield Choice(prefix, _(_PREFIXES[prefix]))
     else:
         yield Choice("", _("is"))
-    words = {
-        "missing": _("is missing: true, false"),
-        "exact": _("exactly"),
-        "contains": _("holds"),
-        "not": _("is not"),
-        "text": _("in words"),
-        "above": _("is, or above"),
-        "below": _("is, or below"),
-        "identifier": _("has the identifier"),
-        "of-type": _("identifier of a type"),
-    }
     for modifier in modifiers_of(parameter):
-        yield Choice(f":{modifier}", words.get(modifier, modifier))
+        yield Choice(f":{modifier}", _(_MODIFIERS.get(modifier, modifier)))
     if isinstance(parameter, Reference) and len(parameter.targets) > 1:
         for target in parameter.targets:
             yield Choice(f":{target}", _("is the %(target)s", target=target))
 
 
 def listed_codes(definition: Definition, parameter: Parameter) -> list[str]:
-    """Return the codes that a parameter's own sentence lists: low, high or unable-to-assess."""
-    if parameter.searches:
-        searched = [definition.params.by_name[name] for name in parameter.searches]
-        return [code for one in searched for code in listed_codes(definition, one)]
-    words = parameter.doc.removesuffix(" …").replace(" or ", ", ").split(", ")
-    is_list = len(words) > 1 and all(
-        one.replace("-", "").islower() and " " not in one for one in words
-    )
-    return words if parameter.kind == "token" and is_list else []
+    """Return the codes of the required bindings of a parameter's elements."""
+    bindings = bindings_of(definition, parameter) if isinstance(parameter, Token) else ()
+    return [*dict.fromkeys(code for binding in bindings for code in binding.codes)]
 
 
-def _asks(definition: Definition, parameter: Parameter) -> bool:
-    """Say whether codes or people that occur help; whose record it is must be known before."""
-    if isinstance(parameter, Reference):
-        return not parameter.compartment
-    is_code = isinstance(parameter, Token) and not parameter.of_identifier
-    return is_code and not listed_codes(definition, parameter)
-
-
-def _controls(definition: Definition) -> Sequence[Field]:
+def _shaping(definition: Definition) -> Sequence[Field]:
     """Return the fields of what shapes the answer."""
     if not definition.searchable:
         return ()
-    sorts = [one.name for one in definition.params if one.sortable]
+    sorts = [parameter.name for parameter in definition.params if parameter.sortable]
     iterated = (Choice("", _("of the matches")), Choice(f":{ITERATE}", _("of these too")))
     return (
         Field("_count", "number", _("How many results stand on a page"), example="100"),
         Field("_sort", "names", _("What results are sorted by; a minus for the other way round"),
-              offers=[sign + one for one in sorts for sign in ("", "-")]),
+              offers=[sign + name for name in sorts for sign in ("", "-")]),
         Field("_total", "code", _("How the total is found"), only=TOTALS),
         Field("_summary", "code", _("Only parts of each resource"), only=SUMMARIES),
         Field("_elements", "names", _("Only these elements, separated by commas"),
@@ -297,3 +292,91 @@ def _controls(definition: Definition) -> Sequence[Field]:
         Field("_revinclude", "code", _("Bring where the results come from"), only=(REVINCLUDE,)),
         Field("_explain", "boolean", _("Explain how the search is read"), only=("true", "false")),
     )  # fmt: skip
+
+
+Suggestions = Mapping[str, Sequence[Choice]]
+_kept: dict[bytes, tuple[float, Suggestions]] = {}
+
+
+def occurring_codes(definition: Definition, secret: str) -> Suggestions:
+    """Return the codes and ids in the resources of a type that a token sees, by parameter.
+
+    The server is asked once a minute for a token and a type.
+    """
+    key = blake2b(f"{definition.name} {secret}".encode(), digest_size=16).digest()
+    now = time.monotonic()
+    kept = _kept.get(key)
+    if kept is None or now - kept[0] > _SECONDS:
+        if len(_kept) >= _MOST_KEPT:
+            _kept.clear()
+        kept = _kept[key] = now, _search_codes(definition, secret)
+    return kept[1]
+
+
+def recent_values(definition: Definition, user_id: str) -> Suggestions:
+    """Return what a person searched for last in a type, by parameter."""
+    recent: dict[str, dict[str, None]] = {}
+    for entry in entries(user_id=user_id, via=SENT_VIA, limit=50):
+        try:
+            address = read_address(entry.path)
+        except NoAddressError:
+            continue
+        for text in address.pieces if address.searched is definition else ():
+            name, value = pair(text) or ("", "")
+            if name in definition.params.by_name and len(value) <= _LONGEST:
+                recent.setdefault(name, {})[value] = None
+    return {name: [*map(Choice, values)][:_MOST_RECENT] for name, values in recent.items()}
+
+
+def _search_codes(definition: Definition, secret: str) -> Suggestions:
+    path = f"/fhir/{definition.name}?_count={_MOST_SEARCHED}&_total=none"
+    answer = ask(path, secret, headers={"Accept": "application/fhir+json"}, via=_VIA)
+    if answer.status != 200:
+        return {}
+    matches = [
+        entry["resource"]
+        for entry in answer.json().get("entry", ())
+        if entry["search"]["mode"] == "match"
+    ]
+    return {
+        parameter.name: _codes_in(matches, definition, parameter)
+        for parameter in definition.params
+        if isinstance(parameter, Token | Reference)
+    }
+
+
+def _codes_in(
+    matches: Sequence[Mapping[str, Any]], definition: Definition, parameter: Parameter
+) -> Sequence[Choice]:
+    searched = [definition.params.by_name[name] for name in parameter.searches] or [parameter]
+    paths = [path for each in searched for path in each.paths]
+    # By code: its systems, and words.
+    codes: dict[str, tuple[set[str], str]] = {}
+    for match in matches:
+        for path in paths:
+            for value in values_at(match, path):
+                for code, system, words in _codes_of(value):
+                    codes.setdefault(code, (set(), words))[0].add(system)
+    choices = [
+        # A code of several systems is suggested with each.
+        Choice(f"{system}|{code}" if len(systems) > 1 and system else code, words)
+        for code, (systems, words) in codes.items()
+        for system in sorted(systems)
+    ]
+    short = [choice for choice in choices if len(choice.value) <= _LONGEST]
+    return sorted(short, key=lambda choice: (choice.words or choice.value).casefold())[:_MOST_CODES]
+
+
+def _codes_of(value: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield the (code, system, words) of a code, a concept, a reference."""
+    if isinstance(value, str):
+        yield escape(value), "", ""
+    elif isinstance(value, dict):
+        target = value.get("reference")
+        if isinstance(target, str) and not target.startswith("#"):
+            yield escape(target), "", value.get("display", "")
+        for coding in value.get("coding", (value,)):
+            code = coding.get("code", coding.get("value"))
+            if isinstance(code, str):
+                words = coding.get("display") or value.get("text") or ""
+                yield escape(code), escape(coding.get("system", "")), words[:_LONGEST]

@@ -1,7 +1,7 @@
-"""What a person asked lately with the explorer: from the audit trail, the newest first.
+"""What a person sent lately with the explorer: from the audit trail, the newest first.
 
 /explore/history?before=<number>    what is older
-/explore/history?compare=<number>   one of them asked again: what is different now?
+/explore/history?compare=<number>   sends a request again: what is different now?
 """
 
 from __future__ import annotations
@@ -9,30 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
-from urllib.parse import urlencode
 
 from flask import Response, request
 
 from fhirapp.audit.read import Entry, entries
 from fhirapp.rest.negotiation import FHIR_JSON
-from fhirapp.web.explore.address import NoAddressError, read_address
-from fhirapp.web.explore.suggestions import SENT_VIA
+from fhirapp.web.explore.address import SENT_VIA, NoAddressError, explorer_link, read_address
+from fhirapp.web.explore.answer import FORM
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.labels import moment
-from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, somebody
+from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, signed_in
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("explore_history", __name__)
-# Which of our pages asks, for the audit trail: what is asked again is not asked by hand.
+# The audit trail's name for requests that are sent again by this page.
 VIA = "history"
 _ON_A_PAGE = 25
 # As much as the audit trail keeps of an address or a form: what is as long may be cut off.
 _LONGEST = 4_000
 _MOST_NAMED = 20
-_FORM = "application/x-www-form-urlencoded"
 
 
-class Asked(NamedTuple):
+class SentRequest(NamedTuple):
     """A request of the person's; link leads back into the explorer, empty where it cannot."""
 
     number: int
@@ -42,15 +40,15 @@ class Asked(NamedTuple):
     address: str
     link: str
     status: int
-    # How many resources stood in the answer.
+    # How many resources the answer had.
     resources: int
     milliseconds: float
 
 
 class Difference(NamedTuple):
-    """What a request was answered then, and now: each resource as Type/id."""
+    """A request's answer then, and now: each resource as Type/id."""
 
-    asked: Asked
+    sent: SentRequest
     status: int
     resources: int
     new: Sequence[str]
@@ -60,21 +58,21 @@ class Difference(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        return self.status == self.asked.status and not (self.new or self.changed or self.gone)
+        return self.status == self.sent.status and not (self.new or self.changed or self.gone)
 
 
 @blueprint.get("/explore/history")
 @for_signed_in
-def asked_lately() -> Response:
-    """Show what the person asked lately. 400 for a number that is none, 404 for no such request."""
-    user_id = somebody().user.id
+def history() -> Response:
+    """Show the latest requests. 400 for a number that is none, 404 for no such request."""
+    user_id = signed_in().user.id
     before, compare = _number("before"), _number("compare")
-    found = entries(user_id=user_id, via=SENT_VIA, before=before, limit=_ON_A_PAGE + 1)
+    listed = entries(user_id=user_id, via=SENT_VIA, before=before, limit=_ON_A_PAGE + 1)
     return page(
         "explore/history.html",
         scripts=True,
-        asked=[_asked(entry) for entry in found[:_ON_A_PAGE]],
-        older=found[_ON_A_PAGE - 1].number if len(found) > _ON_A_PAGE else None,
+        requests=[_sent_request(entry) for entry in listed[:_ON_A_PAGE]],
+        older=listed[_ON_A_PAGE - 1].number if len(listed) > _ON_A_PAGE else None,
         before=before,
         difference=None if compare is None else _difference(_entry(user_id, compare)),
         most=_MOST_NAMED,
@@ -92,57 +90,52 @@ def _number(name: str) -> int | None:
 
 def _entry(user_id: str, number: int) -> Entry:
     """Return a request of this person's. Raises PageError."""
-    found = entries(user_id=user_id, via=SENT_VIA, before=number + 1, limit=1)
-    if not found or found[0].number != number:
-        raise PageError(404, _("Your recent requests have none of that number."))
-    return found[0]
+    for entry in entries(user_id=user_id, via=SENT_VIA, before=number + 1, limit=1):
+        if entry.number == number:
+            return entry
+    raise PageError(404, _("Your recent requests have none of that number."))
 
 
-def _asked(entry: Entry) -> Asked:
-    address, by_post = _address(entry)
-    return Asked(
+def _sent_request(entry: Entry) -> SentRequest:
+    address, link = _address(entry)
+    return SentRequest(
         number=entry.number,
         when=moment(int(datetime.fromisoformat(entry.at).timestamp())),
         at=entry.at,
         method=entry.method,
         address=address or entry.path,
-        link=link(address, by_post=by_post) if address else "",
+        link=link,
         status=entry.status,
         resources=len(entry.served),
         milliseconds=entry.milliseconds,
     )
 
 
-def _address(entry: Entry) -> tuple[str, bool]:
-    """Return what to write into the explorer to ask it again, empty where it was cut off.
+def _address(entry: Entry) -> tuple[str, str]:
+    """Return a request's address, and the page that sends it again; empty where it was cut off.
 
     A search by POST is written as its address, and sent as POST.
     """
     path = entry.path
     if len(path) >= _LONGEST or len(entry.body) >= _LONGEST:
-        return "", False
-    by_post = entry.method == "POST"
-    if by_post:
+        return "", ""
+    is_post = entry.method == "POST"
+    if is_post:
         path = path.partition("?")[0].removesuffix("/_search")
         path = f"{path}?{entry.body}" if entry.body else path
     try:
-        return str(read_address(path)), by_post
+        address = str(read_address(path))
     except NoAddressError:
-        return "", False
-
-
-def link(address: str, *, by_post: bool = False) -> str:
-    """Return where the explorer asks for an address."""
-    sent = {"address": address} | ({"method": "POST"} if by_post else {})
-    return f"/explore?{urlencode(sent)}"
+        return "", ""
+    return address, explorer_link(address, method="POST" if is_post else "")
 
 
 def _difference(entry: Entry) -> Difference:
-    """Ask again, and tell what is different. Raises PageError."""
-    asked = _asked(entry)
-    if not asked.link:
+    """Send a request again, and compare the answers. Raises PageError."""
+    sent = _sent_request(entry)
+    if not sent.link:
         raise PageError(400, _("It is too long to be kept in full; it cannot be repeated."))
-    headers = {"Accept": FHIR_JSON} | ({"Content-Type": _FORM} if entry.body else {})
+    headers = {"Accept": FHIR_JSON} | ({"Content-Type": FORM} if entry.body else {})
     address = read_address(entry.path)
     ask(
         str(address),
@@ -153,14 +146,14 @@ def _difference(entry: Entry) -> Difference:
         via=VIA,
     )
     # As the audit trail counts, then and now.
-    noted = entries(user_id=somebody().user.id, via=VIA, limit=_ON_A_PAGE)
-    again = next((one for one in noted if read_address(one.path) == address), None)
+    recorded = entries(user_id=signed_in().user.id, via=VIA, limit=_ON_A_PAGE)
+    again = next((each for each in recorded if read_address(each.path) == address), None)
     if again is None:
-        raise PageError(503, _("The answer was not noted; try again in a moment."))
+        raise PageError(503, _("The answer was not recorded; try again in a moment."))
     then, now = set(entry.served), set(again.served)
     new, gone = _names(now - then), _names(then - now)
     return Difference(
-        asked=asked,
+        sent=sent,
         status=again.status,
         resources=len(again.served),
         new=sorted(new - gone),
@@ -171,4 +164,4 @@ def _difference(entry: Entry) -> Difference:
 
 def _names(served: set[str]) -> set[str]:
     """Return Type/id of each Type/id/version."""
-    return {one.rpartition("/")[0] for one in served}
+    return {name.rpartition("/")[0] for name in served}

@@ -1,14 +1,14 @@
-"""What a token lets its bearer do, in words: that of our pages, or one that is pasted.
+"""What a token gives access to, in words: the one of our pages, or one that is pasted.
 
-A token is looked up by its digest, and never stands in an address, a log or a page, but where its
-bearer asks to see it. Outside the demo somebody's tokens are told to nobody else.
+A token is looked up by its digest. It is never in an address, a log or a page, except where its
+bearer asks to see it. Outside the demo only its own user can inspect a token.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flask import Response
 
@@ -20,20 +20,19 @@ from fhirapp.db import db
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.rest.access import carriers, filtered
 from fhirapp.web.internal_client import token_of
-from fhirapp.web.labels import Words, in_words, moment
-from fhirapp.web.pages import PageError, blueprint_of, field, for_signed_in, page, somebody
+from fhirapp.web.labels import in_words, moment
+from fhirapp.web.pages import PageError, blueprint_of, field, for_signed_in, page, signed_in
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("explore_token", __name__)
 _LONGEST_TOKEN = 500
-_UNKNOWN = (
-    "That is no token of yours that this server knows. One that ended more than a day ago is"
-    " forgotten."
+_UNKNOWN = _(
+    "This server knows no such token of yours. A token is forgotten a day after it expires."
 )
 
 
 class Reach(NamedTuple):
-    """What a token lets see of some types: of whom it may read, and find by searching.
+    """What a token gives access to, for some types: of whom it may read, and search.
 
     Empty for none; searchable is False for types that nobody can search.
     """
@@ -44,42 +43,21 @@ class Reach(NamedTuple):
     searchable: bool
 
 
-class Inspected(NamedTuple):
-    """A token in words."""
-
-    client: str
-    is_of_pages: bool
-    # Whose it is; empty for a backend's.
-    user: str
-    role: str
-    scopes: Sequence[Words]
-    # The scopes in force: what is left after the client's registration and the user's role.
-    in_force: Sequence[str]
-    patient_id: str | None
-    expires: str
-    # In 42 minutes; empty where it is over.
-    remaining: str
-    # Why it opens nothing now; empty where it does.
-    over: str
-    reaches: Sequence[Reach]
-    nothing_of: Sequence[str]
-
-
 @blueprint.get("/explore/token")
 @for_signed_in
 def own() -> Response:
-    """Show what the token of our pages lets the person see."""
+    """Show what the token of our pages gives access to."""
     return _shown(_own_secret())
 
 
 @blueprint.post("/explore/token")
 @for_signed_in
 def pasted() -> Response:
-    """Show what a pasted token lets see, or the own token itself. 404 for one of somebody else."""
+    """Show what a pasted token gives access to, or the own token itself. 404 for another's."""
     if field("show", 10):
         return _shown(_own_secret(), reveals=True)
     words = field("token", _LONGEST_TOKEN).split()
-    # As it stands in the header.
+    # As the header has it.
     secret = "".join(words[1:] if words[:1] == ["Bearer"] else words)
     if not secret:
         raise PageError(400, _("Paste a token."))
@@ -97,60 +75,59 @@ def _own_secret() -> str:
 
 def _shown(secret: str, *, is_pasted: bool = False, reveals: bool = False) -> Response:
     token = look_up(digest(secret))
-    if token is None or not _may_know(token):
+    is_demo = settings().demo
+    if token is None or not (is_demo or token.user_id == signed_in().user.id):
         raise PageError(404, _(_UNKNOWN), _("No such token"))
     return page(
         "explore/token.html",
         scripts=True,
-        inspected=inspected(token),
+        inspected=_described(token),
         is_pasted=is_pasted,
         secret=secret if reveals else "",
     )
 
 
-def _may_know(token: Token) -> bool:
-    """Say whether who signed in may be told of a token: it is theirs, or this is the demo."""
-    return settings().demo or token.user_id == somebody().user.id
-
-
-def inspected(token: Token) -> Inspected:
-    """Return a token in words."""
+def _described(token: Token) -> dict[str, Any]:
+    """Return what the page shows of a token."""
     client = db.session.get(Client, token.client_id)
     user = db.session.get(User, token.user_id) if token.user_id else None
     over = _over(token)
     access = Access((), None) if over else token.access()
     reaches = _reaches(access)
-    return Inspected(
-        client=client.name if client else token.client_id,
-        is_of_pages=client is not None and client.kind == OF_PAGES,
-        user=user.name if user else "",
-        role=user.role if user else "",
-        scopes=[in_words(text) for text in token.scope.split()],
-        in_force=[str(one) for one in access.scopes if one.context != "patient" or access.patient],
-        patient_id=token.patient_id,
-        expires=moment(token.expires_at),
-        remaining=remaining(token.expires_at - int(time.time())),
-        over=over,
-        reaches=[one for one in reaches if one.read or one.search],
-        nothing_of=sorted(
-            name for one in reaches if not (one.read or one.search) for name in one.names
+    return {
+        "client": client.name if client else token.client_id,
+        "is_of_pages": client is not None and client.kind == OF_PAGES,
+        # Nobody for a backend's.
+        "user": user,
+        "scopes": [in_words(text) for text in token.scope.split()],
+        # What is left after the client's registration and the user's role.
+        "in_force": [
+            str(scope) for scope in access.scopes if scope.context != "patient" or access.patient
+        ],
+        "patient_id": token.patient_id,
+        "expires": moment(token.expires_at),
+        "remaining": remaining(token.expires_at - int(time.time())),
+        "over": over,
+        "reaches": [reach for reach in reaches if reach.read or reach.search],
+        "nothing_of": sorted(
+            name for reach in reaches if not (reach.read or reach.search) for name in reach.names
         ),
-    )
+    }
 
 
 def _over(token: Token) -> str:
-    """Say why a token opens nothing any more; empty where it does."""
+    """Return why a token gives no access any more; empty where it does."""
     if token.revoked or token.grant_revoked:
-        return _("It was taken back.")
+        return _("It was revoked.")
     if token.client_disabled:
         return _("Its app is disabled.")
     if token.user_disabled:
-        return _("Whose it is, is disabled.")
+        return _("Its user is disabled.")
     return _("It has expired.") if token.is_expired() else ""
 
 
 def remaining(seconds: int) -> str:
-    """Return how long something lasts yet: 42 minutes; empty where it is over."""
+    """Return the time that is left in words: 42 minutes; empty where there is none."""
     if seconds <= 0:
         return ""
     if seconds < 60:
@@ -161,25 +138,23 @@ def remaining(seconds: int) -> str:
     if minutes < 120:
         return _("%(number)s minutes", number=minutes)
     hours = minutes // 60
-    return (
-        _("%(number)s hours", number=hours)
-        if hours < 48
-        else _("%(number)s days", number=hours // 24)
-    )
+    if hours < 48:
+        return _("%(number)s hours", number=hours)
+    return _("%(number)s days", number=hours // 24)
 
 
 def _reaches(access: Access) -> Sequence[Reach]:
-    """Return what a token lets see of every type; types with the same together."""
-    found: dict[tuple[str, str, bool], list[str]] = {}
+    """Return what a token gives access to, for each type; types with the same together."""
+    names: dict[tuple[str, str, bool], list[str]] = {}
     for definition in types().values():
         searched = _of_whom(definition, access, "s") if definition.searchable else ""
         reach = _of_whom(definition, access, "r"), searched, definition.searchable
-        found.setdefault(reach, []).append(definition.name)
-    return [Reach(names, *reach) for reach, names in found.items()]
+        names.setdefault(reach, []).append(definition.name)
+    return [Reach(each, *reach) for reach, each in names.items()]
 
 
 def _of_whom(definition: Definition, access: Access, permission: str) -> str:
-    """Say in words which resources of a type a token reaches; empty for none."""
+    """Return in words which resources of a type a token reaches; empty for none."""
     if definition.visibility is Visibility.ANY_SCOPE:
         if access.allows_any(permission):
             return _("every one, as any token does that opens records")
@@ -189,14 +164,15 @@ def _of_whom(definition: Definition, access: Access, permission: str) -> str:
         reaches = access.allows_any(permission)
         return _("those of which it may see all that they are about") if reaches else ""
     if definition.visibility is Visibility.CARRIER:
-        reaches = any(access.grants(one.name, permission) for one in carriers())
-        return _("those that stand in a document that it may read") if reaches else ""
-    granted = [_granted(definition, one) for one in access.grants(definition.name, permission)]
-    return ", ".join(dict.fromkeys(filter(None, granted)))
+        reaches = any(access.grants(carrier.name, permission) for carrier in carriers())
+        return _("those in a document that it may read") if reaches else ""
+    grants = access.grants(definition.name, permission)
+    words = (_granted(definition, grant) for grant in grants)
+    return ", ".join(dict.fromkeys(filter(None, words)))
 
 
 def _granted(definition: Definition, grant: Grant) -> str:
-    """Say in words what a grant reaches; empty for nothing, as rest/visibility.py has it."""
+    """Return in words what a grant reaches, as rest/access.py has it; empty for nothing."""
     if grant.patient is not None and not definition.compartment:
         return ""
     if filtered(definition, grant.filters) is None:

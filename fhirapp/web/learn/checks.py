@@ -1,7 +1,7 @@
 """When a lesson's check is met: by requests with given traits, a right answer, or a consent.
 
-Each trait of a request is one condition with a sentence for when it is not met, so that the page
-can say what the nearest request still lacks.
+A request of the audit trail is read as a FHIR interaction. Each trait of it is one condition with a
+sentence for when it is not met, so that the page can say what the nearest request still lacks.
 """
 
 from __future__ import annotations
@@ -10,23 +10,109 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote
 
-from fhirapp.web.learn.interaction import Interaction, Parameter
+from fhirapp.audit.read import Entry
 from fhirapp.web.texts import _
 
 # Whose requests count.
 YOU, PATIENT, APP, BACKEND, NOBODY = "you", "patient", "app", "backend", "nobody"
 WHO = (YOU, PATIENT, APP, BACKEND, NOBODY)
 INTERACTIONS = ("read", "vread", "search", "history-instance", "history-type", "operation")
-# The status of a request that succeeds.
-_OK = (200,)
+_CURSOR = "_cursor"
 # Parameters that shape an answer and exclude no match.
 _SHAPING = frozenset(
     {
-        *("_count", "_cursor", "_elements", "_explain", "_format", "_include", "_pretty"),
+        *("_count", _CURSOR, "_elements", "_explain", "_format", "_include", "_pretty"),
         *("_revinclude", "_sort", "_summary", "_total"),
     }
 )
+
+
+class Parameter(NamedTuple):
+    """A parameter as it was sent: code:text=penicillin."""
+
+    name: str
+    modifier: str
+    value: str
+
+    @property
+    def name_and_modifier(self) -> str:
+        return f"{self.name}:{self.modifier}" if self.modifier else self.name
+
+    @property
+    def text(self) -> str:
+        """The parameter without encoding, as a lesson writes it."""
+        return f"{self.name_and_modifier}={self.value}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interaction:
+    """A request as an interaction; entry has its answer's status and resources."""
+
+    entry: Entry
+    # One of INTERACTIONS, or other.
+    interaction: str = "other"
+    type: str = ""
+    id: str = ""
+    version: str = ""
+    # $everything
+    operation: str = ""
+    parameters: tuple[Parameter, ...] = ()
+
+    def is_next_of(self, before: Interaction) -> bool:
+        """Return whether this is a further page of the search before, by a next link."""
+        names = {parameter.name for parameter in self.parameters}
+        # The server's own link leaves out what it ignored.
+        selecting = {each for each in self.parameters if each.name != _CURSOR}
+        served, served_before = set(self.entry.served), set(before.entry.served)
+        return (
+            _CURSOR in names
+            and before.type == self.type
+            and selecting <= set(before.parameters)
+            and bool(served)
+            and not served & served_before
+        )
+
+
+def interaction_of(entry: Entry) -> Interaction:
+    """Return the interaction of a request."""
+    path, _mark, query = entry.path.partition("?")
+    steps = [unquote(step) for step in path.split("/")[2:] if step]
+    form = entry.body if entry.method == "POST" else ""
+    parameters = []
+    for text in (query, form):
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True)
+        except ValueError:
+            continue
+        for name, value in pairs:
+            name, _colon, modifier = name.partition(":")
+            parameters.append(Parameter(name, modifier, value))
+    interaction, names = _interaction(steps)
+    return Interaction(entry=entry, interaction=interaction, parameters=tuple(parameters), **names)
+
+
+def _interaction(steps: list[str]) -> tuple[str, dict[str, str]]:
+    """Return which interaction an address below /fhir is, and what it names."""
+    if not steps or not steps[0][:1].isupper():
+        return "other", {}
+    match steps:
+        case [kind] | [kind, "_search"]:
+            return "search", {"type": kind}
+        case [kind, "_history"]:
+            return "history-type", {"type": kind}
+        case [kind, name] if name.startswith("$"):
+            return "operation", {"type": kind, "operation": name}
+        case [kind, resource_id]:
+            return "read", {"type": kind, "id": resource_id}
+        case [kind, resource_id, "_history"]:
+            return "history-instance", {"type": kind, "id": resource_id}
+        case [kind, resource_id, name] if name.startswith("$"):
+            return "operation", {"type": kind, "id": resource_id, "operation": name}
+        case [kind, resource_id, "_history", version]:
+            return "vread", {"type": kind, "id": resource_id, "version": version}
+    return "other", {}
 
 
 class Condition(NamedTuple):
@@ -55,7 +141,7 @@ class Expected:
     without: tuple[str, ...] = ()
     # No other parameter that could exclude a result.
     exactly: bool = False
-    status: tuple[int, ...] = _OK
+    status: tuple[int, ...] = (200,)
     serves: tuple[str, ...] = ()
     # Exactly these.
     serves_only: tuple[str, ...] = ()
@@ -82,27 +168,22 @@ class Expected:
             yield Condition(request.version == self.version, _("it names another version"))
         if self.continues:
             yield Condition(
-                request.continues and before is not None and _is_next(before, request),
+                before is not None and request.is_next_of(before),
                 _("it is not the next page of the search before it"),
             )
         yield from self._of_parameters(request)
-        status = request.entry.status
-        yield Condition(
-            status in self.status,
-            _("the answer was %(status)s", status=status),
-        )
-        served = request.entry.served
+        status, served = request.entry.status, request.entry.served
+        yield Condition(status in self.status, _("the answer was %(status)s", status=status))
         for pattern in self.serves:
             yield Condition(
                 any(_is_served(pattern, name) for name in served),
                 _("the answer lacks an expected record"),
             )
         if self.serves_only:
+            only = self.serves_only
             yield Condition(
-                all(any(_is_served(each, name) for each in self.serves_only) for name in served)
-                and all(
-                    any(_is_served(each, name) for name in served) for each in self.serves_only
-                ),
+                all(any(_is_served(pattern, name) for pattern in only) for name in served)
+                and all(any(_is_served(pattern, name) for name in served) for pattern in only),
                 _("the answer has other records than expected"),
             )
         if self.serves_at_least:
@@ -112,24 +193,23 @@ class Expected:
             )
 
     def _of_parameters(self, request: Interaction) -> Iterator[Condition]:
-        left = [each for each in request.parameters if each.value]
+        left = [parameter for parameter in request.parameters if parameter.value]
         unmet: set[str] = set()
         for patterns in self.parameters:
-            found = next((each for each in left if any(_matches(p, each) for p in patterns)), None)
-            name = _named(patterns[0])
-            if found is not None:
-                left.remove(found)
+            match = next((each for each in left if any(_matches(p, each) for p in patterns)), None)
+            name = patterns[0].partition("=")[0]
+            if match is not None:
+                left.remove(match)
             else:
                 unmet.add(name.partition(":")[0])
-            yield Condition(found is not None, _lacking(name, request.parameters))
+            yield Condition(match is not None, _lacking(name, request.parameters))
         if self.exactly:
-            others = (each for each in left if each.name not in _SHAPING | unmet)
-            other = next(others, None)
-            yield Condition(other is None, _too_much(other.text.partition("=")[0] if other else ""))
+            others = [each for each in left if each.name not in _SHAPING | unmet]
+            yield Condition(not others, _too_much(others[0].name_and_modifier if others else ""))
         for pattern in self.without:
             yield Condition(
                 not any(_matches(pattern, each) for each in request.parameters),
-                _too_much(_named(pattern)),
+                _too_much(pattern.partition("=")[0]),
             )
 
 
@@ -257,24 +337,9 @@ def is_right(typed: str, right: str | None) -> bool:
     return right is not None and answer.casefold() == right.strip().casefold()
 
 
-def _is_next(before: Interaction, request: Interaction) -> bool:
-    """Return whether a request is a further page of the search before it."""
-    # The server's own link leaves out what it ignored.
-    same = before.type == request.type and set(request.selecting) <= set(before.selecting)
-    return (
-        same
-        and bool(request.entry.served)
-        and not set(before.entry.served) & set(request.entry.served)
-    )
-
-
-def _named(pattern: str) -> str:
-    return pattern.partition("=")[0]
-
-
 def _lacking(name: str, sent: Sequence[Parameter]) -> str:
     """Return why none of the parameters that were sent is the expected one."""
-    if any(_has_name(name, each) for each in sent):
+    if any(each.name_and_modifier == name for each in sent):
         return _("its parameter %(name)s has another value than expected", name=name)
     if any(each.name == name.partition(":")[0] for each in sent):
         return _("it has %(name)s with another modifier, or without one", name=name)
@@ -285,14 +350,10 @@ def _too_much(name: str) -> str:
     return _("it has the parameter %(name)s, which it should not have", name=name)
 
 
-def _has_name(name: str, parameter: Parameter) -> bool:
-    return parameter.text.partition("=")[0] == name
-
-
 def _matches(pattern: str, parameter: Parameter) -> bool:
     """Return whether a parameter fits a pattern; a pattern without = fits any value."""
     if "=" not in pattern:
-        return _has_name(pattern, parameter) and parameter.value != ""
+        return parameter.name_and_modifier == pattern and parameter.value != ""
     return _fits(pattern, parameter.text)
 
 

@@ -1,7 +1,7 @@
-"""Read the lessons: a Markdown file each, whose first lines between +++ say what counts as done.
+"""Read the lessons: a Markdown file each, whose front matter between +++ says what counts as done.
 
-Ours lie in lessons/; those of the folder that FHIRAPP_LESSONS names come after them. A file that
-cannot be read is a Fault, for staff to see, and the other lessons are there all the same.
+The server's own are in lessons/; those of the folder FHIRAPP_LESSONS come after them. A file that
+cannot be read is a Fault, which staff see; the other lessons are shown all the same.
 """
 
 from __future__ import annotations
@@ -19,16 +19,22 @@ from fhirapp.web.learn.checks import INTERACTIONS, WHO, Check, Expected, Questio
 from fhirapp.web.texts import _
 
 _OURS = Path(__file__).with_name("lessons")
-# How a lesson is written is told at this name.
+# The page on how to write a lesson has this name.
 _NO_LESSON = "writing"
 _FENCE = "+++"
 _NAME = re.compile(r"(?:[0-9]+-)?([a-z0-9]+(?:-[a-z0-9]+)*)")
 LARGEST = 200_000
 _AT_LINE = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
-_OF_REQUEST = {one.name: one.type for one in fields(Expected)}
+_TRAITS = [field.name for field in fields(Expected)]
 # Written as one value or a list of them; a parameter of a list of lists is one of several.
 _LISTS = ("who", "parameters", "without", "status", "serves", "serves_only")
 _TEXTS = ("title", "level", "goal")
+_KINDS = ("request", "requests", "question", "consent")
+# The traits that are no text, and the sentence for another value.
+_KINDS_OF_TRAITS: Mapping[str, tuple[type, str]] = {
+    "serves_at_least": (int, _("%(name)s is a whole number.")),
+    **dict.fromkeys(("continues", "exactly"), (bool, _("%(name)s is true or false."))),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,25 +73,22 @@ class _Unreadable(Exception):
 
 def lessons() -> tuple[Sequence[Lesson], Sequence[Fault]]:
     """Return the lessons in their order, and what cannot be read."""
-    found: dict[str, Lesson] = {}
+    known: dict[str, Lesson] = {}
     faults: list[Fault] = []
     own = settings().lessons
     for folder in [_OURS, *([Path(own)] if own else [])]:
         if not folder.is_dir():
             faults.append(Fault(folder, 0, _("This folder of FHIRAPP_LESSONS is not there.")))
         for path in sorted(folder.glob("*.md")):
-            one = _read(path)
-            if isinstance(one, Lesson) and one.name in (*found, _NO_LESSON):
-                one = Fault(
-                    path,
-                    0,
-                    _("There is a page %(name)s already; rename the file.", name=one.name),
-                )
-            if isinstance(one, Fault):
-                faults.append(one)
+            lesson = _read(path)
+            if isinstance(lesson, Fault):
+                faults.append(lesson)
+            elif lesson.name in (*known, _NO_LESSON):
+                sentence = _("There is a page %(name)s already; rename the file.", name=lesson.name)
+                faults.append(Fault(path, 0, sentence))
             else:
-                found[one.name] = one
-    return [*found.values()], faults
+                known[lesson.name] = lesson
+    return [*known.values()], faults
 
 
 def _read(path: Path) -> Lesson | Fault:
@@ -127,148 +130,143 @@ def parse(stem: str, content: bytes) -> Lesson:
 
 
 class _Front:
-    """What stands between the two lines +++, in TOML."""
+    """The front matter: what a file has between its two lines +++, in TOML."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         try:
-            self._said = tomllib.loads("\n".join(lines))
+            self._table = tomllib.loads("\n".join(lines))
         except (ValueError, RecursionError) as error:
             # RecursionError: brackets in brackets, and so on.
-            found = _AT_LINE.fullmatch(str(error))
-            sentence, line = (found[1], found[2]) if found else (str(error), None)
+            match = _AT_LINE.fullmatch(str(error))
+            reason, line = (match[1], match[2]) if match else (str(error), None)
             place = int(line) + 1 if line else len(lines) + 1
-            raise _Unreadable(_("This is no TOML: %(reason)s.", reason=sentence), place) from None
+            raise _Unreadable(_("This is no TOML: %(reason)s.", reason=reason), place) from None
 
     def lesson(self) -> Mapping[str, Any]:
         """Return the fields of the lesson. Raises _Unreadable."""
-        said = self._said
-        known = (*_TEXTS, "minutes", "hints", "checks", "person")
-        self._no_others(said, known, "a lesson")
+        table = self._table
+        self._no_others(table, (*_TEXTS, "minutes", "hints", "checks", "person"), "a lesson")
         for name in _TEXTS:
-            if not isinstance(said.get(name), str) or not said[name].strip():
-                raise self._fault(_("%(name)s is missing: a text in quotes.", name=name), name)
-        if type(said.get("minutes")) is not int:
-            raise self._fault(_("minutes is missing: a whole number."), "minutes")
-        if not isinstance(said.get("person", ""), str):
-            raise self._fault(_("person is a user name in quotes."), "person")
-        checks = said.get("checks")
-        if not isinstance(checks, list) or not checks:
-            raise self._fault(_("There is no [[checks]]: something that counts as done."), "checks")
-        return {
-            **{name: said[name] for name in _TEXTS},
-            "minutes": said["minutes"],
-            "person": said.get("person", ""),
-            "hints": tuple(self._texts(said.get("hints", []), "hints")),
-            "checks": tuple(self._checks(checks)),
+            sentence = _("%(name)s is missing: a text in quotes.", name=name)
+            self._need(_is_text(table.get(name)), sentence, name)
+        is_number = type(table.get("minutes")) is int
+        self._need(is_number, _("minutes is missing: a whole number."), "minutes")
+        person = table.get("person", "")
+        self._need(isinstance(person, str), _("person is a user name in quotes."), "person")
+        checks = table.get("checks")
+        self._need(
+            isinstance(checks, list) and bool(checks),
+            _("There is no [[checks]]: something that counts as done."),
+            "checks",
+        )
+        return {name: table[name] for name in (*_TEXTS, "minutes")} | {
+            "person": person,
+            "hints": self._texts(table.get("hints", []), "hints"),
+            "checks": tuple(self._checks(table["checks"])),
         }
 
     def _checks(self, checks: Sequence[Any]) -> Iterator[Check]:
-        told: set[str] = set()
-        for number, said in enumerate(checks):
-            if not isinstance(said, dict):
-                raise self._fault(_("Write each check as [[checks]]."), "checks")
-            says = said.get("says")
-            if not isinstance(says, str) or not says.strip():
-                raise self._fault(_("says is missing: what is to be done."), "[[checks]]", number)
-            if says in told:
-                raise self._fault(_("Two checks say the same."), "says", number)
-            told.add(says)
-            self._no_others(said, ("says", "request", "requests", "question", "consent"), "a check")
-            kinds = [one for one in ("request", "requests", "question", "consent") if one in said]
-            if len(kinds) != 1:
-                raise self._fault(
-                    _("A check has one of request, requests, question and consent."),
-                    "[[checks]]",
-                    number,
-                )
-            yield self._check(says, said)
+        sentences: set[str] = set()
+        for number, check in enumerate(checks):
+            self._need(isinstance(check, dict), _("Write each check as [[checks]]."), "checks")
+            says = check.get("says")
+            missing = _("says is missing: what is to be done.")
+            self._need(_is_text(says), missing, "[[checks]]", number)
+            self._need(says not in sentences, _("Two checks say the same."), "says", number)
+            sentences.add(says)
+            self._no_others(check, ("says", *_KINDS), "a check")
+            self._need(
+                sum(kind in check for kind in _KINDS) == 1,
+                _("A check has one of request, requests, question and consent."),
+                "[[checks]]",
+                number,
+            )
+            yield self._check(says, check)
 
-    def _check(self, says: str, said: Mapping[str, Any]) -> Check:
-        if "question" in said:
-            question = said["question"]
+    def _check(self, says: str, check: Mapping[str, Any]) -> Check:
+        if "question" in check:
+            question = check["question"]
             self._are_texts(question, ("address", "answer"), "question")
-            if not question["address"].startswith("/fhir/"):
-                raise self._fault(_("address begins with /fhir/."), "address")
+            is_ours = question["address"].startswith("/fhir/")
+            self._need(is_ours, _("address begins with /fhir/."), "address")
             return Check(says=says, question=Question(question["address"], question["answer"]))
-        if "consent" in said:
-            self._are_texts(said["consent"], ("client_id",), "consent")
-            return Check(says=says, consent=said["consent"]["client_id"])
-        requests = said.get("requests", [said.get("request")])
-        if not isinstance(requests, list) or not requests:
-            raise self._fault(_("Write each request as [[checks.requests]]."), "requests")
-        return Check(says=says, requests=tuple(map(self._wanted, requests)))
+        if "consent" in check:
+            self._are_texts(check["consent"], ("client_id",), "consent")
+            return Check(says=says, consent=check["consent"]["client_id"])
+        requests = check.get("requests", [check.get("request")])
+        self._need(
+            isinstance(requests, list) and bool(requests),
+            _("Write each request as [[checks.requests]]."),
+            "requests",
+        )
+        return Check(says=says, requests=tuple(map(self._expected, requests)))
 
-    def _wanted(self, said: Any) -> Expected:
-        if not isinstance(said, dict) or not said:
-            raise self._fault(_("A request has at least one trait."), "request")
-        self._no_others(said, _OF_REQUEST, "a request")
-        values = {name: self._trait(name, value) for name, value in said.items()}
+    def _expected(self, request: Any) -> Expected:
+        has_traits = isinstance(request, dict) and bool(request)
+        self._need(has_traits, _("A request has at least one trait."), "request")
+        self._no_others(request, _TRAITS, "a request")
+        values = {name: self._trait(name, value) for name, value in request.items()}
         for name, known in (("who", WHO), ("interaction", INTERACTIONS)):
-            given = values.get(name, ())
-            for one in given if isinstance(given, tuple) else (given,):
-                if one not in known:
-                    raise self._fault(
-                        _("%(name)s is one of %(known)s.", name=name, known=", ".join(known)), name
-                    )
+            value = values.get(name, ())
+            sentence = _("%(name)s is one of %(known)s.", name=name, known=", ".join(known))
+            self._need(
+                {*(value if isinstance(value, tuple) else [value])} <= {*known}, sentence, name
+            )
         return Expected(**values)
 
     def _trait(self, name: str, value: Any) -> Any:
         """Return the value of a trait as Expected has it."""
         if name not in _LISTS:
-            right = {"serves_at_least": int, "continues": bool, "exactly": bool}.get(name, str)
-            if type(value) is not right:
-                told = {
-                    int: _("%(name)s is a whole number."),
-                    bool: _("%(name)s is true or false."),
-                }
-                sentence = told.get(right, _("%(name)s is a text in quotes."))
-                raise self._fault(sentence % {"name": name}, name)
+            kind, sentence = _KINDS_OF_TRAITS.get(name, (str, _("%(name)s is a text in quotes.")))
+            self._need(type(value) is kind, _(sentence, name=name), name)
             return value
-        several = value if isinstance(value, list) else [value]
+        values = value if isinstance(value, list) else [value]
         if name == "status":
-            if any(type(one) is not int for one in several):
-                raise self._fault(_("status is a number, or a list of them."), name)
-            return tuple(several)
+            are_numbers = all(type(each) is int for each in values)
+            self._need(are_numbers, _("status is a number, or a list of them."), name)
+            return tuple(values)
         if name != "parameters":
-            return tuple(self._texts(several, name))
-        either = [one if isinstance(one, list) else [one] for one in several]
-        if not all(either):
-            raise self._fault(_("An empty list of parameters is none."), name)
-        return tuple(tuple(self._texts(one, name)) for one in either)
+            return self._texts(values, name)
+        alternatives = [each if isinstance(each, list) else [each] for each in values]
+        self._need(all(alternatives), _("An empty list of parameters is none."), name)
+        return tuple(self._texts(each, name) for each in alternatives)
 
-    def _texts(self, values: Any, name: str) -> Iterable[str]:
-        if not isinstance(values, list) or not all(isinstance(one, str) and one for one in values):
-            raise self._fault(_("%(name)s is a list of texts in quotes.", name=name), name)
-        return values
+    def _texts(self, values: Any, name: str) -> tuple[str, ...]:
+        are_texts = isinstance(values, list) and all(
+            isinstance(value, str) and value for value in values
+        )
+        self._need(are_texts, _("%(name)s is a list of texts in quotes.", name=name), name)
+        return tuple(values)
 
-    def _are_texts(self, said: Any, names: Sequence[str], of: str) -> None:
+    def _are_texts(self, table: Any, names: Sequence[str], of: str) -> None:
         """Raise _Unreadable unless a table has these texts and nothing else."""
-        if not isinstance(said, dict):
-            raise self._fault(_("Write it as [checks.%(of)s].", of=of), of)
-        self._no_others(said, names, f"a {of}")
+        self._need(isinstance(table, dict), _("Write it as [checks.%(of)s].", of=of), of)
+        self._no_others(table, names, f"a {of}")
         for name in names:
-            if not isinstance(said.get(name), str) or not said[name]:
-                raise self._fault(
-                    _("The %(of)s lacks %(name)s: a text in quotes.", of=of, name=name), of
-                )
+            sentence = _("The %(of)s lacks %(name)s: a text in quotes.", of=of, name=name)
+            self._need(isinstance(table.get(name), str) and bool(table[name]), sentence, of)
 
-    def _no_others(self, said: Iterable[str], known: Iterable[str], of: str) -> None:
-        for name in said:
-            if name not in known:
-                known = ", ".join(known)
-                raise self._fault(
-                    _(
-                        "%(name)s is nothing that %(of)s has; it has %(known)s.",
-                        name=name,
-                        of=of,
-                        known=known,
-                    ),
-                    name,
-                )
+    def _no_others(self, table: Iterable[str], known: Iterable[str], of: str) -> None:
+        for name in table:
+            sentence = _(
+                "%(name)s is nothing that %(of)s has; it has %(known)s.",
+                name=name,
+                of=of,
+                known=", ".join(known),
+            )
+            self._need(name in known, sentence, name)
 
-    def _fault(self, sentence: str, name: str, number: int = 0) -> _Unreadable:
-        """Return what is wrong, with the line where the name stands for the first time."""
-        place = re.compile(rf"\W*(?:checks\.)?{re.escape(name.strip('[]'))}\b")
-        at = [n for n, line in enumerate(self._lines, 2) if place.match(line)]
-        return _Unreadable(sentence, at[min(number, len(at) - 1)] if at else 1)
+    def _need(self, condition: bool, sentence: str, name: str, number: int = 0) -> None:
+        """Raise _Unreadable unless the condition holds, with the first line that has the name.
+
+        number chooses a later one: 1 the second.
+        """
+        if not condition:
+            pattern = re.compile(rf"\W*(?:checks\.)?{re.escape(name.strip('[]'))}\b")
+            places = [n for n, line in enumerate(self._lines, 2) if pattern.match(line)]
+            raise _Unreadable(sentence, places[min(number, len(places) - 1)] if places else 1)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())

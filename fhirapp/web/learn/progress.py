@@ -17,8 +17,15 @@ from fhirapp.auth.models import Grant, User
 from fhirapp.db import db, writing
 from fhirapp.fhir.temporal import instant
 from fhirapp.web.learn import checks
-from fhirapp.web.learn.checks import Check, Expected, last_of, meeting, nearest
-from fhirapp.web.learn.interaction import Interaction, interaction_of
+from fhirapp.web.learn.checks import (
+    Check,
+    Expected,
+    Interaction,
+    interaction_of,
+    last_of,
+    meeting,
+    nearest,
+)
 from fhirapp.web.learn.lesson import Lesson
 from fhirapp.web.learn.models import LessonProgress
 from fhirapp.web.texts import _

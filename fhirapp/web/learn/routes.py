@@ -1,8 +1,7 @@
-"""The addresses of these pages. Lessons are a part of the demo."""
+"""The pages of the lessons, which are a part of the demo."""
 
 from __future__ import annotations
 
-from functools import cache
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 from flask import Response, request
 
 from fhirapp.auth.demo import SECRET
-from fhirapp.auth.models import STAFF
+from fhirapp.auth.models import STAFF, User
 from fhirapp.config import settings
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.learn import progress
@@ -23,14 +22,14 @@ from fhirapp.web.markdown import as_html, rendered
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
+    current_session,
     field,
     for_signed_in,
     for_staff,
     page,
     see_other,
     sign_in_address,
-    signed,
-    somebody,
+    signed_in,
 )
 from fhirapp.web.texts import _
 
@@ -52,21 +51,20 @@ def _only_in_the_demo() -> None:
 def overview() -> Response:
     """List the lessons, with what is done and what is next; to staff what cannot be read."""
     known, faults = lessons()
-    found = signed()
-    complete = found if found is not None and found.complete else None
-    began = progress.of_person(complete.user.id) if complete else {}
-    done = {name for name, one in began.items() if one.done_at is not None}
+    user = _user()
+    began = progress.of_person(user.id) if user else {}
+    done = {name for name, row in began.items() if row.done_at is not None}
     return page(
         "learn/overview.html",
         lessons=known,
-        levels=[(level, [*some]) for level, some in groupby(known, lambda one: one.level)],
-        number={one.name: number for number, one in enumerate(known, 1)},
+        levels=[(level, [*some]) for level, some in groupby(known, lambda lesson: lesson.level)],
+        number={lesson.name: number for number, lesson in enumerate(known, 1)},
         began=began,
         done=done,
-        following=next((one for one in known if one.name not in done), None),
-        count=sum(one.name in done for one in known),
-        minutes=sum(one.minutes for one in known if one.name not in done),
-        faults=faults if complete and complete.user.role in STAFF else [],
+        following=next((lesson for lesson in known if lesson.name not in done), None),
+        count=sum(lesson.name in done for lesson in known),
+        minutes=sum(lesson.minutes for lesson in known if lesson.name not in done),
+        faults=faults if user and user.role in STAFF else [],
         sign_in=sign_in_address("/learn"),
         password=SECRET,
     )
@@ -79,7 +77,7 @@ def writing() -> Response:
     return page(
         "learn/writing.html",
         scripts=True,
-        text=as_html(_writing()),
+        text=as_html(_WRITING.read_text(encoding="utf-8")),
         folder=settings().lessons,
         faults=lessons()[1],
     )
@@ -87,13 +85,13 @@ def writing() -> Response:
 
 @blueprint.get("/learn/<name>")
 def lesson(name: str) -> Response:
-    """Show a lesson, and to who signed in how far they are."""
+    """Show a lesson, and the progress of the signed-in person."""
     return _page(_place(name))
 
 
 @blueprint.get("/learn/<name>/progress")
-def looked(name: str) -> Response:
-    """Show how far a learner is: what htmx puts into the page; 204 where that is there already."""
+def show_progress(name: str) -> Response:
+    """Return the progress for htmx to put into the page; 204 where it has not changed."""
     place = _place(name)
     if not request.headers.get("HX-Request"):
         return see_other(f"/learn/{name}#progress")
@@ -107,48 +105,44 @@ def looked(name: str) -> Response:
 @blueprint.post("/learn/<name>/begin")
 @for_signed_in
 def begin(name: str) -> Response:
-    """Begin a lesson, or begin it again."""
-    progress.begin(somebody().user.id, _place(name).lesson.name)
+    """Start a lesson, or start it again."""
+    progress.begin(signed_in().user.id, _place(name).lesson.name)
     return see_other(f"/learn/{name}#progress")
 
 
 @blueprint.post("/learn/<name>/hint")
 @for_signed_in
 def hint(name: str) -> Response:
-    """Show one hint more."""
-    one = _place(name).lesson
-    progress.one_more_hint(somebody().user.id, one.name, len(one.hints))
+    """Show one more hint."""
+    lesson = _place(name).lesson
+    progress.one_more_hint(signed_in().user.id, lesson.name, len(lesson.hints))
     return see_other(f"/learn/{name}#hints")
 
 
 @blueprint.post("/learn/<name>/answer")
 @for_signed_in
-def answer(name: str) -> Response:
+def take_answer(name: str) -> Response:
     """Compare an answer with what the server answers the learner now."""
     place = _place(name)
-    own = _own(place.lesson)
-    if own is None:
+    row = _row(place.lesson)
+    if row is None:
         raise PageError(409, _("Start the lesson first; then answer."))
     says, typed = field("says", LARGEST), field("answer", 200)
-    check = next((one for one in place.lesson.checks if one.says == says), None)
+    check = next((check for check in place.lesson.checks if check.says == says), None)
     if check is None or check.question is None:
         raise PageError(409, _("The lesson was changed meanwhile. Look at its question again."))
-    began_at = own.began_at
-    told = ask(
-        check.question.address,
-        token_of().secret,
-        headers={"Accept": "application/fhir+json"},
-        via=_VIA,
-    )
+    began_at = row.began_at
+    accept = {"Accept": "application/fhir+json"}
+    answer = ask(check.question.address, token_of().secret, headers=accept, via=_VIA)
     try:
-        right = right_answer(told.json(), check.question.answer) if told.status == 200 else None
+        right = right_answer(answer.json(), check.question.answer) if answer.status == 200 else None
     except ValueError:
         right = None
     if right is None:
         return _page(place, says, typed, _("Your sign-in may not see what the answer is in."))
     if not is_right(typed, right):
         return _page(place, says, typed, _("That is not what the server answers. Look again."))
-    progress.note(somebody().user.id, place.lesson.name, began_at, [says], is_done=False)
+    progress.note(signed_in().user.id, place.lesson.name, began_at, [says], is_done=False)
     return see_other(f"/learn/{name}#progress")
 
 
@@ -162,9 +156,9 @@ class _Place(NamedTuple):
 
 def _place(name: str) -> _Place:
     known, _faults = lessons()
-    for number, one in enumerate(known, 1):
-        if one.name == name:
-            return _Place(one, number, known[number] if number < len(known) else None)
+    for number, lesson in enumerate(known, 1):
+        if lesson.name == name:
+            return _Place(lesson, number, known[number] if number < len(known) else None)
     raise PageError(404, _("There is no lesson of that name. Look at the list at /learn."))
 
 
@@ -181,51 +175,40 @@ def _page(place: _Place, says: str = "", typed: str = "", message: str = "") -> 
     )
 
 
-def _own(one: Lesson) -> LessonProgress | None:
-    found = signed()
-    if found is None or not found.complete:
-        return None
-    return progress.of_person(found.user.id).get(one.name)
+def _user() -> User | None:
+    session = current_session()
+    return session.user if session is not None and session.complete else None
+
+
+def _row(lesson: Lesson) -> LessonProgress | None:
+    user = _user()
+    return progress.of_person(user.id).get(lesson.name) if user else None
 
 
 def _values(place: _Place) -> dict[str, Any]:
-    """Return what the page shows of a learner's progress, and note what was met."""
-    own = _own(place.lesson)
+    """Return what the page shows of a learner's progress, and record what is met."""
+    lesson, row = place.lesson, _row(place.lesson)
     values: dict[str, Any] = {
-        "lesson": place.lesson,
+        "lesson": lesson,
         "number": place.number,
         "following": place.following,
-        "sign_in": sign_in_address(f"/learn/{place.lesson.name}"),
+        "sign_in": sign_in_address(f"/learn/{lesson.name}"),
         "password": SECRET,
-        "began": own.began_at if own else None,
-        "hints": place.lesson.hints[: own.hints] if own else (),
-        "is_done": False,
-        "found": LessonState([CheckState(check, False) for check in place.lesson.checks], ()),
+        "began": row.began_at if row else None,
+        "hints": lesson.hints[: row.hints] if row else (),
+        "is_done": row is not None and row.done_at is not None,
     }
-    if own is not None:
-        values |= _looked(place.lesson, own)
-    return values | {"state": _digest(values)}
-
-
-def _looked(one: Lesson, own: LessonProgress) -> dict[str, Any]:
-    user_id = somebody().user.id
-    if own.done_at is not None:
-        done = LessonState([CheckState(check, True) for check in one.checks], ())
-        return {"found": done, "is_done": True}
-    found = lesson_state(one, user_id, own.began_at, own.met)
-    if found.is_done or not set(found.met) <= set(own.met):
-        progress.note(user_id, one.name, own.began_at, found.met, is_done=found.is_done)
-    return {"found": found, "is_done": found.is_done}
-
-
-def _digest(values: dict[str, Any]) -> str:
-    """Return what changes when the progress does."""
-    found: LessonState = values["found"]
-    newest = found.requests[0].entry.number if found.requests else 0
-    told = [(state.is_met, state.missing) for state in found.states]
-    return sha256(repr((values["began"], told, newest)).encode()).hexdigest()[:16]
-
-
-@cache
-def _writing() -> str:
-    return _WRITING.read_text(encoding="utf-8")
+    if row is None or row.done_at is not None:
+        is_met = row is not None
+        state = LessonState([CheckState(check, is_met) for check in lesson.checks], ())
+    else:
+        user_id = signed_in().user.id
+        state = lesson_state(lesson, user_id, row.began_at, row.met)
+        values["is_done"] = state.is_done
+        if state.is_done or not set(state.met) <= set(row.met):
+            progress.note(user_id, lesson.name, row.began_at, state.met, is_done=state.is_done)
+    newest = state.requests[0].entry.number if state.requests else 0
+    states = [(each.is_met, each.missing) for each in state.states]
+    # Changes when the progress does.
+    digest = sha256(repr((values["began"], states, newest)).encode()).hexdigest()[:16]
+    return values | {"found": state, "state": digest}

@@ -42,7 +42,7 @@ from fhirapp.web.notes.labels import (
 from fhirapp.web.notes.listing import every
 from fhirapp.web.notes.search import Piece
 from fhirapp.web.notes.search import marked as mark_hits
-from fhirapp.web.pages import PageError, somebody
+from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
 # Of a PDF, what is drawn; who has a longer one downloads it.
@@ -105,7 +105,7 @@ def opened(note_id: str, version: str = "") -> Opened:
 
 def _tokens() -> Iterator[OwnToken]:
     """Yield the tokens of who signed in: a patient has one for each record."""
-    user = somebody().user
+    user = signed_in().user
     if user.role != PATIENT:
         yield token_of()
         return

@@ -17,7 +17,7 @@ from fhirapp.web.notes.note import MOST_PAGES, facts, no_record, opened, relatio
 from fhirapp.web.notes.origin import origins
 from fhirapp.web.notes.search import Asked, Found
 from fhirapp.web.notes.versions import MOST, compared, versions
-from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, somebody
+from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, signed_in
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("notes", __name__)
@@ -31,7 +31,7 @@ def find() -> Response:
         wanted = search.asked(request.args)
     except Refused as error:
         return _found(Asked(request.args.get("q", "")[:500], "", "", "", "", False, ""), str(error))
-    is_patient = somebody().user.role == PATIENT
+    is_patient = signed_in().user.role == PATIENT
     if is_patient:
         # Their record: there is nothing to rank among, and no other to choose.
         wanted = wanted._replace(patient=wanted.patient or _first_record(), newest=True)
@@ -71,7 +71,7 @@ def _found(
         found=found,
         kinds=search.KINDS,
         best=search.BEST,
-        is_patient=somebody().user.role == PATIENT,
+        is_patient=signed_in().user.role == PATIENT,
         others=_others(wanted),
         **{"next_address": "", "timeline": None, "name": "", **values},
     )
@@ -90,7 +90,7 @@ def _others(wanted: Asked) -> list[tuple[str, str]]:
 
     A search is of one record: each has a token of its own.
     """
-    if somebody().user.role != PATIENT:
+    if signed_in().user.role != PATIENT:
         return []
     return [
         (wanted.address(patient=one, cursor=""), name_of_patient(one, token_of(one)) or one)
@@ -100,7 +100,7 @@ def _others(wanted: Asked) -> list[tuple[str, str]]:
 
 
 def _linked() -> list[str]:
-    return [link.patient_id for link in links_of(somebody().user.id)]
+    return [link.patient_id for link in links_of(signed_in().user.id)]
 
 
 def _page(template: str, status: int = 200, **values: Any) -> Response:
