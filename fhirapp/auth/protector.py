@@ -18,10 +18,9 @@ from authlib.oauth2.rfc6750 import BearerTokenValidator
 from flask import Flask, current_app, g, request
 
 from fhirapp.auth import refusals
-from fhirapp.auth.access import Access, access_of
 from fhirapp.auth.models import PATIENT, digest
 from fhirapp.auth.refusals import shown
-from fhirapp.auth.scopes import CONTEXTS_OF_ROLE
+from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, access_of
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import reader
 from fhirapp.db.reader import generation, read_since

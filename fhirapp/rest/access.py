@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fhirapp.auth.access import Access, Grant
 from fhirapp.auth.protector import authenticate, insufficient_scope
-from fhirapp.auth.scopes import Scope
+from fhirapp.auth.scopes import Access, Grant, Scope
 from fhirapp.config import base_url
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from fhirapp.auth.access import Access, Grant
+from fhirapp.auth.scopes import Access, Grant
 from fhirapp.db import Reader
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.elements import Binding, binding_at

@@ -20,8 +20,8 @@ from flask import Response, current_app
 from itsdangerous import BadData, URLSafeSerializer
 
 from fhirapp.audit.write import served
-from fhirapp.auth.access import Access
 from fhirapp.auth.keys import key_of
+from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition

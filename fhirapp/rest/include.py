@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import orjson
 
-from fhirapp.auth.access import Access
+from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.datatypes import ID_PATTERN

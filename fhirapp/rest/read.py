@@ -7,7 +7,7 @@ from typing import NamedTuple
 from flask import Response
 
 from fhirapp.audit.write import served
-from fhirapp.auth.access import Access
+from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound

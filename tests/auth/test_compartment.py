@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import insert
 
-from fhirapp.auth.access import Grant, access_of
 from fhirapp.auth.clients.administration import OPERATOR
 from fhirapp.auth.models import AccessToken
 from fhirapp.auth.oauth.server import new_token
+from fhirapp.auth.scopes import Grant, access_of
 from fhirapp.auth.tokens import token_row
 from fhirapp.db import writing
 from tests.auth.test_access import ALLERGY, P1_ALLERGIES, as_scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fhirapp.auth.access import access_of
+from fhirapp.auth.scopes import access_of
 from fhirapp.db import Reader, db
 from fhirapp.definition import types
 from fhirapp.rest.include import MAX_INCLUDED, MAX_STEPS, included_with, parse_includes

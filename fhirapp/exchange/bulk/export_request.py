@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from fhirapp.auth.access import Access, access_of
 from fhirapp.auth.protector import Token, authenticate, insufficient_scope
-from fhirapp.auth.scopes import READ, SEARCH
+from fhirapp.auth.scopes import READ, SEARCH, Access, access_of
 from fhirapp.db import Reader
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir import json as fhir_json

@@ -15,8 +15,8 @@ from typing import Any
 
 from flask import request
 
-from fhirapp.auth.access import Access
 from fhirapp.auth.protector import insufficient_scope
+from fhirapp.auth.scopes import Access
 from fhirapp.config import base_url, own_prefix
 from fhirapp.db import Reader
 from fhirapp.definition import Definition, Visibility, types

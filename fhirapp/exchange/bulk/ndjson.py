@@ -19,7 +19,7 @@ from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
-from fhirapp.auth.access import Access
+from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader, db, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.exchange.bulk.export_request import SYSTEM, ExportRequest, batches, limit_of

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from flask import current_app
 from werkzeug.test import create_environ
 
-from fhirapp.auth.access import Access
+from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader, db, is_busy, writing
 from fhirapp.definition import types
 from fhirapp.exchange.bulk import files, jobs

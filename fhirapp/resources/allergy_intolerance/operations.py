@@ -22,7 +22,7 @@ from flask import Response
 from fhirapp.allergies.contradictions import Finding, findings_of, other_records
 from fhirapp.allergies.summary import Entry, Group, conclusion_of, entries_of
 from fhirapp.audit.write import served
-from fhirapp.auth.access import Access
+from fhirapp.auth.scopes import Access
 from fhirapp.config import base_url
 from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Operation, OperationParameter, types

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from flask import Response
 
-from fhirapp.auth.access import Access, Grant
 from fhirapp.auth.models import OF_PAGES, Client, User, digest
 from fhirapp.auth.protector import Token, look_up
+from fhirapp.auth.scopes import Access, Grant
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import Definition, Visibility, types
