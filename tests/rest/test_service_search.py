@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from http.client import HTTPConnection
 from threading import Thread
 
@@ -49,8 +50,9 @@ def port(app):
     thread = Thread(target=server.run)
     thread.start()
     yield server.effective_port
-    # Its loop ends once nothing is left to listen to.
-    server.trigger.pull_trigger(server.close)
+    # Its loop ends once nothing is left to listen to; woken by a request, it may do so at once.
+    with suppress(OSError):
+        server.trigger.pull_trigger(server.close)
     thread.join()
     server.task_dispatcher.shutdown()
 
