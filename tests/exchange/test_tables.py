@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from fhirapp import create_app
 from fhirapp.config import load_settings
 from fhirapp.definition import Definition, types
-from fhirapp.exchange.tables import KINDS, Row, allergies, is_table, rows_of, template
+from fhirapp.exchange.tables import KINDS, Row, is_table, rows_of, template, vocabulary
 from fhirapp.exchange.tables.columns import COLUMNS
-from fhirapp.exchange.tables.rows import LARGEST
+from fhirapp.exchange.tables.documents import LARGEST
 from fhirapp.store.prepare import prepare
 
 CT = "http://terminology.hl7.org/CodeSystem/"
@@ -379,9 +379,9 @@ def test_a_mistyped_name_stays_text_and_what_is_probably_meant_is_told(one, colu
     "concept",
     dict.fromkeys(
         [
-            *allergies.SUBSTANCES.values(),
-            *allergies.MANIFESTATIONS.values(),
-            *allergies.DOCUMENT_TYPES.values(),
+            *vocabulary.SUBSTANCES.values(),
+            *vocabulary.MANIFESTATIONS.values(),
+            *vocabulary.DOCUMENT_TYPES.values(),
         ]
     ),
     ids=lambda concept: concept.display,
@@ -392,7 +392,7 @@ def test_a_built_in_code_has_the_check_digit_of_its_system(concept):
     elif concept.system == RXNORM:
         assert concept.code.isdigit()
     else:
-        assert allergies.is_loinc(concept.code)
+        assert vocabulary.is_loinc(concept.code)
 
 
 def verhoeff(code: str) -> bool:
@@ -414,9 +414,9 @@ def turned(one: int, other: int) -> int:
 
 
 def test_the_built_in_tables_are_of_use():
-    assert len(set(allergies.SUBSTANCES.values())) >= 80
-    assert len(set(allergies.MANIFESTATIONS.values())) >= 30
-    assert len(set(allergies.DOCUMENT_TYPES.values())) >= 20
+    assert len(set(vocabulary.SUBSTANCES.values())) >= 80
+    assert len(set(vocabulary.MANIFESTATIONS.values())) >= 30
+    assert len(set(vocabulary.DOCUMENT_TYPES.values())) >= 20
 
 
 # Dates are never guessed
