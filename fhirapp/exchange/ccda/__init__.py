@@ -21,8 +21,7 @@ from fhirapp.exchange.ccda.narrative import Texts
 from fhirapp.exchange.ccda.patient import add_patient, contradiction, role_of
 from fhirapp.exchange.ccda.people import complete, provenance
 from fhirapp.exchange.ccda.record import Record, ranked
-from fhirapp.exchange.ccda.section import allergies_in, is_allergies
-from fhirapp.exchange.ccda.section_words import REMARK
+from fhirapp.exchange.ccda.section import REMARK, allergies_in, is_allergies
 from fhirapp.exchange.ccda.tree import Element, UnreadableDocument, read
 from fhirapp.exchange.ccda.values import SSN, identifier, key
 

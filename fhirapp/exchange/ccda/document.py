@@ -7,6 +7,7 @@ header; FHIR R4 documentreference; service.md 2.2.
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 from fhirapp.exchange.ccda import values
@@ -18,6 +19,7 @@ from fhirapp.exchange.ccda.values import (
     ACT_CODE,
     CONFIDENTIALITY,
     LOINC,
+    MAPS,
     absent,
     code_in,
     codings,
@@ -37,24 +39,12 @@ _FORMATS = f"{CT}v3-HL7DocumentFormatCodes"
 _US_REALM_HEADER = "2.16.840.1.113883.10.20.22.1.1"
 # The version of C-CDA, by that of the header's template; 1.1 has none.
 _VERSIONS = {"": "1.1", "2015-08-01": "2.1", "2023-05-01": "2.1"}
-_RELATIONS = {"RPLC": "replaces", "APND": "appends", "XFRM": "transforms"}
+_RELATIONS: Mapping[str, str] = MAPS["relations"]
 _VERSION_NUMBER = "http://hl7.org/fhir/5.0/StructureDefinition/extension-DocumentReference.version"
 _CLINICAL_NOTE = {
     "coding": [{"system": DOCUMENT_CATEGORY, "code": "clinical-note", "display": "Clinical Note"}]
 }
-# Those of C-CDA's documents that FHIR R4's document-classcodes lists: a class of their own.
-_CLASSES = {
-    "11488-4": "Consult note",
-    "11504-8": "Surgical operation note",
-    "11506-3": "Progress note",
-    "18748-4": "Diagnostic imaging study",
-    "18842-5": "Discharge summary",
-    "28570-0": "Procedure note",
-    "34109-9": "Note",
-    "34117-2": "History and physical note",
-    "34133-9": "Summary of episode note",
-    "57133-1": "Referral note",
-}
+_CLASSES: Mapping[str, str] = MAPS["document_classes"]
 
 
 def document_reference(
@@ -242,13 +232,7 @@ _PARTICIPATION = f"{CT}v3-ParticipationType"
 _RESPONSIBLE = {
     "coding": [{"system": _PARTICIPATION, "code": "PPRF", "display": "primary performer"}]
 }
-_TYPES = {
-    "ADM": "admitter",
-    "ATND": "attender",
-    "CON": "consultant",
-    "DIS": "discharger",
-    "REF": "referrer",
-}
+_PARTICIPANT_TYPES: Mapping[str, str] = MAPS["participations"]
 
 
 def add_encounter(root: Element, document: dict[str, Any], record: Record) -> None:
@@ -320,9 +304,11 @@ def _participants(visit: Element, record: Record) -> list[dict[str, Any]]:
 
 def _participation(one: Element) -> dict[str, Any]:
     code = one.get("typeCode")
-    if code not in _TYPES:
+    if code not in _PARTICIPANT_TYPES:
         return _RESPONSIBLE
-    return {"coding": [{"system": _PARTICIPATION, "code": code, "display": _TYPES[code]}]}
+    return {
+        "coding": [{"system": _PARTICIPATION, "code": code, "display": _PARTICIPANT_TYPES[code]}]
+    }
 
 
 def _hospitalization(visit: Element, record: Record) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from fhirapp.exchange.ccda.people import addresses, names, organization, telecom
 from fhirapp.exchange.ccda.record import Record, ranked
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import (
+    MAPS,
     RACE,
     RFC_3986,
     SSN,
@@ -32,7 +33,7 @@ from fhirapp.exchange.ccda.values import (
 )
 from fhirapp.fhir.terminology import CT, US_CORE
 
-_GENDERS = {"F": "female", "M": "male", "UN": "other", "O": "other"}
+_GENDERS: Mapping[str, str] = MAPS["genders"]
 _BIRTH_TIME = "http://hl7.org/fhir/StructureDefinition/patient-birthTime"
 _EXTENSION = f"{US_CORE}StructureDefinition/us-core-"
 # The categories of OMB: US Core omb-race-category, omb-ethnicity-category.

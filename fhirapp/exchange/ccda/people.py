@@ -6,7 +6,7 @@ Sources: CDA R2 §4.2.2; HL7 C-CDA on FHIR 2.0.0, participations.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -14,37 +14,15 @@ from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.narrative import plain, tidy
 from fhirapp.exchange.ccda.record import Record, identity
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import absent, concept, extended, has_code, identifiers, key
+from fhirapp.exchange.ccda.values import MAPS, absent, concept, extended, has_code, identifiers, key
 from fhirapp.fhir.terminology import CT
 
-_NAME_USES = {"A": "nickname", "C": "official", "L": "usual", "P": "anonymous"}
-_ADDRESS_USES = {
-    "BAD": "old",
-    "H": "home",
-    "HP": "home",
-    "HV": "home",
-    "TMP": "temp",
-    "WP": "work",
-    "DIR": "work",
-    "PUB": "work",
-}
-_TELECOM_USES = {**_ADDRESS_USES, "AS": "work", "MC": "mobile"}
-_SCHEMES = {
-    "tel": "phone",
-    "fax": "fax",
-    "mailto": "email",
-    "http": "url",
-    "https": "url",
-    "sms": "sms",
-}
+_NAME_USES: Mapping[str, str] = MAPS["name_uses"]
+_ADDRESS_USES: Mapping[str, str] = MAPS["address_uses"]
+_TELECOM_USES: Mapping[str, str] = {**_ADDRESS_USES, **MAPS["telecom_uses"]}
+_TELECOM_SYSTEMS: Mapping[str, str] = MAPS["telecom_systems"]
 _NUMBER = re.compile(r"[+(]?\d[\d\s().x*#/-]*")
-_PARTS = {
-    "city": "city",
-    "county": "district",
-    "state": "state",
-    "postalCode": "postalCode",
-    "country": "country",
-}
+_ADDRESS_PARTS: Mapping[str, str] = MAPS["address_parts"]
 _LINES = ("streetAddressLine", "streetName", "houseNumber", "additionalLocator", "unitID")
 
 
@@ -88,7 +66,7 @@ def _address(element: Element) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if lines := _texts([one for one in element.elements if one.name in _LINES]):
         found["line"] = lines
-    for name, called in _PARTS.items():
+    for name, called in _ADDRESS_PARTS.items():
         if written := " ".join(_texts(element.all(name))):
             found[called] = written
     if not found:
@@ -115,7 +93,7 @@ def telecoms(elements: list[Element]) -> list[dict[str, Any]]:
 def _telecom(element: Element) -> dict[str, Any]:
     written = element.get("value")
     scheme, colon, rest = written.partition(":")
-    system = _SCHEMES.get(scheme.lower()) if colon else None
+    system = _TELECOM_SYSTEMS.get(scheme.lower()) if colon else None
     if system and system != "url":
         written = unquote(rest) if system == "email" else rest
     elif not system:
@@ -133,7 +111,7 @@ def _telecom(element: Element) -> dict[str, Any]:
     return found
 
 
-def _used(element: Element, uses: dict[str, str]) -> str:
+def _used(element: Element, uses: Mapping[str, str]) -> str:
     """Return the first use that FHIR has a word for."""
     return next((uses[one] for one in element.get("use").split() if one in uses), "")
 

@@ -6,7 +6,7 @@ CF-Severity; service.md 2.3; decisions 2.19.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from fhirapp.exchange.ccda.narrative import Texts, covers, plain, stands_in, uni
 from fhirapp.exchange.ccda.substances import inner, observed
 from fhirapp.exchange.ccda.tree import Element
 from fhirapp.exchange.ccda.values import (
+    MAPS,
     concept,
     extended,
     has_code,
@@ -30,17 +31,8 @@ from fhirapp.search.string import fold
 # Templates of C-CDA.
 _REACTION = "2.16.840.1.113883.10.20.22.4.9"
 _SEVERITY, _CRITICALITY = "2.16.840.1.113883.10.20.22.4.8", "2.16.840.1.113883.10.20.22.4.145"
-# FHIR has three; of what lies between two, and of fatal, the graver.
-_SEVERITIES = {
-    "255604002": "mild",
-    "371923003": "moderate",
-    "6736007": "moderate",
-    "371924009": "severe",
-    "24484000": "severe",
-    "399166001": "severe",
-    "442452003": "severe",
-}
-_CRITICALITIES = {"CRITH": "high", "CRITL": "low", "CRITU": "unable-to-assess"}
+_SEVERITIES: Mapping[str, str] = MAPS["severities"]
+_CRITICALITIES: Mapping[str, str] = MAPS["criticalities"]
 _BY_GRADE = {"severe": "high", "mild": "low"}
 # decisions 2.19
 _UNKNOWN = {"system": SNOMED_CT, "code": UNKNOWN_REACTION, "display": "Unknown"}

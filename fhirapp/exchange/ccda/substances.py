@@ -8,49 +8,28 @@ CF-NoKnownAllergies; service.md 2.3; decisions 2.19: NI never means "no allergy"
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fhirapp.allergies.assertion import About, about_none_known, is_placeholder
 from fhirapp.exchange.ccda.narrative import Column, Narrative, Texts, covers, plain, tidy
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import codings, concept, has_code, is_negated, null_coding
+from fhirapp.exchange.ccda.values import MAPS, codings, concept, has_code, is_negated, null_coding
 from fhirapp.fhir.terminology import NO_KNOWN_DRUG_ALLERGY, SNOMED_CT
 from fhirapp.search.string import fold
 
 _NKA, _NKFA, _NKEA = "716186003", "429625007", "428607008"
-_NONE_KNOWN = {
-    NO_KNOWN_DRUG_ALLERGY: "No known drug allergy",
-    _NKFA: "No known food allergy",
-    _NKEA: "No known environmental allergy",
-    _NKA: "No known allergy",
-}
+_NONE_KNOWN: Mapping[str, str] = MAPS["none_known"]
 _BY_ABOUT = {
     About.ANY: _NKA,
     About.DRUG: NO_KNOWN_DRUG_ALLERGY,
     About.FOOD: _NKFA,
     About.ENVIRONMENT: _NKEA,
 }
-# What is said when an observation without a substance is negated, by its value. That nobody has a
-# propensity says no less than that nobody has an allergy; of an intolerance that is not so.
-_NEGATED = {
-    "416098002": NO_KNOWN_DRUG_ALLERGY,
-    "419511003": NO_KNOWN_DRUG_ALLERGY,
-    "414285001": _NKFA,
-    "418471000": _NKFA,
-    "426232007": _NKEA,
-    "419199007": _NKA,
-    "418038007": _NKA,
-    "420134006": _NKA,
-}
-# Participants that name no substance but any, or any of a kind.
-_GENERIC = {
-    "105590001": _NKA,
-    "410942007": NO_KNOWN_DRUG_ALLERGY,
-    "373873005": NO_KNOWN_DRUG_ALLERGY,
-    "255620007": _NKFA,
-    "762766007": _NKFA,
-}
+# The statement that none is known: by the value of an observation that is negated, and by a
+# participant that names no substance but any, or any of a kind.
+_NEGATED: Mapping[str, str] = MAPS["negated"]
+_GENERIC: Mapping[str, str] = MAPS["generic"]
 _GENERIC_NAMES = frozenset(
     {
         *("substance", "any", "any substance", "all", "allergen", "drug", "drugs", "any drug"),

@@ -7,7 +7,9 @@ FHIR 2.0.0, mapping guidance and its concept maps.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -28,52 +30,14 @@ ACT_CODE = CT + "v3-ActCode"
 CONFIDENTIALITY = CT + "v3-Confidentiality"
 RACE = f"urn:oid:{_HL7}6.238"
 
-_CODE_SYSTEMS = {
-    "6.1": LOINC,
-    "6.96": "http://snomed.info/sct",
-    "6.88": "http://www.nlm.nih.gov/research/umls/rxnorm",
-    "6.209": "http://hl7.org/fhir/ndfrt",
-    "6.345": "http://va.gov/terminology/medrt",
-    "4.9": "http://fdasis.nlm.nih.gov",
-    "6.69": "http://hl7.org/fhir/sid/ndc",
-    "12.292": "http://hl7.org/fhir/sid/cvx",
-    "6.103": "http://hl7.org/fhir/sid/icd-9-cm",
-    "6.3": "http://hl7.org/fhir/sid/icd-10",
-    "6.90": "http://hl7.org/fhir/sid/icd-10-cm",
-    "6.4": "http://www.cms.gov/Medicare/Coding/ICD10",
-    "6.12": "http://www.ama-assn.org/go/cpt",
-    "6.8": "http://unitsofmeasure.org",
-    "6.101": "http://nucc.org/provider-taxonomy",
-    "6.121": "urn:ietf:bcp:47",
-    "6.301.5": "http://www.nubc.org/patient-discharge",
-    "3.26.1.1": "http://ncicb.nci.nih.gov/xml/owl/EVS/Thesaurus.owl",
-    "3.26.1.2": "http://ncimeta.nci.nih.gov",
-    "5.1": CT + "v3-AdministrativeGender",
-    "5.2": CT + "v3-MaritalStatus",
-    "5.4": ACT_CODE,
-    "5.6": CT + "v3-ActClass",
-    "5.7": CT + "v3-ActPriority",
-    "5.14": CT + "v3-ActStatus",
-    "5.25": CONFIDENTIALITY,
-    "5.88": CT + "v3-ParticipationFunction",
-    "5.90": CT + "v3-ParticipationType",
-    "5.110": CT + "v3-RoleClass",
-    "5.111": CT + "v3-RoleCode",
-    "5.112": CT + "v3-RouteOfAdministration",
-    "5.1008": CT + "v3-NullFlavor",
-    "5.1063": CT + "v3-ObservationValue",
-    "5.1076": CT + "v3-ReligiousAffiliation",
-    "12.112": CT + "v2-0112",
-}
+# Tables of codes, by name.
+MAPS: Mapping[str, Any] = tomllib.loads(
+    Path(__file__).with_name("concept_maps.toml").read_text(encoding="utf-8")
+)
+_CODE_SYSTEMS = {oid: address.replace("{CT}", CT) for oid, address in MAPS["code_systems"].items()}
 
-_IDENTIFIER_SYSTEMS = {
-    "4.1": SSN,
-    "4.6": NPI,
-    "4.572": "http://hl7.org/fhir/sid/us-medicare",
-    "4.927": "http://hl7.org/fhir/sid/us-mbi",
-}
-# Registries whose own OID, alone, identifies nobody: here a number always has to follow.
-_REGISTRIES = frozenset({*_IDENTIFIER_SYSTEMS, "4.2", "4.3", "4.4", "4.7", "4.814", "6.300"})
+_IDENTIFIER_SYSTEMS: Mapping[str, str] = MAPS["identifier_systems"]
+_REGISTRIES = frozenset({*_IDENTIFIER_SYSTEMS, *MAPS["registries"]["oids"]})
 # An extension under this root is an address of its own (THO, NamingSystem-uri).
 URI_ROOT = _HL7 + "4.873"
 
@@ -107,27 +71,8 @@ def _short(oid: str) -> str:
     return oid.removeprefix(_HL7) if oid.startswith(_HL7) else ""
 
 
-# v3-NullFlavor: its display, and the data-absent-reason that it is (ConceptMap
-# CF-NullFlavorDataAbsentReason).
-_NULL_FLAVORS = {
-    "NI": ("NoInformation", "unknown"),
-    "INV": ("invalid", "error"),
-    "OTH": ("other", "unsupported"),
-    "NINF": ("negative infinity", "negative-infinity"),
-    "PINF": ("positive infinity", "positive-infinity"),
-    "UNC": ("un-encoded", "as-text"),
-    "DER": ("derived", "unsupported"),
-    "MSK": ("masked", "masked"),
-    "NA": ("not applicable", "not-applicable"),
-    "UNK": ("unknown", "unknown"),
-    "ASKU": ("asked but unknown", "asked-unknown"),
-    "NAV": ("temporarily unavailable", "temp-unknown"),
-    "NASK": ("not asked", "not-asked"),
-    "NAVU": ("Not available", "unknown"),
-    "QS": ("Sufficient Quantity", "unsupported"),
-    "TRC": ("trace", "unsupported"),
-    "NP": ("not present", "unknown"),
-}
+# Display and data-absent-reason of each.
+_NULL_FLAVORS: Mapping[str, tuple[str, str]] = MAPS["null_flavors"]
 _NO_CODE = re.compile(r"[\x00-\x20\x7f]+")
 
 
