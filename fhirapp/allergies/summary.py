@@ -147,13 +147,13 @@ def conclusion_of(entries: Sequence[Entry], *, is_limited: bool = False) -> Conc
 
     Nothing recorded, not asked, no information, words only and none known are five things.
     """
-    found = _conclusion(entries)
+    conclusion = _conclusion(entries)
     if not is_limited:
-        return found
+        return conclusion
     part = "This token sees a part of the entries only, so there may be others."
     if not entries:
         return Conclusion("not-visible", f"{part} None of this part is here.")
-    return found._replace(text=f"{found.text} {part}")
+    return conclusion._replace(text=f"{conclusion.text} {part}")
 
 
 def _conclusion(entries: Sequence[Entry]) -> Conclusion:

@@ -60,15 +60,19 @@ def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str
 
     The one that tells best comes first. An SSN may be stored with its hyphens or without.
     """
-    found = {}
+    identities_by_name = {}
     for resource in resources:
         if resource["resourceType"] in _MAY_BE_KNOWN:
             keys = [
-                one for given in ranked(resource.get("identifier", ())) for one in _forms(given)
+                known
+                for written in ranked(resource.get("identifier", ()))
+                for known in _forms(written)
             ]
             if keys:
-                found[f"{resource['resourceType']}/{resource['id']}"] = list(dict.fromkeys(keys))
-    return found
+                identities_by_name[f"{resource['resourceType']}/{resource['id']}"] = list(
+                    dict.fromkeys(keys)
+                )
+    return identities_by_name
 
 
 def _forms(known: tuple[str, str]) -> list[tuple[str, str]]:
@@ -96,11 +100,13 @@ def _resources(document: bytes) -> list[dict[str, Any]]:
     record.add(provenance(name, name, writers, made, made, keeper))
     for allergy, recorders, recorded in allergies_in(sections, record, writers):
         record.add(provenance(record.add(allergy), name, recorders, made, recorded))
-    found = sorted(record.resources.values(), key=lambda one: _ORDER.index(one["resourceType"]))
-    for resource in found:
-        complete(resource)
+    resources = sorted(
+        record.resources.values(), key=lambda resource: _ORDER.index(resource["resourceType"])
+    )
+    for resource_ in resources:
+        complete(resource_)
     # Whoever changes one of them changes no other.
-    return [_copy(resource) for resource in found]
+    return [_copy(resource_) for resource_ in resources]
 
 
 def _copy(value: Any) -> Any:
@@ -112,16 +118,16 @@ def _copy(value: Any) -> Any:
 
 def _sections(holder: Element) -> Iterator[Element]:
     """Yield the sections of allergies; what is within one is part of it."""
-    for one in holder.elements:
-        if one.name == "section" and is_allergies(one):
-            yield one
+    for element in holder.elements:
+        if element.name == "section" and is_allergies(element):
+            yield element
         else:
-            yield from _sections(one)
+            yield from _sections(element)
 
 
 def remarks(resources: list[dict[str, Any]]) -> list[str]:
     """Return what an import should report of the resources of a document."""
-    codings = (one["code"].get("coding", ()) for one in resources if "code" in one)
+    codings = (resource["code"].get("coding", ()) for resource in resources if "code" in resource)
     return [REMARK] if any(SECTION in listed for listed in codings) else []
 
 

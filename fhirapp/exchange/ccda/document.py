@@ -53,7 +53,7 @@ def document_reference(
     """Return the DocumentReference of a document; encounter and period are put in later."""
     made = root.first("effectiveTime")
     signer = _signer(root, record)
-    found: dict[str, Any] = {
+    resource: dict[str, Any] = {
         "resourceType": "DocumentReference",
         "id": document_id,
         "meta": _meta(made),
@@ -76,17 +76,17 @@ def document_reference(
         "content": [_content(root, document)],
         "context": _context(root, record),
     }
-    values.put(found, "date", _date(root))
-    return {name: value for name, value in found.items() if value}
+    values.put(resource, "date", _date(root))
+    return {name: value for name, value in resource.items() if value}
 
 
 def authors(root: Element, record: Record) -> list[Actor]:
     """Return who wrote the document, each once."""
     unique: list[Actor] = []
-    for one in root.all("author"):
-        found = author(one, record)
-        if found and all(found.reference != known.reference for known in unique):
-            unique.append(found)
+    for element in root.all("author"):
+        actor_ = author(element, record)
+        if actor_ and all(actor_.reference != known.reference for known in unique):
+            unique.append(actor_)
     return unique
 
 
@@ -99,15 +99,17 @@ def custodian(root: Element, record: Record) -> dict[str, Any] | None:
 def _signer(root: Element, record: Record) -> Actor | None:
     for path in ("legalAuthenticator", "authenticator"):
         assigned = root.first(f"{path}/assignedEntity")
-        found = actor(assigned, record) if assigned is not None else None
+        signer = actor(assigned, record) if assigned is not None else None
         # R4: no other may authenticate.
-        if found and found.type_name in ("Practitioner", "Organization"):
-            return found
+        if signer and signer.type_name in ("Practitioner", "Organization"):
+            return signer
     return None
 
 
 def _contained(*actors: Actor) -> list[dict[str, Any]]:
-    by_id = {one["id"]: one for actor_ in actors for one in actor_.contained}
+    by_id = {
+        resource["id"]: resource for participant in actors for resource in participant.contained
+    }
     return list(by_id.values())
 
 
@@ -121,7 +123,7 @@ def _date(root: Element) -> Element | None:
     made = root.first("effectiveTime")
     if made is not None and made.get("value"):
         return made
-    written = values.in_order(one.first("time") for one in root.all("author"))
+    written = values.in_order(participation.first("time") for participation in root.all("author"))
     return written[-1] if written else made
 
 
@@ -153,18 +155,18 @@ def _doc_status(root: Element) -> str:
 def _categories(root: Element) -> list[dict[str, Any]]:
     code = root.first("code")
     classes = [
-        {"coding": [{"system": LOINC, "code": one["code"], "display": _CLASSES[one["code"]]}]}
-        for one in (codings(code) if code is not None else ())
-        if one.get("system") == LOINC and one["code"] in _CLASSES
+        {"coding": [{"system": LOINC, "code": coding["code"], "display": _CLASSES[coding["code"]]}]}
+        for coding in (codings(code) if code is not None else ())
+        if coding.get("system") == LOINC and coding["code"] in _CLASSES
     ]
     return [_CLINICAL_NOTE, *classes]
 
 
 def _relations(root: Element, record: Record) -> list[dict[str, Any]]:
     related = []
-    for one in root.all("relatedDocument"):
-        code = _RELATIONS.get(one.get("typeCode"))
-        for element in one.all("parentDocument/id") if code else ():
+    for related_document in root.all("relatedDocument"):
+        code = _RELATIONS.get(related_document.get("typeCode"))
+        for element in related_document.all("parentDocument/id") if code else ():
             identified = identifier(element)
             known = key(identified) if identified else None
             if known:
@@ -179,9 +181,9 @@ def _confidentiality(root: Element) -> list[dict[str, Any]]:
     if code is None:
         return []
     labels = codings(code)
-    for one in labels:
+    for label in labels:
         # CDA R2 §4.2.1.7: the code is one of these where no other system is named.
-        one.setdefault("system", CONFIDENTIALITY)
+        label.setdefault("system", CONFIDENTIALITY)
     return [{"coding": labels}] if labels else []
 
 
@@ -195,19 +197,19 @@ def _content(root: Element, document: bytes) -> dict[str, Any]:
     if title is not None:
         attachment["title"] = shortened(plain(title))
     values.put(attachment, "creation", root.first("effectiveTime"))
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "attachment": {name: value for name, value in attachment.items() if value}
     }
     if coded := _format(root):
-        found["format"] = coded
-    return found
+        content["format"] = coded
+    return content
 
 
 def _format(root: Element) -> dict[str, Any] | None:
     versions = {
-        _VERSIONS.get(one.get("extension"), "")
-        for one in root.all("templateId")
-        if one.get("root") == _US_REALM_HEADER
+        _VERSIONS.get(template.get("extension"), "")
+        for template in root.all("templateId")
+        if template.get("root") == _US_REALM_HEADER
     }
     body = root.first("component")
     if not any(versions) or body is None:
@@ -219,13 +221,15 @@ def _format(root: Element) -> dict[str, Any] | None:
 
 def _context(root: Element, record: Record) -> dict[str, Any]:
     events = root.all("documentationOf/serviceEvent")
-    found: dict[str, Any] = {
-        "event": [event for one in events if (event := concept(one.first("code"), record.texts))],
+    context: dict[str, Any] = {
+        "event": [
+            concept_ for event in events if (concept_ := concept(event.first("code"), record.texts))
+        ],
         "period": next(
-            filter(None, (values.period(one.first("effectiveTime")) for one in events)), None
+            filter(None, (values.period(event.first("effectiveTime")) for event in events)), None
         ),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in context.items() if value}
 
 
 _PARTICIPATION = f"{CT}v3-ParticipationType"
@@ -243,8 +247,8 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
     facility = visit.first("location/healthCareFacility")
     period = values.period(visit.first("effectiveTime"))
     identified = identifiers(visit.all("id"))
-    keys = [known for one in identified if (known := key(one))]
-    found: dict[str, Any] = {
+    keys = [known for identifier_ in identified if (known := key(identifier_))]
+    encounter: dict[str, Any] = {
         "resourceType": "Encounter",
         "id": record.own_identity("Encounter", *(keys[0] if keys else (record.key,))),
         "identifier": identified,
@@ -258,7 +262,7 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
         "location": _location(facility),
         "serviceProvider": _provider(facility, record),
     }
-    name = record.add({what: value for what, value in found.items() if value})
+    name = record.add({element: value for element, value in encounter.items() if value})
     context = document.setdefault("context", {})
     context["encounter"] = [{"reference": name}]
     if period:
@@ -277,33 +281,35 @@ def _status(period: dict[str, Any] | None) -> str:
 def _class(visit: Element) -> dict[str, Any]:
     code = visit.first("code")
     listed = codings(code) if code is not None else []
-    known = [one for one in listed if one.get("system") == ACT_CODE]
+    known = [coding for coding in listed if coding.get("system") == ACT_CODE]
     return known[0] if known else extended(absent(code.null_flavor if code is not None else ""))
 
 
 def _types(visit: Element, record: Record) -> list[dict[str, Any]]:
     """Return what else than its class is said of the kind of visit."""
-    found = concept(visit.first("code"), record.texts) or {}
-    others = [one for one in found.get("coding", ()) if one.get("system") != ACT_CODE]
+    kind = concept(visit.first("code"), record.texts) or {}
+    others = [coding for coding in kind.get("coding", ()) if coding.get("system") != ACT_CODE]
     if others:
-        return [{**found, "coding": others}]
+        return [{**kind, "coding": others}]
     # US Core requires a type.
-    return [{"text": found["text"]} if "text" in found else extended(absent())]
+    return [{"text": kind["text"]} if "text" in kind else extended(absent())]
 
 
 def _participants(visit: Element, record: Record) -> list[dict[str, Any]]:
-    found = []
+    participants = []
     for path in ("responsibleParty", "encounterParticipant"):
-        for one in visit.all(path):
-            assigned = one.first("assignedEntity")
+        for participation in visit.all(path):
+            assigned = participation.first("assignedEntity")
             individual = practitioner(assigned, record) if assigned is not None else None
             if individual:
-                found.append({"type": [_participation(one)], "individual": individual})
-    return found
+                participants.append(
+                    {"type": [_participation(participation)], "individual": individual}
+                )
+    return participants
 
 
-def _participation(one: Element) -> dict[str, Any]:
-    code = one.get("typeCode")
+def _participation(participation: Element) -> dict[str, Any]:
+    code = participation.get("typeCode")
     if code not in _PARTICIPANT_TYPES:
         return _RESPONSIBLE
     return {
@@ -325,8 +331,10 @@ def _location(facility: Element | None) -> list[dict[str, Any]]:
     place = facility.first("location")
     named = plain(name) if place is not None and (name := place.first("name")) else ""
     if not named and place is not None:
-        found = addresses(place.all("addr"))
-        named = ", ".join([*found[0].get("line", ()), found[0].get("city", "")]) if found else ""
+        located = addresses(place.all("addr"))
+        named = (
+            ", ".join([*located[0].get("line", ()), located[0].get("city", "")]) if located else ""
+        )
     reference: dict[str, Any] = {"display": named.strip(", ")} if named else {}
     if identified := identifiers(facility.all("id")):
         reference["identifier"] = identified[0]

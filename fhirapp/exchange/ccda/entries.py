@@ -98,7 +98,10 @@ class Entry:
 def entry_elements(section: Element) -> list[Element]:
     """Return the entries of a section and of the sections within it."""
     inner = section.all("component/section")
-    return [*section.all("entry"), *(entry for one in inner for entry in entry_elements(one))]
+    return [
+        *section.all("entry"),
+        *(entry for subsection in inner for entry in entry_elements(subsection)),
+    ]
 
 
 def entries_in(holder: Element, texts: Texts, concern: Element | None = None) -> Iterator[Entry]:

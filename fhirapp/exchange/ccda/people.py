@@ -28,65 +28,68 @@ _LINES = ("streetAddressLine", "streetName", "houseNumber", "additionalLocator",
 
 def names(elements: list[Element]) -> list[dict[str, Any]]:
     """Return the names that say something."""
-    return [found for one in elements if (found := _name(one))]
+    return [name for element in elements if (name := _name(element))]
 
 
 def _name(element: Element) -> dict[str, Any]:
     if element.null_flavor:
         return {}
-    found: dict[str, Any] = {}
+    human_name: dict[str, Any] = {}
     if use := _used(element, _NAME_USES):
-        found["use"] = use
+        human_name["use"] = use
     given = element.all("given")
-    if use == "anonymous" and any("CL" in one.get("qualifier").split() for one in given):
-        found["use"] = "nickname"
+    if use == "anonymous" and any("CL" in part.get("qualifier").split() for part in given):
+        human_name["use"] = "nickname"
     if family := " ".join(_texts(element.all("family"))):
-        found["family"] = family
+        human_name["family"] = family
     for name in ("given", "prefix", "suffix"):
         if written := _texts(element.all(name)):
-            found[name] = written
-    if not ("family" in found or "given" in found):
+            human_name[name] = written
+    if not ("family" in human_name or "given" in human_name):
         text = plain(element)
         if not text:
             return {}
-        found = {**{name: value for name, value in found.items() if name == "use"}, "text": text}
+        human_name = {
+            **{name: value for name, value in human_name.items() if name == "use"},
+            "text": text,
+        }
     if period := values.period(element.first("validTime")):
-        found["period"] = period
-    return found
+        human_name["period"] = period
+    return human_name
 
 
 def addresses(elements: list[Element]) -> list[dict[str, Any]]:
     """Return the addresses that say something."""
-    return [found for one in elements if (found := _address(one))]
+    return [address for element in elements if (address := _address(element))]
 
 
 def _address(element: Element) -> dict[str, Any]:
     if element.null_flavor:
         return {}
-    found: dict[str, Any] = {}
-    if lines := _texts([one for one in element.elements if one.name in _LINES]):
-        found["line"] = lines
-    for name, called in _ADDRESS_PARTS.items():
+    address: dict[str, Any] = {}
+    if lines := _texts([part for part in element.elements if part.name in _LINES]):
+        address["line"] = lines
+    for name, element_name in _ADDRESS_PARTS.items():
         if written := " ".join(_texts(element.all(name))):
-            found[called] = written
-    if not found:
+            address[element_name] = written
+    if not address:
         if not (text := plain(element)):
             return {}
-        found["text"] = text
+        address["text"] = text
     if use := _used(element, _ADDRESS_USES):
-        found = {"use": use, **found}
+        address = {"use": use, **address}
     if period := values.period(element.first("useablePeriod")):
-        found["period"] = period
-    return found
+        address["period"] = period
+    return address
 
 
 def telecoms(elements: list[Element]) -> list[dict[str, Any]]:
     """Return the numbers and addresses that say something, each once."""
     unique: list[dict[str, Any]] = []
     for element in elements:
-        found = _telecom(element)
-        if found and found not in unique:
-            unique.append(found)
+        telecom = _telecom(element)
+        if telecom and telecom not in unique:
+            unique.append(telecom)
     return unique
 
 
@@ -105,19 +108,19 @@ def _telecom(element: Element) -> dict[str, Any]:
         return {}
     if "PG" in element.get("use").split():
         system = "pager"
-    found = {"system": system, "value": written}
+    telecom = {"system": system, "value": written}
     if use := _used(element, _TELECOM_USES):
-        found["use"] = use
-    return found
+        telecom["use"] = use
+    return telecom
 
 
 def _used(element: Element, uses: Mapping[str, str]) -> str:
     """Return the first use that FHIR has a word for."""
-    return next((uses[one] for one in element.get("use").split() if one in uses), "")
+    return next((uses[use] for use in element.get("use").split() if use in uses), "")
 
 
 def _texts(elements: list[Element]) -> list[str]:
-    return [text for one in elements if not one.null_flavor and (text := plain(one))]
+    return [text for element in elements if not element.null_flavor and (text := plain(element))]
 
 
 class Actor(NamedTuple):
@@ -139,7 +142,7 @@ def organization(element: Element | None, record: Record) -> dict[str, Any] | No
     if element is None:
         return None
     name = next(filter(None, map(plain, element.all("name"))), "")
-    found: dict[str, Any] = {
+    resource: dict[str, Any] = {
         "resourceType": "Organization",
         "identifier": identifiers(element.all("id")),
         "name": name,
@@ -147,30 +150,30 @@ def organization(element: Element | None, record: Record) -> dict[str, Any] | No
         "address": addresses(element.all("addr")),
         "partOf": organization(element.first("asOrganizationPartOf/wholeOrganization"), record),
     }
-    found = {what: value for what, value in found.items() if value}
-    if not ("identifier" in found or "name" in found):
+    resource = {element_name: value for element_name, value in resource.items() if value}
+    if not ("identifier" in resource or "name" in resource):
         return None
-    found["id"] = record.identity("Organization", found.get("identifier", []), name)
-    return _reference(record.add(found), name)
+    resource["id"] = record.identity("Organization", resource.get("identifier", []), name)
+    return _reference(record.add(resource), name)
 
 
 def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
     """Return the Reference to a person who acts for an organization, None without one."""
     person = assigned.first("assignedPerson")
     named = names(person.all("name")) if person is not None else []
-    found: dict[str, Any] = {
+    resource: dict[str, Any] = {
         "resourceType": "Practitioner",
         "identifier": identifiers(assigned.all("id")),
         "name": named,
         "telecom": telecoms(assigned.all("telecom")),
         "address": addresses(assigned.all("addr")),
     }
-    found = {what: value for what, value in found.items() if value}
+    resource = {element: value for element, value in resource.items() if value}
     display = spoken(named)
-    if not (named or any(map(key, found.get("identifier", [])))):
+    if not (named or any(map(key, resource.get("identifier", [])))):
         return None
-    found["id"] = record.identity("Practitioner", found.get("identifier", []), display)
-    return _reference(record.add(found), display)
+    resource["id"] = record.identity("Practitioner", resource.get("identifier", []), display)
+    return _reference(record.add(resource), display)
 
 
 def author(participation: Element, record: Record) -> Actor | None:
@@ -193,17 +196,17 @@ def actor(assigned: Element, record: Record) -> Actor | None:
         return _contained(_device(assigned, device), on_behalf_of)
     if person is None and on_behalf_of is not None:
         return Actor(on_behalf_of)
-    found = practitioner(assigned, record)
-    if found is None:
+    reference = practitioner(assigned, record)
+    if reference is None:
         return Actor(on_behalf_of) if on_behalf_of else None
-    return Actor(found, (), on_behalf_of)
+    return Actor(reference, (), on_behalf_of)
 
 
 def _relation(assigned: Element, person: Element | None) -> Element | None:
     """Return what an author who is no professional is to the patient."""
     for holder in (person, assigned):
-        if holder is not None and (found := holder.first("sdtc:asPatientRelationship")):
-            return found.first("code") or found
+        if holder is not None and (relationship := holder.first("sdtc:asPatientRelationship")):
+            return relationship.first("code") or relationship
     code = assigned.first("code")
     return code if has_code(code, "ONESELF", "SELF") else None
 
@@ -211,39 +214,41 @@ def _relation(assigned: Element, person: Element | None) -> Element | None:
 def _related_person(relation: Element, person: Element | None, record: Record) -> dict[str, Any]:
     named = names(person.all("name")) if person is not None else []
     relationship = concept(relation, record.texts)
-    found: dict[str, Any] = {
+    resource: dict[str, Any] = {
         "resourceType": "RelatedPerson",
         "id": identity("RelatedPerson", record.key, spoken(named)),
         "patient": {"reference": record.patient},
         "relationship": [relationship] if relationship else [],
         "name": named,
     }
-    return {what: value for what, value in found.items() if value}
+    return {element: value for element, value in resource.items() if value}
 
 
 def _device(assigned: Element, device: Element) -> dict[str, Any]:
     model, software = (
-        tidy(plain(one)) if one is not None else ""
-        for one in (device.first("manufacturerModelName"), device.first("softwareName"))
+        tidy(plain(known)) if known is not None else ""
+        for known in (device.first("manufacturerModelName"), device.first("softwareName"))
     )
     identified = identifiers(assigned.all("id"))
-    called = [
+    device_names = [
         {"name": name, "type": kind}
         for name, kind in ((model, "model-name"), (software, "other"))
         if name
     ]
-    found: dict[str, Any] = {
+    resource: dict[str, Any] = {
         "resourceType": "Device",
-        "id": identity("Device", model, software, *(one.get("value", "") for one in identified)),
+        "id": identity(
+            "Device", model, software, *(known.get("value", "") for known in identified)
+        ),
         "identifier": identified,
-        "deviceName": called,
+        "deviceName": device_names,
     }
-    return {what: value for what, value in found.items() if value}
+    return {element: value for element, value in resource.items() if value}
 
 
 def _contained(resource: dict[str, Any], on_behalf_of: dict[str, Any] | None) -> Actor:
-    called = resource.get("deviceName") or [{"name": spoken(resource.get("name", []))}]
-    reference = _reference(f"#{resource['id']}", called[0]["name"])
+    names_ = resource.get("deviceName") or [{"name": spoken(resource.get("name", []))}]
+    reference = _reference(f"#{resource['id']}", names_[0]["name"])
     return Actor(reference, (resource,), on_behalf_of)
 
 
@@ -274,9 +279,9 @@ def complete(resource: dict[str, Any]) -> None:
             resource["_name"] = unknown
     if type_name == "Practitioner":
         resource.setdefault("identifier", [{"_system": unknown, "_value": unknown}])
-        for one in resource.setdefault("name", [{}]):
-            if "family" not in one:
-                one["_family"] = unknown
+        for name in resource.setdefault("name", [{}]):
+            if "family" not in name:
+                name["_family"] = unknown
 
 
 _PARTICIPANT_TYPE = f"{CT}provenance-participant-type"
@@ -295,11 +300,11 @@ def provenance(
 
     recorded is when the document was made, occurred when the target was written.
     """
-    agents = [_agent("author", "Author", one.reference, _on_behalf_of(one)) for one in authors]
+    agents = [_agent("author", "Author", part.reference, _on_behalf_of(part)) for part in authors]
     if custodian:
         agents.append(_agent("custodian", "Custodian", custodian, None))
-    contained = {one["id"]: one for actor in authors for one in actor.contained}
-    found: dict[str, Any] = {
+    contained = {part["id"]: part for actor in authors for part in actor.contained}
+    resource: dict[str, Any] = {
         "resourceType": "Provenance",
         "id": identity("Provenance", target, document),
         "contained": list(contained.values()),
@@ -308,13 +313,13 @@ def provenance(
         "agent": agents or [_agent("author", "Author", extended(absent()), None)],
         "entity": [{"role": "source", "what": {"reference": document}}],
     }
-    values.put(found, "occurredDateTime", occurred)
+    values.put(resource, "occurredDateTime", occurred)
     # An instant is never made of a date.
     if instant := values.instant(recorded):
-        found["recorded"] = instant
+        resource["recorded"] = instant
     else:
-        found["_recorded"] = extended(absent())
-    return {name: value for name, value in found.items() if value}
+        resource["_recorded"] = extended(absent())
+    return {name: value for name, value in resource.items() if value}
 
 
 def _on_behalf_of(actor: Actor) -> dict[str, Any] | None:

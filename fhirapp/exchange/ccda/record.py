@@ -52,9 +52,9 @@ class Record:
         known = self.resources.setdefault(name, resource)
         for element, value in resource.items():
             known.setdefault(element, value)
-        for one in resource.get("identifier", ()):
-            if one not in known["identifier"]:
-                known["identifier"].append(one)
+        for identifier in resource.get("identifier", ()):
+            if identifier not in known["identifier"]:
+                known["identifier"].append(identifier)
         return name
 
     def identity(self, type_name: str, identified: list[dict[str, Any]], *otherwise: str) -> str:
@@ -69,8 +69,8 @@ class Record:
 
 def ranked(identified: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
     """Return the system and value of each Identifier that has both, what tells best first."""
-    found = (one for one in map(key, identified) if one and not _is_nobodys(one))
-    return sorted(found, key=_rank)
+    keys = (known for known in map(key, identified) if known and not _is_nobodys(known))
+    return sorted(keys, key=_rank)
 
 
 def _is_nobodys(known: tuple[str, str]) -> bool:

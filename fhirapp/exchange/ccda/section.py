@@ -106,9 +106,9 @@ def _read(
     entries: list[Entry] = []
     unread = []
     for element in entry_elements(section):
-        found = list(entries_in(element, record.texts))
-        entries += filter(happened, found)
-        if not found:
+        within = list(entries_in(element, record.texts))
+        entries += filter(happened, within)
+        if not within:
             unread.append(element)
     link(entries, narrative)
     statements = [

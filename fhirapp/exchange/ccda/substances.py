@@ -73,31 +73,31 @@ def substance_of(
         # The value names the substance: "allergy to penicillin".
         listed = listed if any(map(_is_concrete, listed)) else codings(value)
     names = [] if entity is None else list(_names(entity, code, texts, narrative))
-    displays = [one["display"] for one in listed if "display" in one and _is_concrete(one)]
-    of_reactions = {fold(one) for one in reactions}
+    displays = [name["display"] for name in listed if "display" in name and _is_concrete(name)]
+    of_reactions = {fold(name) for name in reactions}
     others = [*displays, *_value_names(value, texts)]
-    real = [one for one in (*names, *others) if one and not is_placeholder(one)]
-    real = [one for one in real if fold(one) not in of_reactions] or real
+    real = [name for name in (*names, *others) if name and not is_placeholder(name)]
+    real = [name for name in real if fold(name) not in of_reactions] or real
     if cell and (is_only or not real) and not is_placeholder(cell):
         real.append(cell)
     if value is not None and not real:
         real += _named_kind(value, texts)
-    found: dict[str, Any] = {"coding": listed} if listed else {}
+    concept_: dict[str, Any] = {"coding": listed} if listed else {}
     if text := next(iter(real), "") or next(filter(None, (*names, *others)), ""):
-        found["text"] = text
+        concept_["text"] = text
     kept = [text, *displays]
     for name in real:
         if not covers(kept, name):
-            found.setdefault("coding", []).append({"display": name})
+            concept_.setdefault("coding", []).append({"display": name})
             kept.append(name)
-    return found
+    return concept_
 
 
 def names_in(code: dict[str, Any]) -> list[str]:
     """Return the names in a code, without placeholders."""
-    listed = (one for one in code.get("coding", ()) if _is_concrete(one))
-    names = [code.get("text", ""), *(one.get("display", "") for one in listed)]
-    return [one for one in names if one and not is_placeholder(one)]
+    listed = (coding for coding in code.get("coding", ()) if _is_concrete(coding))
+    names = [code.get("text", ""), *(coding.get("display", "") for coding in listed)]
+    return [coding for coding in names if coding and not is_placeholder(coding)]
 
 
 def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None:
@@ -105,13 +105,13 @@ def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None
     entity = participant.first("participantRole/playingEntity") if participant else None
     if entity is None:
         return None
-    found = concept(entity.first("code"), texts) or {}
-    if "text" not in found:
-        listed = (one for one in found.get("coding", ()) if _is_concrete(one))
-        displays = (one["display"] for one in listed if "display" in one)
+    code = concept(entity.first("code"), texts) or {}
+    if "text" not in code:
+        listed = (coding for coding in code.get("coding", ()) if _is_concrete(coding))
+        displays = (coding["display"] for coding in listed if "display" in coding)
         if name := next(filter(None, [*map(plain, entity.all("name")), *displays]), ""):
-            found["text"] = name
-    return found if says_something(found) else None
+            code["text"] = name
+    return code if says_something(code) else None
 
 
 def code_of(
@@ -129,7 +129,7 @@ def code_of(
     if value is not None and value.get("code") and _negated(observation, concern):
         return {"coding": codings(value)}
     listed = substance.get("coding", ())
-    for reason in (observation.null_flavor, *(one["code"] for one in listed)):
+    for reason in (observation.null_flavor, *(coding["code"] for coding in listed)):
         if coding := null_coding(reason):
             return {"coding": [coding]}
     return {"coding": [null_coding("NI")]}
@@ -159,8 +159,8 @@ def _names(
 ) -> Iterator[str]:
     """Yield the names of a substance, save those that lead into the column of something else."""
     if code is not None:
-        for one in (code, *code.all("translation")):
-            original = one.first("originalText")
+        for coded in (code, *code.all("translation")):
+            original = coded.first("originalText")
             columns = [narrative.column_of(target) for target in texts.targets(original)]
             if original is not None and any(column in _NO_NAME for column in columns):
                 yield plain(original)
@@ -169,9 +169,9 @@ def _names(
     for name in entity.all("name"):
         yield texts.of(name)
     if code is not None:
-        for one in (code, *code.all("translation")):
-            if not one.get("code"):
-                yield tidy(one.get("displayName"))
+        for coded in (code, *code.all("translation")):
+            if not coded.get("code"):
+                yield tidy(coded.get("displayName"))
     for desc in entity.all("desc"):
         yield texts.of(desc)
 
@@ -197,15 +197,15 @@ def _none_known(
     substance: dict[str, Any], observation: Element, concern: Element | None, texts: Texts
 ) -> dict[str, Any] | None:
     """Return that no allergy is known, where an observation says so; None where it does not."""
-    listed = [one for one in substance.get("coding", ()) if _is_concrete(one)]
+    listed = [coding for coding in substance.get("coding", ()) if _is_concrete(coding)]
     if _snomed(substance) & _SAY_NONE:
         return substance
     generic = [_GENERIC[code] for code in _snomed(substance) & _GENERIC.keys()]
     is_generic = all(
-        one.get("code") in _GENERIC
-        or fold(one.get("display", "")) in _GENERIC_NAMES
-        or ("code" not in one and about_none_known(one.get("display", "")))
-        for one in listed
+        coding.get("code") in _GENERIC
+        or fold(coding.get("display", "")) in _GENERIC_NAMES
+        or ("code" not in coding and about_none_known(coding.get("display", "")))
+        for coding in listed
     )
     text = substance.get("text", "")
     value = observation.first("value")
@@ -258,7 +258,11 @@ def _is_concrete(coding: dict[str, Any]) -> bool:
 
 def _snomed(code: dict[str, Any]) -> set[str]:
     listed = code.get("coding", ())
-    return {one["code"] for one in listed if one.get("system") == SNOMED_CT and "code" in one}
+    return {
+        coding["code"]
+        for coding in listed
+        if coding.get("system") == SNOMED_CT and "code" in coding
+    }
 
 
 _GROUPING = frozenset({"entryRelationship", "component", "organizer"})
@@ -272,11 +276,11 @@ def inner(statement: Element) -> Iterator[tuple[Element, Element]]:
 
 
 def _observations(holder: Element) -> Iterator[Element]:
-    for one in holder.elements:
-        if one.name == "observation":
-            yield one
-        elif one.name in _GROUPING:
-            yield from _observations(one)
+    for child in holder.elements:
+        if child.name == "observation":
+            yield child
+        elif child.name in _GROUPING:
+            yield from _observations(child)
 
 
 def observed(statements: list[Element], template: str, *codes: str) -> list[Element]:

@@ -85,7 +85,7 @@ class Element:
 
     @property
     def elements(self) -> Iterator[Element]:
-        return (one for one in self.content if isinstance(one, Element))
+        return (child for child in self.content if isinstance(child, Element))
 
     def all(self, path: str) -> list[Element]:
         """Return the elements at a path below: "component/section"."""
@@ -112,15 +112,17 @@ class Element:
 
     def templates(self) -> set[str]:
         """Return the roots of the templates that it says it conforms to."""
-        return {one.get("root") for one in self.all("templateId")}
+        return {template.get("root") for template in self.all("templateId")}
 
     @property
     def path(self) -> str:
         """Its place: ClinicalDocument/recordTarget[2]."""
         if self.parent is None:
             return self.name
-        alike = [one for one in self.parent.elements if one.name == self.name]
-        place = "" if len(alike) < 2 else f"[{[one is self for one in alike].index(True) + 1}]"
+        alike = [sibling for sibling in self.parent.elements if sibling.name == self.name]
+        place = (
+            "" if len(alike) < 2 else f"[{[sibling is self for sibling in alike].index(True) + 1}]"
+        )
         return f"{self.parent.path}/{self.name}{place}"
 
     def refused(self, message: str) -> UnreadableDocument:
@@ -160,8 +162,8 @@ def _as_utf8(document: bytes) -> bytes:
     for mark, codec in _MARKS:
         if document.startswith(mark):
             return _encoded(document, codec, codec[:6].rstrip("-").upper())
-    found = _DECLARATION.match(document[:1024])
-    label = found[1].decode() if found else "UTF-8"
+    declared = _DECLARATION.match(document[:1024])
+    label = declared[1].decode() if declared else "UTF-8"
     codec = _CODECS.get(label.lower(), "")
     if not codec:
         raise UnreadableDocument(
@@ -222,7 +224,7 @@ class _Builder:
             message = f"has more than {_MAX_ELEMENTS:,} elements in its header and Allergies"
             raise UnreadableDocument(message, self.line(), self.path)
         named = {_XSI_TYPE: "xsi:type"}
-        kept = {named.get(one, one): value for one, value in attributes.items()}
+        kept = {named.get(attribute, attribute): value for attribute, value in attributes.items()}
         element = Element(_name(name), kept, self.line(), self._at)
         if self._at is None:
             _check_root(element)

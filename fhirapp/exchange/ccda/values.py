@@ -111,23 +111,23 @@ def coding(element: Element) -> dict[str, Any] | None:
     code = code_in(element)
     if not code:
         return None
-    found = {
+    members = {
         "system": code_system(element.get("codeSystem")),
         "version": tidy(element.get("codeSystemVersion")),
         "code": code,
         "display": tidy(element.get("displayName")),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in members.items() if value}
 
 
 def codings(element: Element) -> list[dict[str, Any]]:
     """Return a code, its translations, and a nullFlavor in its place, in this order."""
-    found = [coding(one) for one in (element, *element.all("translation"))]
-    found.append(null_coding(element.null_flavor))
+    listed = [coding(coded) for coded in (element, *element.all("translation"))]
+    listed.append(null_coding(element.null_flavor))
     unique: list[dict[str, Any]] = []
-    for one in found:
-        if one is not None and one not in unique:
-            unique.append(one)
+    for coded in listed:
+        if coded is not None and coded not in unique:
+            unique.append(coded)
     return unique
 
 
@@ -135,19 +135,19 @@ def concept(element: Element | None, texts: Texts) -> dict[str, Any] | None:
     """Return a CD, CE or CV as a CodeableConcept, None where it says nothing."""
     if element is None:
         return None
-    found: dict[str, Any] = {}
+    concept_: dict[str, Any] = {}
     if listed := codings(element):
-        found["coding"] = listed
+        concept_["coding"] = listed
     if text := texts.of(element.first("originalText")):
-        found["text"] = text
-    return found or None
+        concept_["text"] = text
+    return concept_ or None
 
 
 def has_code(element: Element | None, *codes: str) -> bool:
     """Say whether an element's code, or a translation of it, is one of these."""
     if element is None:
         return False
-    return any(one.get("code") in codes for one in (element, *element.all("translation")))
+    return any(coded.get("code") in codes for coded in (element, *element.all("translation")))
 
 
 def is_negated(statement: Element | None) -> bool:
@@ -162,10 +162,10 @@ def identifier(element: Element) -> dict[str, Any] | None:
     of a registry.
     """
     root, extension = element.get("root"), element.get("extension")
-    found = _identified(root, extension, element.null_flavor)
-    if found and (name := tidy(element.get("assigningAuthorityName"))):
-        found["assigner"] = {"display": name}
-    return found
+    identified = _identified(root, extension, element.null_flavor)
+    if identified and (name := tidy(element.get("assigningAuthorityName"))):
+        identified["assigner"] = {"display": name}
+    return identified
 
 
 def _identified(root: str, extension: str, null_flavor: str) -> dict[str, Any] | None:
@@ -179,8 +179,8 @@ def _identified(root: str, extension: str, null_flavor: str) -> dict[str, Any] |
         return {"system": RFC_3986, "value": urn(root) or system}
     if root == URI_ROOT:
         separator = "/" if "://" in extension else ":"
-        namespace, found, value = extension.rpartition(separator)
-        if found and value and namespace and not namespace.endswith("/"):
+        namespace, is_split, value = extension.rpartition(separator)
+        if is_split and value and namespace and not namespace.endswith("/"):
             return {"system": "".join(namespace.split()), "value": value}
         return {"system": RFC_3986, "value": extension}
     return {"system": system, "value": extension}
@@ -196,9 +196,9 @@ def identifiers(elements: list[Element]) -> list[dict[str, Any]]:
     """Return the Identifiers of these, each once."""
     unique: list[dict[str, Any]] = []
     for element in elements:
-        found = identifier(element)
-        if found and found not in unique:
-            unique.append(found)
+        identified = identifier(element)
+        if identified and identified not in unique:
+            unique.append(identified)
     return unique
 
 
@@ -215,10 +215,10 @@ def date_time(written: str) -> str:
     FHIR has hours only with minutes and a zone. Where either is absent, the date is what is known:
     a zone that is guessed would be wrong for half of the year.
     """
-    found = _TS.fullmatch(written)
-    if not found:
+    match = _TS.fullmatch(written)
+    if not match:
         return ""
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
     date = "-".join(filter(None, (year, month, day)))
     try:
         check_date(date)
@@ -244,10 +244,10 @@ def put(resource: dict[str, Any], name: str, element: Element | None) -> None:
     if element is None:
         return
     written = element.get("value")
-    found = date_time(written)
-    if found:
-        resource[name] = found
-    if written and not (found and is_exact(written, found)):
+    date = date_time(written)
+    if date:
+        resource[name] = date
+    if written and not (date and is_exact(written, date)):
         resource[f"_{name}"] = extended(original(written))
     elif not written and element.null_flavor:
         resource[f"_{name}"] = extended(absent(element.null_flavor))
@@ -267,30 +267,30 @@ def period(times: Element | None) -> dict[str, Any] | None:
     """
     if times is None:
         return None
-    found: dict[str, Any] = {}
-    put(found, "start", start_of(times))
-    put(found, "end", times.first("high"))
-    if times.get("value") and found.get("start"):
-        found["end"] = found["start"]
-    if "start" in found and "end" in found and _is_before(found["end"], found["start"]):
+    ends: dict[str, Any] = {}
+    put(ends, "start", start_of(times))
+    put(ends, "end", times.first("high"))
+    if times.get("value") and ends.get("start"):
+        ends["end"] = ends["start"]
+    if "start" in ends and "end" in ends and _is_before(ends["end"], ends["start"]):
         end = times.first("high")
-        del found["end"]
-        found["_end"] = extended(original(end.get("value") if end else ""))
-    return found or None
+        del ends["end"]
+        ends["_end"] = extended(original(end.get("value") if end else ""))
+    return ends or None
 
 
 def in_order(times: Iterable[Element | None]) -> list[Element]:
     """Return those that are times, the earliest first."""
-    known = [one for one in times if one is not None and date_time(one.get("value"))]
-    return sorted(known, key=lambda one: _moment(date_time(one.get("value"))))
+    known = [time for time in times if time is not None and date_time(time.get("value"))]
+    return sorted(known, key=lambda time: _moment(date_time(time.get("value"))))
 
 
-def _is_before(one: str, other: str) -> bool:
+def _is_before(time: str, other: str) -> bool:
     """Say whether a time is before another, at the precision of the less exact one."""
-    known = min(len(one), len(other))
+    known = min(len(time), len(other))
     if known <= 10:
-        return one[:known] < other[:known]
-    return interval(one).low < interval(other).low
+        return time[:known] < other[:known]
+    return interval(time).low < interval(other).low
 
 
 def _moment(as_date_time: str) -> int:
@@ -299,5 +299,5 @@ def _moment(as_date_time: str) -> int:
 
 def instant(element: Element | None) -> str:
     """Return an instant; "" where the time is not known to the second."""
-    found = date_time(element.get("value")) if element is not None else ""
-    return found if len(found) > 10 else ""
+    time = date_time(element.get("value")) if element is not None else ""
+    return time if len(time) > 10 else ""

@@ -120,7 +120,7 @@ class Log:
         if name not in holder:
             return
         extensions = holder.get("extension", [])
-        made = [self._nested(one, url, values) for one in listed(holder[name])]
+        made = [self._nested(item, url, values) for item in listed(holder[name])]
         if type(extensions) is not list or None in made:
             self.cannot(f"{path}{name}", "cannot become an extension")
             return

@@ -271,12 +271,12 @@ def _patient(cells: Cells, patient_id: str, identifier: dict[str, Any] | None) -
     patient: dict[str, Any] = {"resourceType": "Patient", "id": patient_id}
     if identifier:
         patient["identifier"] = [identifier]
-    family, given = cells.text("patient_family"), cells.several("patient_given")
-    for name in given:
+    family, given_names = cells.text("patient_family"), cells.several("patient_given")
+    for name in given_names:
         cells.check_text("patient_given", name)
-    if not family and not given:
+    if not family and not given_names:
         cells.fault("patient_family", "is required of a patient who is to be made")
-    whole = {"family": family, "given": given}
+    whole = {"family": family, "given": given_names}
     patient["name"] = [{part: value for part, value in whole.items() if value}]
     gender = _GENDERS.get(cells.raw("patient_gender").casefold()) or cells.code(
         "patient_gender", "male", "female", "other", "unknown"
