@@ -1,12 +1,7 @@
-"""Clinical documents of C-CDA and CDA R2 as FHIR: what an import takes from them.
-
-    resources_of   the resources of a document: who it is of and from, itself, its allergies
-    identities     by which identifiers those of them may be known already that stand for people
-                   and organizations
-    contradiction  what tells that a patient with one of these numbers is somebody else
+"""Clinical documents of C-CDA and CDA R2, converted to FHIR for an import.
 
 tree.py reads the XML; document.py, patient.py and people.py convert the header, section.py the
-Allergies section.
+Allergies section. concept_maps.toml has the codes.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ from fhirapp.exchange.ccda.values import SSN, identifier, key
 
 __all__ = ["UnreadableDocument", "contradiction", "identities", "remarks", "resources_of"]
 
-# What others point to comes first.
+# A resource comes after those that it refers to.
 _ORDER = (
     "Organization",
     "Practitioner",
@@ -43,10 +38,9 @@ _MAY_BE_KNOWN = frozenset({"Organization", "Practitioner", "Patient"})
 
 
 def resources_of(document: bytes, place: str) -> list[dict[str, Any]]:
-    """Return what a document says, as FHIR JSON; what others point to comes first.
+    """Return the resources of a document as FHIR JSON, each after those that it refers to.
 
-    place is where the document was found, for UnreadableDocument, which has it. Raises
-    UnreadableDocument.
+    place is that of the document. Raises UnreadableDocument, which carries it.
     """
     try:
         return _resources(document)
@@ -58,29 +52,29 @@ def resources_of(document: bytes, place: str) -> list[dict[str, Any]]:
 def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:
     """Return the identifiers, system and value, by which a resource, Type/id, may be known already.
 
-    The one that tells best comes first. An SSN may be stored with its hyphens or without.
+    Only people and organizations have some. The identifier that distinguishes best comes first. An
+    SSN may be stored with its hyphens or without.
     """
-    identities_by_name = {}
+    identities_ = {}
     for resource in resources:
         if resource["resourceType"] in _MAY_BE_KNOWN:
             keys = [
-                known
-                for written in ranked(resource.get("identifier", ()))
-                for known in _forms(written)
+                form
+                for identifier_key in ranked(resource.get("identifier", ()))
+                for form in _forms(identifier_key)
             ]
             if keys:
-                identities_by_name[f"{resource['resourceType']}/{resource['id']}"] = list(
-                    dict.fromkeys(keys)
-                )
-    return identities_by_name
+                name = f"{resource['resourceType']}/{resource['id']}"
+                identities_[name] = list(dict.fromkeys(keys))
+    return identities_
 
 
-def _forms(known: tuple[str, str]) -> list[tuple[str, str]]:
-    system, value = known
+def _forms(identifier_key: tuple[str, str]) -> list[tuple[str, str]]:
+    system, value = identifier_key
     digits = value.replace("-", "")
     if system != SSN or len(digits) != 9:
-        return [known]
-    return [known, (system, digits), (system, f"{digits[:3]}-{digits[3:5]}-{digits[5:]}")]
+        return [identifier_key]
+    return [identifier_key, (system, digits), (system, f"{digits[:3]}-{digits[3:5]}-{digits[5:]}")]
 
 
 def _resources(document: bytes) -> list[dict[str, Any]]:
@@ -100,17 +94,15 @@ def _resources(document: bytes) -> list[dict[str, Any]]:
     record.add(provenance(name, name, writers, made, made, keeper))
     for allergy, recorders, recorded in allergies_in(sections, record, writers):
         record.add(provenance(record.add(allergy), name, recorders, made, recorded))
-    resources = sorted(
-        record.resources.values(), key=lambda resource: _ORDER.index(resource["resourceType"])
-    )
-    for resource_ in resources:
-        complete(resource_)
-    # Whoever changes one of them changes no other.
-    return [_copy(resource_) for resource_ in resources]
+    for resource in record.resources.values():
+        complete(resource)
+    # A copy: a change of one resource must not change another.
+    resources = map(_copy, record.resources.values())
+    return sorted(resources, key=lambda resource: _ORDER.index(resource["resourceType"]))
 
 
 def _copy(value: Any) -> Any:
-    """Return a copy of JSON; faster than deepcopy, which keeps a memory of what it copied."""
+    """Return a copy of JSON; faster than deepcopy, which keeps a memo of what it copied."""
     if isinstance(value, dict):
         return {name: _copy(inner) for name, inner in value.items()}
     return [_copy(inner) for inner in value] if isinstance(value, list) else value

@@ -29,6 +29,7 @@ from fhirapp.exchange.ccda.values import (
     identifiers,
     key,
     null_coding,
+    present,
 )
 from fhirapp.fhir.terminology import CT, DOCUMENT_CATEGORY
 
@@ -77,16 +78,16 @@ def document_reference(
         "context": _context(root, record),
     }
     values.put(resource, "date", _date(root))
-    return {name: value for name, value in resource.items() if value}
+    return present(resource)
 
 
 def authors(root: Element, record: Record) -> list[Actor]:
     """Return who wrote the document, each once."""
     unique: list[Actor] = []
     for element in root.all("author"):
-        actor_ = author(element, record)
-        if actor_ and all(actor_.reference != known.reference for known in unique):
-            unique.append(actor_)
+        writer = author(element, record)
+        if writer and all(writer.reference != known.reference for known in unique):
+            unique.append(writer)
     return unique
 
 
@@ -197,9 +198,7 @@ def _content(root: Element, document: bytes) -> dict[str, Any]:
     if title is not None:
         attachment["title"] = shortened(plain(title))
     values.put(attachment, "creation", root.first("effectiveTime"))
-    content: dict[str, Any] = {
-        "attachment": {name: value for name, value in attachment.items() if value}
-    }
+    content: dict[str, Any] = {"attachment": present(attachment)}
     if coded := _format(root):
         content["format"] = coded
     return content
@@ -222,14 +221,12 @@ def _format(root: Element) -> dict[str, Any] | None:
 def _context(root: Element, record: Record) -> dict[str, Any]:
     events = root.all("documentationOf/serviceEvent")
     context: dict[str, Any] = {
-        "event": [
-            concept_ for event in events if (concept_ := concept(event.first("code"), record.texts))
-        ],
+        "event": [kind for event in events if (kind := concept(event.first("code"), record.texts))],
         "period": next(
             filter(None, (values.period(event.first("effectiveTime")) for event in events)), None
         ),
     }
-    return {name: value for name, value in context.items() if value}
+    return present(context)
 
 
 _PARTICIPATION = f"{CT}v3-ParticipationType"
@@ -247,7 +244,7 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
     facility = visit.first("location/healthCareFacility")
     period = values.period(visit.first("effectiveTime"))
     identified = identifiers(visit.all("id"))
-    keys = [known for identifier_ in identified if (known := key(identifier_))]
+    keys = list(filter(None, map(key, identified)))
     encounter: dict[str, Any] = {
         "resourceType": "Encounter",
         "id": record.own_identity("Encounter", *(keys[0] if keys else (record.key,))),
@@ -262,7 +259,7 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
         "location": _location(facility),
         "serviceProvider": _provider(facility, record),
     }
-    name = record.add({element: value for element, value in encounter.items() if value})
+    name = record.add(present(encounter))
     context = document.setdefault("context", {})
     context["encounter"] = [{"reference": name}]
     if period:

@@ -30,6 +30,7 @@ from fhirapp.exchange.ccda.values import (
     key,
     null_coding,
     original,
+    present,
 )
 from fhirapp.fhir.terminology import CT, US_CORE
 
@@ -152,12 +153,12 @@ def _groups(name: str, person: Element) -> list[dict[str, Any]]:
         elif coding.get("system") == RACE:
             parts.append({"url": "detailed", "valueCoding": coding})
     if name == "ethnicity":
-        categories = [coding for coding in parts if coding["url"] == "ombCategory"]
-        parts = [coding for coding in parts if coding not in categories[1:]]
+        categories = [part for part in parts if part["url"] == "ombCategory"]
+        parts = [part for part in parts if part not in categories[1:]]
     if not parts:
         return []
     words = dict.fromkeys(
-        coding["valueCoding"].get("display", coding["valueCoding"]["code"]) for coding in parts
+        part["valueCoding"].get("display", part["valueCoding"]["code"]) for part in parts
     )
     parts.append({"url": "text", "valueString": ", ".join(words)})
     return [{"url": f"{_EXTENSION}{name}", "extension": parts}]
@@ -174,7 +175,7 @@ def _guardian(guardian: Element, record: Record) -> dict[str, Any]:
         "address": next(iter(addresses(guardian.all("addr"))), None),
         "organization": organization(guardian.first("guardianOrganization"), record),
     }
-    return {element: value for element, value in contact.items() if value}
+    return present(contact)
 
 
 def _languages(person: Element) -> list[dict[str, Any]]:
@@ -183,12 +184,12 @@ def _languages(person: Element) -> list[dict[str, Any]]:
         code = code_in(communication.first("languageCode"))
         if not code:
             continue
-        language = {"system": "urn:ietf:bcp:47", "code": code}
-        language_: dict[str, Any] = {"language": {"coding": [language]}}
+        coding = {"system": "urn:ietf:bcp:47", "code": code}
+        language: dict[str, Any] = {"language": {"coding": [coding]}}
         preferred = communication.first("preferenceInd")
         if preferred is not None and preferred.get("value") in ("true", "false"):
-            language_["preferred"] = preferred.get("value") == "true"
-        spoken.append(language_)
+            language["preferred"] = preferred.get("value") == "true"
+        spoken.append(language)
     return spoken
 
 
@@ -245,9 +246,9 @@ def _given_names(patient: Mapping[str, Any]) -> Iterator[_Given]:
         # Of one that is not known there may be an extension alone.
         written = " ".join(part for part in name.get("given", ()) if part)
         plain = "".join(
-            part
-            for part in unicodedata.normalize("NFKD", written)
-            if not unicodedata.combining(part)
+            character
+            for character in unicodedata.normalize("NFKD", written)
+            if not unicodedata.combining(character)
         )
         words = [part for part in _APART.split(plain.casefold()) if part]
         if words:

@@ -14,7 +14,16 @@ from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.narrative import plain, tidy
 from fhirapp.exchange.ccda.record import Record, identity
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import MAPS, absent, concept, extended, has_code, identifiers, key
+from fhirapp.exchange.ccda.values import (
+    MAPS,
+    absent,
+    concept,
+    extended,
+    has_code,
+    identifiers,
+    key,
+    present,
+)
 from fhirapp.fhir.terminology import CT
 
 _NAME_USES: Mapping[str, str] = MAPS["name_uses"]
@@ -49,10 +58,7 @@ def _name(element: Element) -> dict[str, Any]:
         text = plain(element)
         if not text:
             return {}
-        human_name = {
-            **{name: value for name, value in human_name.items() if name == "use"},
-            "text": text,
-        }
+        human_name = {**({"use": human_name["use"]} if use else {}), "text": text}
     if period := values.period(element.first("validTime")):
         human_name["period"] = period
     return human_name
@@ -150,7 +156,7 @@ def organization(element: Element | None, record: Record) -> dict[str, Any] | No
         "address": addresses(element.all("addr")),
         "partOf": organization(element.first("asOrganizationPartOf/wholeOrganization"), record),
     }
-    resource = {element_name: value for element_name, value in resource.items() if value}
+    resource = present(resource)
     if not ("identifier" in resource or "name" in resource):
         return None
     resource["id"] = record.identity("Organization", resource.get("identifier", []), name)
@@ -168,7 +174,7 @@ def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
         "telecom": telecoms(assigned.all("telecom")),
         "address": addresses(assigned.all("addr")),
     }
-    resource = {element: value for element, value in resource.items() if value}
+    resource = present(resource)
     display = spoken(named)
     if not (named or any(map(key, resource.get("identifier", [])))):
         return None
@@ -221,13 +227,13 @@ def _related_person(relation: Element, person: Element | None, record: Record) -
         "relationship": [relationship] if relationship else [],
         "name": named,
     }
-    return {element: value for element, value in resource.items() if value}
+    return present(resource)
 
 
 def _device(assigned: Element, device: Element) -> dict[str, Any]:
     model, software = (
-        tidy(plain(known)) if known is not None else ""
-        for known in (device.first("manufacturerModelName"), device.first("softwareName"))
+        tidy(plain(element)) if element is not None else ""
+        for element in (device.first("manufacturerModelName"), device.first("softwareName"))
     )
     identified = identifiers(assigned.all("id"))
     device_names = [
@@ -238,17 +244,20 @@ def _device(assigned: Element, device: Element) -> dict[str, Any]:
     resource: dict[str, Any] = {
         "resourceType": "Device",
         "id": identity(
-            "Device", model, software, *(known.get("value", "") for known in identified)
+            "Device", model, software, *(identifier.get("value", "") for identifier in identified)
         ),
         "identifier": identified,
         "deviceName": device_names,
     }
-    return {element: value for element, value in resource.items() if value}
+    return present(resource)
 
 
 def _contained(resource: dict[str, Any], on_behalf_of: dict[str, Any] | None) -> Actor:
-    names_ = resource.get("deviceName") or [{"name": spoken(resource.get("name", []))}]
-    reference = _reference(f"#{resource['id']}", names_[0]["name"])
+    if "deviceName" in resource:
+        display = resource["deviceName"][0]["name"]
+    else:
+        display = spoken(resource.get("name", []))
+    reference = _reference(f"#{resource['id']}", display)
     return Actor(reference, (resource,), on_behalf_of)
 
 
@@ -300,10 +309,12 @@ def provenance(
 
     recorded is when the document was made, occurred when the target was written.
     """
-    agents = [_agent("author", "Author", part.reference, _on_behalf_of(part)) for part in authors]
+    agents = [
+        _agent("author", "Author", actor.reference, _on_behalf_of(actor)) for actor in authors
+    ]
     if custodian:
         agents.append(_agent("custodian", "Custodian", custodian, None))
-    contained = {part["id"]: part for actor in authors for part in actor.contained}
+    contained = {resource["id"]: resource for actor in authors for resource in actor.contained}
     resource: dict[str, Any] = {
         "resourceType": "Provenance",
         "id": identity("Provenance", target, document),
@@ -319,7 +330,7 @@ def provenance(
         resource["recorded"] = instant
     else:
         resource["_recorded"] = extended(absent())
-    return {name: value for name, value in resource.items() if value}
+    return present(resource)
 
 
 def _on_behalf_of(actor: Actor) -> dict[str, Any] | None:
@@ -334,4 +345,4 @@ def _agent(
 ) -> dict[str, Any]:
     type_ = {"coding": [{"system": _PARTICIPANT_TYPE, "code": code, "display": display}]}
     agent = {"type": type_, "who": who, "onBehalfOf": on_behalf_of}
-    return {name: value for name, value in agent.items() if value}
+    return present(agent)

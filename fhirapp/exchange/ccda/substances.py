@@ -73,7 +73,9 @@ def substance_of(
         # The value names the substance: "allergy to penicillin".
         listed = listed if any(map(_is_concrete, listed)) else codings(value)
     names = [] if entity is None else list(_names(entity, code, texts, narrative))
-    displays = [name["display"] for name in listed if "display" in name and _is_concrete(name)]
+    displays = [
+        coding["display"] for coding in listed if "display" in coding and _is_concrete(coding)
+    ]
     of_reactions = {fold(name) for name in reactions}
     others = [*displays, *_value_names(value, texts)]
     real = [name for name in (*names, *others) if name and not is_placeholder(name)]
@@ -82,22 +84,22 @@ def substance_of(
         real.append(cell)
     if value is not None and not real:
         real += _named_kind(value, texts)
-    concept_: dict[str, Any] = {"coding": listed} if listed else {}
+    substance: dict[str, Any] = {"coding": listed} if listed else {}
     if text := next(iter(real), "") or next(filter(None, (*names, *others)), ""):
-        concept_["text"] = text
+        substance["text"] = text
     kept = [text, *displays]
     for name in real:
         if not covers(kept, name):
-            concept_.setdefault("coding", []).append({"display": name})
+            substance.setdefault("coding", []).append({"display": name})
             kept.append(name)
-    return concept_
+    return substance
 
 
 def names_in(code: dict[str, Any]) -> list[str]:
     """Return the names in a code, without placeholders."""
     listed = (coding for coding in code.get("coding", ()) if _is_concrete(coding))
     names = [code.get("text", ""), *(coding.get("display", "") for coding in listed)]
-    return [coding for coding in names if coding and not is_placeholder(coding)]
+    return [name for name in names if name and not is_placeholder(name)]
 
 
 def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None:

@@ -87,6 +87,11 @@ def original(written: str) -> dict[str, Any]:
     return {"url": ORIGINAL_TEXT, "valueString": written}
 
 
+def present(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that have a value; FHIR JSON has no empty ones."""
+    return {name: value for name, value in members.items() if value}
+
+
 def extended(*extensions: dict[str, Any]) -> dict[str, Any]:
     """Return what holds nothing but extensions."""
     return {"extension": list(extensions)}
@@ -117,7 +122,7 @@ def coding(element: Element) -> dict[str, Any] | None:
         "code": code,
         "display": tidy(element.get("displayName")),
     }
-    return {name: value for name, value in members.items() if value}
+    return present(members)
 
 
 def codings(element: Element) -> list[dict[str, Any]]:
@@ -135,12 +140,8 @@ def concept(element: Element | None, texts: Texts) -> dict[str, Any] | None:
     """Return a CD, CE or CV as a CodeableConcept, None where it says nothing."""
     if element is None:
         return None
-    concept_: dict[str, Any] = {}
-    if listed := codings(element):
-        concept_["coding"] = listed
-    if text := texts.of(element.first("originalText")):
-        concept_["text"] = text
-    return concept_ or None
+    text = texts.of(element.first("originalText"))
+    return present({"coding": codings(element), "text": text}) or None
 
 
 def has_code(element: Element | None, *codes: str) -> bool:
@@ -282,19 +283,15 @@ def period(times: Element | None) -> dict[str, Any] | None:
 def in_order(times: Iterable[Element | None]) -> list[Element]:
     """Return those that are times, the earliest first."""
     known = [time for time in times if time is not None and date_time(time.get("value"))]
-    return sorted(known, key=lambda time: _moment(date_time(time.get("value"))))
+    return sorted(known, key=lambda time: interval(date_time(time.get("value"))).low)
 
 
 def _is_before(time: str, other: str) -> bool:
     """Say whether a time is before another, at the precision of the less exact one."""
-    known = min(len(time), len(other))
-    if known <= 10:
-        return time[:known] < other[:known]
+    length = min(len(time), len(other))
+    if length <= 10:
+        return time[:length] < other[:length]
     return interval(time).low < interval(other).low
-
-
-def _moment(as_date_time: str) -> int:
-    return interval(as_date_time).low
 
 
 def instant(element: Element | None) -> str:
