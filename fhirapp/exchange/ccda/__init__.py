@@ -17,7 +17,7 @@ from fhirapp.exchange.ccda.patient import add_patient, contradiction, role_of
 from fhirapp.exchange.ccda.people import complete, provenance
 from fhirapp.exchange.ccda.record import Record, ranked
 from fhirapp.exchange.ccda.section import REMARK, allergies_in, is_allergies
-from fhirapp.exchange.ccda.tree import Element, UnreadableDocument, read
+from fhirapp.exchange.ccda.tree import NOTHING, Element, UnreadableDocument, read
 from fhirapp.exchange.ccda.values import SSN, identifier, key
 
 __all__ = ["UnreadableDocument", "contradiction", "identities", "remarks", "resources_of"]
@@ -80,7 +80,9 @@ def _forms(identifier_key: tuple[str, str]) -> list[tuple[str, str]]:
 def _resources(document: bytes) -> list[dict[str, Any]]:
     root = read(document, is_allergies)
     sections = list(_sections(root))
-    own_key, set_key = (_key(root.first(name)) for name in ("id", "setId"))
+    own_key, set_key = (
+        key(identifier(root.first(name) or NOTHING) or {}) for name in ("id", "setId")
+    )
     parts = own_key or (sha256(document).hexdigest(),)
     record = Record("|".join(set_key or parts), Texts(sections))
     add_patient(role_of(root), record)
@@ -121,8 +123,3 @@ def remarks(resources: list[dict[str, Any]]) -> list[str]:
     """Return what an import should report of the resources of a document."""
     codings = (resource["code"].get("coding", ()) for resource in resources if "code" in resource)
     return [REMARK] if any(SECTION in listed for listed in codings) else []
-
-
-def _key(element: Element | None) -> tuple[str, str] | None:
-    identified = identifier(element) if element is not None else None
-    return key(identified) if identified else None

@@ -31,7 +31,7 @@ from fhirapp.exchange.ccda.reactions import (
 )
 from fhirapp.exchange.ccda.record import Record
 from fhirapp.exchange.ccda.substances import is_none_known, is_refuted, observed, says_something
-from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
     absent,
@@ -195,14 +195,15 @@ def _put_type(allergy: Resource, value: Element | None) -> None:
 
 def _put_onset(allergy: Resource, interval: Element | None) -> None:
     """Set the onset and, as an extension, the end."""
+    interval = interval or NOTHING
     start = values.start_of(interval)
-    written = start.get("value") if start is not None else ""
+    written = (start or NOTHING).get("value")
     if written and not values.date_time(written):
         allergy["onsetString"] = written
     else:
         values.put(allergy, "onsetDateTime", start)
-    end = interval.first("high") if interval is not None else None
-    if end is not None and (ended := values.date_time(end.get("value"))):
+    end = interval.first("high") or NOTHING
+    if ended := values.date_time(end.get("value")):
         allergy["extension"] = [{"url": _ABATEMENT, "valueDateTime": ended}]
 
 
@@ -217,7 +218,7 @@ def _put_recorded(
     if recorders:
         allergy["recorder"] = recorders[-1].reference
     moments = values.in_order(element.first("time") for element in written)
-    began = values.start_of(concern.first("effectiveTime")) if concern is not None else None
+    began = values.start_of((concern or NOTHING).first("effectiveTime"))
     values.put(allergy, "recordedDate", moments[0] if moments else began)
     return moments[-1] if moments else None
 
@@ -266,9 +267,7 @@ def _put_status(allergy: dict[str, Any], entry: Entry, *, by_laymen: bool) -> st
 
 def _end(observation: Element) -> str:
     """Return the end of an allergy in words; "" where it has none."""
-    end = observation.first("effectiveTime/high")
-    if end is None:
-        return ""
+    end = observation.first("effectiveTime/high") or NOTHING
     if day := date_time(end.get("value")):
         return f"ended {day}"
     return "ended" if end.get("value") or end.null_flavor == "UNK" else ""
@@ -296,7 +295,7 @@ def _observed(entry: Entry) -> tuple[list[str], list[str]]:
 
 
 def _status_code(statement: Element | None) -> str:
-    return code_in(statement.first("statusCode")) if statement is not None else ""
+    return code_in((statement or NOTHING).first("statusCode"))
 
 
 def _coded(system: str, code: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.narrative import plain, shortened
 from fhirapp.exchange.ccda.people import Actor, actor, addresses, author, organization, practitioner
 from fhirapp.exchange.ccda.record import Record
-from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     ACT_CODE,
     CONFIDENTIALITY,
@@ -61,8 +61,8 @@ def document_reference(
         "language": code_in(root.first("languageCode")),
         "contained": _contained(*writers, *([signer] if signer else [])),
         "extension": _version(root),
-        "masterIdentifier": _identifier(root.first("id")),
-        "identifier": [one for one in [_identifier(root.first("setId"))] if one],
+        "masterIdentifier": identifier(root.first("id") or NOTHING),
+        "identifier": identifiers(root.all("setId")[:1]),
         "status": "current",
         "docStatus": _doc_status(root),
         # US Core has UNK among the types, for a document that has none.
@@ -99,8 +99,7 @@ def custodian(root: Element, record: Record) -> dict[str, Any] | None:
 
 def _signer(root: Element, record: Record) -> Actor | None:
     for path in ("legalAuthenticator", "authenticator"):
-        assigned = root.first(f"{path}/assignedEntity")
-        signer = actor(assigned, record) if assigned is not None else None
+        signer = actor(root.first(f"{path}/assignedEntity") or NOTHING, record)
         # R4: no other may authenticate.
         if signer and signer.type_name in ("Practitioner", "Organization"):
             return signer
@@ -128,13 +127,8 @@ def _date(root: Element) -> Element | None:
     return written[-1] if written else made
 
 
-def _identifier(element: Element | None) -> dict[str, Any] | None:
-    return identifier(element) if element is not None else None
-
-
 def _version(root: Element) -> list[dict[str, Any]]:
-    number = root.first("versionNumber")
-    written = number.get("value") if number is not None else ""
+    written = (root.first("versionNumber") or NOTHING).get("value")
     return [{"url": _VERSION_NUMBER, "valueString": written}] if written else []
 
 
@@ -154,10 +148,9 @@ def _doc_status(root: Element) -> str:
 
 
 def _categories(root: Element) -> list[dict[str, Any]]:
-    code = root.first("code")
     classes = [
         {"coding": [{"system": LOINC, "code": coding["code"], "display": _CLASSES[coding["code"]]}]}
-        for coding in (codings(code) if code is not None else ())
+        for coding in codings(root.first("code") or NOTHING)
         if coding.get("system") == LOINC and coding["code"] in _CLASSES
     ]
     return [_CLINICAL_NOTE, *classes]
@@ -168,9 +161,8 @@ def _relations(root: Element, record: Record) -> list[dict[str, Any]]:
     for related_document in root.all("relatedDocument"):
         code = _RELATIONS.get(related_document.get("typeCode"))
         for element in related_document.all("parentDocument/id") if code else ():
-            identified = identifier(element)
-            known = key(identified) if identified else None
-            if known:
+            identified = identifier(element) or {}
+            if known := key(identified):
                 reference = f"DocumentReference/{record.own_identity('DocumentReference', *known)}"
                 target = {"reference": reference, "identifier": identified}
                 related.append({"code": code, "target": target})
@@ -178,10 +170,7 @@ def _relations(root: Element, record: Record) -> list[dict[str, Any]]:
 
 
 def _confidentiality(root: Element) -> list[dict[str, Any]]:
-    code = root.first("confidentialityCode")
-    if code is None:
-        return []
-    labels = codings(code)
+    labels = codings(root.first("confidentialityCode") or NOTHING)
     for label in labels:
         # CDA R2 §4.2.1.7: the code is one of these where no other system is named.
         label.setdefault("system", CONFIDENTIALITY)
@@ -193,10 +182,8 @@ def _content(root: Element, document: bytes) -> dict[str, Any]:
         "contentType": CONTENT_TYPE,
         "language": code_in(root.first("languageCode")),
         "data": base64.b64encode(document).decode(),
+        "title": shortened(plain(root.first("title") or NOTHING)),
     }
-    title = root.first("title")
-    if title is not None:
-        attachment["title"] = shortened(plain(title))
     values.put(attachment, "creation", root.first("effectiveTime"))
     content: dict[str, Any] = {"attachment": present(attachment)}
     if coded := _format(root):
@@ -241,7 +228,7 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
     visit = root.first("componentOf/encompassingEncounter")
     if visit is None or visit.null_flavor:
         return
-    facility = visit.first("location/healthCareFacility")
+    facility = visit.first("location/healthCareFacility") or NOTHING
     period = values.period(visit.first("effectiveTime"))
     identified = identifiers(visit.all("id"))
     keys = list(filter(None, map(key, identified)))
@@ -257,7 +244,7 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
         "period": period,
         "hospitalization": _hospitalization(visit, record),
         "location": _location(facility),
-        "serviceProvider": _provider(facility, record),
+        "serviceProvider": organization(facility.first("serviceProviderOrganization"), record),
     }
     name = record.add(present(encounter))
     context = document.setdefault("context", {})
@@ -265,8 +252,7 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
     if period:
         # service.md 2.2: context.period is the encounter's.
         context["period"] = period
-    kind = concept(facility.first("code"), record.texts) if facility is not None else None
-    if kind:
+    if kind := concept(facility.first("code"), record.texts):
         context["facilityType"] = kind
 
 
@@ -276,10 +262,9 @@ def _status(period: dict[str, Any] | None) -> str:
 
 
 def _class(visit: Element) -> dict[str, Any]:
-    code = visit.first("code")
-    listed = codings(code) if code is not None else []
-    known = [coding for coding in listed if coding.get("system") == ACT_CODE]
-    return known[0] if known else extended(absent(code.null_flavor if code is not None else ""))
+    code = visit.first("code") or NOTHING
+    classes = (coding for coding in codings(code) if coding.get("system") == ACT_CODE)
+    return next(classes, None) or extended(absent(code.null_flavor))
 
 
 def _types(visit: Element, record: Record) -> list[dict[str, Any]]:
@@ -296,9 +281,8 @@ def _participants(visit: Element, record: Record) -> list[dict[str, Any]]:
     participants = []
     for path in ("responsibleParty", "encounterParticipant"):
         for participation in visit.all(path):
-            assigned = participation.first("assignedEntity")
-            individual = practitioner(assigned, record) if assigned is not None else None
-            if individual:
+            assigned = participation.first("assignedEntity") or NOTHING
+            if individual := practitioner(assigned, record):
                 participants.append(
                     {"type": [_participation(participation)], "individual": individual}
                 )
@@ -321,13 +305,11 @@ def _hospitalization(visit: Element, record: Record) -> dict[str, Any] | None:
     return None
 
 
-def _location(facility: Element | None) -> list[dict[str, Any]]:
+def _location(facility: Element) -> list[dict[str, Any]]:
     """Return the place by its name and number: no Location is served."""
-    if facility is None:
-        return []
-    place = facility.first("location")
-    named = plain(name) if place is not None and (name := place.first("name")) else ""
-    if not named and place is not None:
+    place = facility.first("location") or NOTHING
+    named = plain(place.first("name") or NOTHING)
+    if not named:
         located = addresses(place.all("addr"))
         named = (
             ", ".join([*located[0].get("line", ()), located[0].get("city", "")]) if located else ""
@@ -336,9 +318,3 @@ def _location(facility: Element | None) -> list[dict[str, Any]]:
     if identified := identifiers(facility.all("id")):
         reference["identifier"] = identified[0]
     return [{"location": reference}] if reference else []
-
-
-def _provider(facility: Element | None, record: Record) -> dict[str, Any] | None:
-    if facility is None:
-        return None
-    return organization(facility.first("serviceProviderOrganization"), record)

@@ -15,7 +15,7 @@ from typing import Any
 from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.people import addresses, names, organization, telecoms
 from fhirapp.exchange.ccda.record import Record, ranked
-from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
     RACE,
@@ -72,7 +72,8 @@ def add_patient(role: Element, record: Record) -> None:
         "managingOrganization": organization(role.first("providerOrganization"), record),
     }
     person = role.first("patient")
-    patient.update(_person(person, record) if person is not None else {})
+    if person is not None:
+        patient.update(_person(person, record))
     patient = {element: value for element, value in patient.items() if value or value is False}
     if "name" not in patient:
         patient["name"] = [extended(absent())]
@@ -128,10 +129,12 @@ def _put_birth(patient: dict[str, Any], birth: Element | None) -> None:
 
 
 def _put_death(patient: dict[str, Any], person: Element) -> None:
-    died, is_dead = person.first("sdtc:deceasedTime"), person.first("sdtc:deceasedInd")
-    if died is not None and died.get("value"):
+    died, is_dead = (
+        person.first(f"sdtc:{name}") or NOTHING for name in ("deceasedTime", "deceasedInd")
+    )
+    if died.get("value"):
         values.put(patient, "deceasedDateTime", died)
-    elif is_dead is not None and is_dead.get("value") in ("true", "false"):
+    elif is_dead.get("value") in ("true", "false"):
         patient["deceasedBoolean"] = is_dead.get("value") == "true"
 
 
@@ -165,8 +168,7 @@ def _groups(name: str, person: Element) -> list[dict[str, Any]]:
 
 
 def _guardian(guardian: Element, record: Record) -> dict[str, Any]:
-    person = guardian.first("guardianPerson")
-    named = names(person.all("name")) if person is not None else []
+    named = names((guardian.first("guardianPerson") or NOTHING).all("name"))
     relationship = concept(guardian.first("code"), record.texts)
     contact: dict[str, Any] = {
         "relationship": [_GUARDIAN, *([relationship] if relationship else [])],
@@ -186,9 +188,9 @@ def _languages(person: Element) -> list[dict[str, Any]]:
             continue
         coding = {"system": "urn:ietf:bcp:47", "code": code}
         language: dict[str, Any] = {"language": {"coding": [coding]}}
-        preferred = communication.first("preferenceInd")
-        if preferred is not None and preferred.get("value") in ("true", "false"):
-            language["preferred"] = preferred.get("value") == "true"
+        preferred = (communication.first("preferenceInd") or NOTHING).get("value")
+        if preferred in ("true", "false"):
+            language["preferred"] = preferred == "true"
         spoken.append(language)
     return spoken
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from fhirapp.exchange.ccda import values
-from fhirapp.exchange.ccda.narrative import plain, tidy
+from fhirapp.exchange.ccda.narrative import plain
 from fhirapp.exchange.ccda.record import Record, identity
-from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
     absent,
@@ -165,8 +165,7 @@ def organization(element: Element | None, record: Record) -> dict[str, Any] | No
 
 def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
     """Return the Reference to a person who acts for an organization, None without one."""
-    person = assigned.first("assignedPerson")
-    named = names(person.all("name")) if person is not None else []
+    named = names((assigned.first("assignedPerson") or NOTHING).all("name"))
     resource: dict[str, Any] = {
         "resourceType": "Practitioner",
         "identifier": identifiers(assigned.all("id")),
@@ -184,8 +183,7 @@ def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
 
 def author(participation: Element, record: Record) -> Actor | None:
     """Return who wrote, None where that is not said."""
-    assigned = participation.first("assignedAuthor")
-    return None if assigned is None else actor(assigned, record)
+    return actor(participation.first("assignedAuthor") or NOTHING, record)
 
 
 def actor(assigned: Element, record: Record) -> Actor | None:
@@ -218,7 +216,7 @@ def _relation(assigned: Element, person: Element | None) -> Element | None:
 
 
 def _related_person(relation: Element, person: Element | None, record: Record) -> dict[str, Any]:
-    named = names(person.all("name")) if person is not None else []
+    named = names((person or NOTHING).all("name"))
     relationship = concept(relation, record.texts)
     resource: dict[str, Any] = {
         "resourceType": "RelatedPerson",
@@ -232,8 +230,7 @@ def _related_person(relation: Element, person: Element | None, record: Record) -
 
 def _device(assigned: Element, device: Element) -> dict[str, Any]:
     model, software = (
-        tidy(plain(element)) if element is not None else ""
-        for element in (device.first("manufacturerModelName"), device.first("softwareName"))
+        plain(device.first(name) or NOTHING) for name in ("manufacturerModelName", "softwareName")
     )
     identified = identifiers(assigned.all("id"))
     device_names = [

@@ -15,7 +15,7 @@ from fhirapp.allergies.severity import GRADES, grade
 from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.narrative import Texts, covers, plain, stands_in, unique
 from fhirapp.exchange.ccda.substances import inner, observed
-from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
     concept,
@@ -87,9 +87,7 @@ def criticality_in(statements: list[Element], texts: Texts, cell: str) -> tuple[
     """Return the gravest criticality, and the nullFlavor of one that is not known."""
     criticalities, null_flavor = [_by_words(cell)], ""
     for observation in observed(statements, _CRITICALITY, "82606-5"):
-        value = observation.first("value")
-        if value is None:
-            continue
+        value = observation.first("value") or NOTHING
         coded = [known for code, known in _CRITICALITIES.items() if has_code(value, code)]
         criticalities += coded or [_by_words(" ".join(words_of_value(value, texts)))]
         null_flavor = null_flavor or value.null_flavor
@@ -106,8 +104,7 @@ def words_of_value(value: Element | None, texts: Texts) -> list[str]:
 
     A local code counts as a word.
     """
-    if value is None:
-        return []
+    value = value or NOTHING
     words = []
     for coded in (value, *value.all("translation")):
         words += [texts.of(coded.first("originalText")), coded.get("displayName")]
@@ -119,11 +116,11 @@ def words_of_value(value: Element | None, texts: Texts) -> list[str]:
 
 
 def _severity(observation: Element, texts: Texts) -> Severity:
-    value = observation.first("value")
+    value = observation.first("value") or NOTHING
     codes = [severity for code, severity in _SEVERITIES.items() if has_code(value, code)]
     words = [text for text in words_of_value(value, texts) if _says(text)]
     # A local code, such as H, is read as a word where no other word is there.
-    local = value.get("code") if value is not None and not codes else ""
+    local = "" if codes else value.get("code")
     local = local if any(map(str.isalpha, local)) else ""
     graded = [grade(text) for text in (*words, local)]
     if not any((*codes, *graded)):

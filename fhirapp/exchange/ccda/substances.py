@@ -13,7 +13,7 @@ from typing import Any
 
 from fhirapp.allergies.assertion import About, about_none_known, is_placeholder
 from fhirapp.exchange.ccda.narrative import Column, Narrative, Texts, covers, plain, tidy
-from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import MAPS, codings, concept, has_code, is_negated, null_coding
 from fhirapp.fhir.terminology import NO_KNOWN_DRUG_ALLERGY, SNOMED_CT
 from fhirapp.search.string import fold
@@ -66,13 +66,13 @@ def substance_of(
     that leads into another column, or is that of the reaction, does not name the substance where
     something else does.
     """
-    entity = participant.first("participantRole/playingEntity") if participant else None
-    code = entity.first("code") if entity is not None else None
-    listed = codings(code) if code is not None else []
-    if value is not None and value.get("code") and not has_code(value, *_KINDS):
+    entity = (participant or NOTHING).first("participantRole/playingEntity") or NOTHING
+    value = value or NOTHING
+    listed = codings(entity.first("code") or NOTHING)
+    if value.get("code") and not has_code(value, *_KINDS):
         # The value names the substance: "allergy to penicillin".
         listed = listed if any(map(_is_concrete, listed)) else codings(value)
-    names = [] if entity is None else list(_names(entity, code, texts, narrative))
+    names = list(_names(entity, texts, narrative))
     displays = [
         coding["display"] for coding in listed if "display" in coding and _is_concrete(coding)
     ]
@@ -82,7 +82,7 @@ def substance_of(
     real = [name for name in real if fold(name) not in of_reactions] or real
     if cell and (is_only or not real) and not is_placeholder(cell):
         real.append(cell)
-    if value is not None and not real:
+    if not real:
         real += _named_kind(value, texts)
     substance: dict[str, Any] = {"coding": listed} if listed else {}
     if text := next(iter(real), "") or next(filter(None, (*names, *others)), ""):
@@ -104,9 +104,7 @@ def names_in(code: dict[str, Any]) -> list[str]:
 
 def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None:
     """Return the code and the first name of a participant as they stand; None if it has none."""
-    entity = participant.first("participantRole/playingEntity") if participant else None
-    if entity is None:
-        return None
+    entity = (participant or NOTHING).first("participantRole/playingEntity") or NOTHING
     code = concept(entity.first("code"), texts) or {}
     if "text" not in code:
         listed = (coding for coding in code.get("coding", ()) if _is_concrete(coding))
@@ -123,12 +121,12 @@ def code_of(
     texts: Texts,
 ) -> dict[str, Any]:
     """Return the code of an allergy: the substance, that none is known, or why there is none."""
-    value = observation.first("value")
+    value = observation.first("value") or NOTHING
     if none_known := _none_known(substance, observation, concern, texts):
         return none_known
     if says_something(substance):
         return substance
-    if value is not None and value.get("code") and _negated(observation, concern):
+    if value.get("code") and _negated(observation, concern):
         return {"coding": codings(value)}
     listed = substance.get("coding", ())
     for reason in (observation.null_flavor, *(coding["code"] for coding in listed)):
@@ -156,31 +154,26 @@ def says_something(code: dict[str, Any]) -> bool:
     return "text" in code or any(map(_is_concrete, listed))
 
 
-def _names(
-    entity: Element, code: Element | None, texts: Texts, narrative: Narrative
-) -> Iterator[str]:
+def _names(entity: Element, texts: Texts, narrative: Narrative) -> Iterator[str]:
     """Yield the names of a substance, save those that lead into the column of something else."""
-    if code is not None:
-        for coded in (code, *code.all("translation")):
-            original = coded.first("originalText")
-            columns = [narrative.column_of(target) for target in texts.targets(original)]
-            if original is not None and any(column in _NO_NAME for column in columns):
-                yield plain(original)
-            else:
-                yield texts.of(original)
+    code = entity.first("code") or NOTHING
+    for coded in (code, *code.all("translation")):
+        original = coded.first("originalText") or NOTHING
+        columns = [narrative.column_of(target) for target in texts.targets(original)]
+        is_elsewhere = any(column in _NO_NAME for column in columns)
+        yield plain(original) if is_elsewhere else texts.of(original)
     for name in entity.all("name"):
         yield texts.of(name)
-    if code is not None:
-        for coded in (code, *code.all("translation")):
-            if not coded.get("code"):
-                yield tidy(coded.get("displayName"))
+    for coded in (code, *code.all("translation")):
+        if not coded.get("code"):
+            yield tidy(coded.get("displayName"))
     for desc in entity.all("desc"):
         yield texts.of(desc)
 
 
-def _value_names(value: Element | None, texts: Texts) -> Iterator[str]:
+def _value_names(value: Element, texts: Texts) -> Iterator[str]:
     """Yield the names of a value that names the substance: "allergy to penicillin"."""
-    if value is None or has_code(value, *_KINDS):
+    if has_code(value, *_KINDS):
         return
     yield texts.of(value.first("originalText"))
     yield tidy(value.get("displayName"))
@@ -210,7 +203,7 @@ def _none_known(
         for coding in listed
     )
     text = substance.get("text", "")
-    value = observation.first("value")
+    value = observation.first("value") or NOTHING
     kinds = {code for kind, code in _NEGATED.items() if has_code(value, kind)} | set(generic)
     # Of two kinds the narrower; of two that differ, neither.
     narrower = kinds - {_NKA} or kinds
@@ -228,11 +221,9 @@ def _none_known(
         return None
     if text and fold(text) not in _GENERIC_NAMES and not is_placeholder(text):
         return None
-    if value is not None and value.get("code") and not has_code(value, *_NEGATED):
+    if value.get("code") and not has_code(value, *_NEGATED):
         return None
-    if len(narrower) != 1:
-        return None
-    return _none_known_code(narrower.pop(), "")
+    return _none_known_code(narrower.pop(), "") if len(narrower) == 1 else None
 
 
 def _none_known_code(code: str, words: str) -> dict[str, Any]:
@@ -242,11 +233,9 @@ def _none_known_code(code: str, words: str) -> dict[str, Any]:
     return {"coding": [coding], "text": words or _NONE_KNOWN[code]}
 
 
-def _words_of_value(value: Element | None, texts: Texts) -> Iterator[str]:
-    if value is not None:
-        yield texts.of(value.first("originalText"))
-        yield tidy(value.get("displayName"))
-        yield plain(value)
+def _words_of_value(value: Element, texts: Texts) -> list[str]:
+    original = texts.of(value.first("originalText"))
+    return [original, tidy(value.get("displayName")), plain(value)]
 
 
 def _negated(observation: Element, concern: Element | None) -> bool:

@@ -130,6 +130,10 @@ class Element:
         return UnreadableDocument(message, self.line, self.path)
 
 
+# Takes the place of an element that is not there: it has no attributes and no content.
+NOTHING = Element("", {}, 0, None)
+
+
 def read(document: bytes, is_wanted: Callable[[Element], bool]) -> Element:
     """Return a document's root; of its sections' content only that of those that are wanted.
 

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fhirapp.exchange.ccda.narrative import Texts, tidy
-from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.fhir.temporal import check_date, interval, normalise_date_time
 from fhirapp.fhir.terminology import CT, DATA_ABSENT_REASON, NULL_FLAVOR, ORIGINAL_TEXT
 
@@ -108,7 +108,7 @@ def null_coding(null_flavor: str) -> dict[str, Any] | None:
 
 def code_in(element: Element | None) -> str:
     """Return the code that stands in an element, as FHIR writes codes; "" where there is none."""
-    return _NO_CODE.sub(" ", element.get("code")).strip() if element is not None else ""
+    return _NO_CODE.sub(" ", (element or NOTHING).get("code")).strip()
 
 
 def coding(element: Element) -> dict[str, Any] | None:
@@ -146,14 +146,13 @@ def concept(element: Element | None, texts: Texts) -> dict[str, Any] | None:
 
 def has_code(element: Element | None, *codes: str) -> bool:
     """Say whether an element's code, or a translation of it, is one of these."""
-    if element is None:
-        return False
+    element = element or NOTHING
     return any(coded.get("code") in codes for coded in (element, *element.all("translation")))
 
 
 def is_negated(statement: Element | None) -> bool:
     """Say whether a statement says that something is not so."""
-    return statement is not None and statement.get("negationInd") in ("true", "1")
+    return (statement or NOTHING).get("negationInd") in ("true", "1")
 
 
 def identifier(element: Element) -> dict[str, Any] | None:
@@ -296,5 +295,5 @@ def _is_before(time: str, other: str) -> bool:
 
 def instant(element: Element | None) -> str:
     """Return an instant; "" where the time is not known to the second."""
-    time = date_time(element.get("value")) if element is not None else ""
+    time = date_time((element or NOTHING).get("value"))
     return time if len(time) > 10 else ""
