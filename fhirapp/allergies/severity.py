@@ -83,8 +83,8 @@ class Severity(NamedTuple):
     """How severe an entry is recorded to be.
 
     is_severe: by criticality, by a severity, by what the reaction is, or by words. words is the
-    passage that says so where only words do, else empty. is_recorded: whether anybody recorded how
-    severe it is, or how dangerous, in any way.
+    passage that says so where only words do, else empty. is_recorded: whether the entry has any
+    severity or criticality.
     """
 
     is_severe: bool
@@ -139,7 +139,7 @@ def grade(words: str) -> str:
 
 
 def sentence(active: int, *, severe: int, described: int, unrecorded: int) -> str:
-    """Return how many of the allergies that may hold are severe, and of how many nobody knows.
+    """Return how many allergies that may hold are severe, and how many have no recorded severity.
 
     severe counts those that a code calls severe, described those that only words do.
     """
