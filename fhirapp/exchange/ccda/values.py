@@ -146,7 +146,8 @@ def concept(element: Element | None, texts: Texts) -> dict[str, Any] | None:
 
 def has_code(element: Element | None, *codes: str) -> bool:
     """Say whether an element's code, or a translation of it, is one of these."""
-    element = element or NOTHING
+    if element is None:
+        return False
     return any(coded.get("code") in codes for coded in (element, *element.all("translation")))
 
 
