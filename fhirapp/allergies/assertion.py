@@ -135,7 +135,7 @@ _PLACEHOLDER = re.compile(
     r"|(?:free ?text|uncoded|miscellaneous|misc|generic)(?: (?:allerg(?:y|en)|entry|substance))?"
     r"|allerg(?:y|en|ies)(?: (?:to )?(?:substance|intolerance))?|substance|n/?a|unk|null|tbd|\W*"
 )
-# What stands around a text and changes nothing of it.
+# What may be around a text without changing its meaning.
 _AROUND = re.compile(r"\s*\((?:situation|finding)\)|^[\s(\[]+|[\s)\].]+$")
 # Beside a code that says it, a text that begins so says it too, in words of its own.
 _DENIES = re.compile(
@@ -208,7 +208,7 @@ def _in_words(resource: Resource, kinds: set[Kind]) -> Assertion:
 def substance(resource: Resource) -> Mapping[str, Any]:
     """Return the CodeableConcept of what an entry is about; empty where it is not recorded.
 
-    "No information" beside a reaction only stands where a code is missing.
+    "No information" beside a reaction only means that a code is missing.
     """
     if exposure := _exposure(resource):
         return exposure[1]
@@ -348,7 +348,7 @@ def _of_words(text: str) -> Assertion | None:
 
 
 def _exposure(resource: Resource) -> tuple[str, Mapping[str, Any]] | None:
-    """Return risk and substance of R4's extension that stands instead of the code."""
+    """Return risk and substance of R4's extension that replaces the code."""
     for extension in resource.get("extension", ()):
         if extension.get("url") != EXPOSURE_RISK:
             continue

@@ -229,7 +229,7 @@ def _counted(number: int) -> str:
 
 def _unconfirmed(entries: Sequence[Entry]) -> str:
     is_sure = any(entry.verification_status == "confirmed" for entry in entries)
-    return "" if is_sure else ", though nobody has confirmed it"
+    return "" if is_sure else ", but this is not confirmed"
 
 
 def _also(nothing: Sequence[Entry]) -> str:
@@ -319,7 +319,7 @@ def _faults(
         yield "says that none is known, and something else too"
     elif assertion.kind is Kind.ALLERGY and is_denial(substance(resource)):
         yield "may say that there is none, but is listed as an allergy: read the entry itself"
-    # FHIR R4 extensibility §2.4.1.1: who does not know one must not take the rest as it stands.
+    # FHIR R4 extensibility §2.4.1.1: without understanding it the rest cannot be relied on.
     if resource.get("modifierExtension"):
         yield "carries an extension that may change its meaning: read the entry itself"
     if len(clinical) > 1:

@@ -88,7 +88,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
         NOBODY,
         (
             "line 2, ClinicalDocument/recordTarget/patientRole: must have an id with a root: "
-            "without one nobody can tell who it is"
+            "without one the patient cannot be identified"
         ),
     ),
     "attribute twice": (NOTE.replace("<title>", '<title a="1" a="2">'), "duplicate attribute"),

@@ -293,7 +293,7 @@ SHAPES = {
         document_with(text="<list><item>No Known Allergies</item></list>"),
         [("none-known", "No Known Allergies")],
         "none-known",
-        ("no allergy is known, though nobody has confirmed it.",),
+        ("no allergy is known, but this is not confirmed.",),
     ),
     "a narrative beside an entry that says nothing": Shape(
         document_with(
@@ -549,7 +549,7 @@ def test_the_end_of_a_long_paragraph_is_kept(entries):
 def test_the_import_names_sections_whose_words_no_entry_holds(clinic, tmp_path: Path):
     document = SHAPES["a narrative without entries"].document
     report = load(clinic, write(tmp_path, of_patient(document, "W").encode(), "words.xml"))
-    what = "its Allergies section has words that no entry holds; they are kept as they stand"
+    what = "its Allergies section has words that no entry holds; they are kept as written"
     assert list(report.remarks) == [f"{tmp_path}/words.xml: {what}"]
 
 

@@ -136,8 +136,8 @@ def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
     """Set type, criticality, onset and reactions; return notes on what has no place in these.
 
     An entry that names neither a substance nor a reaction gets none of them: its kind and its onset
-    make no allergy of it (decisions 2.19); nor does a severity where a nullFlavor stands for the
-    whole observation. What is recorded beside that nullFlavor becomes a note.
+    make no allergy of it (decisions 2.19); nor does a severity where the whole observation
+    has a nullFlavor. What is recorded beside that nullFlavor becomes a note.
     """
     coded = severity_in(entry.statements, entry.texts)
     named = severity_named(entry.cell(Column.SEVERITY))

@@ -268,7 +268,7 @@ def _class(visit: Element) -> dict[str, Any]:
 
 
 def _types(visit: Element, record: Record) -> list[dict[str, Any]]:
-    """Return what else than its class is said of the kind of visit."""
+    """Return the kinds of a visit beside its class."""
     kind = concept(visit.first("code"), record.texts) or {}
     others = [coding for coding in kind.get("coding", ()) if coding.get("system") != ACT_CODE]
     if others:

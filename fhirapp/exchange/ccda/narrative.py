@@ -34,13 +34,13 @@ class Texts:
             for text in section_texts(section):
                 for element in (text, *text.descendants()):
                     if name := element.get("ID"):
-                        # The first counts: an id stands once in a document.
+                        # The first counts: an id occurs once in a valid document.
                         self._by_id.setdefault(name, element)
 
     def of(self, element: Element | None) -> str:
         """Return the text in an element and that to which it points; "" where there is neither.
 
-        What stands in both is returned once.
+        Words that are in both are returned once.
         """
         if element is None:
             return ""
@@ -81,7 +81,7 @@ def shortened(text: str) -> str:
 
 
 def unique(texts: list[str]) -> list[str]:
-    """Return the texts without those whose words stand in another one, in their order."""
+    """Return the texts, in their order, without those whose words are part of another one."""
     kept: list[str] = []
     for text in filter(None, texts):
         if covers(kept, text):

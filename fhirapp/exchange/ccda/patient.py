@@ -1,7 +1,7 @@
 """The patient of a document: recordTarget as Patient.
 
-contradiction decides whether a patient who shares a number with another can be the same person:
-twins share some, too. Sources: CDA R2 §4.2.2.11; HL7 C-CDA on FHIR 2.0.0, patient; US Core Patient.
+contradiction decides whether two patients who share a number can be the same person: twins can
+share some. Sources: CDA R2 §4.2.2.11; HL7 C-CDA on FHIR 2.0.0, patient; US Core Patient.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def role_of(root: Element) -> Element:
     if role is None:
         raise targets[0].refused("must have a patientRole")
     if not any(map(key, identifiers(role.all("id")))):
-        raise role.refused("must have an id with a root: without one nobody can tell who it is")
+        raise role.refused(
+            "must have an id with a root: without one the patient cannot be identified"
+        )
     return role
 
 
@@ -102,7 +104,7 @@ def _person(person: Element, record: Record) -> dict[str, Any]:
 
 
 def _marked(name: dict[str, Any]) -> dict[str, Any]:
-    """Say of a name without parts that they are unknown: US Core us-core-6."""
+    """Mark a name without parts as unknown: US Core us-core-6."""
     return name if "family" in name or "given" in name else {**name, **extended(absent())}
 
 
@@ -202,9 +204,9 @@ _Given = Sequence[str]
 
 
 def contradiction(coming: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Return what of a Patient who is here tells that another is somebody else, as `has …`.
+    """Return why a Patient who comes cannot be the one who is here, as `has …`; "" where he can.
 
-    Empty where nothing does: what one of them does not say tells nothing.
+    An element that one of them lacks contradicts nothing.
     """
     born, known = coming.get("birthDate"), here.get("birthDate")
     if born and known and not (known.startswith(born) or born.startswith(known)):
@@ -226,14 +228,14 @@ def _numbers(patient: Mapping[str, Any]) -> dict[str, set[str]]:
     numbers: dict[str, set[str]] = {}
     for system, value in ranked(patient.get("identifier", ())):
         written = value.replace("-", "").replace(" ", "") if system == SSN else value.strip()
-        # Of names of any kind two are no two numbers of one kind.
+        # Two URIs need not be numbers of the same kind.
         if system != RFC_3986:
             numbers.setdefault(system, set()).add(written.casefold())
     return numbers
 
 
 def _may_be_called(coming: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
-    """Say whether one given name of each goes together; what is in two scripts tells nothing."""
+    """Say whether one given name of each goes together; names in two scripts cannot be compared."""
     pairs = [
         (name, other)
         for name, other in product(_given_names(coming), _given_names(here))
@@ -245,7 +247,7 @@ def _may_be_called(coming: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
 def _given_names(patient: Mapping[str, Any]) -> Iterator[_Given]:
     """Yield the words of the given names of each name, without case and accents."""
     for name in patient.get("name", ()):
-        # Of one that is not known there may be an extension alone.
+        # A name that is not known may be null beside an extension.
         written = " ".join(part for part in name.get("given", ()) if part)
         plain = "".join(
             character

@@ -36,7 +36,7 @@ _LINES = ("streetAddressLine", "streetName", "houseNumber", "additionalLocator",
 
 
 def names(elements: list[Element]) -> list[dict[str, Any]]:
-    """Return the names that say something."""
+    """Return the names that are not empty."""
     return [name for element in elements if (name := _name(element))]
 
 
@@ -65,7 +65,7 @@ def _name(element: Element) -> dict[str, Any]:
 
 
 def addresses(elements: list[Element]) -> list[dict[str, Any]]:
-    """Return the addresses that say something."""
+    """Return the addresses that are not empty."""
     return [address for element in elements if (address := _address(element))]
 
 
@@ -90,7 +90,7 @@ def _address(element: Element) -> dict[str, Any]:
 
 
 def telecoms(elements: list[Element]) -> list[dict[str, Any]]:
-    """Return the numbers and addresses that say something, each once."""
+    """Return the numbers and addresses that are not empty, each once."""
     unique: list[dict[str, Any]] = []
     for element in elements:
         telecom = _telecom(element)
@@ -130,7 +130,7 @@ def _texts(elements: list[Element]) -> list[str]:
 
 
 class Actor(NamedTuple):
-    """Who took part: the Reference, what a resource that has it must contain, for whom."""
+    """Who took part: the Reference, what a resource with it must contain, on whose behalf."""
 
     reference: dict[str, Any]
     contained: Sequence[dict[str, Any]] = ()
@@ -144,7 +144,7 @@ class Actor(NamedTuple):
 
 
 def organization(element: Element | None, record: Record) -> dict[str, Any] | None:
-    """Return the Reference to an organization, None where nothing is said of one."""
+    """Return the Reference to an organization, None where the element has none."""
     if element is None:
         return None
     name = next(filter(None, map(plain, element.all("name"))), "")
@@ -182,7 +182,7 @@ def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
 
 
 def author(participation: Element, record: Record) -> Actor | None:
-    """Return who wrote, None where that is not said."""
+    """Return who wrote, None where that is not recorded."""
     return actor(participation.first("assignedAuthor") or NOTHING, record)
 
 
@@ -263,7 +263,7 @@ def _reference(target: str, display: str) -> dict[str, Any]:
 
 
 def spoken(named: list[dict[str, Any]]) -> str:
-    """Return a name as it is said: prefix, given names, family name, suffix."""
+    """Return a name as people write it: prefix, given names, family name, suffix."""
     if not named:
         return ""
     first = named[0]
@@ -273,7 +273,7 @@ def spoken(named: list[dict[str, Any]]) -> str:
 
 
 def complete(resource: dict[str, Any]) -> None:
-    """Say that what US Core requires of people and organizations, and nobody told, is unknown.
+    """Mark what US Core requires of people and organizations, and the source lacks, as unknown.
 
     Source: US Core general guidance, missing data.
     """
@@ -331,7 +331,7 @@ def provenance(
 
 
 def _on_behalf_of(actor: Actor) -> dict[str, Any] | None:
-    """Return for whom somebody acts; US Core asks it of some (provenance-1)."""
+    """Return on whose behalf an actor acts; US Core requires it of some (provenance-1)."""
     if actor.on_behalf_of is None and actor.type_name in ("Practitioner", "Device"):
         return extended(absent())
     return actor.on_behalf_of

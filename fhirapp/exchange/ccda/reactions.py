@@ -52,7 +52,7 @@ class Severity(NamedTuple):
         return GRADES.index(self.code) + 1 if self.code else 0
 
     def put_into(self, reaction: dict[str, Any]) -> None:
-        """Set severity; words that say more than the code stand beside it."""
+        """Set severity; words that say more than the code are kept beside it."""
         if self.code:
             reaction["severity"] = self.code
         if self.words and fold(self.words) != self.code:
@@ -100,7 +100,7 @@ def _by_words(words: str) -> str:
 
 
 def words_of_value(value: Element | None, texts: Texts) -> list[str]:
-    """Return the words of a coded value: original text, display names, what stands in it.
+    """Return the words of a coded value: original text, display names, its content.
 
     A local code counts as a word.
     """

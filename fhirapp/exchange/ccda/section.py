@@ -51,7 +51,7 @@ _SECTIONS = frozenset(
     }
 )
 
-REMARK = "its Allergies section has words that no entry holds; they are kept as they stand"
+REMARK = "its Allergies section has words that no entry holds; they are kept as written"
 _NOTE = "Words of the document's Allergies section that no coded entry of it holds."
 # Words that there is none, and that nothing is known; "except" takes them back.
 _NONE = re.compile(r"\b(?:no known|nk[dfm]?a|no \w* ?allerg\w+|denie[sd]|none)\b")

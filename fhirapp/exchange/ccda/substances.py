@@ -37,7 +37,7 @@ _GENERIC_NAMES = frozenset(
         *("pharmaceutical / biologic product", "pharmaceutical/biologic product"),
     }
 )
-# Codes that say it themselves, whatever stands beside them; some systems negate these too.
+# Codes that mean it by themselves, whatever is beside them; some systems negate these too.
 _SAY_NONE = frozenset({*_NONE_KNOWN, "160244002"})
 # A value that only says of what kind it is: the substance has to be named elsewhere.
 _KINDS = frozenset({*_NEGATED, "235719002", "59037007"})
@@ -46,7 +46,7 @@ _KIND_WORDS = re.compile(
     r"|disposition|to|an?|of|or|and|drugs?|foods?|substances?|medications?|medicines?"
     r"|environment(?:al)?|miscellaneous|other|disorder|finding|type|class)\b\W*)+"
 )
-# Of the narrative, the columns in which no substance stands.
+# Columns of the narrative without substances.
 _NO_NAME = (Column.REACTION, Column.SEVERITY, Column.STATUS, Column.CRITICALITY)
 
 
@@ -103,7 +103,7 @@ def names_in(code: dict[str, Any]) -> list[str]:
 
 
 def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None:
-    """Return the code and the first name of a participant as they stand; None if it has none."""
+    """Return the code and the first name of a participant as written; None if it has none."""
     entity = (participant or NOTHING).first("participantRole/playingEntity") or NOTHING
     code = concept(entity.first("code"), texts) or {}
     if "text" not in code:
@@ -214,7 +214,7 @@ def _none_known(
         about = about_none_known(name)
         if about is not None and is_generic:
             code = _BY_ABOUT.get(about, "")
-            # "No known allergies" of somebody's drug allergies speaks of these alone.
+            # "No known allergies", written about drug allergies, is about these alone.
             is_wider = code == _NKA and len(narrower) == 1
             return _none_known_code(next(iter(narrower)) if is_wider else code, name)
     if not _negated(observation, concern) or not is_generic:

@@ -53,7 +53,7 @@ def identifier_system(oid: str) -> str:
 
 
 def is_registry(oid: str) -> bool:
-    """Say whether it is of a registry, which without a number identifies no one."""
+    """Say whether an OID is a registry's, which alone, without a number, identifies nothing."""
     return _short(oid) in _REGISTRIES
 
 
@@ -77,13 +77,13 @@ _NO_CODE = re.compile(r"[\x00-\x20\x7f]+")
 
 
 def absent(null_flavor: str = "") -> dict[str, Any]:
-    """Return the extension that says why something is absent; of no reason, that it is unknown."""
+    """Return the extension with the reason why something is absent; without one, unknown."""
     reason = _NULL_FLAVORS.get(null_flavor, ("", "unknown"))[1]
     return {"url": DATA_ABSENT_REASON, "valueCode": reason}
 
 
 def original(written: str) -> dict[str, Any]:
-    """Return the extension that keeps what was written where FHIR has no form for it."""
+    """Return the extension that keeps the source's words where FHIR has no form for them."""
     return {"url": ORIGINAL_TEXT, "valueString": written}
 
 
@@ -107,7 +107,7 @@ def null_coding(null_flavor: str) -> dict[str, Any] | None:
 
 
 def code_in(element: Element | None) -> str:
-    """Return the code that stands in an element, as FHIR writes codes; "" where there is none."""
+    """Return the code of an element, as FHIR writes codes; "" where there is none."""
     return _NO_CODE.sub(" ", (element or NOTHING).get("code")).strip()
 
 
@@ -241,7 +241,7 @@ def is_exact(written: str, as_date_time: str) -> bool:
 
 
 def put(resource: dict[str, Any], name: str, element: Element | None) -> None:
-    """Set a dateTime; what FHIR cannot hold of it, or why there is none, stands beside it."""
+    """Set a dateTime; what FHIR cannot hold of it, or why there is none, is put beside it."""
     if element is None:
         return
     written = element.get("value")

@@ -175,7 +175,7 @@ def _document(log: Log, resource: Resource) -> None:
         _related(log, context)
     date = resource.get("date")
     # R4 has an instant here. A month or a year stays as it is, which this server can keep: the
-    # first moment of a year would be a date that nobody meant.
+    # first moment of a year is not what was meant.
     if len(_code(date)) == _DAY:
         resource["date"] = first_moment(log, _code(date), "date")
 

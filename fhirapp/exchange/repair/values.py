@@ -164,7 +164,7 @@ def _object(log: Log, holder: dict[str, Any], path: str) -> None:
 
 
 def _list(log: Log, holder: dict[str, Any], name: str, path: str) -> None:
-    """Clean the items of a list, and take out those that are empty, with what stands beside them.
+    """Clean the items of a list, and take out those that are empty, with their extensions.
 
     A primitive's list and that of its extensions, `given` and `_given`, lose the same places.
     """

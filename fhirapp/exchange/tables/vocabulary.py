@@ -29,7 +29,7 @@ _SYSTEMS = {
     "cvx": "http://hl7.org/fhir/sid/cvx",
     "loinc": LOINC,
 }
-# What may mean "none", or that nobody asked: no known drug allergy, but in other words.
+# Names that may mean "none known", or "not asked".
 _UNCLEAR = re.compile(
     r"(?:no|not|none|nil|n/?a|nka|nkda|nkfa|denie[sd]|denying|negative|without|never)\b.*"
     r"|[\W\d_]+"
