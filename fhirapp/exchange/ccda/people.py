@@ -18,6 +18,7 @@ from fhirapp.exchange.ccda.values import (
     MAPS,
     absent,
     concept,
+    distinct,
     extended,
     has_code,
     identifiers,
@@ -43,25 +44,20 @@ def names(elements: list[Element]) -> list[dict[str, Any]]:
 def _name(element: Element) -> dict[str, Any]:
     if element.null_flavor:
         return {}
-    human_name: dict[str, Any] = {}
-    if use := _used(element, _NAME_USES):
-        human_name["use"] = use
-    given = element.all("given")
+    given, use = element.all("given"), _used(element, _NAME_USES)
     if use == "anonymous" and any("CL" in part.get("qualifier").split() for part in given):
-        human_name["use"] = "nickname"
-    if family := " ".join(_texts(element.all("family"))):
-        human_name["family"] = family
-    for name in ("given", "prefix", "suffix"):
-        if written := _texts(element.all(name)):
-            human_name[name] = written
-    if not ("family" in human_name or "given" in human_name):
-        text = plain(element)
-        if not text:
-            return {}
-        human_name = {**({"use": human_name["use"]} if use else {}), "text": text}
-    if period := values.period(element.first("validTime")):
-        human_name["period"] = period
-    return human_name
+        use = "nickname"
+    parts = present(
+        {
+            "family": " ".join(_texts(element.all("family"))),
+            **{name: _texts(element.all(name)) for name in ("given", "prefix", "suffix")},
+        }
+    )
+    if not ("family" in parts or "given" in parts):
+        parts = present({"text": plain(element)})
+    if not parts:
+        return {}
+    return present({"use": use, **parts, "period": values.period(element.first("validTime"))})
 
 
 def addresses(elements: list[Element]) -> list[dict[str, Any]]:
@@ -72,31 +68,20 @@ def addresses(elements: list[Element]) -> list[dict[str, Any]]:
 def _address(element: Element) -> dict[str, Any]:
     if element.null_flavor:
         return {}
-    address: dict[str, Any] = {}
-    if lines := _texts([part for part in element.elements if part.name in _LINES]):
-        address["line"] = lines
-    for name, element_name in _ADDRESS_PARTS.items():
-        if written := " ".join(_texts(element.all(name))):
-            address[element_name] = written
-    if not address:
-        if not (text := plain(element)):
-            return {}
-        address["text"] = text
-    if use := _used(element, _ADDRESS_USES):
-        address = {"use": use, **address}
-    if period := values.period(element.first("useablePeriod")):
-        address["period"] = period
-    return address
+    parts = {
+        "line": _texts([part for part in element.elements if part.name in _LINES]),
+        **{name: " ".join(_texts(element.all(source))) for source, name in _ADDRESS_PARTS.items()},
+    }
+    written = present(parts) or present({"text": plain(element)})
+    if not written:
+        return {}
+    period = values.period(element.first("useablePeriod"))
+    return present({"use": _used(element, _ADDRESS_USES), **written, "period": period})
 
 
 def telecoms(elements: list[Element]) -> list[dict[str, Any]]:
     """Return the numbers and addresses that are not empty, each once."""
-    unique: list[dict[str, Any]] = []
-    for element in elements:
-        telecom = _telecom(element)
-        if telecom and telecom not in unique:
-            unique.append(telecom)
-    return unique
+    return distinct(map(_telecom, elements))
 
 
 def _telecom(element: Element) -> dict[str, Any]:
@@ -148,15 +133,16 @@ def organization(element: Element | None, record: Record) -> dict[str, Any] | No
     if element is None:
         return None
     name = next(filter(None, map(plain, element.all("name"))), "")
-    resource: dict[str, Any] = {
-        "resourceType": "Organization",
-        "identifier": identifiers(element.all("id")),
-        "name": name,
-        "telecom": telecoms(element.all("telecom")),
-        "address": addresses(element.all("addr")),
-        "partOf": organization(element.first("asOrganizationPartOf/wholeOrganization"), record),
-    }
-    resource = present(resource)
+    resource = present(
+        {
+            "resourceType": "Organization",
+            "identifier": identifiers(element.all("id")),
+            "name": name,
+            "telecom": telecoms(element.all("telecom")),
+            "address": addresses(element.all("addr")),
+            "partOf": organization(element.first("asOrganizationPartOf/wholeOrganization"), record),
+        }
+    )
     if not ("identifier" in resource or "name" in resource):
         return None
     resource["id"] = record.identity("Organization", resource.get("identifier", []), name)
@@ -166,14 +152,15 @@ def organization(element: Element | None, record: Record) -> dict[str, Any] | No
 def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
     """Return the Reference to a person who acts for an organization, None without one."""
     named = names((assigned.first("assignedPerson") or NOTHING).all("name"))
-    resource: dict[str, Any] = {
-        "resourceType": "Practitioner",
-        "identifier": identifiers(assigned.all("id")),
-        "name": named,
-        "telecom": telecoms(assigned.all("telecom")),
-        "address": addresses(assigned.all("addr")),
-    }
-    resource = present(resource)
+    resource = present(
+        {
+            "resourceType": "Practitioner",
+            "identifier": identifiers(assigned.all("id")),
+            "name": named,
+            "telecom": telecoms(assigned.all("telecom")),
+            "address": addresses(assigned.all("addr")),
+        }
+    )
     display = spoken(named)
     if not (named or any(map(key, resource.get("identifier", [])))):
         return None
@@ -218,14 +205,15 @@ def _relation(assigned: Element, person: Element | None) -> Element | None:
 def _related_person(relation: Element, person: Element | None, record: Record) -> dict[str, Any]:
     named = names((person or NOTHING).all("name"))
     relationship = concept(relation, record.texts)
-    resource: dict[str, Any] = {
-        "resourceType": "RelatedPerson",
-        "id": identity("RelatedPerson", record.key, spoken(named)),
-        "patient": {"reference": record.patient},
-        "relationship": [relationship] if relationship else [],
-        "name": named,
-    }
-    return present(resource)
+    return present(
+        {
+            "resourceType": "RelatedPerson",
+            "id": identity("RelatedPerson", record.key, spoken(named)),
+            "patient": {"reference": record.patient},
+            "relationship": [relationship] if relationship else [],
+            "name": named,
+        }
+    )
 
 
 def _device(assigned: Element, device: Element) -> dict[str, Any]:
@@ -238,15 +226,19 @@ def _device(assigned: Element, device: Element) -> dict[str, Any]:
         for name, kind in ((model, "model-name"), (software, "other"))
         if name
     ]
-    resource: dict[str, Any] = {
-        "resourceType": "Device",
-        "id": identity(
-            "Device", model, software, *(identifier.get("value", "") for identifier in identified)
-        ),
-        "identifier": identified,
-        "deviceName": device_names,
-    }
-    return present(resource)
+    return present(
+        {
+            "resourceType": "Device",
+            "id": identity(
+                "Device",
+                model,
+                software,
+                *(identifier.get("value", "") for identifier in identified),
+            ),
+            "identifier": identified,
+            "deviceName": device_names,
+        }
+    )
 
 
 def _contained(resource: dict[str, Any], on_behalf_of: dict[str, Any] | None) -> Actor:

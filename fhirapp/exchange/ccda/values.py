@@ -92,6 +92,15 @@ def present(members: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value}
 
 
+def distinct(items: Iterable[dict[str, Any] | None]) -> list[dict[str, Any]]:
+    """Return the items that are not empty, each once."""
+    unique: list[dict[str, Any]] = []
+    for item in items:
+        if item and item not in unique:
+            unique.append(item)
+    return unique
+
+
 def extended(*extensions: dict[str, Any]) -> dict[str, Any]:
     """Return what holds nothing but extensions."""
     return {"extension": list(extensions)}
@@ -127,13 +136,8 @@ def coding(element: Element) -> dict[str, Any] | None:
 
 def codings(element: Element) -> list[dict[str, Any]]:
     """Return a code, its translations, and a nullFlavor in its place, in this order."""
-    listed = [coding(coded) for coded in (element, *element.all("translation"))]
-    listed.append(null_coding(element.null_flavor))
-    unique: list[dict[str, Any]] = []
-    for coded in listed:
-        if coded is not None and coded not in unique:
-            unique.append(coded)
-    return unique
+    coded = (element, *element.all("translation"))
+    return distinct([*map(coding, coded), null_coding(element.null_flavor)])
 
 
 def concept(element: Element | None, texts: Texts) -> dict[str, Any] | None:
@@ -195,12 +199,7 @@ def key(identified: dict[str, Any]) -> tuple[str, str] | None:
 
 def identifiers(elements: list[Element]) -> list[dict[str, Any]]:
     """Return the Identifiers of these, each once."""
-    unique: list[dict[str, Any]] = []
-    for element in elements:
-        identified = identifier(element)
-        if identified and identified not in unique:
-            unique.append(identified)
-    return unique
+    return distinct(map(identifier, elements))
 
 
 _TS = re.compile(
