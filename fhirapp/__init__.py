@@ -19,9 +19,10 @@ def create_app(settings: Settings | None = None) -> Flask:
     from fhirapp import audit, auth, db, resources, rest, web
     from fhirapp.core import bare_app
     from fhirapp.exchange import bulk
-    from fhirapp.ops import health
+    from fhirapp.jobs import worker
+    from fhirapp.ops import health, jobs
 
     app = bare_app(settings or load_settings())
-    for part in (db, auth, audit, rest, resources, bulk, web, health):
+    for part in (db, auth, audit, rest, resources, worker, bulk, web, health, jobs):
         part.init_app(app)
     return app

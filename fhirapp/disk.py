@@ -132,6 +132,14 @@ def beside(path: Path, suffix: str) -> Path:
     return Path(f"{path}{suffix}")
 
 
+def is_older(path: Path, moment: float) -> bool:
+    """Say whether a file or folder is here, and was changed last before a moment."""
+    try:
+        return path.stat().st_mtime < moment
+    except OSError:
+        return False
+
+
 def because(error: OSError | sqlite3.Error) -> str:
     """Return what an error says, without the file's name."""
     said = (error.strerror if isinstance(error, OSError) else None) or str(error)

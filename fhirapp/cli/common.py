@@ -1,9 +1,10 @@
-"""What the commands share: an app whose database is ready, and records that must be there."""
+"""What the commands share: an app whose database is ready, progress, and records to be found."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,6 +68,22 @@ def changing(demo: bool | None) -> Iterator[Connection]:
     """Open the writing transaction in the same way; an error undoes all of it."""
     with opened_app(demo), writing() as connection:
         yield connection
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show a bar on a terminal, nothing in a pipe; yield what draws it, of how much is done."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
+
+        def show(done: int, total: int | None) -> None:
+            if total is not None:
+                bar.length = max(total, 1)
+                bar.update(done - bar.pos)
+
+        yield show
 
 
 def known_id(connection: Connection, resource_type: str, text: str) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from fhirapp.cli.common import demo_option, opened_app, say
+from fhirapp.cli.common import demo_option, opened_app, progress_bar, say
 from fhirapp.config import ConfigurationError
 from fhirapp.definition import types
 from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
@@ -36,7 +34,7 @@ def export(
 ) -> int:
     """Write everything that is stored to NDJSON files in DIR, for `fhirapp import`."""
     start = _instant(since)
-    with opened_app(demo), _progress() as progress:
+    with opened_app(demo), progress_bar("Exporting") as progress:
         options = ExportOptions(types_to_export(types(), names), start, history, compressed)
         request = _request(names, start, history, compressed)
         binary = types()["Binary"]
@@ -63,27 +61,6 @@ def _request(names: Sequence[str], since: str | None, history: bool, compressed:
     if since is not None:
         parts.append(f"--since {since}")
     return " ".join(parts + ["--history"] * history + ["--gzip"] * compressed)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("Exporting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("export", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 commands = [export]

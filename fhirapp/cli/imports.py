@@ -5,8 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -17,7 +16,7 @@ from typing import Any
 import click
 from flask import Flask
 
-from fhirapp.cli.common import demo_option, opened_app, say
+from fhirapp.cli.common import demo_option, opened_app, progress_bar, say
 from fhirapp.config import Settings, load_settings, settings_of
 from fhirapp.db import with_patience
 from fhirapp.definition import types
@@ -235,7 +234,14 @@ def _import(downloads: _Downloads, settings: Settings, options: Options) -> Repo
         bases=[*options.bases, *downloads.bases],
         delete_missing=options.delete_missing and not downloads.faults,
     )
-    with _progress(downloads.paths) as progress:
+    read, total = 0, total_bytes(downloads.paths)
+    with progress_bar("Importing") as show:
+
+        def progress(count: int) -> None:
+            nonlocal read
+            read += count
+            show(read, total)
+
         report = import_paths(downloads.paths, types(), settings, effective, progress, _waits)
     report.notes += (f"The export is not complete. {fault}" for fault in downloads.faults)
     if options.delete_missing and downloads.faults:
@@ -245,21 +251,6 @@ def _import(downloads: _Downloads, settings: Settings, options: Options) -> Repo
 
 def _waits() -> None:
     say("Another import is running; this one begins when it has ended.")
-
-
-@contextmanager
-def _progress(paths: Sequence[Path]) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal, nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda _bytes: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("Importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("import", total=total_bytes(paths))
-        yield lambda done: bar.update(task, advance=done)
 
 
 commands = [import_]

@@ -1,6 +1,6 @@
-"""The background work of administrators: imports, exports, backups and drills.
+"""Work in the background: `$export`, and the imports, exports, backups and drills of the pages.
 
-Each job is a process of its own, which outlives the server process that started it, and a folder
-(files.py), which outlives both. start.py starts and stops it; `python -m fhirapp.jobs` is the
-process.
+Each job is a row of one table (table.py), which any process can show. Jobs of some kinds are queued
+and run by a thread of a server process (worker.py); the others are processes of their own
+(process.py), which outlive the server that started them. Each has a folder for what it makes.
 """

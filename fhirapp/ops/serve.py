@@ -26,7 +26,6 @@ from waitress.task import ErrorTask, WSGITask
 from fhirapp.auth import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.disk import database_path
-from fhirapp.exchange.bulk.worker import running_exports
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     BodyTooLong,
@@ -35,7 +34,7 @@ from fhirapp.fhir.outcome import (
     InternalError,
     InvalidParameter,
 )
-from fhirapp.jobs.start import keep_swept
+from fhirapp.jobs.worker import running_jobs
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.reset import start_timer
 from fhirapp.rest.errors import MAX_BODY, MAX_HEADERS
@@ -122,8 +121,7 @@ def run_one(
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     start_timer(app)
-    keep_swept(settings)
-    with running_exports(app):
+    with running_jobs(app):
         while not stopping and still_wanted():
             _turn(server)
     _drain(server)

@@ -23,7 +23,7 @@ from fhirapp.store.prepare import Notes
 from fhirapp.store.version import INDEX, RENDERING, get_state, raise_generation, set_state
 from fhirapp.store.write import IndexBatch, Rendering, clear_index, read_documents, render
 
-HEAD = "0001"
+HEAD = "0002"
 _VERSIONS = "alembic_version"
 _STEPS = Path(__file__).with_name("migrations")
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import stat
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from joserfc.jwk import ECKey
 
+from fhirapp.cli.common import progress_bar
 from tests.exchange.test_import import ALLERGY, PATIENT, lines
 from tests.support.shell import assert_not_done, fhirapp, fhirapp_anew
+
+
+class Terminal(StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.mark.parametrize("arguments", [[], ["client"], ["user"]])
@@ -89,6 +98,18 @@ def test_what_a_command_wrote_is_in_one_file_in_the_end(tmp_path, command):
     assert fhirapp(tmp_path, *(word.format(tmp_path) for word in command)).returncode == 0
     assert (tmp_path / "fhirapp.db").exists()
     assert [path.name for path in tmp_path.glob("fhirapp.db-*")] == []
+
+
+@pytest.mark.parametrize("total", [200, None])
+def test_progress_on_a_terminal_is_a_bar_where_the_total_is_known(monkeypatch, total):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress_bar("Importing") as show:
+        show(50, total)
+        show(200, total)
+    shown = terminal.getvalue()
+    assert "Importing" in shown
+    assert [percent in shown for percent in ("25%", "100%")] == [total is not None] * 2
 
 
 def test_import_of_a_path_that_is_not_there_is_one_sentence(tmp_path):

@@ -13,9 +13,7 @@ from werkzeug.http import http_date
 
 from fhirapp.config import settings_of
 from fhirapp.db import reader
-from fhirapp.exchange.bulk.jobs import GRACE_SECONDS
-from fhirapp.exchange.bulk.run import Pace
-from fhirapp.exchange.bulk.worker import sweep
+from fhirapp.exchange.bulk.run import GRACE_SECONDS, Pace, sweep
 from fhirapp.rest.stream import PIECE
 from tests.support.bulk import NDJSON, Exports, path_of
 from tests.support.contract import allergy, publish
@@ -131,7 +129,7 @@ def test_in_the_table_there_is_nothing_of_patients(app, exports):
     status = exports.started("Patient/$export", body)
     exports.work()
     with app.app_context():
-        row = reader().all("SELECT * FROM bulk_export WHERE id = ?", (status.rpartition("/")[2],))
+        row = reader().all("SELECT * FROM job WHERE id = ?", (status.rpartition("/")[2],))
     assert len(row) == 1
     assert "p2" not in map(str, row[0])
     assert "Ortega" not in str(row)

@@ -16,12 +16,12 @@ import pytest
 from flask import Flask
 
 from fhirapp.config import settings_of
-from fhirapp.db import db, reader, writing
-from fhirapp.exchange.bulk import jobs
-from fhirapp.exchange.bulk.jobs import IN_PROGRESS, KEPT, LEASE_SECONDS, MOST_ATTEMPTS, WAIT_SECONDS
+from fhirapp.db import db, writing
 from fhirapp.exchange.bulk.routes import POLLS
-from fhirapp.exchange.bulk.run import Pace
-from fhirapp.exchange.bulk.worker import Worker, running_exports
+from fhirapp.exchange.bulk.run import IN_PROGRESS, KEPT, KIND, WAIT_SECONDS
+from fhirapp.jobs import table
+from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, MOST_ATTEMPTS, Job, Progress
+from fhirapp.jobs.worker import Pace, Worker, running_jobs
 from tests import ROOT
 from tests.exchange.test_bulk_files import folder
 from tests.support.bulk import Exports
@@ -51,18 +51,20 @@ def exports(app: Flask) -> Exports:
     return Exports(app)
 
 
-def row(app: Flask, status: str) -> jobs.Job:
+def row(app: Flask, status: str) -> Job:
     """Return an export's row."""
     with app.app_context():
-        found = jobs.find(reader(), status.rpartition("/")[2])
+        found = table.find(status.rpartition("/")[2], KIND)
     assert found is not None
     return found
 
 
-def claim(app: Flask, now: float) -> jobs.Job | None:
+def claim(app: Flask, now: float) -> Job | None:
     """Claim an export, as a worker does."""
     with app.app_context(), writing() as connection:
-        return jobs.claim(connection, int(now))
+        return table.claim(
+            connection, KIND, int(now), expires_at=int(now) + 3_600, gave_up="It never ended."
+        )
 
 
 def at(seconds: float) -> Pace:
@@ -77,7 +79,7 @@ def test_of_many_workers_one_has_an_export(app, exports):
     statuses = {exports.started() for _ in range(IN_PROGRESS)}
     together = Barrier(8)
 
-    def try_it(_number: int) -> jobs.Job | None:
+    def try_it(_number: int) -> Job | None:
         together.wait()
         return claim(app, time.time())
 
@@ -99,11 +101,12 @@ def test_a_claim_holds_for_its_lease_and_then_anothers_begins_anew(app, exports)
     assert (first.id, first.attempts, second.attempts) == (second.id, 1, 2)
     with app.app_context():
         # The first lives, and asks for more; nothing that it does counts.
-        assert not jobs.renew(first, 50, int(now))
-        assert not jobs.finish(first, int(now))
-        assert not jobs.fail(first, "x", int(now))
-        assert not jobs.release(first)
-        assert jobs.renew(second, 50, int(now))
+        half = Progress(done=50, total=100)
+        assert not table.renew(first, half, int(now))
+        assert not table.finish(first, DONE, int(now))
+        assert not table.finish(first, FAILED, int(now), error="x")
+        assert not table.release(first)
+        assert table.renew(second, half, int(now))
     assert exports.get(status).headers["X-Progress"] == "50% complete"
 
 
@@ -207,7 +210,7 @@ def test_a_process_of_its_own_does_what_waits(app, exports, start_worker):
 
 def test_a_servers_thread_does_what_waits_and_is_woken(app, exports):
     first = exports.started()
-    with running_exports(app):
+    with running_jobs(app):
         for status in (first, exports.started()):
             while row(app, status).state in ("queued", "running"):
                 pass

@@ -13,7 +13,8 @@ from werkzeug.test import TestResponse
 from fhirapp.auth.clients.administration import issue_token
 from fhirapp.db import reader, writing
 from fhirapp.definition import Visibility
-from fhirapp.exchange.bulk.run import WITHOUT_PAUSES, Pace, run_next
+from fhirapp.exchange.bulk.run import run_next
+from fhirapp.jobs.worker import WITHOUT_PAUSES, Pace
 from tests.support.authorizing import add_backend
 from tests.support.contract import SERVED
 from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, link
@@ -57,7 +58,7 @@ class Exports(Fhir):
     def kept(self) -> int:
         """Return how many exports of the client there are."""
         with self.app.app_context():
-            asked = "SELECT count(*) FROM bulk_export WHERE client_id = ?"
+            asked = "SELECT count(*) FROM job WHERE owner = ?"
             return int(reader().all(asked, (self.client_id,))[0][0])
 
     def manifest(self, status: str) -> dict[str, Any]:

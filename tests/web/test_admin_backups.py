@@ -12,11 +12,11 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings_of
-from fhirapp.jobs import files as tasks
-from fhirapp.jobs.files import BACKUP, DRILL
+from fhirapp.jobs import table
+from fhirapp.ops.jobs import BACKUP, DRILL
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import BASE_URL
-from tests.support.tasks import newest
+from tests.support.jobs import newest
 
 TAKE, TRY = "Take a backup", "Try it out now"
 SECRET = "correct horse battery"
@@ -39,8 +39,14 @@ def taken(admin: Browser, passphrase: str = "") -> Page:
     """Take a backup; return its page."""
     admin.get("/admin/backups").submit(TAKE, passphrase=passphrase, again=passphrase)
     task = newest(admin.client.application, BACKUP)
-    assert task.state.phase == "done", task.state.said
-    return admin.get(f"/admin/backups/{task.state.name}")
+    assert task.state == "done", task.progress.notes
+    return admin.get(f"/admin/backups/{task.progress.name}")
+
+
+def backups_begun(app: Flask) -> int:
+    """Return how many backups were begun, and remembered."""
+    with app.app_context():
+        return len(table.jobs(BACKUP))
 
 
 def tried(page: Page, **fields: str) -> Page:
@@ -64,7 +70,7 @@ def plain(admin: Browser) -> Page:
 def test_others_than_administrators_see_and_do_nothing(app, plain, role):
     browser = Browser(app).resume(add_person(app, role))
     form = dict(browser.get("/account").form("Sign out").fields)
-    form |= {"task": tasks.new_id(), "sure": "yes"}
+    form |= {"task": table.new_id(), "sure": "yes"}
     for path in ("/admin/backups", plain.path, f"{plain.path}/file"):
         assert browser.get(path).status == 403
     for path in ("/admin/backups", f"{plain.path}/drill", f"{plain.path}/delete"):
@@ -137,11 +143,11 @@ def test_a_damaged_backup_is_told(app, admin):
 
 
 def test_passphrases_that_differ_take_no_backup(app, admin):
-    before = len(tasks.every(settings_of(app).instance, BACKUP))
+    before = backups_begun(app)
     page = admin.get("/admin/backups").submit(TAKE, passphrase="one", again="other")
     assert page.status == 400
     assert "The passphrases differ." in page.words
-    assert len(tasks.every(settings_of(app).instance, BACKUP)) == before
+    assert backups_begun(app) == before
 
 
 def test_a_backup_is_deleted_once_that_was_said_twice(app, admin):
@@ -172,10 +178,13 @@ def test_on_postgresql_its_own_tools_are_named(make_app):
     page = browser.get("/admin/backups")
     assert "PostgreSQL has its own tools for this: pg_dump" in page.words
     assert not any(TAKE in form.buttons for form in page.forms)
-    form = {**page.forms[0].fields, "task": tasks.new_id()}
+    form = {**page.forms[0].fields, "task": table.new_id()}
     assert browser.post("/admin/backups", form).status == 409
 
 
 def test_what_is_asked_for_is_kept_without_the_passphrase(app):
-    for task in tasks.every(settings_of(app).instance, BACKUP, DRILL):
-        assert "passphrase" not in json.dumps(task.asked)
+    with app.app_context():
+        jobs = table.jobs(BACKUP, DRILL)
+    assert {job.kind for job in jobs} == {BACKUP, DRILL}
+    for job in jobs:
+        assert "passphrase" not in json.dumps(job.request)

@@ -12,12 +12,12 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings_of
-from fhirapp.jobs import files as tasks
-from fhirapp.jobs import start
+from fhirapp.jobs import process, table
+from fhirapp.ops.jobs import sweep
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.bulk import Exports
 from tests.support.helpers import BASE_URL
-from tests.support.tasks import task, task_id, wait_for
+from tests.support.jobs import task, task_id, wait_for
 
 BEGIN = "Start the export"
 
@@ -52,12 +52,12 @@ def whole(admin: Browser) -> Page:
 @pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
 def test_others_than_administrators_see_and_do_nothing(app, whole, role):
     browser = Browser(app).resume(add_person(app, role))
-    form = dict(browser.get("/account").form("Sign out").fields) | {"task": tasks.new_id()}
+    form = dict(browser.get("/account").form("Sign out").fields) | {"task": table.new_id()}
     for path in ("", f"/{task_id(whole)}", f"/{task_id(whole)}/files/export.zip"):
         assert browser.get(f"/admin/exports{path}").status == 403
     for path in ("", f"/{task_id(whole)}/remove", f"/{task_id(whole)}/stop", "/clients/x/cancel"):
         assert browser.post(f"/admin/exports{path}", form).status == 403
-    assert task(app, task_id(whole)).files
+    assert process.made_files(process.folder_of(task_id(whole), settings_of(app).instance))
 
 
 def test_everything_comes_out_in_files_and_in_an_archive(app, admin, whole):
@@ -82,10 +82,11 @@ def test_some_types_since_a_day_with_all_versions(app, admin):
     page = admin.get("/admin/exports").submit(
         BEGIN, type=["Patient", "Group"], since="2020-01-01", history="yes"
     )
-    asked = task(app, task_id(page)).asked
+    asked = task(app, task_id(page)).request
     assert asked["since"] == "2020-01-01T00:00:00.000+00:00"
     page = ended(admin, page)
-    names = {one.name for one in task(app, task_id(page)).files}
+    folder = process.folder_of(task_id(page), settings_of(app).instance)
+    names = {path.name for path in process.made_files(folder)}
     assert names == {"Patient.ndjson", "Group.ndjson", "export.zip", "manifest.json"}
     bundle = json.loads(fetched(admin, f"{page.path}/files/Patient.ndjson").splitlines()[0])
     assert (bundle["resourceType"], bundle["type"]) == ("Bundle", "history")
@@ -101,7 +102,7 @@ def test_sent_twice_is_exported_once(app, admin):
     form = admin.get("/admin/exports").form(BEGIN).fields
     pages = [admin.post("/admin/exports", {**form, "type": "Group"}) for _ in range(2)]
     assert pages[0].path == pages[1].path
-    assert wait_for(app, task_id(pages[0])).state.phase == "done"
+    assert wait_for(app, task_id(pages[0])).state == "done"
 
 
 def test_files_are_gone_when_their_time_is_over_and_when_somebody_says_so(app, admin):
@@ -109,10 +110,13 @@ def test_files_are_gone_when_their_time_is_over_and_when_somebody_says_so(app, a
     expired, removed = (ended(admin, page) for page in pages)
     removed.submit("Remove the files now")
     assert admin.get(removed.path).status == 404
-    over = task(app, task_id(expired)).state.ended_at + settings_of(app).export_hours * 3_600
-    start.sweep(settings_of(app), over - 1)
-    assert task(app, task_id(expired)).files
-    start.sweep(settings_of(app), over + 1)
+    over = task(app, task_id(expired)).ended_at + settings_of(app).export_hours * 3_600
+    folder = process.folder_of(task_id(expired), settings_of(app).instance)
+    with app.app_context():
+        sweep(over - 1)
+        assert process.made_files(folder)
+        sweep(over + 1)
+    assert not folder.exists()
     assert admin.get(expired.path).status == 404
 
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,19 +22,20 @@ from werkzeug.test import TestResponse
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings_of
-from fhirapp.db import db
+from fhirapp.db import db, writing
 from fhirapp.disk import turn
+from fhirapp.exchange.imports import uploads
+from fhirapp.exchange.imports.uploads import safe_name
 from fhirapp.exchange.models import ImportRun
-from fhirapp.jobs import files as tasks
-from fhirapp.jobs import start
-from fhirapp.jobs.files import Progress
-from fhirapp.jobs.uploads import safe_name
+from fhirapp.jobs import process, table
+from fhirapp.jobs.process import Tracker
+from fhirapp.ops.jobs import DAY, IMPORT, sweep
 from tests.conftest import token_for
 from tests.support.authorizing import rows
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import BASE_URL, Fhir
 from tests.support.importing import load
-from tests.support.tasks import newest, task, task_id, wait_for
+from tests.support.jobs import newest, task, task_id, wait_for
 
 BEGIN = "Start the import"
 TOO_OLD = "This form is too old, or did not come from this site. Go back, and try again."
@@ -118,13 +120,13 @@ def test_others_than_administrators_see_and_do_nothing(app, admin, role):
     begun = with_form(admin, ("a.ndjson", patient("hidden")))
     wait_for(app, task_id(begun))
     browser = Browser(app).resume(add_person(app, role))
-    form = dict(browser.get("/account").form("Sign out").fields) | {"task": tasks.new_id()}
+    form = dict(browser.get("/account").form("Sign out").fields) | {"task": table.new_id()}
     for path in ("", f"/{task_id(begun)}", f"/{task_id(begun)}/files/report.json"):
         assert browser.get(f"/admin/imports{path}").status == 403
     for path in ("", f"/{task_id(begun)}/stop", f"/{task_id(begun)}/again"):
         assert browser.post(f"/admin/imports{path}", form).status == 403
-    assert browser.get(f"/admin/uploads/{tasks.new_id()}").status == 403
-    assert browser.post(f"/admin/uploads/{tasks.new_id()}/0", form).status == 403
+    assert browser.get(f"/admin/uploads/{table.new_id()}").status == 403
+    assert browser.post(f"/admin/uploads/{table.new_id()}/0", form).status == 403
 
 
 def test_a_file_is_imported_and_its_report_tells_what_came_of_it(app, admin, username, reads):
@@ -140,7 +142,7 @@ def test_a_file_is_imported_and_its_report_tells_what_came_of_it(app, admin, use
     assert "Patient/gone" in page.words
     assert reads.get("Patient/ana").status_code == 200
     ((run,),) = rows(
-        app, select(ImportRun).where(ImportRun.id == task(app, task_id(begun)).state.run)
+        app, select(ImportRun).where(ImportRun.id == task(app, task_id(begun)).progress.run)
     )
     assert (run.who, run.inputs, bool(run.ended_at)) == (username, ["records.ndjson"], True)
     # What was refused is there to be mended, and the report for a program.
@@ -171,7 +173,7 @@ def test_a_folder_comes_in_pieces_and_keeps_its_names(app, admin, reads):
     assert [place for place, _ in reasons(page)] == ["clinic/sub/a.ndjson:1"]
     assert reads.get("Patient/pieces-too").status_code == 200
     # Nothing of the upload is kept.
-    assert not task(app, task_id(page)).has_given
+    assert not given_to(app, page).exists()
 
 
 def test_sent_twice_is_imported_once(app, admin):
@@ -320,6 +322,11 @@ def test_an_upload_outlives_the_session(app, admin, username, reads):
     assert reads.get("Patient/later").status_code == 200
 
 
+def given_to(app: Flask, page: Page) -> Path:
+    """Return the folder of what an import reads."""
+    return process.folder_of(task_id(page), settings_of(app).instance) / process.GIVEN
+
+
 def test_an_upload_can_be_removed_and_is_after_a_day(app, admin):
     first, second = Upload(admin), Upload(admin)
     for one in (first, second):
@@ -329,9 +336,9 @@ def test_an_upload_can_be_removed_and_is_after_a_day(app, admin):
         "What was uploaded is removed."
         in admin.post(f"/admin/uploads/{first.id}/discard", form).words
     )
-    kept = start.uploads(settings_of(app))
+    kept = uploads.uploads(settings_of(app))
     assert not (kept / first.id).exists()
-    long_ago = (kept / second.id).stat().st_mtime - start.DAY - 1
+    long_ago = (kept / second.id).stat().st_mtime - DAY - 1
     os.utime(kept / second.id, (long_ago, long_ago))
     admin.get("/admin/imports")
     assert not (kept / second.id).exists()
@@ -343,7 +350,7 @@ def test_an_import_waits_for_its_turn_and_can_be_stopped(app, admin, reads):
         while "waits for another import to end" not in (page := admin.get(begun.path)).words:
             assert task(app, task_id(begun)).is_under_way
         page.submit("Stop it")
-        assert wait_for(app, task_id(begun)).state.phase == "stopped"
+        assert wait_for(app, task_id(begun)).state == "stopped"
     page = admin.get(begun.path)
     assert "It was stopped before its end. What was stored until then stays." in page.words
     assert reads.get("Patient/stopped").status_code == 404
@@ -355,9 +362,9 @@ def test_an_import_waits_for_its_turn_and_can_be_stopped(app, admin, reads):
 def test_an_import_that_was_killed_says_so_and_is_begun_again(app, admin):
     with turn(settings_of(app).instance / "import.lock", lambda: None):
         begun = with_form(admin, ("a.ndjson", patient("killed")))
-        while task(app, task_id(begun)).state.phase != "waits":
+        while task(app, task_id(begun)).progress.phase != "waits":
             pass
-        os.kill(task(app, task_id(begun)).state.pid, 9)
+        os.kill(task(app, task_id(begun)).progress.pid, 9)
         wait_for(app, task_id(begun))
     page = admin.get(begun.path)
     assert "It broke off" in page.words
@@ -448,17 +455,22 @@ def test_an_upload_that_is_too_large_without_scripts_says_what_to_do(admin):
     assert page.offered["Open the form again"] == "/admin/imports"
 
 
-def test_a_task_that_cannot_tell_how_far_it_is_goes_on(tmp_path):
-    progress = Progress(tmp_path)
-    # As a full disk would: the state cannot be written.
-    (tmp_path / "state.json.part").mkdir()
-    progress.phase("works", 10)
-    progress.add(5)
-    (tmp_path / "state.json.part").rmdir()
-    assert (tmp_path / "room").stat().st_size == 64 * 1024
-    progress.end("failed", "The disk is full.")
-    assert not (tmp_path / "room").exists()
-    assert "The disk is full." in (tmp_path / "state.json").read_text()
+def test_a_job_keeps_room_to_say_that_the_disk_is_full(app):
+    job_id = table.new_id()
+    room = process.folder_of(job_id, settings_of(app).instance) / "room"
+    with app.app_context():
+        with writing() as connection:
+            table.add(connection, job_id, IMPORT, "admin", 0, runs=True)
+        job = table.find(job_id, IMPORT)
+    assert job is not None
+    room.parent.mkdir(parents=True)
+    with Tracker(app, job) as tracker:
+        tracker.phase("works", 10)
+        tracker.add(5)
+        assert room.stat().st_size == 256 * 1024
+        tracker.end("failed", "The disk is full.")
+    assert not room.exists()
+    assert task(app, job_id).progress.notes == ["The disk is full."]
 
 
 def test_a_folder_without_records_says_so(admin):
@@ -472,7 +484,8 @@ def test_a_folder_without_records_says_so(admin):
 def test_where_a_task_finds_no_place_the_upload_is_kept(app, admin):
     upload = Upload(admin)
     upload.send(0, "a.ndjson", patient("full"))
-    folder = tasks.tasks_folder(settings_of(app).instance)
+    folder = process.folders(settings_of(app).instance)
+    folder.mkdir(exist_ok=True)
     folder.rename(folder.with_name("elsewhere"))
     folder.touch()
     page = upload.begin()
@@ -484,7 +497,7 @@ def test_where_a_task_finds_no_place_the_upload_is_kept(app, admin):
 
 
 def test_an_import_that_ends_nowhere_is_no_page(admin):
-    for path in ("x", "../../x", tasks.new_id()):
+    for path in ("x", "../../x", table.new_id()):
         assert admin.get(f"/admin/imports/{path}").status == 404
     begun = with_form(admin, ("a.ndjson", patient("files")))
     page = report(admin, begun)
@@ -520,29 +533,30 @@ def test_what_is_done_is_logged_without_names_of_files(app, admin, username, cap
 
 
 def test_old_reports_are_forgotten_and_files_sooner(app, admin):
-    instance = settings_of(app).instance
     begun = with_form(admin, ("a.ndjson", patient("old")), source="old", dry_run="yes")
-    ended = wait_for(app, task_id(begun)).state.ended_at
-    start.sweep(settings_of(app), ended + start.DAY - 1)
-    assert task(app, task_id(begun)).has_given
-    start.sweep(settings_of(app), ended + start.DAY + 1)
-    assert not task(app, task_id(begun)).has_given
-    assert tasks.find(instance, task_id(begun)) is not None
+    ended = wait_for(app, task_id(begun)).ended_at
+    given = given_to(app, begun)
+    with app.app_context():
+        sweep(ended + DAY - 1)
+        assert given.exists()
+        sweep(ended + DAY + 1)
+    assert not given.exists()
+    assert task(app, task_id(begun))
 
 
 def test_only_so_many_begin_at_once(app, admin):
     with turn(settings_of(app).instance / "import.lock", lambda: None):
         begun = [
             with_form(admin, ("a.ndjson", patient(f"many-{number}")))
-            for number in range(start.MOST)
+            for number in range(process.MOST)
         ]
         page = with_form(admin, ("a.ndjson", patient("too-many")))
         assert (page.status, page.heading) == (503, "It was not started")
     for one in begun:
-        assert wait_for(app, task_id(one)).state.phase == "done"
-    shutil.rmtree(start.uploads(settings_of(app)))
+        assert wait_for(app, task_id(one)).state == "done"
+    shutil.rmtree(uploads.uploads(settings_of(app)))
 
 
 def test_the_newest_comes_first(app, admin):
     with_form(admin, ("newest.ndjson", patient("newest")))
-    assert newest(app, tasks.IMPORT).asked["names"] == ["newest.ndjson"]
+    assert newest(app, IMPORT).request["names"] == ["newest.ndjson"]

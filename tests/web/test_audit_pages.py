@@ -13,10 +13,10 @@ from fhirapp.audit import write
 from fhirapp.audit.read import Entry, entries
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
-from fhirapp.jobs.files import BACKUP
+from fhirapp.ops.jobs import BACKUP
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import BASE_URL
-from tests.support.tasks import newest, task_id, wait_for
+from tests.support.jobs import newest, task_id, wait_for
 
 SECRET = "correct horse battery"
 
@@ -90,7 +90,7 @@ def test_a_backup_is_noted_without_its_passphrase(app, admin, username):
     if settings_of(app).database_uri.startswith("postgresql"):
         pytest.skip("backups are SQLite's")
     admin.get("/admin/backups").submit("Take a backup", passphrase=SECRET, again=SECRET)
-    name = newest(app, BACKUP).state.name
+    name = newest(app, BACKUP).progress.name
     assert fetched(admin, f"/admin/backups/{name}/file").status_code == 200
     got, begun = noted(app, user_id=id_of(app, username))[:2]
     assert (got.method, got.path) == ("GET", f"/admin/backups/{name}/file")

@@ -7,6 +7,7 @@ Source: Bulk Data Access 2.0 §export.
 
 from __future__ import annotations
 
+import secrets
 import time
 
 from flask import Blueprint, Response, current_app, request
@@ -16,7 +17,7 @@ from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import forget_reader, reader
 from fhirapp.definition import types
-from fhirapp.exchange.bulk import files, jobs, worker
+from fhirapp.exchange.bulk import files, run
 from fhirapp.exchange.bulk.export_request import (
     GROUP,
     PATIENT,
@@ -28,7 +29,6 @@ from fhirapp.exchange.bulk.export_request import (
     still_registered,
 )
 from fhirapp.exchange.bulk.files import Manifest, StoredFile
-from fhirapp.exchange.bulk.jobs import DONE, FAILED, Job
 from fhirapp.exchange.bulk.kickoff import NDJSON, read_export_request
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
@@ -40,6 +40,8 @@ from fhirapp.fhir.outcome import (
     operation_outcome,
 )
 from fhirapp.fhir.temporal import moment_of
+from fhirapp.jobs import table
+from fhirapp.jobs.table import DONE, FAILED, Job
 from fhirapp.rest.blueprint import check_id
 from fhirapp.rest.negotiation import FHIR_JSON, is_strict
 from fhirapp.rest.response import fhir_address
@@ -88,15 +90,15 @@ def _kick_off(level: str, group: str = "") -> Response:
     answer = _outcome("The export was accepted; GET its Content-Location for its progress.")
     if request.method == "HEAD":
         return answer
-    export_id = jobs.new_id()
+    # Random, since it is the last part of the status URL.
+    export_id = secrets.token_urlsafe(24)
     forget_reader()
     files.write_request(export_id, export_request)
     try:
-        jobs.add(export_id, token.client_id, int(time.time()))
+        run.queue(export_id, token.client_id, int(time.time()))
     except BaseException:
         files.remove(export_id)
         raise
-    worker.wake()
     answer.headers["Content-Location"] = fhir_address(f"$export/{export_id}")
     return answer
 
@@ -127,7 +129,7 @@ def status(export_id: str) -> Response:
         raise InternalError(job.error or "")
     if job.state != DONE:
         headers = {
-            "X-Progress": f"{job.percent}% complete",
+            "X-Progress": f"{job.progress.done}% complete",
             "Retry-After": str(RETRY_SECONDS),
             "Cache-Control": "no-store",
         }
@@ -136,7 +138,7 @@ def status(export_id: str) -> Response:
         return response
     headers = {
         "Content-Type": "application/json",
-        "Expires": http_date(job.expires_at),
+        "Expires": http_date(job.expires_at or 0),
         "Cache-Control": _CACHE,
     }
     return Response(_manifest(job, export_request, _read_manifest(job)), headers=headers)
@@ -145,8 +147,7 @@ def status(export_id: str) -> Response:
 def _cancel(job: Job) -> Response:
     """Delete an export with its files, whether it is done or not."""
     forget_reader()
-    jobs.delete_export(job.id)
-    files.remove(job.id)
+    run.cancel(job.id)
     return _outcome("The export was cancelled and its files were deleted.")
 
 
@@ -185,8 +186,8 @@ def _own(export_id: str) -> tuple[Job, ExportRequest]:
     of other clients.
     """
     token, access = exporter()
-    job = jobs.find(reader(), export_id)
-    if job is None or job.client_id != token.client_id or job.expires_at <= time.time():
+    job = table.find(export_id, run.KIND)
+    if job is None or job.owner != token.client_id or (job.expires_at or 0) <= time.time():
         raise NotFound(_UNKNOWN)
     try:
         export_request = files.read_request(job.id)

@@ -1,4 +1,4 @@
-"""Run one export, from its claim to its end.
+"""One export, from its kick-off to the removal of its files.
 
 The claim holds the write lock, so that no other transaction is writing: everything committed is of
 the transaction time or before, and later writes have a later time. An export `_since` that time
@@ -11,9 +11,10 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,17 +22,20 @@ from flask import current_app
 from werkzeug.test import create_environ
 
 from fhirapp.auth.scopes import Access
+from fhirapp.config import settings
 from fhirapp.db import Reader, db, is_busy, writing
 from fhirapp.definition import types
-from fhirapp.exchange.bulk import files, jobs
+from fhirapp.exchange.bulk import files
 from fhirapp.exchange.bulk.export_request import GROUP, ExportRequest, members, still_registered
 from fhirapp.exchange.bulk.files import DELETED, ERROR, OUTPUT, Attempt, DiskFull
-from fhirapp.exchange.bulk.jobs import Job
 from fhirapp.exchange.bulk.ndjson import Part, marks_of, part_of
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import compact
-from fhirapp.fhir.outcome import FhirError, Forbidden, issue, operation_outcome
+from fhirapp.fhir.outcome import FhirError, Forbidden, Throttled, issue, operation_outcome
 from fhirapp.fhir.temporal import instant
+from fhirapp.jobs import table, worker
+from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, Job, Progress
+from fhirapp.jobs.worker import WITHOUT_PAUSES, Pace
 from fhirapp.rest.response import subset, with_addresses
 
 _log = logging.getLogger(__name__)
@@ -47,7 +51,17 @@ _FULL = "The export does not fit on the server's disk; export less, or ask its o
 _UNWRITABLE = "The export's files could not be written; see the server's log."
 _BUG = "The export failed because of an error in the server; see its log."
 _CLIENT_ENDED = "The client was disabled or lost its scopes."
+_NEVER_FINISHED = "The export was started several times, but never finished."
 _EMPTY_GROUP = "The group has no members who are patients on this server"
+
+
+KIND = "bulk-export"
+# The most exports of one client: in progress, and in all until deleted or expired.
+IN_PROGRESS, KEPT = 2, 10
+# Retry-After for a client that has too many.
+WAIT_SECONDS = 60
+# Files are removed this long after the expiry, so that a download in progress can finish.
+GRACE_SECONDS = 3_600
 
 
 class LeaseLost(Exception):
@@ -58,24 +72,34 @@ class ServerStopping(Exception):
     """The server stops."""
 
 
-class Pace(NamedTuple):
-    """The worker's clock in seconds since 1970, its pauses, and its signal to stop.
+def queue(export_id: str, client_id: str, now: int) -> None:
+    """Queue an export, whose request is in its folder. Raises Throttled for a client's too many."""
+    with writing() as connection:
+        mine = partial(table.count, connection, KIND, owner=client_id, unexpired=now)
+        if mine(under_way=True) >= IN_PROGRESS:
+            raise _throttled(
+                f"{IN_PROGRESS} exports of this client are in progress; wait for one to finish."
+            )
+        if mine() >= KEPT:
+            raise _throttled(
+                f"{KEPT} exports of this client are kept; DELETE one that you have fetched."
+            )
+        table.add(connection, export_id, KIND, client_id, now, expires_at=_expiry(now))
+    worker.wake()
 
-    pause receives the seconds of work since the previous pause.
-    """
 
-    clock: Callable[[], float] = time.time
-    pause: Callable[[float], None] = lambda _worked: None
-    is_stopping: Callable[[], bool] = lambda: False
+def _throttled(diagnostics: str) -> Throttled:
+    return Throttled(diagnostics, headers={"Retry-After": str(WAIT_SECONDS)})
 
 
-WITHOUT_PAUSES = Pace()
+def _expiry(now: int) -> int:
+    return now + settings().export_hours * 3_600
 
 
 def run_next(pace: Pace = WITHOUT_PAUSES) -> bool:
     """Run the next queued export; return whether one ended. Needs an app context."""
     with closing(Reader(db.engine)) as snapshot:
-        if not jobs.has_claimable(snapshot, int(pace.clock())):
+        if not table.has_claimable(snapshot, KIND, int(pace.clock())):
             return False
     claimed = _claim(pace)
     if claimed is None:
@@ -117,7 +141,10 @@ def _claim(pace: Pace) -> _Claimed | None:
     snapshot = None
     try:
         with writing() as connection:
-            job = jobs.claim(connection, int(pace.clock()))
+            now = int(pace.clock())
+            job = table.claim(
+                connection, KIND, now, expires_at=_expiry(now), gave_up=_NEVER_FINISHED
+            )
             if job is None:
                 return None
             snapshot = Reader(db.engine)
@@ -136,23 +163,37 @@ def _claim(pace: Pace) -> _Claimed | None:
 def _release(job: Job) -> None:
     """Remove the attempt's files, and let another worker start again."""
     files.remove_attempt(job.id, job.attempts)
-    if not jobs.release(job):
+    if not table.release(job):
         _clean_up(job)
 
 
 def _fail(job: Job, error: str, pace: Pace) -> None:
     """Mark an export as failed, and remove the attempt's files."""
     files.remove_attempt(job.id, job.attempts)
-    if not jobs.fail(job, error, int(pace.clock())):
+    now = int(pace.clock())
+    if not table.finish(job, FAILED, now, error=error, expires_at=_expiry(now)):
         _clean_up(job)
 
 
 def _clean_up(job: Job) -> None:
     """Remove the files of a lost attempt, or all files if the export was cancelled."""
     files.remove_attempt(job.id, job.attempts)
+    if table.find(job.id, KIND) is None:
+        files.remove(job.id)
+
+
+def cancel(export_id: str) -> None:
+    """Delete an export with its files, whether it is done or not."""
+    table.delete_job(export_id)
+    files.remove(export_id)
+
+
+def sweep(now: int) -> None:
+    """Delete expired exports, and folders that belong to none."""
     with closing(Reader(db.engine)) as snapshot:
-        if jobs.find(snapshot, job.id) is None:
-            files.remove(job.id)
+        expired = table.delete_expired(snapshot, KIND, now - GRACE_SECONDS)
+    for export_id in [*expired, *files.orphans(table.all_ids())]:
+        files.remove(export_id)
 
 
 class _Run:
@@ -169,9 +210,7 @@ class _Run:
         """Write all files. Raises LeaseLost, ServerStopping, FhirError, DiskFull, OSError."""
         with closing(claimed.snapshot) as snapshot:
             export_request = files.read_request(self._job.id)
-            access = still_registered(
-                export_request.scope, _registered(snapshot, self._job.client_id)
-            )
+            access = still_registered(export_request.scope, _registered(snapshot, self._job.owner))
             if not access.scopes:
                 raise Forbidden(_CLIENT_ENDED)
             attempt = Attempt(self._job.id, self._job.attempts)
@@ -184,7 +223,8 @@ class _Run:
         _write_notes(attempt, notes)
         ended = instant(datetime.fromtimestamp(self._pace.clock(), UTC))
         attempt.end(claimed.transaction_time, ended)
-        if not jobs.finish(self._job, int(self._pace.clock())):
+        now = int(self._pace.clock())
+        if not table.finish(self._job, DONE, now, expires_at=_expiry(now)):
             raise LeaseLost
 
     def _parts(
@@ -233,12 +273,13 @@ class _Run:
         if clock - self._renewed_at < _RENEW_SECONDS:
             return
         try:
-            is_ours = jobs.renew(self._job, self._percent, int(clock))
+            progress = Progress(done=self._percent, total=100)
+            is_ours = table.renew(self._job, progress, int(clock))
         except Exception as error:
             if not is_busy(error):
                 raise
             # Another transaction writes for long: the lease is still valid for a while.
-            is_ours = clock - self._renewed_at < jobs.LEASE_SECONDS - _MARGIN_SECONDS
+            is_ours = clock - self._renewed_at < LEASE_SECONDS - _MARGIN_SECONDS
         else:
             self._renewed_at = clock
         if not is_ours:

@@ -147,6 +147,15 @@ def local_database(settings: Settings, command: str) -> Path:
     return path
 
 
+def why_no_backup(settings: Settings) -> str:
+    """Return why no backup can be taken here, and what to do instead; empty where one can."""
+    try:
+        local_database(settings, "pg_dump --format=custom --file=FILE")
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
 def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | None) -> Taken:
     """Take a backup of the settings' database into a file, in place of an older backup there.
 

@@ -1,4 +1,4 @@
-"""Backups of one naming: a folder, or a name with a time in it, of which the newest are kept."""
+"""Backups by their names: those of a folder, or of a name with a time, and the newest to keep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fhirapp.config import ConfigurationError
+from fhirapp.config import ConfigurationError, Settings
 from fhirapp.ops.backups.archive import BEGIN, GZIP
 
 _IN_FOLDER = "{stem}-%Y%m%dT%H%M%SZ.backup"
@@ -96,3 +96,25 @@ def prune(naming: Naming, keep: int, newest: Path) -> tuple[list[Path], list[Pat
         except OSError:
             stuck.append(path)
     return removed, stuck
+
+
+def backups_folder(settings: Settings) -> Path:
+    """Return the folder of the backups that are taken on a page."""
+    return settings.instance / "backups"
+
+
+def backups(settings: Settings) -> Sequence[Path]:
+    """Return the backups in that folder, whatever their names, newest first."""
+    folder = backups_folder(settings)
+    # One that is being taken has a name with a dot before it until it is whole.
+    names = folder.iterdir() if folder.is_dir() else ()
+    found = [path for path in names if path.name[0] != "." and is_backup(path)]
+    return sorted(found, key=_taken_at, reverse=True)
+
+
+def _taken_at(path: Path) -> tuple[float, str]:
+    try:
+        return path.stat().st_mtime, path.name
+    except OSError:
+        # An administrator deletes it.
+        return 0, path.name

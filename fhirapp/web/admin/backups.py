@@ -13,11 +13,12 @@ from flask import Response, request
 from werkzeug.exceptions import NotFound
 
 from fhirapp.config import settings
-from fhirapp.jobs import files as tasks
-from fhirapp.jobs import start
-from fhirapp.jobs.files import BACKUP, DONE, DRILL, Task
-from fhirapp.jobs.work import backups, backups_folder, cannot
+from fhirapp.jobs import table
+from fhirapp.jobs.table import DONE, Job
 from fhirapp.ops.backups.archive import BEGIN
+from fhirapp.ops.backups.backup import why_no_backup
+from fhirapp.ops.backups.rotation import backups, backups_folder
+from fhirapp.ops.jobs import BACKUP, DRILL, sweep
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
 from fhirapp.web.pages import (
@@ -34,7 +35,7 @@ from fhirapp.web.texts import _
 blueprint = blueprint_of("admin_backups", __name__)
 # What was removed while it was looked at.
 blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
-# In characters; and so many tasks of the past are shown.
+# In characters; and so many jobs of the past are shown.
 _LONGEST, _SHOWN = 999, 5
 
 
@@ -43,7 +44,7 @@ _LONGEST, _SHOWN = 999, 5
 @for_administrators
 def every() -> Response:
     """List the backups, and offer to take one."""
-    start.sweep(settings(), time.time())
+    sweep(int(time.time()))
     return _list()
 
 
@@ -56,7 +57,7 @@ def take() -> Response:
         return _list(_("The passphrases differ. Type the same one twice, or none."))
     if len(passphrase) > _LONGEST:
         return _list(_("A passphrase takes 999 characters at most."))
-    if why := cannot(settings()):
+    if why := why_no_backup(settings()):
         raise PageError(409, why)
     jobs.begin(BACKUP, {"encrypted": bool(passphrase)}, passphrase=passphrase)
     return see_other("/admin/backups")
@@ -108,21 +109,21 @@ def delete(name: str) -> Response:
 
 def _list(message: str = "") -> Response:
     found = backups(settings())
-    taken = tasks.every(settings().instance, BACKUP)
+    taken = table.jobs(BACKUP)
     return page(
         "admin/backups.html",
         400 if message else 200,
         scripts=True,
-        task_id=tasks.new_id(),
+        job_id=table.new_id(),
         backups=[(path, path.stat(), _is_sealed(path), _drilled(path)) for path in found],
         path_of=_path,
         # What went well stands in the list of backups.
-        tasks=[task for task in taken[:_SHOWN] if task.is_under_way or task.state.phase != DONE],
-        last=next((task for task in taken if task.state.phase == DONE), None),
-        is_under_way=any(task.is_under_way for task in taken),
+        jobs=[job for job in taken[:_SHOWN] if job.is_under_way or job.state != DONE],
+        last=next((job for job in taken if job.state == DONE), None),
+        is_under_way=any(job.is_under_way for job in taken),
         message=message,
         done=_("The backup is deleted.") if request.args.get("done") == "deleted" else "",
-        cannot=cannot(settings()),
+        cannot=why_no_backup(settings()),
         restore=_restore(found[0] if found else backups_folder(settings()) / _("NAME.backup")),
         running=jobs,
     )
@@ -134,7 +135,7 @@ def _one(path: Path, message: str = "", *, asks: bool = False) -> Response:
         "admin/backup.html",
         400 if message else 200,
         scripts=True,
-        task_id=tasks.new_id(),
+        job_id=table.new_id(),
         name=path.name,
         file=path,
         path=_path(path),
@@ -142,7 +143,7 @@ def _one(path: Path, message: str = "", *, asks: bool = False) -> Response:
         restore=_restore(path),
         is_sealed=_is_sealed(path),
         drills=drills[:_SHOWN],
-        is_under_way=any(task.is_under_way for task in drills),
+        is_under_way=any(job.is_under_way for job in drills),
         message=message,
         asks=asks,
         running=jobs,
@@ -178,11 +179,11 @@ def _is_sealed(path: Path) -> bool:
         return file.read(len(BEGIN)) == BEGIN
 
 
-def _drills(path: Path) -> Sequence[Task]:
+def _drills(path: Path) -> Sequence[Job]:
     """Return when a backup was tried out, newest first."""
-    tried = tasks.every(settings().instance, DRILL)
-    return [task for task in tried if task.asked.get("name") == path.name]
+    tried = table.jobs(DRILL)
+    return [job for job in tried if job.request.get("name") == path.name]
 
 
-def _drilled(path: Path) -> Task | None:
+def _drilled(path: Path) -> Job | None:
     return next(iter(_drills(path)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flask import Response, request
 from sqlalchemy import select
@@ -12,18 +12,15 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.auth.models import Client
 from fhirapp.config import settings
-from fhirapp.db import db, reader
+from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.exchange.bulk import files as bulk_folder
-from fhirapp.exchange.bulk import jobs
-from fhirapp.exchange.bulk.jobs import DONE, FAILED, QUEUED, RUNNING, BulkExport
+from fhirapp.exchange.bulk import run as bulk
 from fhirapp.fhir.temporal import instant_of, local_interval
-from fhirapp.jobs import files as tasks
-from fhirapp.jobs import start
-from fhirapp.jobs.files import EXPORT, Task
-from fhirapp.jobs.work import ARCHIVE
+from fhirapp.jobs import process, table
+from fhirapp.jobs.table import DONE, FAILED, QUEUED, RUNNING, Job
+from fhirapp.ops.jobs import ARCHIVE, EXPORT, sweep
 from fhirapp.web.admin import jobs as admin_jobs
-from fhirapp.web.admin.jobs import task_of, watched
+from fhirapp.web.admin.jobs import job_of, watched
 from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import blueprint_of, error_page, field, for_administrators, page, see_other
 from fhirapp.web.texts import _
@@ -54,7 +51,7 @@ class _Begun(NamedTuple):
 @for_administrators
 def every() -> Response:
     """List the exports, and ask for what to export."""
-    start.sweep(settings(), time.time())
+    sweep(int(time.time()))
     return _form()
 
 
@@ -76,50 +73,50 @@ def begin() -> Response:
     return see_other(f"/admin/exports/{admin_jobs.begin(EXPORT, asked)}")
 
 
-@blueprint.get("/admin/exports/<task_id>")
+@blueprint.get("/admin/exports/<job_id>")
 @watched
 @for_administrators
-def one(task_id: str) -> Response:
+def one(job_id: str) -> Response:
     """Show how far an export is, or its files."""
-    task = task_of(task_id, EXPORT)
+    job = job_of(job_id, EXPORT)
     return page(
         "admin/export.html",
         scripts=True,
-        task=task,
+        job=job,
         running=admin_jobs,
         archive=ARCHIVE,
-        kept_until=_kept_until(task),
+        kept_until=_kept_until(job),
     )
 
 
-@blueprint.post("/admin/exports/<task_id>/stop")
+@blueprint.post("/admin/exports/<job_id>/stop")
 @for_administrators
-def stop(task_id: str) -> Response:
+def stop(job_id: str) -> Response:
     """Stop an export: nothing of it stays."""
-    admin_jobs.end(task_of(task_id, EXPORT))
-    return see_other(f"/admin/exports/{task_id}")
+    admin_jobs.end(job_of(job_id, EXPORT))
+    return see_other(f"/admin/exports/{job_id}")
 
 
-@blueprint.post("/admin/exports/<task_id>/remove")
+@blueprint.post("/admin/exports/<job_id>/remove")
 @for_administrators
-def remove(task_id: str) -> Response:
+def remove(job_id: str) -> Response:
     """Remove the files of an export before their time."""
-    task = task_of(task_id, EXPORT)
-    if not task.is_under_way:
-        tasks.remove(task)
-        admin_jobs.note("removed export %s", task_id)
+    job = job_of(job_id, EXPORT)
+    if not job.is_under_way:
+        process.remove(job, settings().instance)
+        admin_jobs.note("removed export %s", job_id)
     return see_other("/admin/exports?done=removed")
 
 
-@blueprint.get("/admin/exports/<task_id>/files/<name>")
+@blueprint.get("/admin/exports/<job_id>/files/<name>")
 @for_administrators
-def file(task_id: str, name: str) -> Response:
+def file(job_id: str, name: str) -> Response:
     """Send a file of an export."""
-    task = task_of(task_id, EXPORT)
-    if task.is_under_way or time.time() > _kept_until(task):
+    job = job_of(job_id, EXPORT)
+    if job.is_under_way or time.time() > _kept_until(job):
         raise NotFound
-    response = admin_jobs.made_file(task, name)
-    admin_jobs.note("fetched a file of export %s", task_id)
+    response = admin_jobs.made_file(job, name)
+    admin_jobs.note("fetched a file of export %s", job_id)
     return response
 
 
@@ -128,11 +125,10 @@ def file(task_id: str, name: str) -> Response:
 def cancel(export_id: str) -> Response:
     """Cancel an export that a client began, and remove its files."""
     # Its id is a folder's name: only one that is known.
-    if jobs.find(reader(), export_id) is None:
+    if table.find(export_id, bulk.KIND) is None:
         raise NotFound
     db.session.rollback()
-    jobs.delete_export(export_id)
-    bulk_folder.remove(export_id)
+    bulk.cancel(export_id)
     # Not its id, with which its files could be asked for.
     admin_jobs.note("cancelled an export that a client began")
     return see_other("/admin/exports?done=cancelled")
@@ -143,21 +139,21 @@ def _form(message: str = "") -> Response:
         "cancelled": _("The export is cancelled, and its files are removed."),
         "removed": _("The files of the export are removed."),
     }
-    listed, begun, filled = tasks.every(settings().instance, EXPORT), _begun(), form_fields()
+    listed, begun, filled = table.jobs(EXPORT), _begun(), form_fields()
     return page(
         "admin/exports.html",
         400 if message else 200,
         scripts=True,
-        task_id=tasks.new_id(),
+        job_id=table.new_id(),
         types=_types(),
         chosen=filled.getlist("type"),
         since=filled.get("since", "")[:100],
         history=filled.get("history"),
         message=message,
         done=done.get(request.args.get("done", ""), ""),
-        tasks=listed,
+        jobs=listed,
         begun=begun,
-        is_under_way=any(task.is_under_way for task in listed)
+        is_under_way=any(job.is_under_way for job in listed)
         or any(one.is_under_way for one in begun),
         running=admin_jobs,
         kept_until=_kept_until,
@@ -170,19 +166,16 @@ def _types() -> Sequence[str]:
     return sorted(name for name, one in types().items() if not one.view)
 
 
-def _kept_until(task: Task) -> int:
-    return (task.state.ended_at or task.asked_at) + settings().export_hours * 3_600
+def _kept_until(job: Job) -> int:
+    return (job.ended_at or job.created_at) + settings().export_hours * 3_600
 
 
 def _begun() -> list[_Begun]:
     """Return the exports that clients began, newest first."""
-    table: Any = BulkExport
-    found = db.session.execute(
-        select(table, Client.name)
-        .outerjoin(Client, Client.client_id == table.client_id)
-        .order_by(table.created_at.desc())
-        .limit(_LISTED)
-    )
+    exports = table.jobs(bulk.KIND, limit=_LISTED)
+    owners = {job.owner for job in exports}
+    clients = db.session.scalars(select(Client).where(Client.client_id.in_(owners)))
+    names = {client.client_id: client.name for client in clients}
     words = {
         QUEUED: _("waits"),
         RUNNING: _("at work"),
@@ -192,14 +185,14 @@ def _begun() -> list[_Begun]:
     return [
         _Begun(
             job.id,
-            job.client_id,
-            name or job.client_id,
+            job.owner,
+            names.get(job.owner) or job.owner,
             words.get(job.state, job.state),
-            job.percent,
+            job.progress.done,
             job.created_at,
-            job.expires_at,
+            job.expires_at or 0,
             job.error or "",
-            job.state in (QUEUED, RUNNING) and job.expires_at > time.time(),
+            job.is_under_way and (job.expires_at or 0) > time.time(),
         )
-        for job, name in found
+        for job in exports
     ]

@@ -14,17 +14,19 @@ from sqlalchemy import select
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db
 from fhirapp.disk import is_left
+from fhirapp.exchange.imports import uploads
 from fhirapp.exchange.imports.options import ID_PREFIX
 from fhirapp.exchange.imports.report import LISTED, OUTCOMES
+from fhirapp.exchange.imports.uploads import OutOfStep, Piece, Upload
 from fhirapp.exchange.models import ImportRun, ImportSource
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.jobs import files as tasks
-from fhirapp.jobs import start, uploads
-from fhirapp.jobs.files import DONE, GIVEN, IMPORT, MADE, Task
-from fhirapp.jobs.uploads import OutOfStep, Piece, Upload
+from fhirapp.jobs import table
+from fhirapp.jobs.process import GIVEN, MADE
+from fhirapp.jobs.table import DONE, Job
+from fhirapp.ops.jobs import IMPORT, sweep
 from fhirapp.web.admin import jobs
-from fhirapp.web.admin.jobs import task_of, watched
+from fhirapp.web.admin.jobs import job_of, watched
 from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import (
     PageError,
@@ -58,38 +60,38 @@ class Run(NamedTuple):
 
 def runs() -> list[Run]:
     """Return the imports, newest first: those of the pages, and those of the command line."""
-    here = tasks.every(settings().instance, IMPORT)[:_RUNS]
+    here = table.jobs(IMPORT, limit=_RUNS)
     # Of a dry run it is a number in the copy.
-    of_tasks = {task.state.run for task in here if not task.asked.get("dry_run")}
+    of_jobs = {job.progress.run for job in here if not job.request.get("dry_run")}
     found = [
-        *map(_run_of_task, here),
-        *(run for run_id, run in _run_rows() if run_id not in of_tasks),
+        *map(_run_of_job, here),
+        *(run for run_id, run in _run_rows() if run_id not in of_jobs),
     ]
     return sorted(found, key=lambda run: run.began_at, reverse=True)[:_RUNS]
 
 
-def _run_of_task(task: Task) -> Run:
-    what = ": ".join(filter(None, [task.asked.get("source"), files_of(task)]))
-    if task.asked.get("dry_run"):
+def _run_of_job(job: Job) -> Run:
+    what = ": ".join(filter(None, [job.request.get("source"), files_of(job)]))
+    if job.request.get("dry_run"):
         what = _("dry run: %(what)s", what=what)
     return Run(
-        task.asked_at,
-        task.who,
+        job.created_at,
+        job.owner,
         what,
-        jobs.phase_of(task),
-        total_of(task),
-        f"/admin/imports/{task.id}",
-        task.is_under_way,
-        task.state.phase == DONE,
+        jobs.phase_of(job),
+        total_of(job),
+        f"/admin/imports/{job.id}",
+        job.is_under_way,
+        job.state == DONE,
     )
 
 
-def files_of(task: Task) -> str:
+def files_of(job: Job) -> str:
     """Return what an import was given: the first names, how many files, how large."""
     # One of an earlier release may say less.
-    names, count = task.asked.get("names", []), task.asked.get("count", 0)
+    names, count = job.request.get("names", []), job.request.get("count", 0)
     more = _("%(count)s more", count=count - len(names)) if count > len(names) else ""
-    size = jobs.size_of(task.asked.get("size", 0))
+    size = jobs.size_of(job.request.get("size", 0))
     return f"{', '.join(filter(None, [*names, more]))} ({size})"
 
 
@@ -127,9 +129,9 @@ def _one_is_at_work() -> bool:
     return path.exists() and not is_left(path)
 
 
-def total_of(task: Task) -> Mapping[str, int]:
+def total_of(job: Job) -> Mapping[str, int]:
     """Return what came of an import: each outcome with its count, of all types."""
-    return _sum(task.state.counts)
+    return _sum(job.progress.counts)
 
 
 def _sum(counts: Mapping[str, Mapping[str, int]]) -> Mapping[str, int]:
@@ -160,7 +162,7 @@ _TYPED = {"source": "", "prefix": "", "provenance": "yes"}
 @for_administrators
 def every() -> Response:
     """List the imports, and ask for what to import; upload is one to go on with."""
-    start.sweep(settings(), time.time())
+    sweep(int(time.time()))
     kept = form_fields()
     return _form(request.args.get("upload") or kept.get("task", ""), kept=kept)
 
@@ -170,76 +172,76 @@ def every() -> Response:
 @for_administrators
 def begin() -> Response:
     """Begin an import of what was uploaded in pieces before, or comes with this form."""
-    task_id = jobs.task_field()
-    if tasks.find(settings().instance, task_id) is not None:
-        return see_other(f"/admin/imports/{task_id}")
+    job_id = jobs.job_field()
+    if table.find(job_id, IMPORT) is not None:
+        return see_other(f"/admin/imports/{job_id}")
     asked: dict[str, Any] = {name: bool(request.form.get(name)) for name in _CHOICES}
     source, prefix = field("source", _LONGEST_SOURCE), field("prefix", 100)
     try:
-        _take_files(task_id)
+        _take_files(job_id)
     except ConfigurationError as error:
-        return _form(task_id, str(error))
-    found = uploads.find(settings(), task_id, signed_in().user.id)
+        return _form(job_id, str(error))
+    found = uploads.find(settings(), job_id, signed_in().user.id)
     message = _fault(found, source, prefix, delete_missing=asked["delete_missing"])
     if message or found is None:
-        return _form(task_id, message)
-    given = uploads.folder_of(settings(), task_id)
+        return _form(job_id, message)
+    given = uploads.folder_of(settings(), job_id)
     what = {"names": [one.name for one in found.files[:_NAMED]], "size": found.size}
     asked |= {"source": source, "prefix": prefix, "count": len(found.files), **what}
     jobs.begin(IMPORT, asked, given)
-    return see_other(f"/admin/imports/{task_id}")
+    return see_other(f"/admin/imports/{job_id}")
 
 
-@blueprint.get("/admin/imports/<task_id>")
+@blueprint.get("/admin/imports/<job_id>")
 @watched
 @for_administrators
-def one(task_id: str) -> Response:
+def one(job_id: str) -> Response:
     """Show how far an import is, or its report."""
-    task = task_of(task_id, IMPORT)
-    report = _report(task)
+    job = job_of(job_id, IMPORT)
+    report = _report(job)
     return page(
         "admin/import.html",
         scripts=True,
-        task=task,
+        job=job,
         report=report,
         spoilt=_spoilt(report),
         outcomes=OUTCOMES,
         shown=_SHOWN,
-        has_rejected=any(one.name.startswith(REJECTED) for one in task.files),
+        has_rejected=any(path.name.startswith(REJECTED) for path in jobs.made_files(job)),
         listed=LISTED,
         running=jobs,
         files_of=files_of,
-        total=total_of(task),
-        again=tasks.new_id(),
+        total=total_of(job),
+        again=table.new_id(),
     )
 
 
-@blueprint.post("/admin/imports/<task_id>/stop")
+@blueprint.post("/admin/imports/<job_id>/stop")
 @for_administrators
-def stop(task_id: str) -> Response:
+def stop(job_id: str) -> Response:
     """Stop an import; what is committed stays."""
-    jobs.end(task_of(task_id, IMPORT))
-    return see_other(f"/admin/imports/{task_id}")
+    jobs.end(job_of(job_id, IMPORT))
+    return see_other(f"/admin/imports/{job_id}")
 
 
-@blueprint.post("/admin/imports/<task_id>/again")
+@blueprint.post("/admin/imports/<job_id>/again")
 @for_administrators
-def again(task_id: str) -> Response:
+def again(job_id: str) -> Response:
     """Import the same once more: after a dry run in earnest, or what did not come to its end."""
-    task, new = task_of(task_id, IMPORT), jobs.task_field()
-    if tasks.find(settings().instance, new) is None:
-        if task.is_under_way or not task.has_given:
+    job, new = job_of(job_id, IMPORT), jobs.job_field()
+    if table.find(new, IMPORT) is None:
+        if job.is_under_way or not jobs.has_given(job):
             raise PageError(409, _("Its files are not kept any more; upload them once more."))
-        jobs.begin(IMPORT, {**task.asked, "dry_run": False}, task.folder / GIVEN)
+        jobs.begin(IMPORT, {**job.request, "dry_run": False}, jobs.folder_of(job) / GIVEN)
     return see_other(f"/admin/imports/{new}")
 
 
-@blueprint.get("/admin/imports/<task_id>/files/<name>")
+@blueprint.get("/admin/imports/<job_id>/files/<name>")
 @for_administrators
-def file(task_id: str, name: str) -> Response:
+def file(job_id: str, name: str) -> Response:
     """Send the report, or what was refused."""
-    response = jobs.made_file(task_of(task_id, IMPORT), name)
-    jobs.note("fetched a file of import %s", task_id)
+    response = jobs.made_file(job_of(job_id, IMPORT), name)
+    jobs.note("fetched a file of import %s", job_id)
     return response
 
 
@@ -262,13 +264,13 @@ def _form(
     upload = uploads.find(settings(), upload_id, signed_in().user.id)
     filled = request.form if request.method == "POST" else kept or _TYPED
     mine = uploads.of_user(settings(), signed_in().user.id)
-    known = request.method == "POST" and tasks.is_id(upload_id)
+    known = request.method == "POST" and table.is_id(upload_id)
     found = runs()
     return page(
         "admin/imports.html",
         status if message else 200,
         scripts=True,
-        task_id=upload_id if upload or known else tasks.new_id(),
+        job_id=upload_id if upload or known else table.new_id(),
         upload=upload,
         unfinished=[one for one in mine if one.id != upload_id],
         typed=filled,
@@ -317,12 +319,14 @@ def _spoilt(report: Mapping[str, Any] | None) -> list[str]:
     return [one["place"] for one in faults if not one["path"] and ":" not in one["place"]]
 
 
-def _report(task: Task) -> dict[str, Any] | None:
+def _report(job: Job) -> dict[str, Any] | None:
     """Return the report of an import that has ended, None where there is none."""
-    if task.is_under_way:
+    if job.is_under_way:
         return None
     try:
-        content: dict[str, Any] = json.loads((task.folder / MADE / "report.json").read_bytes())
+        content: dict[str, Any] = json.loads(
+            (jobs.folder_of(job) / MADE / "report.json").read_bytes()
+        )
     except (OSError, ValueError):
         return None
     return content

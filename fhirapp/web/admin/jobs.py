@@ -1,4 +1,4 @@
-"""What the pages of imports, exports and backups share: their tasks, and uploads in pieces.
+"""What the pages of imports, exports and backups share: their jobs, and uploads in pieces.
 
 static/upload.js sends the pieces, and asks where an interrupted upload continues.
 """
@@ -19,11 +19,22 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.audit import write
 from fhirapp.config import ConfigurationError, settings
-from fhirapp.jobs import files as tasks
-from fhirapp.jobs import uploads
-from fhirapp.jobs.files import BEGINS, DONE, FAILED, KILLED, STOPPED, WAITS, WORKS, Task
-from fhirapp.jobs.start import start, stop
-from fhirapp.jobs.uploads import OutOfStep, Piece
+from fhirapp.db import forget_reader
+from fhirapp.exchange.imports import uploads
+from fhirapp.exchange.imports.uploads import OutOfStep, Piece
+from fhirapp.jobs import process, table
+from fhirapp.jobs.process import GIVEN
+from fhirapp.jobs.table import (
+    BEGINS,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    STOPPED,
+    WAITS,
+    WORKS,
+    Job,
+)
+from fhirapp.ops.jobs import IMPORT
 from fhirapp.web.admin.audit_descriptions import VIA
 from fhirapp.web.cookies import keeps
 from fhirapp.web.pages import (
@@ -42,9 +53,9 @@ _log = logging.getLogger(__name__)
 View = TypeVar("View", bound=Callable[..., Any])
 
 
-def phase_of(task: Task) -> str:
-    """Return where a task is, in words."""
-    if task.is_stopping:
+def phase_of(job: Job) -> str:
+    """Return where a job is, in words."""
+    if job.is_stopping:
         return _("is being stopped")
     return {
         BEGINS: _("begins"),
@@ -53,15 +64,15 @@ def phase_of(task: Task) -> str:
         DONE: _("done"),
         FAILED: _("failed"),
         STOPPED: _("stopped"),
-        KILLED: _("broken off"),
-    }[task.state.phase]
+        INTERRUPTED: _("broken off"),
+    }[job.progress.phase if job.is_under_way else job.state]
 
 
-def duration_of(task: Task) -> str:
-    """Return how long a task has taken: 3 min 20 s; empty where nobody knows."""
-    if not task.is_under_way and not task.state.ended_at:
+def duration_of(job: Job) -> str:
+    """Return how long a job has taken: 3 min 20 s; empty where nobody knows."""
+    if not job.is_under_way and not job.ended_at:
         return ""
-    return spell((task.state.ended_at or int(time.time())) - task.asked_at)
+    return spell((job.ended_at or int(time.time())) - job.created_at)
 
 
 def spell(seconds: int) -> str:
@@ -84,51 +95,66 @@ def size_of(count: float) -> str:
     return f"{count:,.1f} GB"
 
 
-def task_of(task_id: str, *kinds: str) -> Task:
-    """Return a task of some kinds. Raises NotFound."""
-    task = tasks.find(settings().instance, task_id)
-    if task is None or task.kind not in kinds:
+def made_files(job: Job) -> list[Path]:
+    """Return what a job made and can be fetched."""
+    return process.made_files(folder_of(job))
+
+
+def folder_of(job: Job) -> Path:
+    """Return the folder of a job."""
+    return process.folder_of(job.id, settings().instance)
+
+
+def has_given(job: Job) -> bool:
+    """Return whether what an import reads is still here, so that it can be begun again."""
+    return (folder_of(job) / GIVEN).is_dir()
+
+
+def job_of(job_id: str, *kinds: str) -> Job:
+    """Return a job of some kinds. Raises NotFound."""
+    job = table.find(job_id, *kinds)
+    if job is None:
         raise NotFound
-    return task
+    return job
 
 
 def begin(
     kind: str, asked: Mapping[str, Any], given: Path | None = None, passphrase: str = ""
 ) -> str:
-    """Begin the task whose id the form has; return that. Twice is once. Raises PageError."""
-    task_id = task_field()
+    """Begin the job whose id the form has; return that. Twice is once. Raises PageError."""
+    job_id = job_field()
     user = signed_in().user
     try:
-        is_new = start(
-            settings(),
-            task_id,
+        is_new = process.start(
+            job_id,
             kind,
-            who=user.username,
-            now=int(time.time()),
-            asked=asked,
+            module="fhirapp.ops.jobs",
+            owner=user.username,
+            request=asked,
             given=given,
             passphrase=passphrase,
         )
     except ConfigurationError as error:
         raise PageError(503, str(error), _("It was not started")) from None
     if is_new:
-        note(f"began {kind} %s", task_id)
-        write.note(user.id, VIA, urlencode({"task": task_id, **asked}, doseq=True))
-    return task_id
+        note(f"began {kind} %s", job_id)
+        write.note(user.id, VIA, urlencode({"task": job_id, **asked}, doseq=True))
+    return job_id
 
 
-def task_field() -> str:
-    """Return the id that a form has for the task that it begins. Raises PageError."""
-    task_id = field("task", 64)
-    if not tasks.is_id(task_id):
+def job_field() -> str:
+    """Return the id that a form has for the job that it begins. Raises PageError."""
+    job_id = field("task", 64)
+    if not table.is_id(job_id):
         raise PageError(400, _("This form is not whole. Reload its page, and try again."))
-    return task_id
+    return job_id
 
 
-def end(task: Task) -> None:
-    """Tell a task to stop."""
-    stop(task)
-    note(f"stopped {task.kind} %s", task.id)
+def end(job: Job) -> None:
+    """Tell a job to stop; told again, it ends at once."""
+    forget_reader()
+    table.request_stop(job.id)
+    note(f"stopped {job.kind} %s", job.id)
 
 
 def note(what: str, *names: str) -> None:
@@ -150,9 +176,9 @@ def watched(view: View) -> View:
     return cast(View, looked)
 
 
-def made_file(task: Task, name: str) -> Response:
-    """Send a file that a task made. Raises NotFound."""
-    path = next((one for one in task.files if one.name == name), None)
+def made_file(job: Job, name: str) -> Response:
+    """Send a file that a job made. Raises NotFound."""
+    path = next((path for path in made_files(job) if path.name == name), None)
     if path is None:
         raise NotFound
     return sent(path, path.name)
@@ -181,7 +207,7 @@ blueprint = blueprint_of("admin_uploads", __name__)
 @for_administrators
 def status(upload_id: str) -> Response:
     """Tell which files of an upload are here, and how much of each."""
-    if not tasks.is_id(upload_id):
+    if not table.is_id(upload_id):
         raise NotFound
     found = uploads.find(settings(), upload_id, signed_in().user.id)
     return _told(200, files=[one._asdict() for one in found.files] if found else [])
@@ -191,9 +217,9 @@ def status(upload_id: str) -> Response:
 @for_administrators
 def piece(upload_id: str, number: int) -> Response:
     """Add a piece, the body as it is, to a file; tell how much of that is here."""
-    if not tasks.is_id(upload_id):
+    if not table.is_id(upload_id):
         raise NotFound
-    if tasks.find(settings().instance, upload_id) is not None:
+    if table.find(upload_id, IMPORT) is not None:
         return _told(410, said=_("This upload is being imported already. Reload the page."))
     try:
         size, at, left = (request.args.get(name, -1, type=int) for name in ("size", "at", "left"))

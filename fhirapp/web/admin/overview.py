@@ -16,7 +16,7 @@ from fhirapp.config import Settings, base_url, settings
 from fhirapp.db import db
 from fhirapp.disk import database_path
 from fhirapp.exchange.models import ImportRun
-from fhirapp.jobs.work import backups
+from fhirapp.ops.backups.rotation import backups
 from fhirapp.rest.capability import software_version
 from fhirapp.store.migrate import HEAD, schema_version
 from fhirapp.web.admin import growth, storage

@@ -5,7 +5,7 @@
     uploads/<upload>/0          what of it came so far
 
 Nothing of a name becomes a path here (names.py makes paths of them for the import). An upload has
-the id of the task that it will be given to.
+the id of the job that it will be given to.
 
 An import reads uploaded files under their own names, where those are harmless.
 """
@@ -19,10 +19,9 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from fhirapp.config import ConfigurationError, Settings
-from fhirapp.disk import because, need_space, take
+from fhirapp.disk import because, is_older, need_space, take
 from fhirapp.exchange.imports.inputs import SUFFIXES
-from fhirapp.jobs.files import is_id
-from fhirapp.jobs.start import uploads
+from fhirapp.jobs.table import is_id
 
 # Files of an upload by their number, their names beside them, and where they are laid out.
 NAME, LAID = ".name", "laid"
@@ -152,6 +151,16 @@ class Piece(NamedTuple):
     at: int
     left: int
     content: bytes
+
+
+def uploads(settings: Settings) -> Path:
+    """Return the folder of what is uploaded, until an import is given it."""
+    return settings.instance / "uploads"
+
+
+def old(settings: Settings, before: float) -> list[Path]:
+    """Return the uploads to which nothing was added since a moment."""
+    return [path for path in uploads(settings).glob("*") if is_older(path, before)]
 
 
 def folder_of(settings: Settings, upload_id: str) -> Path:

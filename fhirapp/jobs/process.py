@@ -1,0 +1,305 @@
+"""A job as a process of its own, which outlives the server process that started it.
+
+    tasks/<job>/given/    what an import reads
+    tasks/<job>/made/     what can be fetched
+
+The process renews the job's lease and writes its progress from a thread, since the work may hold a
+transaction for long. A passphrase reaches it by a pipe alone, so it is never begun again by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from threading import Event, Thread
+from types import FrameType
+from typing import Any
+
+from flask import Flask, current_app
+from sqlalchemy.exc import DBAPIError
+
+from fhirapp.config import PREFIX, ConfigurationError, Settings, settings_of
+from fhirapp.db import Busy, database_errors, writing
+from fhirapp.disk import because, is_older
+from fhirapp.jobs import table
+from fhirapp.jobs.table import DONE, FAILED, STOPPED, Job, Progress, is_id
+
+_log = logging.getLogger(__name__)
+
+# Of one kind, under way at once.
+MOST = 4
+GIVEN, MADE = "given", "made"
+# How often the process looks whether it shall stop, and writes its progress.
+_LOOK_SECONDS, _WRITE_SECONDS = 0.5, 2.0
+# How long the end of a job waits for another writer: it is told once.
+_PATIENCE = 60.0
+# A file whose room is kept for the end: where the disk is full by then, the table says so.
+_ROOM, _ROOM_BYTES = "room", 256 * 1024
+_EXPECTED = (ConfigurationError, DBAPIError, sqlite3.Error, OSError, MemoryError)
+
+
+def folders(instance: Path) -> Path:
+    """Return the folder of all jobs that are processes."""
+    return instance / "tasks"
+
+
+def folder_of(job_id: str, instance: Path) -> Path:
+    """Return the folder of a job."""
+    return folders(instance) / job_id
+
+
+def made_files(folder: Path) -> list[Path]:
+    """Return what a job made and can be fetched, by name."""
+    made = folder / MADE
+    found = made.iterdir() if made.is_dir() else ()
+    visible = (path for path in found if not path.name.startswith("."))
+    return sorted(path for path in visible if path.is_file() and not path.is_symlink())
+
+
+def orphans(instance: Path, before: float) -> list[Path]:
+    """Return the folders of no job that were changed last before a moment."""
+    folder = folders(instance)
+    found = [path for path in (folder.iterdir() if folder.is_dir() else ()) if is_id(path.name)]
+    known = table.all_ids() if found else set()
+    return [path for path in found if path.name not in known and is_older(path, before)]
+
+
+def remove(job: Job, instance: Path) -> None:
+    """Remove a job that has ended, with all that it made."""
+    table.delete_job(job.id)
+    shutil.rmtree(folder_of(job.id, instance), ignore_errors=True)
+
+
+def start(
+    job_id: str,
+    kind: str,
+    *,
+    module: str,
+    owner: str,
+    request: Mapping[str, Any],
+    given: Path | None = None,
+    passphrase: str = "",
+) -> bool:
+    """Start a job as `python -m module JOB`; return whether this call did: sent twice is one.
+
+    given is a folder that becomes the job's. Raises ConfigurationError, and leaves it then where
+    it is.
+    """
+    settings = settings_of(current_app)
+    if sys.platform == "win32" or not sys.executable:
+        raise ConfigurationError("This server cannot begin a process here; use the command line.")
+    with writing() as connection:
+        is_full = table.count(connection, kind, under_way=True) >= MOST
+        is_new = not is_full and table.add(
+            connection, job_id, kind, owner, int(time.time()), request=request, runs=True
+        )
+    if is_full and table.find(job_id, kind) is None:
+        raise ConfigurationError(f"{MOST} of these are under way already; wait for one to end.")
+    if not is_new:
+        return False
+    folder = folder_of(job_id, settings.instance)
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+        if given is not None:
+            given.rename(folder / GIVEN)
+    except OSError as error:
+        remove_unstarted(job_id, folder, given)
+        if given is not None and isinstance(error, FileNotFoundError):
+            return False
+        raise ConfigurationError(
+            f"The folder {folders(settings.instance)} cannot be written ({because(error)}); make "
+            "room, and try again."
+        ) from None
+    try:
+        _spawn(settings, module, job_id, folder, passphrase)
+    except OSError as error:
+        remove_unstarted(job_id, folder, given)
+        raise ConfigurationError(f"No process can be begun ({because(error)}).") from None
+    return True
+
+
+def remove_unstarted(job_id: str, folder: Path, given: Path | None) -> None:
+    """Undo the beginning of a job: what was given is where it was."""
+    table.delete_job(job_id)
+    if given is not None and (folder / GIVEN).exists():
+        (folder / GIVEN).rename(given)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _spawn(settings: Settings, module: str, job_id: str, folder: Path, passphrase: str) -> None:
+    """Start the process. What it needs to know it is given: a passphrase by a pipe alone."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", module, job_id],
+        cwd=folder,
+        env=_environment(settings),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        # Neither a key at the server's terminal nor the end of this process ends it.
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    with suppress(BrokenPipeError), process.stdin as pipe:
+        pipe.write(passphrase.encode())
+    app = current_app._get_current_object()  # type: ignore[attr-defined]
+    Thread(target=_await_end, args=(app, process, job_id), daemon=True).start()
+
+
+def _await_end(app: Flask, process: subprocess.Popen[bytes], job_id: str) -> None:
+    """Mark a job as interrupted whose process ended and did not say how."""
+    process.wait()
+    with app.app_context(), suppress(Busy, *database_errors()):
+        table.interrupt(job_id)
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """Return this process's environment, with the settings that are in force."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    for setting in fields(settings):
+        kept[PREFIX + setting.name.upper()] = str(getattr(settings, setting.name))
+    kept[f"{PREFIX}INSTANCE_PATH"] = str(settings.folder)
+    path = [str(Path(__file__).resolve().parents[2]), *filter(None, [kept.get("PYTHONPATH")])]
+    return {**kept, "PYTHONPATH": os.pathsep.join(path)}
+
+
+class _Stopped(BaseException):
+    """A user asked the job to stop, or its row is gone."""
+
+
+def perform(app: Flask, job_id: str, kinds: Mapping[str, Callable[[Job, Tracker], str]]) -> None:
+    """Do a job in this process; its work returns what is to be said of it, empty for nothing."""
+    with app.app_context():
+        job = table.find(job_id, *kinds)
+    if job is None:
+        return
+    signal.signal(signal.SIGTERM, _stop)
+    with Tracker(app, job) as tracker:
+        try:
+            note = kinds[job.kind](job, tracker)
+            _ignore_stop()
+            tracker.end(DONE, note)
+        except _Stopped:
+            tracker.end(STOPPED)
+        except _EXPECTED as error:
+            _ignore_stop()
+            tracker.end(FAILED, _sentence(error))
+        except Exception:
+            _ignore_stop()
+            tracker.end(FAILED, "It failed by a mistake of this server's; its log says more.")
+            raise
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    _ignore_stop()
+    raise _Stopped
+
+
+def _ignore_stop() -> None:
+    """What remains is to say how it ended."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _sentence(error: Exception) -> str:
+    """Return why a job failed."""
+    if isinstance(error, ConfigurationError):
+        return str(error)
+    if isinstance(error, DBAPIError | sqlite3.Error):
+        cause = getattr(error, "orig", None) or error
+        reason = str(cause).strip().splitlines()[0]
+        return f"The database cannot be used ({reason}); what was done until then stays."
+    if isinstance(error, OSError):
+        return f"The disk cannot be used ({because(error)}); what was done until then stays."
+    return "There was not enough memory for it; what was done until then stays."
+
+
+class Tracker:
+    """Notes how far a job is; a thread of it writes that, and looks whether the job shall stop."""
+
+    def __init__(self, app: Flask, job: Job) -> None:
+        self.job = job
+        self.folder = folder_of(job.id, settings_of(app).instance)
+        self.progress = Progress(pid=os.getpid())
+        # What an import that is at work has counted so far, and the number of its run.
+        self.counts: Callable[[], tuple[int, dict[str, dict[str, int]]]] | None = None
+        self._app = app
+        self._shown = replace(self.progress)
+        self._noted = 0.0
+        self._ended = Event()
+        self._thread = Thread(target=self._keep, name="lease", daemon=True)
+
+    def __enter__(self) -> Tracker:
+        self._keep_room()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._ended.set()
+
+    def phase(self, phase: str, total: int | None = None) -> None:
+        """Note that the job came so far, and how much there is to do."""
+        self.progress.phase = phase
+        self.progress.total = self.progress.total if total is None else total
+        self.note()
+
+    def add(self, done: int) -> None:
+        """Note that more is done."""
+        self.at(self.progress.done + done, self.progress.total)
+
+    def at(self, done: int, total: int | None) -> None:
+        """Note how much is done, of how much."""
+        self.progress.done, self.progress.total = done, total
+        if time.monotonic() - self._noted > _LOOK_SECONDS:
+            self.note()
+
+    def note(self) -> None:
+        """Give the thread that writes how far the job is a state that no longer changes."""
+        if self.counts is not None:
+            self.progress.run, self.progress.counts = self.counts()
+        self._shown = replace(self.progress, counts=dict(self.progress.counts))
+        self._noted = time.monotonic()
+
+    def end(self, state: str, *notes: str) -> None:
+        """Write how the job ended."""
+        self._ended.set()
+        self.progress.notes = [*filter(None, notes), *self.progress.notes]
+        self.note()
+        (self.folder / _ROOM).unlink(missing_ok=True)
+        with self._app.app_context():
+            table.finish(
+                self.job, state, int(time.time()), progress=self._shown, patience=_PATIENCE
+            )
+        _log.info("%s %s of %s: %s", self.job.kind, self.job.id, self.job.owner, state)
+
+    def _keep(self) -> None:
+        written, shown = 0.0, None
+        while not self._ended.wait(_LOOK_SECONDS):
+            with self._app.app_context(), suppress(Busy, *database_errors()):
+                self._obey(table.stop_requests(self.job.id))
+                if time.monotonic() - written > _WRITE_SECONDS and (
+                    self._shown is not shown or time.monotonic() - written > table.LEASE_SECONDS / 3
+                ):
+                    shown, written = self._shown, time.monotonic()
+                    table.renew(self.job, shown, int(time.time()), revives=True)
+
+    def _obey(self, requests: int | None) -> None:
+        """Stop where a user asked for that, or the job was deleted; asked again, at once."""
+        if requests is not None and requests > 1:
+            os.killpg(os.getpid(), signal.SIGKILL)
+        if requests != 0 and signal.getsignal(signal.SIGTERM) is _stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _keep_room(self) -> None:
+        with suppress(OSError), (self.folder / _ROOM).open("wb") as file:
+            file.write(bytes(_ROOM_BYTES))
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,241 @@
+"""The jobs that administrators begin on a page: imports, exports, backups and drills.
+
+`python -m fhirapp.ops.jobs JOB` is the process of one. How a job is claimed, watched and stopped is
+in fhirapp/jobs/.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from flask import Flask, current_app
+
+from fhirapp.config import ConfigurationError, Settings, load_settings, settings_of
+from fhirapp.core import core_app, current_core
+from fhirapp.db import Reader, db, with_patience
+from fhirapp.definition import types
+from fhirapp.disk import because, database_path, megabytes, need_space
+from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
+from fhirapp.exchange.imports import uploads
+from fhirapp.exchange.imports.batches import tune_gc
+from fhirapp.exchange.imports.importer import PATIENCE, import_paths
+from fhirapp.exchange.imports.inputs import total_bytes
+from fhirapp.exchange.imports.options import Options, dry_run_copy
+from fhirapp.exchange.imports.report import Report, write_report
+from fhirapp.exchange.imports.uploads import LAID, lay_out
+from fhirapp.jobs import process, table, worker
+from fhirapp.jobs.process import GIVEN, MADE, Tracker
+from fhirapp.jobs.table import WAITS, WORKS, Job
+from fhirapp.ops import health
+from fhirapp.ops.backups.backup import back_up
+from fhirapp.ops.backups.drill import drill
+from fhirapp.ops.backups.rotation import Naming, backups_folder
+from fhirapp.ops.lock import in_use
+
+IMPORT, EXPORT, BACKUP, DRILL = "import", "export", "backup", "drill"
+# All files of an export in one; what an import rejected, in a file to be mended.
+ARCHIVE, REJECTED = "export.zip", "rejected.ndjson"
+# In seconds: how long what was uploaded is kept, for another try and before it is imported.
+DAY = 86_400
+# So many jobs of a kind are remembered.
+_REMEMBERED = 200
+# So many faults of a backup are shown, and notes on the names of uploaded files.
+_SHOWN_FAULTS, _SHOWN_NAMES = 100, 20
+# The options of an import that its form has too.
+_OPTIONS = ("source", "delete_missing", "force", "repair", "prefix", "provenance")
+
+
+def init_app(app: Flask) -> None:
+    """Have the server's worker remove old jobs, and mark those whose process is gone."""
+    worker.register(app, sweep)
+
+
+def sweep(now: int) -> None:
+    """Mark lost jobs; remove what is kept no longer: exports, uploads, old reports."""
+    settings = settings_of(current_app)
+    with closing(Reader(db.engine)) as snapshot:
+        table.interrupt_lost(snapshot, tuple(_WORK), now)
+    for path in [*process.orphans(settings.instance, now - DAY), *uploads.old(settings, now - DAY)]:
+        shutil.rmtree(path, ignore_errors=True)
+    for kind in _WORK:
+        for place, job in enumerate(table.jobs(kind)):
+            if job.is_under_way:
+                continue
+            since = job.ended_at or job.created_at
+            is_expired = kind == EXPORT and since + settings.export_hours * 3_600 < now
+            if is_expired or place >= _REMEMBERED:
+                process.remove(job, settings.instance)
+            elif kind == IMPORT and since + DAY < now:
+                given = process.folder_of(job.id, settings.instance) / GIVEN
+                shutil.rmtree(given, ignore_errors=True)
+
+
+def main(job_id: str) -> None:
+    """Do a job in this process, which was started for it; a passphrase comes on standard input."""
+    # Records are what only this user may read.
+    os.umask(0o077)
+    if hasattr(os, "sched_setaffinity"):
+        # The server's processes have a core each.
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    settings = load_settings()
+    health.configure(settings)
+    passphrase = sys.stdin.buffer.read().decode()
+    kinds: Mapping[str, Callable[[Job, Tracker], str]] = {
+        kind: partial(_do, work, settings, passphrase) for kind, work in _WORK.items()
+    }
+    with in_use(database_path(settings)):
+        process.perform(core_app(settings), job_id, kinds)
+
+
+_Work = Callable[[Settings, Job, Tracker, str], str]
+
+
+def _do(work: _Work, settings: Settings, passphrase: str, job: Job, tracker: Tracker) -> str:
+    return work(settings, job, tracker, passphrase)
+
+
+def _take_backup(settings: Settings, _job: Job, tracker: Tracker, passphrase: str) -> str:
+    """Take a backup into the folder of backups, encrypted where there is a passphrase."""
+    tracker.phase(WORKS)
+    folder = backups_folder(settings)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    database = database_path(settings)
+    moment = datetime.now(UTC)
+    naming = Naming.of(folder, database.stem if database else "fhirapp")
+    taken = back_up(settings, naming.path(moment), moment, passphrase or None)
+    tracker.progress.name = taken.path.name
+    return f"Backed up, and read back: {megabytes(taken.size)}."
+
+
+def _drill(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
+    """Open a copy of a backup and read everything in it. Raises ConfigurationError."""
+    tracker.phase(WORKS)
+    tracker.progress.name = job.request["name"]
+    drilled = drill(settings, backups_folder(settings) / job.request["name"], passphrase or None)
+    if drilled.faults:
+        tracker.progress.notes = drilled.faults[:_SHOWN_FAULTS]
+        raise ConfigurationError(f"This backup, taken {drilled.manifest.taken}, is not whole.")
+    return f"It is whole: all of its {drilled.versions} versions were read."
+
+
+def _export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
+    """Export what was asked for, and pack it."""
+    tracker.phase(WORKS)
+    names, since, history = (job.request[name] for name in ("types", "since", "history"))
+    with current_core(settings):
+        wanted = ExportOptions(types_to_export(types(), names), since or None, history)
+        made = tracker.folder / MADE
+        manifest = export_to(
+            made, wanted, types()["Binary"], request=_request(job), progress=tracker.at
+        )
+    tracker.progress.counts = {
+        one.url: {"resources": one.lines, "versions": one.versions}
+        for one in (*manifest.output, *manifest.deleted)
+    }
+    tracker.note()
+    try:
+        _pack(made)
+    except (OSError, ConfigurationError) as error:
+        (made / ARCHIVE).unlink(missing_ok=True)
+        reason = because(error) if isinstance(error, OSError) else str(error)
+        return f"There is no archive of all files ({reason}); each can be fetched by itself."
+    return ""
+
+
+def _pack(made: Path) -> None:
+    """Write an archive of all files, which an import takes as it is."""
+    files = sorted(made.iterdir())
+    need_space(made, sum(one.stat().st_size for one in files), "the archive")
+    part = made / f".{ARCHIVE}.part"
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=5) as archive:
+        for one in files:
+            archive.write(one, one.name)
+    part.replace(made / ARCHIVE)
+
+
+def _request(job: Job) -> str:
+    """Return the command that does the same, for the manifest."""
+    parts = ["fhirapp export", *(f"--type {name}" for name in job.request["types"])]
+    if job.request["since"]:
+        parts.append(f"--since {job.request['since']}")
+    return " ".join(parts + ["--history"] * job.request["history"])
+
+
+def _import(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
+    """Import what was uploaded; a dry run does it in a copy of the database."""
+    made = tracker.folder / MADE
+    made.mkdir(mode=0o700, exist_ok=True)
+    paths, notes = lay_out(tracker.folder / GIVEN)
+    tracker.progress.notes = notes[:_SHOWN_NAMES]
+    is_dry = bool(job.request["dry_run"])
+    reports: list[Report] = []
+
+    def begun(report: Report) -> None:
+        reports.append(report)
+        tracker.counts = lambda: (
+            0 if is_dry else report.run,
+            {name: dict(counts) for name, counts in report.rows()},
+        )
+        tracker.phase(WORKS, total_bytes(paths))
+
+    options = Options(
+        **{name: job.request[name] for name in _OPTIONS}, rejected=made / REJECTED, who=job.owner
+    )
+    # Files are named as they were uploaded.
+    os.chdir(tracker.folder / GIVEN / LAID)
+    try:
+        with ExitStack() as stack:
+            if is_dry:
+                copy = stack.enter_context(dry_run_copy(settings))
+                settings = replace(settings, **copy._asdict(), demo=False)
+            stack.enter_context(with_patience(PATIENCE))
+            stack.enter_context(current_core(settings))
+            tune_gc()
+            import_paths(
+                paths,
+                types(),
+                settings,
+                options,
+                tracker.add,
+                waits=lambda: tracker.phase(WAITS),
+                begun=begun,
+            )
+    finally:
+        os.chdir(tracker.folder)
+        tracker.note()
+        for report in reports:
+            _write_report(report, made)
+    if not is_dry:
+        shutil.rmtree(tracker.folder / GIVEN, ignore_errors=True)
+    return ""
+
+
+def _write_report(report: Report, made: Path) -> None:
+    """Write the report; what was rejected lies beside it."""
+    report.rejected_file = " ".join(sorted(path.name for path in made.glob("rejected.*")))
+    for name in ("report.json", "report.html"):
+        try:
+            write_report(report, made / name)
+        except ConfigurationError:
+            # One that finds no room takes nothing from what was imported. No half of it stays.
+            (made / name).unlink(missing_ok=True)
+
+
+_WORK: Mapping[str, _Work] = {
+    IMPORT: _import,
+    EXPORT: _export,
+    BACKUP: _take_backup,
+    DRILL: _drill,
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,165 @@
+"""Jobs as rows: claimed, renewed, lost, stopped; and folders that are no job's."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.db import writing
+from fhirapp.jobs import process, table
+from fhirapp.jobs.process import GIVEN
+from fhirapp.jobs.table import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
+from fhirapp.ops.jobs import BACKUP, DAY, DRILL, EXPORT, IMPORT, sweep
+from tests.support.jobs import wait_for
+
+NOW = 1_800_000_000
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    """An app without jobs."""
+    return make_app(seed=False)
+
+
+def added(app: Flask, kind: str = EXPORT, *, now: int = NOW) -> Job:
+    """Return a job whose process has begun."""
+    job_id = table.new_id()
+    with app.app_context(), writing() as connection:
+        assert table.add(connection, job_id, kind, "admin", now, runs=True)
+    return found(app, job_id)
+
+
+def found(app: Flask, job_id: str) -> Job:
+    """Return a job as it is now."""
+    with app.app_context():
+        job = table.find(job_id, IMPORT, EXPORT, BACKUP, DRILL)
+    assert job is not None
+    return job
+
+
+def folder(app: Flask, job_id: str, *, age: float) -> Path:
+    """Return a folder such as a job's, so many seconds old."""
+    path = process.folder_of(job_id, settings_of(app).instance)
+    path.mkdir(parents=True)
+    os.utime(path, (NOW - age, NOW - age))
+    return path
+
+
+def test_a_job_is_added_once(app):
+    job = added(app)
+    with app.app_context(), writing() as connection:
+        assert not table.add(connection, job.id, IMPORT, "other", NOW)
+    assert found(app, job.id) == job
+
+
+def test_the_newest_job_comes_first(app):
+    ids = [added(app).id for _ in range(5)]
+    with app.app_context():
+        assert [job.id for job in table.jobs(EXPORT, IMPORT)] == ids[::-1]
+        assert [job.id for job in table.jobs(EXPORT, limit=2)] == ids[:2:-1]
+        assert table.jobs(IMPORT) == []
+
+
+def test_a_job_whose_lease_ran_out_is_interrupted_and_comes_back_if_it_was_slow(app):
+    job, half = added(app), Progress(done=50, total=100)
+    with app.app_context():
+        sweep(NOW + LEASE_SECONDS)
+        assert found(app, job.id).state == RUNNING
+        sweep(NOW + LEASE_SECONDS + 1)
+        assert (found(app, job.id).state, found(app, job.id).lease_until) == (INTERRUPTED, None)
+        assert table.renew(job, half, NOW + 60, revives=True)
+        assert (found(app, job.id).state, found(app, job.id).progress) == (RUNNING, half)
+        sweep(NOW + 60 + LEASE_SECONDS)
+        assert found(app, job.id).state == RUNNING
+        table.interrupt(job.id)
+        assert table.finish(job, "done", NOW + 61, progress=half)
+        table.interrupt(job.id)
+    assert (found(app, job.id).state, found(app, job.id).ended_at) == ("done", NOW + 61)
+
+
+def test_a_job_that_is_deleted_or_ended_is_not_renewed(app):
+    job, other = added(app), added(app)
+    with app.app_context():
+        table.delete_job(job.id)
+        assert not table.renew(job, Progress(), NOW, revives=True)
+        assert table.stop_requests(job.id) is None
+        assert table.finish(other, STOPPED, NOW)
+        assert not table.renew(other, Progress(), NOW, revives=True)
+        table.request_stop(other.id)
+        assert table.stop_requests(other.id) == 0
+
+
+@pytest.mark.parametrize("requests", [1, 2])
+def test_a_process_stops_when_it_is_asked_and_ends_at_once_when_asked_again(
+    app, requests, monkeypatch, tmp_path
+):
+    """A job that never looks up: only its thread sees that it shall stop."""
+    (tmp_path / "sleeper.py").write_text(
+        "import sys, time\n"
+        "from fhirapp.config import load_settings\n"
+        "from fhirapp.core import core_app\n"
+        "from fhirapp.jobs import process\n"
+        "def sleep(job, tracker):\n"
+        "    tracker.phase('works')\n"
+        "    time.sleep(60)\n"
+        "app = core_app(load_settings())\n"
+        "process.perform(app, sys.argv[1], {'export': sleep})\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    job_id = table.new_id()
+    with app.app_context():
+        assert process.start(job_id, EXPORT, module="sleeper", owner="admin", request={})
+        while found(app, job_id).progress.phase != "works":
+            time.sleep(0.05)
+        for _ in range(requests):
+            table.request_stop(job_id)
+    job = wait_for(app, job_id)
+    assert job.state == (STOPPED if requests == 1 else INTERRUPTED)
+
+
+def test_a_process_that_cannot_be_started_leaves_nothing(app, tmp_path, monkeypatch):
+    given = tmp_path / "upload"
+    given.mkdir()
+    job_id = table.new_id()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    with app.app_context(), pytest.raises(ConfigurationError, match="No process can be begun"):
+        process.start(job_id, IMPORT, module="x", owner="admin", request={}, given=given)
+    assert given.exists()
+    with app.app_context():
+        assert table.find(job_id, IMPORT) is None
+    assert not process.folder_of(job_id, settings_of(app).instance).exists()
+
+
+def test_folders_of_no_job_go_when_they_are_old(app):
+    job = added(app)
+    paths = [
+        folder(app, job.id, age=3 * DAY),
+        folder(app, table.new_id(), age=DAY + 10),
+        folder(app, table.new_id(), age=DAY - 10),
+        # Nobody's to remove: its name is no job's.
+        folder(app, "lost+found", age=3 * DAY),
+    ]
+    with app.app_context():
+        sweep(NOW)
+    assert [path.exists() for path in paths] == [True, False, True, True]
+
+
+def test_what_an_import_read_goes_a_day_after_its_end_and_its_report_stays(app):
+    job = added(app, IMPORT)
+    given = folder(app, job.id, age=0) / GIVEN
+    given.mkdir()
+    with app.app_context():
+        table.finish(job, STOPPED, NOW)
+        sweep(NOW + DAY - 1)
+        assert given.exists()
+        sweep(NOW + DAY + 1)
+    assert not given.exists()
+    assert given.parent.exists()
+    assert found(app, job.id)
