@@ -1,10 +1,10 @@
 """Generated C-CDA documents become what an independent reading of them says; nothing false is made.
 
-    FHIRAPP_TEST_CCDA=6000 python -m pytest tests/test_ccda_oracle.py
-    python -m tests.test_ccda_oracle FIRST COUNT
+    FHIRAPP_TEST_CCDA=6000 python -m pytest tests/exchange/test_ccda_oracle.py
+    python -m tests.exchange.test_ccda_oracle FIRST COUNT
 
 run more documents than the tests do by themselves; the second counts the differences of each kind,
-with a document for each: `python -m tests.ccda_generator NUMBER` prints it.
+with a document for each: `python -m tests.support.ccda_generator NUMBER` prints it.
 """
 
 from __future__ import annotations
