@@ -136,7 +136,7 @@ def _alike(found: Sequence[str] | set[str], planted: set[str]) -> bool:
 
 
 @pytest.mark.parametrize("suite", range(len(SUITES)))
-def test_values_that_stand_together_in_some_document_do_so_in_the_first_ones(suite):
+def test_values_that_occur_together_in_some_document_do_so_in_the_first_ones(suite):
     first = {pair for choice in covering(suite) for pair in pairs(choice)}
     random = Random(1)
     for _ in range(500):

@@ -431,7 +431,7 @@ def clinic(make_app: Callable[..., Flask]) -> Flask:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_shape_is_read_as_it_stands(name):
+def test_a_shape_is_read_as_written(name):
     shape = SHAPES[name]
     entries = entries_of(of_type(read(shape.document), "AllergyIntolerance"))
     assert [(one.group.code, one.substance) for one in entries] == shape.entries
@@ -440,7 +440,7 @@ def test_a_shape_is_read_as_it_stands(name):
 
 @pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_shape_is_told_by_api_and_chart(name, clinic, tmp_path: Path):
+def test_a_shape_is_shown_by_api_and_chart(name, clinic, tmp_path: Path):
     shape, number = SHAPES[name], list(SHAPES).index(name)
     document = of_patient(shape.document, f"S{number}")
     report = load(clinic, write(tmp_path, document.encode(), "document.xml"))

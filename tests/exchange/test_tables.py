@@ -346,7 +346,9 @@ def test_an_unknown_reaction_has_its_code(one):
         ("entered-in-error", "", None),
     ],
 )
-def test_the_clinical_status_that_is_not_said(one, verification, status, expected):
+def test_a_missing_clinical_status_follows_from_the_verification_status(
+    one, verification, status, expected
+):
     entry = the_last(one(verification_status=verification, clinical_status=status))
     found = entry.get("clinicalStatus", {}).get("coding", [{}])[0].get("code")
     assert found == expected
@@ -358,7 +360,7 @@ def test_a_code_of_the_source_is_kept_though_the_name_has_another_here(one):
     assert row.notes == [("substance_code", "is kept, though Latex is 111088007 here")]
 
 
-def test_an_unknown_name_is_text_without_a_code_and_told(one):
+def test_an_unknown_name_is_text_without_a_code_and_noted(one):
     row = one(substance="Moon dust")
     assert the_last(row)["code"] == {"text": "Moon dust"}
     assert row.notes == [("substance", "has no code here: 'Moon dust' is kept as text")]
@@ -368,7 +370,7 @@ def test_an_unknown_name_is_text_without_a_code_and_told(one):
     ("column", "said", "meant"),
     [("substance", "Penicilin", "Penicillin"), ("reaction", "Anaphylaxsis", "Anaphylaxis")],
 )
-def test_a_mistyped_name_stays_text_and_what_is_probably_meant_is_told(one, column, said, meant):
+def test_a_mistyped_name_stays_text_and_the_probable_name_is_noted(one, column, said, meant):
     row = one(**{column: said})
     told = f"has no code here: {said!r} is kept as text; is {meant} meant?"
     assert (column, told) in row.notes
