@@ -1,0 +1,304 @@
+"""Encounter: a visit or stay of a patient. FHIR R4 encounter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.orm import Mapped, mapped_column
+
+from fhirapp.config import Marked
+from fhirapp.db import DomainVersioned
+from fhirapp.definition import Definition, Labels
+from fhirapp.fhir import narrative, terminology
+from fhirapp.fhir.datatypes import (
+    CodeableConcept,
+    Coding,
+    Identifier,
+    Period,
+    Quantity,
+    Reference,
+    backbone,
+    one_of,
+    positive,
+)
+from fhirapp.fhir.elements import many
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.search.date import Date
+from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
+from fhirapp.search.reference import Reference as ReferenceParameter
+from fhirapp.search.token import Token
+
+
+class Encounter(DomainVersioned):
+    """An encounter, a row for each version."""
+
+    __tablename__ = "encounter"
+
+    identifier: Mapped[Any | None]
+    status: Mapped[str | None]
+    class_: Mapped[Any | None] = mapped_column("class")
+    type: Mapped[Any | None]
+    service_type: Mapped[Any | None]
+    priority: Mapped[Any | None]
+    subject: Mapped[Any | None]
+    episode_of_care: Mapped[Any | None]
+    participant: Mapped[Any | None]
+    appointment: Mapped[Any | None]
+    period: Mapped[Any | None]
+    length: Mapped[Any | None]
+    reason_code: Mapped[Any | None]
+    reason_reference: Mapped[Any | None]
+    diagnosis: Mapped[Any | None]
+    account: Mapped[Any | None]
+    hospitalization: Mapped[Any | None]
+    location: Mapped[Any | None]
+    service_provider: Mapped[Any | None]
+    part_of: Mapped[Any | None]
+
+
+status = one_of(
+    "planned",
+    "arrived",
+    "triaged",
+    "in-progress",
+    "onleave",
+    "finished",
+    "cancelled",
+    "entered-in-error",
+    "unknown",
+)
+StatusHistory = backbone(required=("status", "period"), status=status, period=Period)
+ClassHistory = backbone(required=("class", "period"), class_=Coding, period=Period)
+Participant = backbone(
+    summary=("type", "individual"), type=many(CodeableConcept), period=Period, individual=Reference
+)
+Diagnosis = backbone(
+    required=("condition",),
+    summary=("condition",),
+    condition=Reference,
+    use=CodeableConcept,
+    rank=positive,
+)
+Hospitalization = backbone(
+    preAdmissionIdentifier=Identifier,
+    origin=Reference,
+    admitSource=CodeableConcept,
+    reAdmission=CodeableConcept,
+    dietPreference=many(CodeableConcept),
+    specialCourtesy=many(CodeableConcept),
+    specialArrangement=many(CodeableConcept),
+    destination=Reference,
+    dischargeDisposition=CodeableConcept,
+)
+Location = backbone(
+    required=("location",),
+    location=Reference,
+    status=one_of("planned", "active", "reserved", "completed"),
+    physicalType=CodeableConcept,
+    period=Period,
+)
+
+
+class EncounterSchema(DomainResourceSchema):
+    """Encounter."""
+
+    resource_type = "Encounter"
+    narrative = (
+        ("Encounter", "type", narrative.concepts),
+        ("Status", "status", narrative.plain),
+        ("Period", "period", narrative.period),
+    )
+
+    identifier = Elements(Identifier, summary=True)
+    status = Element(status, required=True, summary=True, modifier=True)
+    status_history = Elements(StatusHistory)
+    class_ = Element(Coding, required=True, summary=True)
+    class_history = Elements(ClassHistory)
+    type = Elements(CodeableConcept, summary=True)
+    service_type = Element(CodeableConcept, summary=True)
+    priority = Element(CodeableConcept)
+    subject = Element(Reference, summary=True)
+    episode_of_care = Elements(Reference, summary=True)
+    based_on = Elements(Reference)
+    participant = Elements(Participant, summary=True)
+    appointment = Elements(Reference, summary=True)
+    period = Element(Period)
+    length = Element(Quantity)
+    reason_code = Elements(CodeableConcept, summary=True)
+    reason_reference = Elements(Reference, summary=True)
+    diagnosis = Elements(Diagnosis, summary=True)
+    account = Elements(Reference)
+    hospitalization = Element(Hospitalization)
+    location = Elements(Location)
+    service_provider = Element(Reference)
+    part_of = Element(Reference)
+
+
+SPEC = "http://hl7.org/fhir/SearchParameter/"
+ENCOUNTER = SPEC + "Encounter-"
+CLINICAL = SPEC + "clinical-"
+
+# An import resolves conditional references by them. Of R4's, `length` (a quantity) is not here.
+PARAMS = Parameters(
+    (
+        *COMMON,
+        ReferenceParameter(
+            "patient",
+            ("subject",),
+            "The patient who came or stayed",
+            CLINICAL + "patient",
+            targets=("Patient",),
+            compartment=True,
+        ),
+        ReferenceParameter(
+            "subject",
+            ("subject",),
+            "The patient or group present",
+            ENCOUNTER + "subject",
+            targets=("Patient", "Group"),
+            compartment=True,
+        ),
+        Date("date", ("period",), "When the encounter took place", CLINICAL + "date"),
+        Token(
+            "status",
+            ("status",),
+            "planned, arrived, triaged, in-progress, onleave, finished, cancelled …",
+            ENCOUNTER + "status",
+            system="http://hl7.org/fhir/encounter-status",
+        ),
+        Token("class", ("class",), "Inpatient, outpatient, emergency …", ENCOUNTER + "class"),
+        Token("type", ("type",), "Kind of encounter", CLINICAL + "type"),
+        Token(
+            "identifier",
+            ("identifier",),
+            "Identifier of the encounter",
+            CLINICAL + "identifier",
+            of_identifier=True,
+        ),
+        Token(
+            "discharge-disposition",
+            ("hospitalization.dischargeDisposition",),
+            "Where the patient went afterwards",
+            "http://hl7.org/fhir/us/core/SearchParameter/us-core-encounter-discharge-disposition",
+        ),
+        Token(
+            "special-arrangement",
+            ("hospitalization.specialArrangement",),
+            "Wheelchair, translator, stretcher …",
+            ENCOUNTER + "special-arrangement",
+        ),
+        Token("reason-code", ("reasonCode",), "Why it took place", ENCOUNTER + "reason-code"),
+        ReferenceParameter(
+            "reason-reference",
+            ("reasonReference",),
+            "Condition or other record that is the reason",
+            ENCOUNTER + "reason-reference",
+            targets=("Condition", "Procedure", "Observation", "ImmunizationRecommendation"),
+        ),
+        ReferenceParameter(
+            "diagnosis",
+            ("diagnosis.condition",),
+            "Diagnosis or procedure of the encounter",
+            ENCOUNTER + "diagnosis",
+            targets=("Condition", "Procedure"),
+        ),
+        ReferenceParameter(
+            "location",
+            ("location.location",),
+            "Place of the encounter",
+            ENCOUNTER + "location",
+            targets=("Location",),
+        ),
+        Date(
+            "location-period",
+            ("location.period",),
+            "When the patient was at a place",
+            ENCOUNTER + "location-period",
+        ),
+        ReferenceParameter(
+            "participant",
+            ("participant.individual",),
+            "Who took part beside the patient",
+            ENCOUNTER + "participant",
+            targets=("Practitioner", "PractitionerRole", "RelatedPerson"),
+        ),
+        ReferenceParameter(
+            "practitioner",
+            ("participant.individual",),
+            "Practitioner who took part",
+            ENCOUNTER + "practitioner",
+            targets=("Practitioner",),
+        ),
+        Token(
+            "participant-type",
+            ("participant.type",),
+            "Role of who took part",
+            ENCOUNTER + "participant-type",
+        ),
+        ReferenceParameter(
+            "service-provider",
+            ("serviceProvider",),
+            "Organization that provided it",
+            ENCOUNTER + "service-provider",
+            targets=("Organization",),
+        ),
+        ReferenceParameter(
+            "part-of",
+            ("partOf",),
+            "Encounter that this one is part of",
+            ENCOUNTER + "part-of",
+            targets=("Encounter",),
+        ),
+        ReferenceParameter(
+            "episode-of-care",
+            ("episodeOfCare",),
+            "Episode of care that it belongs to",
+            ENCOUNTER + "episode-of-care",
+            targets=("EpisodeOfCare",),
+        ),
+        ReferenceParameter(
+            "based-on",
+            ("basedOn",),
+            "Request that led to it",
+            ENCOUNTER + "based-on",
+            targets=("ServiceRequest",),
+        ),
+        ReferenceParameter(
+            "appointment",
+            ("appointment",),
+            "Appointment that led to it",
+            ENCOUNTER + "appointment",
+            targets=("Appointment",),
+        ),
+        ReferenceParameter(
+            "account",
+            ("account",),
+            "Account that it is billed to",
+            ENCOUNTER + "account",
+            targets=("Account",),
+        ),
+    )
+)
+
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="Encounter",
+        model=Encounter,
+        schema=EncounterSchema(),
+        params=PARAMS,
+        compartment="subject",
+        searchable=True,
+        profiles=(terminology.US_CORE + "StructureDefinition/us-core-encounter",),
+        care=("date",),
+        doc="Visits and stays of a patient.",
+        labels=Labels(
+            one=Marked("a visit"),
+            plural=Marked("visits"),
+            scope=Marked("visits"),
+        ),
+    ),
+)

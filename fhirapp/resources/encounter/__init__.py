@@ -1,1 +1,0 @@
-"""Encounter: a visit or stay of a patient. FHIR R4 encounter."""

@@ -1,0 +1,184 @@
+"""Group: patients who are taken together, as for an export. FHIR R4 group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.orm import Mapped
+
+from fhirapp.config import Marked
+from fhirapp.db import DomainVersioned
+from fhirapp.definition import Definition, Labels
+from fhirapp.fhir import narrative
+from fhirapp.fhir.datatypes import (
+    CodeableConcept,
+    Identifier,
+    Period,
+    Quantity,
+    Range,
+    Reference,
+    backbone,
+    one_of,
+    string,
+    unsigned,
+)
+from fhirapp.fhir.elements import boolean, choice
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
+from fhirapp.search.reference import Reference as ReferenceParameter
+from fhirapp.search.token import Token
+
+
+class Group(DomainVersioned):
+    """A group, a row for each version."""
+
+    # GROUP is a word of SQL: seed.sql would have to quote it.
+    __tablename__ = "fhir_group"
+
+    identifier: Mapped[Any | None]
+    active: Mapped[bool | None]
+    type: Mapped[str | None]
+    actual: Mapped[bool | None]
+    code: Mapped[Any | None]
+    name: Mapped[str | None]
+    quantity: Mapped[int | None]
+    managing_entity: Mapped[Any | None]
+    characteristic: Mapped[Any | None]
+    member: Mapped[Any | None]
+
+
+kind = one_of("person", "animal", "practitioner", "device", "medication", "substance")
+
+Characteristic = backbone(
+    required=("code", "exclude"),
+    choices=("value",),
+    summary=None,
+    code=CodeableConcept,
+    **choice(
+        "value",
+        CodeableConcept=CodeableConcept,
+        Boolean=boolean,
+        Quantity=Quantity,
+        Range=Range,
+        Reference=Reference,
+    ),
+    exclude=boolean,
+    period=Period,
+)
+Member = backbone(required=("entity",), entity=Reference, period=Period, inactive=boolean)
+
+
+class GroupSchema(DomainResourceSchema):
+    """Group."""
+
+    resource_type = "Group"
+    narrative = (("Name", "name", narrative.plain), ("Type", "type", narrative.plain))
+
+    identifier = Elements(Identifier, summary=True)
+    active = Element(boolean, summary=True)
+    type = Element(kind, required=True, summary=True)
+    actual = Element(boolean, required=True, summary=True)
+    code = Element(CodeableConcept, summary=True)
+    name = Element(string, summary=True)
+    quantity = Element(unsigned, summary=True)
+    managing_entity = Element(Reference, summary=True)
+    characteristic = Elements(Characteristic)
+    member = Elements(Member)
+
+
+GROUP = "http://hl7.org/fhir/SearchParameter/Group-"
+
+_SPECIAL_VALUES = "http://terminology.hl7.org/CodeSystem/special-values"
+
+# Of R4's, `characteristic-value` is not here.
+PARAMS = Parameters(
+    (
+        *COMMON,
+        Token(
+            "identifier",
+            ("identifier",),
+            "Identifier of the group",
+            GROUP + "identifier",
+            of_identifier=True,
+        ),
+        ReferenceParameter(
+            "member",
+            ("member.entity",),
+            "Who or what is a member",
+            GROUP + "member",
+            targets=(
+                "Patient",
+                "Practitioner",
+                "PractitionerRole",
+                "Device",
+                "Medication",
+                "Substance",
+                "Group",
+            ),
+        ),
+        Token(
+            "type",
+            ("type",),
+            "person, animal, practitioner, device, medication or substance",
+            GROUP + "type",
+            system="http://hl7.org/fhir/group-type",
+        ),
+        Token(
+            "actual",
+            ("actual",),
+            "Whether the members are listed, not described alone",
+            GROUP + "actual",
+            system=_SPECIAL_VALUES,
+        ),
+        Token("code", ("code",), "What the members have in common", GROUP + "code"),
+        ReferenceParameter(
+            "managing-entity",
+            ("managingEntity",),
+            "Who is responsible for the group",
+            GROUP + "managing-entity",
+            targets=("Organization", "RelatedPerson", "Practitioner", "PractitionerRole"),
+        ),
+        Token(
+            "characteristic",
+            ("characteristic.code",),
+            "What is told of the members",
+            GROUP + "characteristic",
+        ),
+        Token(
+            "value",
+            ("characteristic.valueCodeableConcept", "characteristic.valueBoolean"),
+            "What holds of the members, a code or true or false",
+            GROUP + "value",
+            system=_SPECIAL_VALUES,
+        ),
+        Token(
+            "exclude",
+            ("characteristic.exclude",),
+            "Whether who has a characteristic is left out",
+            GROUP + "exclude",
+            system=_SPECIAL_VALUES,
+        ),
+    )
+)
+
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="Group",
+        model=Group,
+        schema=GroupSchema(),
+        params=PARAMS,
+        # Its members, and who manages it, come first.
+        rank=1,
+        searchable=True,
+        doc="Patients who are taken together, as for an export.",
+        labels=Labels(
+            one=Marked("a list of patients"),
+            plural=Marked("lists of patients"),
+            scope=Marked("lists of patients"),
+        ),
+    ),
+)

@@ -1,1 +1,0 @@
-"""Group: patients who are taken together, as for an export. FHIR R4 group."""

@@ -1,0 +1,149 @@
+"""Organization: who keeps or sends records. FHIR R4 organization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.orm import Mapped
+
+from fhirapp.config import Marked
+from fhirapp.db import DomainVersioned
+from fhirapp.definition import Definition, Labels, Visibility
+from fhirapp.fhir import narrative, terminology
+from fhirapp.fhir.datatypes import (
+    Address,
+    CodeableConcept,
+    ContactPoint,
+    HumanName,
+    Identifier,
+    Reference,
+    backbone,
+    string,
+)
+from fhirapp.fhir.elements import boolean, many
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
+from fhirapp.search.reference import Reference as ReferenceParameter
+from fhirapp.search.string import String
+from fhirapp.search.token import Token
+
+
+class Organization(DomainVersioned):
+    """An organization, a row for each version."""
+
+    __tablename__ = "organization"
+
+    identifier: Mapped[Any | None]
+    active: Mapped[bool | None]
+    type: Mapped[Any | None]
+    name: Mapped[str | None]
+    alias: Mapped[Any | None]
+    telecom: Mapped[Any | None]
+    address: Mapped[Any | None]
+    part_of: Mapped[Any | None]
+    contact: Mapped[Any | None]
+    endpoint: Mapped[Any | None]
+
+
+Contact = backbone(
+    purpose=CodeableConcept, name=HumanName, telecom=many(ContactPoint), address=Address
+)
+
+
+class OrganizationSchema(DomainResourceSchema):
+    """Organization."""
+
+    resource_type = "Organization"
+    narrative = (("Name", "name", narrative.plain),)
+
+    identifier = Elements(Identifier, summary=True)
+    active = Element(boolean, summary=True, modifier=True)
+    type = Elements(CodeableConcept, summary=True)
+    name = Element(string, summary=True)
+    alias = Elements(string)
+    telecom = Elements(ContactPoint)
+    address = Elements(Address)
+    part_of = Element(Reference, summary=True)
+    contact = Elements(Contact)
+    endpoint = Elements(Reference)
+
+
+ORGANIZATION = "http://hl7.org/fhir/SearchParameter/Organization-"
+
+# An import resolves conditional references by them. Of R4's, `phonetic` is not here.
+PARAMS = Parameters(
+    (
+        *COMMON,
+        Token(
+            "identifier",
+            ("identifier",),
+            "Identifier of the organization",
+            ORGANIZATION + "identifier",
+            of_identifier=True,
+        ),
+        String("name", ("name", "alias"), "Name or alias", ORGANIZATION + "name"),
+        String("address", ("address",), "Any part of an address", ORGANIZATION + "address"),
+        String("address-city", ("address.city",), "City", ORGANIZATION + "address-city"),
+        String("address-state", ("address.state",), "State", ORGANIZATION + "address-state"),
+        String(
+            "address-postalcode",
+            ("address.postalCode",),
+            "Postal code",
+            ORGANIZATION + "address-postalcode",
+        ),
+        String(
+            "address-country", ("address.country",), "Country", ORGANIZATION + "address-country"
+        ),
+        Token(
+            "address-use",
+            ("address.use",),
+            "home, work, temp, old or billing",
+            ORGANIZATION + "address-use",
+            system="http://hl7.org/fhir/address-use",
+        ),
+        Token("type", ("type",), "Kind of organization", ORGANIZATION + "type"),
+        Token(
+            "active",
+            ("active",),
+            "Whether the record is in use",
+            ORGANIZATION + "active",
+            system="http://terminology.hl7.org/CodeSystem/special-values",
+        ),
+        ReferenceParameter(
+            "partof",
+            ("partOf",),
+            "Organization that this one is part of",
+            ORGANIZATION + "partof",
+            targets=("Organization",),
+        ),
+        ReferenceParameter(
+            "endpoint",
+            ("endpoint",),
+            "Technical endpoints",
+            ORGANIZATION + "endpoint",
+            targets=("Endpoint",),
+        ),
+    )
+)
+
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="Organization",
+        model=Organization,
+        schema=OrganizationSchema(),
+        params=PARAMS,
+        searchable=True,
+        visibility=Visibility.ANY_SCOPE,
+        profiles=(terminology.US_CORE + "StructureDefinition/us-core-organization",),
+        doc="Who keeps or sends records.",
+        labels=Labels(
+            one=Marked("a clinic or hospital"),
+            plural=Marked("clinics and hospitals"),
+            scope=Marked("clinics and hospitals"),
+        ),
+    ),
+)

@@ -1,1 +1,0 @@
-"""Organization: who keeps or sends records. FHIR R4 organization."""

@@ -1,1 +1,0 @@
-"""Practitioner: who wrote or recorded. FHIR R4 practitioner."""

@@ -1,0 +1,171 @@
+"""Provenance: who made or sent a resource. FHIR R4 provenance; US Core Provenance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.orm import Mapped
+
+from fhirapp.config import Marked
+from fhirapp.db import DomainVersioned
+from fhirapp.definition import Definition, Labels, Visibility
+from fhirapp.fhir import narrative, terminology
+from fhirapp.fhir.datatypes import (
+    CodeableConcept,
+    Period,
+    Reference,
+    Signature,
+    backbone,
+    date_time,
+    instant,
+    one_of,
+    uri,
+)
+from fhirapp.fhir.elements import many
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.search.date import Date
+from fhirapp.search.parameter import Parameters
+from fhirapp.search.query import COMMON
+from fhirapp.search.reference import Reference as ReferenceParameter
+from fhirapp.search.token import Token
+
+
+class Provenance(DomainVersioned):
+    """Where a resource comes from, a row for each version."""
+
+    __tablename__ = "provenance"
+
+    target: Mapped[Any | None]
+    occurred_period: Mapped[Any | None]
+    occurred_date_time: Mapped[str | None]
+    recorded: Mapped[str | None]
+    policy: Mapped[Any | None]
+    location: Mapped[Any | None]
+    reason: Mapped[Any | None]
+    activity: Mapped[Any | None]
+    agent: Mapped[Any | None]
+    entity: Mapped[Any | None]
+    signature: Mapped[Any | None]
+
+
+Agent = backbone(
+    required=("who",),
+    summary=("type", "who"),
+    type=CodeableConcept,
+    role=many(CodeableConcept),
+    who=Reference,
+    onBehalfOf=Reference,
+)
+Entity = backbone(
+    required=("role", "what"),
+    role=one_of("derivation", "revision", "quotation", "source", "removal"),
+    what=Reference,
+    agent=many(Agent),
+)
+
+
+class ProvenanceSchema(DomainResourceSchema):
+    """Provenance."""
+
+    resource_type = "Provenance"
+    narrative = (
+        ("Target", "target", narrative.references),
+        ("Recorded", "recorded", narrative.plain),
+        ("Agent", "agent", narrative.agents),
+    )
+
+    target = Elements(Reference, required=True, summary=True)
+    occurred_period = Element(Period, choice="occurred")
+    occurred_date_time = Element(date_time, choice="occurred")
+    recorded = Element(instant, required=True, summary=True)
+    policy = Elements(uri)
+    location = Element(Reference)
+    reason = Elements(CodeableConcept)
+    activity = Element(CodeableConcept)
+    agent = Elements(Agent, required=True)
+    entity = Elements(Entity)
+    signature = Elements(Signature)
+
+
+PROVENANCE = "http://hl7.org/fhir/SearchParameter/Provenance-"
+
+PARAMS = Parameters(
+    (
+        *COMMON,
+        ReferenceParameter(
+            "target",
+            ("target",),
+            "The resources that this says the origin of",
+            PROVENANCE + "target",
+        ),
+        # R4: target.where(resolve() is Patient), and not the patient of any other target.
+        ReferenceParameter(
+            "patient",
+            ("target",),
+            "The patient whose own Patient resource is a target",
+            PROVENANCE + "patient",
+            targets=("Patient",),
+        ),
+        ReferenceParameter(
+            "agent",
+            ("agent.who",),
+            "Who took part",
+            PROVENANCE + "agent",
+            targets=(
+                "Practitioner",
+                "PractitionerRole",
+                "RelatedPerson",
+                "Patient",
+                "Device",
+                "Organization",
+            ),
+        ),
+        Token("agent-role", ("agent.role",), "Role of who took part", PROVENANCE + "agent-role"),
+        Token(
+            "agent-type",
+            ("agent.type",),
+            "How they took part: author, transmitter …",
+            PROVENANCE + "agent-type",
+        ),
+        Date("recorded", ("recorded",), "When this was recorded", PROVENANCE + "recorded"),
+        Date("when", ("occurredDateTime",), "When the activity took place", PROVENANCE + "when"),
+        ReferenceParameter(
+            "entity", ("entity.what",), "What the targets were made from", PROVENANCE + "entity"
+        ),
+        ReferenceParameter(
+            "location",
+            ("location",),
+            "Where the activity took place",
+            PROVENANCE + "location",
+            targets=("Location",),
+        ),
+        Token(
+            "signature-type",
+            ("signature.type",),
+            "Why the targets were signed",
+            PROVENANCE + "signature-type",
+        ),
+    )
+)
+
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="Provenance",
+        model=Provenance,
+        schema=ProvenanceSchema(),
+        params=PARAMS,
+        rank=2,
+        searchable=True,
+        visibility=Visibility.TARGETS,
+        profiles=(terminology.US_CORE + "StructureDefinition/us-core-provenance",),
+        doc="Who made or sent a resource.",
+        labels=Labels(
+            one=Marked("a record of who made or sent a resource"),
+            plural=Marked("records of who made or sent a resource"),
+            scope=Marked("who recorded what, and when"),
+        ),
+    ),
+)

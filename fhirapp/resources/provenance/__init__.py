@@ -1,1 +1,0 @@
-"""Provenance: who made or sent a resource. FHIR R4 provenance; US Core Provenance."""
