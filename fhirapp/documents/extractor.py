@@ -21,7 +21,7 @@ _LIGHT_BYTES = 64 * 1024
 # What the slowest machine may need until a worker is ready.
 _START_SECONDS = 60
 
-_START = Path(__file__).with_name("start.py")
+_SCRIPT = Path(__file__).with_name("worker.py")
 # A worker has no use for where the database is, and its password.
 _SECRET = ("FHIRAPP_", "PG")
 _OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
@@ -137,7 +137,7 @@ class _Worker:
         try:
             self._process = subprocess.Popen(
                 # Without -P the modules beside the script would hide the standard library's.
-                [sys.executable, "-P", str(_START), str(seconds), str(megabytes)],
+                [sys.executable, "-P", str(_SCRIPT), str(seconds), str(megabytes)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 # It might quote a document.
