@@ -24,18 +24,7 @@ MAX_CHARACTERS = 2_000_000
 _WIDTH, _MOST_PIXELS = 1_200, 4_000_000
 _INLINE_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/=\s]*")
 _TAGS = {
-    *(
-        "abbr",
-        "address",
-        "article",
-        "b",
-        "bdi",
-        "bdo",
-        "blockquote",
-        "br",
-        "caption",
-        "center",
-    ),
+    *("abbr", "address", "article", "b", "bdi", "bdo", "blockquote", "br", "caption", "center"),
     *("cite", "code", "col", "colgroup", "dd", "del", "dfn", "div", "dl", "dt", "em", "figcaption"),
     *("figure", "footer", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "i", "img", "ins"),
     *("kbd", "li", "main", "mark", "ol", "p", "pre", "q", "s", "samp", "section", "small", "span"),
@@ -64,7 +53,7 @@ def _safe_html(data: bytes, codec: str) -> bytes:
 
 
 def _clinical(data: bytes, codec: str) -> bytes:
-    # Once more through what cleans: it was made of a document that anybody may have sent.
+    # Cleaned again, since it is made of a document that anyone may have sent.
     return _clean(narrative(xml_characters(data, codec)))
 
 
