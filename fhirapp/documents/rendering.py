@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 
 import nh3
-from pypdfium2 import PdfDocument, PdfiumError, PdfPage, raw
+from pypdfium2 import PdfiumError, PdfPage, raw
 
 from fhirapp.documents.cda import narrative
 from fhirapp.documents.markup import UNSEEN, html_characters, xml_characters
 from fhirapp.documents.media import Kind, Unreadable
+from fhirapp.documents.pdf import open_pdf
 
 # Of what is shown; the rest is downloaded.
 MAX_CHARACTERS = 2_000_000
@@ -79,12 +80,7 @@ def _filter(element: str, attribute: str, value: str) -> str | None:
 
 
 def _page(data: bytes, number: str) -> bytes:
-    try:
-        document = PdfDocument(data)
-    except PdfiumError as error:
-        locked = error.err_code == raw.FPDF_ERR_PASSWORD
-        raise Unreadable("PDF that needs a password" if locked else "broken PDF") from None
-    with closing(document):
+    with closing(open_pdf(data)) as document:
         count, index = len(document), int(number) - 1
         if index < 0:
             return str(count).encode()
