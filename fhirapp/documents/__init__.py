@@ -1,8 +1,8 @@
 """Attached documents: their words, so that a search finds them, and how pages show them.
 
     extractor  the interface: reads documents in a process with limits
-    worker     that process; start starts it, protocol is how it is called
-    media      which reader a document needs; bytes to characters
+    worker     that process
+    media      which reader a document needs; bytes to characters; how the worker is called
     markup, cda, rtf, pdf
                the readers
     rendering  a document as a page shows it: safe HTML, pictures of pages

@@ -51,7 +51,7 @@ def narrative(text: str) -> str:
 
 
 class _Narrative:
-    """Hears the parts of a clinical document."""
+    """Receives the elements of a clinical document and writes its HTML."""
 
     def __init__(self) -> None:
         self._path: list[str] = []
@@ -60,8 +60,8 @@ class _Narrative:
         self._title = ""
         self._facts: list[tuple[str, str]] = []
         self._body: list[str] = []
-        # The text of the fact that is being heard.
-        self._said: list[str] | None = None
+        # The text of the fact that is being read.
+        self._fact: list[str] | None = None
         self._file = ""
         # How deep the element is whose base64 is left out; 0 outside of one.
         self._left_out = 0
@@ -75,11 +75,10 @@ class _Narrative:
             kind = self._media.get(name, "")
             if kind and not kind.startswith("image/"):
                 self._body[place] = _not_shown(kind)
-        facts = "".join(f"<dt>{name}</dt><dd>{escape(said)}</dd>" for name, said in self._facts)
+        facts = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in self._facts)
         head = f"<h1>{escape(self._title or 'Clinical document without a title')}</h1>"
         if self._file:
-            told = f"<p>The body of this document is a file: {escape(self._file)}.</p>"
-            self._body.append(told)
+            self._body.append(f"<p>The body of this document is a file: {escape(self._file)}.</p>")
         elif not self._body:
             self._body.append("<p>No section of this document is written for people.</p>")
         return f"{head}<dl>{facts}</dl>{''.join(self._body)}"
@@ -105,25 +104,25 @@ class _Narrative:
                 self._left_out = len(self._path)
                 self._body.append(_not_shown(attributes.get("mediaType", "")))
         elif local == "text" and self._path[-2:-1] == ["nonXMLBody"]:
-            self._file = attributes.get("mediaType") or "of a kind that it does not tell"
+            self._file = attributes.get("mediaType") or "type not recorded"
         elif local == "observationMedia":
             self._medium = attributes.get("ID", "")
         elif local == "value" and self._path[-2:-1] == ["observationMedia"]:
             self._media[self._medium] = attributes.get("mediaType", "")
         else:
-            self._hear_fact(local, attributes)
+            self._read_fact(local, attributes)
 
-    def _hear_fact(self, local: str, attributes: Mapping[str, str]) -> None:
+    def _read_fact(self, local: str, attributes: Mapping[str, str]) -> None:
         at = "/".join(self._path[1:])
         if at == "title" or at in _TEXTS:
-            self._said = []
+            self._fact = []
         elif at in _TIMES and (time := attributes.get("value", "")):
             self._facts.append((_TIMES[at], _date(time)))
         elif at == f"{_PATIENT}/administrativeGenderCode":
             gender = attributes.get("displayName") or attributes.get("code", "")
-            self._facts.append(("Gender", gender or "not told"))
-        elif self._said is not None and local not in _NAMES:
-            self._said.append(" ")
+            self._facts.append(("Gender", gender or "not recorded"))
+        elif self._fact is not None and local not in _NAMES:
+            self._fact.append(" ")
 
     def _open(self, local: str, attributes: Mapping[str, str]) -> None:
         tag = _NARRATIVE.get(local, "")
@@ -157,8 +156,8 @@ class _Narrative:
             return
         if self._closing:
             self._body.append(escape(text))
-        elif self._said is not None:
-            self._said.append(text)
+        elif self._fact is not None:
+            self._fact.append(text)
 
     def end(self, _name: str) -> None:
         at = "/".join(self._path[1:])
@@ -167,17 +166,17 @@ class _Narrative:
         self._path.pop()
         if self._closing:
             self._body.append(self._closing.pop())
-        elif self._said is not None and (at == "title" or at in _TEXTS):
-            said = " ".join("".join(self._said).split())
-            self._said = None
+        elif self._fact is not None and (at == "title" or at in _TEXTS):
+            fact = " ".join("".join(self._fact).split())
+            self._fact = None
             if at == "title":
-                self._title = said
-            elif said:
-                self._facts.append((_TEXTS[at], said))
+                self._title = fact
+            elif fact:
+                self._facts.append((_TEXTS[at], fact))
 
 
 def _not_shown(media_type: str) -> str:
-    kind = media_type or "of a kind that it does not tell"
+    kind = media_type or "type not recorded"
     return f"<i>(a file that is not shown here: {escape(kind)})</i>"
 
 

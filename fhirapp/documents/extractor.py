@@ -21,14 +21,14 @@ _LIGHT_BYTES = 64 * 1024
 # What the slowest machine may need until a worker is ready.
 _START_SECONDS = 60
 
-_START = Path(__file__).with_name("start.py")
-# A worker has no use for where the database is, and its password.
+_SCRIPT = Path(__file__).with_name("worker.py")
+# A worker has no use for the database's address and password.
 _SECRET = ("FHIRAPP_", "PG")
 _OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
 
 
 class _Died(Unreadable):
-    """The worker died of a document; says of what."""
+    """The worker died of a document; the message is of what."""
 
 
 class Extractor:
@@ -64,7 +64,7 @@ class Extractor:
     def read(self, data: bytes, content_type: str) -> Reading:
         """Return a document's text: NFC, a single space between the words of a line, no empty line.
 
-        At most words.MAX_CHARACTERS of it; "" if it has none. Of a C-CDA also which files within
+        At most media.MAX_CHARACTERS of it; "" if it has none. Of a C-CDA also which files within
         could not be read. Raises Unreadable.
         """
         if len(data) > MAX_BYTES:
@@ -78,10 +78,10 @@ class Extractor:
             if kind.reader != "xml" or b"B64" not in data.replace(b"\0", b""):
                 raise
             reason = f"left out: of the files within, one {error}"
-        # Whichever of them it was: the sections count.
-        found = media.unpack(self._answer(Kind("xml-alone", kind.codec), data))
-        unread = tuple(one._replace(reason=reason) for one in found.unread)
-        return found._replace(unread=unread)
+        # Whichever file it was, the sections are read without the files.
+        reading = media.unpack(self._answer(Kind("xml-alone", kind.codec), data))
+        unread = tuple(file._replace(reason=reason) for file in reading.unread)
+        return reading._replace(unread=unread)
 
     def html_of(self, data: bytes, content_type: str) -> str:
         """Return safe HTML of a document that is HTML or C-CDA. Raises Unreadable."""
@@ -103,12 +103,12 @@ class Extractor:
         if len(data) > MAX_BYTES:
             raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
         with self._lock:
-            answer = self._ask(kind, data)
+            answer = self._request(kind, data)
         if answer[:1] == media.UNREADABLE:
             raise Unreadable(answer[1:].decode())
         return answer[1:]
 
-    def _ask(self, kind: Kind, data: bytes) -> bytes:
+    def _request(self, kind: Kind, data: bytes) -> bytes:
         try:
             if self._worker is None or not self._worker.is_alive():
                 self._stop()
@@ -137,7 +137,7 @@ class _Worker:
         try:
             self._process = subprocess.Popen(
                 # Without -P the modules beside the script would hide the standard library's.
-                [sys.executable, "-P", str(_START), str(seconds), str(megabytes)],
+                [sys.executable, "-P", str(_SCRIPT), str(seconds), str(megabytes)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 # It might quote a document.

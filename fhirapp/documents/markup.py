@@ -50,8 +50,8 @@ def read_html(data: bytes, codec: str) -> str:
 
 def html_characters(data: bytes, codec: str) -> str:
     """Return the characters of HTML, which may name its charset itself."""
-    found = _XML_DECLARATION.match(data[:_START]) or _META.search(data[:_START])
-    return decode(data, codec, codec_of(found[1].decode()) if found else "")
+    label = _XML_DECLARATION.match(data[:_START]) or _META.search(data[:_START])
+    return decode(data, codec, codec_of(label[1].decode()) if label else "")
 
 
 def xml_characters(data: bytes, codec: str) -> str:
@@ -60,8 +60,8 @@ def xml_characters(data: bytes, codec: str) -> str:
     As characters: expat itself knows only few charsets. Some programs write control characters
     that XML has none of, and the words around them count.
     """
-    found = _XML_DECLARATION.match(data[:_START])
-    return _CONTROL.sub(" ", decode(data, codec, codec_of(found[1].decode()) if found else ""))
+    label = _XML_DECLARATION.match(data[:_START])
+    return _CONTROL.sub(" ", decode(data, codec, codec_of(label[1].decode()) if label else ""))
 
 
 class Enclosed(NamedTuple):
@@ -95,7 +95,7 @@ def read_xml(data: bytes, codec: str) -> tuple[str, list[Enclosed]]:
 
 
 class XmlReader(Protocol):
-    """What is told of XML, element by element."""
+    """Receives XML element by element."""
 
     def start(self, name: str, attributes: dict[str, str]) -> None: ...
 
@@ -105,7 +105,7 @@ class XmlReader(Protocol):
 
 
 def parse_xml(text: str, reader: XmlReader) -> None:
-    """Tell a reader of the elements of XML; entities are refused. Raises Unreadable."""
+    """Pass the elements of XML to a reader; entities are refused. Raises Unreadable."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = reader.start
@@ -129,7 +129,7 @@ _WITHIN_A_WORD = frozenset({"content", "footnoteRef", "linkHtml", "sub", "sup"})
 
 
 class _Collector:
-    """Hears the parts of an XML document; parts is its text.
+    """Receives the parts of an XML document; parts is its text.
 
     Names are compared without their prefix: what matters is what words there are.
     """
@@ -201,7 +201,7 @@ class _Collector:
     def _enclose(self, base64: str) -> None:
         # One that is empty only names a file elsewhere.
         if base64.strip():
-            titles = ("".join(one).strip() for one in reversed(self._titles))
+            titles = ("".join(title).strip() for title in reversed(self._titles))
             self.enclosed.append(Enclosed(self._type, base64, next(filter(None, titles), "")))
 
 

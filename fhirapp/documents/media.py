@@ -1,10 +1,10 @@
 """Which reader a document needs, by its media type or its first bytes; and bytes to characters.
 
-At its end: how a worker is asked, by frames over its standard input and output, each led by its
-length. First the worker says that it is READY. A request is two frames, the kind and the document;
-its answer is one, TEXT or UNREADABLE and then the text or the reason; behind a text, each led by a
-NUL, section and reason of what could not be read of it. A worker that dies says why by its exit
-status.
+Also the protocol between the extractor and its worker: frames on standard input and output, each
+led by its length. The worker begins with READY. A request is two frames, the kind and the document.
+Its answer is a frame of TEXT and the text, or of UNREADABLE and the reason; a text is followed by
+the section and the reason of each file within that could not be read, each led by a NUL. A worker
+that dies gives the cause as its exit status.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def decode(data: bytes, outer: str, inner: str = "") -> str:
             return data.decode(codec)
         except UnicodeDecodeError:
             continue
-    # A stray byte in what says that it is UTF-8 is no reason to misread all the others.
+    # A stray byte in a document that is declared as UTF-8 must not spoil all the others.
     return data.decode("utf_8" if "utf_8" in (outer, inner) else "cp1252", "replace")
 
 
@@ -117,8 +117,8 @@ def tidy(text: str) -> str:
 def _lines(text: str) -> Iterator[str]:
     """Return the lines that are not empty, as many as are needed."""
     length = 0
-    for found in _LINE.finditer(text):
-        line = " ".join(found[0].split())
+    for match in _LINE.finditer(text):
+        line = " ".join(match[0].split())
         if line:
             yield line
             length += len(line)
@@ -126,14 +126,14 @@ def _lines(text: str) -> Iterator[str]:
             break
 
 
-def _fewer_marks(found: re.Match[str]) -> str:
+def _fewer_marks(match: re.Match[str]) -> str:
     """Leave thirty marks to a letter: UAX #15 §13, Stream-Safe Text.
 
     Normal forms sort the marks of a letter, in time that grows with the square of their number.
     """
     kept = []
     marks = 0
-    for character in found[0]:
+    for character in match[0]:
         marks = marks + 1 if unicodedata.combining(character) else 0
         if marks <= _MOST_MARKS:
             kept.append(character)
@@ -147,7 +147,7 @@ Shower = Literal["show-html", "show-xml", "show-pdf"]
 
 
 class Unreadable(ValueError):
-    """A document whose words cannot be read; says why, without a word of it."""
+    """A document whose words cannot be read; the message is why, and quotes nothing of it."""
 
 
 class Unread(NamedTuple):
@@ -194,8 +194,8 @@ _FAMILIES: tuple[tuple[re.Pattern[str], Reader], ...] = (
 _NAME = "[a-z0-9][a-z0-9!#$&^_.+-]{0,126}"
 _MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^"';\s]+)""", re.IGNORECASE)
-# They say only that there are bytes.
-_SAY_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream"})
+# They mean only that there are bytes.
+_UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 
 # No document of another kind begins with these, so they count for more than the media type: a
 # .doc that is RTF is called application/msword.
@@ -214,8 +214,8 @@ def kind_of(content_type: str, data: bytes) -> Kind:
     """
     essence, _, parameters = content_type.partition(";")
     essence = essence.strip().lower()
-    found = _CHARSET.search(parameters)
-    codec = codec_of(found[1]) if found else ""
+    charset = _CHARSET.search(parameters)
+    codec = codec_of(charset[1]) if charset else ""
     start = data[:_START].removeprefix(codecs.BOM_UTF8).lstrip()
     for signature, reader in _SIGNATURES:
         if start.startswith(signature):
@@ -225,14 +225,13 @@ def kind_of(content_type: str, data: bytes) -> Kind:
     for pattern, reader in _FAMILIES:
         if pattern.fullmatch(essence):
             return Kind(reader, codec)
-    named = _MEDIA_TYPE.fullmatch(essence)
-    if named and essence not in _SAY_NOTHING:
+    if _MEDIA_TYPE.fullmatch(essence) and essence not in _UNSPECIFIC:
         raise Unreadable(f"{essence} is not read")
     return Kind(_guess(start, data), codec)
 
 
 def _guess(start: bytes, data: bytes) -> Reader:
-    """Return what reads a document of which nothing is said. Raises Unreadable."""
+    """Return what reads a document without a media type. Raises Unreadable."""
     if _HTML.match(start):
         return "html"
     if _XML.match(start):
@@ -256,7 +255,7 @@ _LENGTH = 4
 
 
 def write_frame(stream: IO[bytes], *parts: bytes) -> None:
-    """Write one frame. Raises OSError when nobody reads."""
+    """Write one frame. Raises OSError when the other side is gone."""
     stream.write(sum(map(len, parts)).to_bytes(_LENGTH))
     for part in parts:
         stream.write(part)
@@ -275,13 +274,13 @@ def _read(stream: IO[bytes], length: int) -> bytes:
     return data
 
 
-def pack(found: Reading) -> bytes:
-    """Return the bytes of what was read: tidy text has no NUL."""
-    return "\0".join([found.text, *(part for one in found.unread for part in one)]).encode()
+def pack(reading: Reading) -> bytes:
+    """Return a reading as bytes: tidy text has no NUL."""
+    return "\0".join([reading.text, *(part for file in reading.unread for part in file)]).encode()
 
 
 def unpack(answer: bytes) -> Reading:
-    """Return what was read."""
+    """Return the reading of a worker's answer."""
     text, *parts = answer.decode().split("\0")
     return Reading(text, tuple(map(Unread, parts[::2], parts[1::2])))
 
@@ -293,6 +292,6 @@ def write_request(stream: IO[bytes], kind: Kind, data: bytes) -> None:
 
 
 def read_request(stream: IO[bytes]) -> tuple[Kind, bytes]:
-    """Return what is asked for next. Raises EOFError when nobody asks any more."""
+    """Return the next request. Raises EOFError when the other side is gone."""
     reader, _, codec = read_frame(stream).decode().partition(" ")
     return Kind(reader, codec), read_frame(stream)  # type: ignore[arg-type]

@@ -25,13 +25,17 @@ def read_pdf(data: bytes, _codec: str) -> str:
 
     What anybody can open without a password is read, although parts of it are encrypted.
     """
+    with closing(open_pdf(data)) as document:
+        return "\n".join(_pages(document))
+
+
+def open_pdf(data: bytes) -> PdfDocument:
+    """Return an open PDF, which the caller closes. Raises Unreadable."""
     try:
-        document = PdfDocument(data)
+        return PdfDocument(data)
     except PdfiumError as error:
         locked = error.err_code == raw.FPDF_ERR_PASSWORD
         raise Unreadable("PDF that needs a password" if locked else "broken PDF") from None
-    with closing(document):
-        return "\n".join(_pages(document))
 
 
 def _pages(document: PdfDocument) -> Iterator[str]:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 
 import nh3
-from pypdfium2 import PdfDocument, PdfiumError, PdfPage, raw
+from pypdfium2 import PdfiumError, PdfPage, raw
 
 from fhirapp.documents.cda import narrative
 from fhirapp.documents.markup import UNSEEN, html_characters, xml_characters
 from fhirapp.documents.media import Kind, Unreadable
+from fhirapp.documents.pdf import open_pdf
 
 # Of what is shown; the rest is downloaded.
 MAX_CHARACTERS = 2_000_000
@@ -24,18 +25,7 @@ MAX_CHARACTERS = 2_000_000
 _WIDTH, _MOST_PIXELS = 1_200, 4_000_000
 _INLINE_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/=\s]*")
 _TAGS = {
-    *(
-        "abbr",
-        "address",
-        "article",
-        "b",
-        "bdi",
-        "bdo",
-        "blockquote",
-        "br",
-        "caption",
-        "center",
-    ),
+    *("abbr", "address", "article", "b", "bdi", "bdo", "blockquote", "br", "caption", "center"),
     *("cite", "code", "col", "colgroup", "dd", "del", "dfn", "div", "dl", "dt", "em", "figcaption"),
     *("figure", "footer", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "i", "img", "ins"),
     *("kbd", "li", "main", "mark", "ol", "p", "pre", "q", "s", "samp", "section", "small", "span"),
@@ -64,7 +54,7 @@ def _safe_html(data: bytes, codec: str) -> bytes:
 
 
 def _clinical(data: bytes, codec: str) -> bytes:
-    # Once more through what cleans: it was made of a document that anybody may have sent.
+    # Cleaned again, since it is made of a document that anyone may have sent.
     return _clean(narrative(xml_characters(data, codec)))
 
 
@@ -90,12 +80,7 @@ def _filter(element: str, attribute: str, value: str) -> str | None:
 
 
 def _page(data: bytes, number: str) -> bytes:
-    try:
-        document = PdfDocument(data)
-    except PdfiumError as error:
-        locked = error.err_code == raw.FPDF_ERR_PASSWORD
-        raise Unreadable("PDF that needs a password" if locked else "broken PDF") from None
-    with closing(document):
+    with closing(open_pdf(data)) as document:
         count, index = len(document), int(number) - 1
         if index < 0:
             return str(count).encode()

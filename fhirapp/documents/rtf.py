@@ -156,7 +156,7 @@ class _Stream:
 
 
 class _Document:
-    """Hears the tokens of an RTF document."""
+    """Receives the tokens of an RTF document and gathers its text."""
 
     def __init__(self) -> None:
         self._group = _Group()
@@ -221,7 +221,7 @@ class _Document:
             self._number(word, number)
 
     def _number(self, word: bytes, number: int) -> None:
-        """Hear a word that sets a number."""
+        """Take a control word that has a number."""
         group = self._group
         if word == b"u":
             self._add(chr(number % 0x10000))

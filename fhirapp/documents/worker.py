@@ -1,4 +1,4 @@
-"""The process that reads documents, one after the other, within limits.
+"""The process that reads documents, one after the other: `python -P …/worker.py SECONDS MEGABYTES`.
 
 Where the platform has limits, it cannot open files, network connections or other processes'
 memory, so that a document that breaks a reader gains little.
@@ -12,9 +12,18 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
+from types import ModuleType
 from typing import IO
+
+if __name__ == "__main__":
+    # fhirapp/__init__.py is the whole application: importing it would take ten times the time and
+    # three times the memory. This package of the same name has a path and nothing else.
+    package = ModuleType("fhirapp")
+    package.__path__ = [str(Path(__file__).parents[1])]
+    sys.modules["fhirapp"] = package
 
 from fhirapp.documents import media
 from fhirapp.documents.markup import read_html, read_json, read_xml
@@ -31,6 +40,11 @@ from fhirapp.documents.media import (
 from fhirapp.documents.pdf import read_pdf
 from fhirapp.documents.rendering import show
 from fhirapp.documents.rtf import read_rtf
+
+if sys.platform != "win32":
+    import resource
+
+_Request = tuple[Kind, bytes]
 
 
 def read(kind: Kind, data: bytes) -> Reading:
@@ -52,12 +66,12 @@ def _read_clinical(kind: Kind, data: bytes) -> Reading:
             if kind.reader == "xml-alone":
                 raise Unreadable("")
             content = file.content()
-            found = read(kind_of(file.content_type, content), content)
+            inner = read(kind_of(file.content_type, content), content)
         except Unreadable as error:
             unread.append(Unread(tidy(file.section), str(error)))
         else:
-            texts.append(found.text)
-            unread += found.unread
+            texts.append(inner.text)
+            unread += inner.unread
     return Reading(tidy("\n".join(texts)), tuple(unread))
 
 
@@ -70,15 +84,9 @@ _READERS: Mapping[str, Callable[[bytes, str], str]] = {
 }
 
 
-if sys.platform != "win32":
-    import resource
-
-_Request = tuple[Kind, bytes]
-
-
 def main(*, seconds: float, megabytes: int) -> None:
     """Answer requests on standard input, each within so many seconds of the processor."""
-    # Ctrl-C is for the one who asks, and reaches the whole group of processes.
+    # Ctrl-C is meant for the parent, but reaches the whole group of processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     load_codecs()
     requests: SimpleQueue[_Request] = SimpleQueue()
@@ -139,3 +147,7 @@ def _allow(seconds: float) -> None:
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_CPU, (until, most))
+
+
+if __name__ == "__main__":
+    main(seconds=float(sys.argv[1]), megabytes=int(sys.argv[2]))

@@ -284,12 +284,12 @@ class Notes:
     def words_of(self, data: bytes, content_type: str) -> str | None:
         """Return the words of a document, None where it cannot be read."""
         try:
-            found = self._extractor.read(data, content_type)
+            reading = self._extractor.read(data, content_type)
         except Unreadable as error:
             self.unreadable[str(error)] += 1
             return None
-        self.unread.update(one.reason for one in found.unread)
-        return normalised(found.text)
+        self.unread.update(file.reason for file in reading.unread)
+        return normalised(reading.text)
 
 
 def blob_ids(batch: Sequence[Prepared]) -> list[str]:

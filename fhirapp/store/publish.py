@@ -68,7 +68,7 @@ class Publisher:
     ) -> None:
         self.twice: list[str] = []
         self.shared: list[str] = []
-        # Ids of patients who are somebody else here.
+        # Ids of patients that mean another patient here.
         self._strangers = set() if strangers is None else strangers
         self._writer = Writer(connection, now=now, rendering=rendering, binary=binary)
         self.now = now
@@ -88,10 +88,12 @@ class Publisher:
         definition = batch[0].definition
         standing = self._writer.standing(definition, [prepared.id for prepared in batch])
         self._note_strangers(batch)
-        claimed = self.claimed(definition, {one.id for one in batch} - standing.keys())
+        claimed = self.claimed(definition, {prepared.id for prepared in batch} - standing.keys())
         if any(prepared.blobs for prepared in batch):
             self._publish_blobs(
-                one for one in batch if self._change(one, standing.get(one.id), claimed) in _TAKEN
+                prepared
+                for prepared in batch
+                if self._change(prepared, standing.get(prepared.id), claimed) in _TAKEN
             )
             # What carries them may have a new version by that.
             standing = self._writer.standing(definition, [prepared.id for prepared in batch])
@@ -133,7 +135,7 @@ class Publisher:
         self._writer.write(definition, list(versions.values()))
         self._writer.close_to_patients(definition, moved)
         if definition is self._writer.binary:
-            self._renew_carriers([one.prepared.id for one in versions.values()])
+            self._renew_carriers([version.prepared.id for version in versions.values()])
         return changes
 
     def restore(self, versions: Sequence[Restored]) -> None:
@@ -144,34 +146,34 @@ class Publisher:
         if not versions:
             return
         definition = versions[0].prepared.definition
-        self._publish_blobs(one.prepared for one in versions)
+        self._publish_blobs(version.prepared for version in versions)
         written = [
             Version(
-                one.prepared,
-                one.version_id,
-                one.last_updated,
+                restored.prepared,
+                restored.version_id,
+                restored.last_updated,
                 pk,
-                one.deleted,
+                restored.deleted,
                 source_id=self._source_id,
-                made_with=one.made_with,
+                made_with=restored.made_with,
             )
-            for pk, one in enumerate(versions, self._writer.last_row(definition) + 1)
+            for pk, restored in enumerate(versions, self._writer.last_row(definition) + 1)
         ]
-        self._brought.add(definition.name, [one.pk for one in written])
-        standing = self._writer.standing(definition, {one.prepared.id for one in versions})
-        first = {one.prepared.id: one.pk for one in reversed(written)}
+        self._brought.add(definition.name, [version.pk for version in written])
+        standing = self._writer.standing(definition, {version.prepared.id for version in versions})
+        first = {version.prepared.id: version.pk for version in reversed(written)}
         self._writer.replace(
-            definition.table, {one.pk: first[name] for name, one in standing.items()}
+            definition.table, {before.pk: first[name] for name, before in standing.items()}
         )
         newest: dict[str, Version] = {}
-        for version in sorted(written, key=lambda one: one.version_id):
+        for version in sorted(written, key=lambda version: version.version_id):
             if before := newest.get(version.prepared.id):
                 before.replaced_pk = version.pk
             newest[version.prepared.id] = version
         self._writer.write(definition, written)
         moved: dict[str, int] = {}
-        patients = {name: one.patient_id for name, one in standing.items()}
-        for version in sorted(written, key=lambda one: one.version_id):
+        patients = {name: before.patient_id for name, before in standing.items()}
+        for version in sorted(written, key=lambda version: version.version_id):
             name, patient_id = version.prepared.id, version.prepared.columns["patient_id"]
             if patients.get(name) not in (None, patient_id):
                 moved[name] = version.version_id
@@ -219,8 +221,8 @@ class Publisher:
             carriers = select(carried.c.pk).where(
                 carried.c.param == prepare.CARRIES, carried.c.target_id.in_(binary_ids)
             )
-            found = select(table).where(table.c.is_current, table.c.pk.in_(carriers))
-            rows = [dict(row) for row in self._writer.connection.execute(found).mappings()]
+            current = select(table).where(table.c.is_current, table.c.pk.in_(carriers))
+            rows = [dict(row) for row in self._writer.connection.execute(current).mappings()]
             last_pk = self._writer.begin(definition)
             versions = []
             for pk, row in enumerate(rows, last_pk + 1):
@@ -271,15 +273,15 @@ class Publisher:
 
     def claimed(self, definition: Definition, ids: Collection[str]) -> set[str]:
         """Return which of these ids of a type records of other sources refer to."""
-        found: set[str] = set()
+        claimed: set[str] = set()
         if not (self._is_apart and ids):
-            return found
+            return claimed
         for other in types().values():
             if other.view:
                 continue
             held, index = other.table.c, other.tables.reference.c
-            params = [one.name for one in other.params if isinstance(one, Reference)]
-            asked = (
+            params = [param.name for param in other.params if isinstance(param, Reference)]
+            referred = (
                 select(index.target_id)
                 .distinct()
                 .where(index.param.in_([*params, prepare.CARRIES]))
@@ -287,15 +289,15 @@ class Publisher:
                 .where(held.pk == index.pk, held.is_current)
                 .where(held.source_id.is_not(None), held.source_id != self._source_id)
             )
-            found.update(self._writer.connection.execute(asked).scalars())
-        return found
+            claimed.update(self._writer.connection.execute(referred).scalars())
+        return claimed
 
     def _note_strangers(self, batch: Sequence[Prepared]) -> None:
         """Note which patients of these resources are not here, and records of others name them."""
         if not self._is_apart:
             return
         patients = types()["Patient"]
-        ids = {one.columns["patient_id"] for one in batch} - {None} - self._strangers
+        ids = {prepared.columns["patient_id"] for prepared in batch} - {None} - self._strangers
         ids -= self._writer.standing(patients, ids).keys()
         if batch[0].definition is not patients:
             self._strangers |= self.claimed(patients, ids)
@@ -314,26 +316,26 @@ class Publisher:
     ) -> frozenset[str]:
         """Return the ids of resources that an earlier version of theirs stands for in the batch."""
         changed = {
-            one.id: one.digest
-            for one in reversed(batch)
-            if (before := standing.get(one.id)) and before.digest != one.digest
+            prepared.id: prepared.digest
+            for prepared in reversed(batch)
+            if (before := standing.get(prepared.id)) and before.digest != prepared.digest
         }
         if not changed:
             return frozenset()
         return frozenset(
-            one
-            for one, digests in self.digests(definition, changed).items()
-            if changed[one] in digests
+            resource_id
+            for resource_id, digests in self.digests(definition, changed).items()
+            if changed[resource_id] in digests
         )
 
     def digests(self, definition: Definition, ids: Iterable[str]) -> dict[str, list[bytes | None]]:
         """Return what the versions of resources hold, oldest first; of a deletion None."""
         columns = definition.table.c
-        asked = select(columns.id, columns.digest).where(columns.id.in_(sorted(ids)))
-        found: dict[str, list[bytes | None]] = {}
-        for row in self._writer.connection.execute(asked.order_by(columns.version_id)):
-            found.setdefault(row.id, []).append(row.digest)
-        return found
+        versions = select(columns.id, columns.digest).where(columns.id.in_(sorted(ids)))
+        digests: dict[str, list[bytes | None]] = {}
+        for row in self._writer.connection.execute(versions.order_by(columns.version_id)):
+            digests.setdefault(row.id, []).append(row.digest)
+        return digests
 
     def _publish_blobs(self, batch: Iterable[Prepared]) -> None:
         """Publish the bytes that came with resources as Binaries, before the resources."""

@@ -62,12 +62,12 @@ class IndexBatch:
     def add(self, row: Mapping[str, Any], resource: Mapping[str, Any], words: list[str]) -> None:
         """Take up a version: its row, the resource it is, the words of its documents."""
         definition, pk = self._definition, row["pk"]
-        found = definition.params.rows(resource)
+        index_rows = definition.params.rows(resource)
         if definition.attachments:
             for blob_id in local_ids(row, definition.attachments):
-                found.add(ReferenceRow(CARRIES, blob_id, "Binary"))
-        for one in found:
-            self._rows[type(one)].append((*one, pk))
+                index_rows.add(ReferenceRow(CARRIES, blob_id, "Binary"))
+        for index_row in index_rows:
+            self._rows[type(index_row)].append((*index_row, pk))
         if definition.has_words:
             self._words.append((pk, *words_of(resource, words)))
 
@@ -95,13 +95,15 @@ def render(
         element = definition.attachments.partition(".")[0]
         source = {**row, element: deepcopy(row[element])}
         complete(source, definition.attachments, attached)
-    blobs = {one.id: one.data for one in attached.values() if one.data is not None}
+    blobs = {
+        document.id: document.data for document in attached.values() if document.data is not None
+    }
     resource = definition.schema.dump(
         {**source, "blobs": blobs, "empty_content": rendering.empty_content}
     )
     if "body" in row and definition.stores_body:
         row["body"] = fhir_json.dumps_indented(resource)
-    index.add(row, resource, [one.words for one in attached.values() if one.words])
+    index.add(row, resource, [document.words for document in attached.values() if document.words])
 
 
 def read_documents(
@@ -111,8 +113,8 @@ def read_documents(
     table = binary.table
     names = ("pk", "id", "size", "hash", "content_type", "words")
     small = case((table.c.size <= inline_max, table.c.data))
-    found = select(*(table.c[name] for name in names), small.label("data")).where(which)
-    return [Document._make(row) for row in connection.execute(found)]
+    versions = select(*(table.c[name] for name in names), small.label("data")).where(which)
+    return [Document._make(row) for row in connection.execute(versions)]
 
 
 def clear_index(connection: Connection, definition: Definition) -> None:
@@ -159,7 +161,7 @@ class Writer:
         moved has the version with which each came to its patient. The versions before it were
         filed wrongly: they belong to no compartment any more.
         """
-        tables = [one.table for one in (definition, *views_of(definition))]
+        tables = [each.table for each in (definition, *views_of(definition))]
         for (resource_id, version_id), table in product(moved.items(), tables):
             self.connection.execute(
                 update(table)
@@ -174,7 +176,7 @@ class Writer:
     def begin(self, definition: Definition) -> int:
         """Return the type's last row number, and publish nothing before what the type has already.
 
-        Who asks for what changed since then must find it.
+        A client that asks for changes since then must get them.
         """
         pk, newest = self._last(definition)
         self._now = max(self._now, newest)
@@ -184,7 +186,8 @@ class Writer:
         columns = definition.table.c
         # Each for itself: SQLite finds one maximum at an index's end, for two it reads all rows.
         last = [
-            select(func.max(one)).scalar_subquery() for one in (columns.pk, columns.last_updated)
+            select(func.max(column)).scalar_subquery()
+            for column in (columns.pk, columns.last_updated)
         ]
         pk, newest = self.connection.execute(select(*last)).one()
         return pk or 0, newest or ""

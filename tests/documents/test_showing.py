@@ -153,3 +153,22 @@ def test_a_picture_that_takes_too_long_is_given_up_and_the_next_is_drawn():
         ):
             one.page_of(endless, 1)
         assert one.page_of(pdf_of_pages(lines("after")), 1)
+
+
+GENDER = b"<recordTarget><patientRole><patient>%s</patient></patientRole></recordTarget>"
+FILE = b"<component><nonXMLBody><text/></nonXMLBody></component>"
+
+
+@pytest.mark.parametrize(
+    ("document", "shown"),
+    [
+        (HEAD + b"<text representation='B64'/>" + TAIL, "not shown here: type not recorded"),
+        (b"<ClinicalDocument>" + FILE + b"</ClinicalDocument>", "is a file: type not recorded."),
+        (
+            b"<ClinicalDocument>%s</ClinicalDocument>" % GENDER % b"<administrativeGenderCode/>",
+            "<dt>Gender</dt><dd>not recorded</dd>",
+        ),
+    ],
+)
+def test_what_a_clinical_document_leaves_out_is_not_recorded(extractor, document, shown):
+    assert shown in extractor.html_of(document, "text/xml")

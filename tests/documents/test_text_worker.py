@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from fhirapp.documents import Extractor, Unreadable, media, start, worker
+from fhirapp.documents import Extractor, Unreadable, media, worker
 from fhirapp.documents.media import Kind, Unread
 from tests.support.documents import base64_section, clinical, laughs, lines, pdf_of_pages, section
 
@@ -26,7 +26,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all t
 HTML = b"<p>Takes warfarin"
 # The parser goes up through all open elements for each: hours.
 ENDLESS = b"<div>" * 200_000
-START = [sys.executable, "-P", start.__file__]
+START = [sys.executable, "-P", worker.__file__]
 
 
 def test_documents_one_after_the_other_are_read_by_one_process(children):
@@ -270,7 +270,7 @@ def test_a_worker_loads_neither_the_application_nor_its_libraries():
         check=True,
     )
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
-    assert "fhirapp.documents.worker" in loaded
+    assert "fhirapp.documents.rtf" in loaded
     assert not loaded & {"fhirapp", "fhirapp.config", "flask", "sqlalchemy", "authlib"}
 
 
