@@ -4,7 +4,7 @@ A schema declares every R4 element of its type in the specification's order, in 
 `clinical_status = Element(CodeableConcept)` is FHIR's clinicalStatus. `load` checks a resource and
 returns its elements; `dump` turns a row (a mapping with a column for most elements, the rest in
 `extra` under FHIR's names) into the resource as it is served, save the base address. Within an
-element the datatypes check (datatypes.py), eight times as fast as nested schemas: decisions.
+element the datatypes check (datatypes.py), several times as fast as nested schemas: decisions.
 """
 
 from __future__ import annotations
