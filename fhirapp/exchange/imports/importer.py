@@ -37,11 +37,10 @@ from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, 
 from fhirapp.exchange.imports.report import Rejects, Report
 from fhirapp.exchange.imports.runs import Options
 from fhirapp.fhir.temporal import instant
-from fhirapp.store.migrate import rendering_in_force
 from fhirapp.store.prepare import Notes, Prepared, blob_ids
 from fhirapp.store.publish import Brought, Publisher
 from fhirapp.store.version import Change
-from fhirapp.store.write import Rendering
+from fhirapp.store.write import Rendering, rendering_in_force
 
 # Values of one SELECT: SQLite takes 32,766.
 _IDS = 10_000
