@@ -15,7 +15,6 @@ from fhirapp.definition import Definition
 from fhirapp.exchange.ccda import contradiction
 from fhirapp.exchange.imports.batches import Admitted, Deletion, ResourceHistory, read_history
 from fhirapp.exchange.imports.bundles import OnMatch
-from fhirapp.exchange.imports.reader import RecordReader
 from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, Scratch, name_of
 from fhirapp.exchange.imports.references import (
     ANOTHER_SOURCE,
@@ -65,7 +64,6 @@ class Admission:
         bases = frozenset([*options.bases, *([own] if own else [])])
         self._resolver = Resolver(definitions, scratch, bases, options.prefix)
         self.source_ids = SourceIds(definitions)
-        self.reader = RecordReader(scratch, options.prefix, report.remark)
         # Types of what was admitted and is not published yet.
         self._unpublished: set[str] = set()
         # Numbers of documents whose patient is in doubt.

@@ -33,6 +33,7 @@ from fhirapp.exchange.imports.batches import (
 )
 from fhirapp.exchange.imports.dangling import dangling, unreachable
 from fhirapp.exchange.imports.inputs import Input, find_inputs, in_order, shown
+from fhirapp.exchange.imports.reader import RecordReader
 from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, Scratch
 from fhirapp.exchange.imports.report import Rejects, Report
 from fhirapp.exchange.imports.runs import Options
@@ -115,6 +116,7 @@ class Import:
         self._rendering = Rendering.of(settings)
         self._notes = notes
         self._scratch = scratch
+        self._reader = RecordReader(scratch, options.prefix, self.report.remark)
         self._admission = Admission(definitions, options, scratch, self.report)
         self._folder = settings.instance / "imports"
         self._rejects = Rejects(self._folder)
@@ -135,7 +137,7 @@ class Import:
 
     def take(self, source: Input, progress: OnRead) -> None:
         """Publish an input, in batches."""
-        self._publish_all(self._admission.reader.read(source, progress))
+        self._publish_all(self._reader.read(source, progress))
 
     def finish(self) -> None:
         """Publish what was deferred, report what leads nowhere, and record that the run ended."""
