@@ -1,10 +1,10 @@
 """A resource's schema: what FHIR JSON may hold, and marshmallow's way from a row to it.
 
 A schema declares every R4 element of its type in the specification's order, in snake_case:
-`clinical_status = Element(CodeableConcept)` is FHIR's clinicalStatus. `load_resource` checks a
-resource and returns its elements; `dump_resource` turns a row (a mapping with a column for most
-elements, the rest in `extra` under FHIR's names) into the resource as it is served, save the base
-address.
+`clinical_status = Element(CodeableConcept)` is FHIR's clinicalStatus. `load` checks a resource and
+returns its elements; `dump` turns a row (a mapping with a column for most elements, the rest in
+`extra` under FHIR's names) into the resource as it is served, save the base address. Within an
+element the datatypes check (datatypes.py), eight times as fast as nested schemas: decisions.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from marshmallow import Schema, missing
+from marshmallow import Schema, ValidationError, missing
 from marshmallow.fields import Field
 
 from fhirapp.fhir import datatypes, narrative
 from fhirapp.fhir.elements import Check, Complex, InvalidElement, many
 
 
-class InvalidResource(ValueError):
+class InvalidResource(ValidationError, ValueError):
     """A resource that breaks FHIR's rules; faults are (element path, what is wrong)."""
 
     def __init__(self, faults: list[tuple[str, str]]) -> None:
-        super().__init__("; ".join(f"{path}: {message}" for path, message in faults))
+        messages: dict[str, list[str]] = {}
+        for path, message in faults:
+            messages.setdefault(path, []).append(message)
+        super().__init__(messages)
         self.faults = faults
+
+    def __str__(self) -> str:
+        return "; ".join(f"{path}: {message}" for path, message in self.faults)
 
 
 class Source(NamedTuple):
@@ -151,17 +157,17 @@ class ResourceSchema(Schema):
             sibling=datatypes.primitive_extension,
         )
 
-    def load_resource(self, resource: Any) -> dict[str, Any]:
+    def load(self, data: Any, **_options: Any) -> dict[str, Any]:
         """Check a resource and return its elements by FHIR name, in their normal form.
 
         `_name` siblings of primitives are among them, resourceType is not. Raises InvalidResource
         with every fault found.
         """
-        if type(resource) is not dict:
+        if type(data) is not dict:
             raise InvalidResource([(self.resource_type, "must be a JSON object")])
-        if resource.get("resourceType") != self.resource_type:
+        if data.get("resourceType") != self.resource_type:
             raise InvalidResource([("resourceType", f"must be {self.resource_type}")])
-        elements = {name: value for name, value in resource.items() if name != "resourceType"}
+        elements = {name: value for name, value in data.items() if name != "resourceType"}
         faults: list[InvalidElement] = []
         try:
             checked = self._checks.check(elements, faults.append)
@@ -172,6 +178,14 @@ class ResourceSchema(Schema):
                 [(fault.below(self.resource_type).path, fault.message) for fault in faults]
             )
         return checked
+
+    def validate(self, data: Any, **_options: Any) -> dict[str, list[str]]:
+        """Return what is wrong with a resource, by element path; nothing where it is valid."""
+        try:
+            self.load(data)
+        except InvalidResource as error:
+            return error.messages_dict
+        return {}
 
     def columns(self) -> Mapping[str, str]:
         """Return FHIR's name of each element by the column that it would have."""
@@ -196,14 +210,14 @@ class ResourceSchema(Schema):
             row.get("empty_content") or "omit",
         )
 
-    def dump_resource(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def dump(self, obj: Mapping[str, Any], **_options: Any) -> dict[str, Any]:
         """Return the resource that a row holds, elements in the specification's order."""
-        return self.dump_source(self.source(row))
+        return self.dump_source(self.source(obj))
 
     def dump_source(self, source: Source) -> dict[str, Any]:
         """Return the resource of a Source, elements in the specification's order."""
         resource = {"resourceType": self.resource_type}
-        resource.update(self.dump(source))
+        resource.update(super().dump(source))
         siblings = {name: value for name, value in source.elements.items() if name[0] == "_"}
         if siblings:
             resource.update(siblings)

@@ -145,7 +145,7 @@ class Prepared:
 def prepare(definition: Definition, resource: Any) -> Prepared:
     """Check a resource and take it apart. Raises InvalidResource with every fault found."""
     try:
-        elements = definition.schema.load_resource(resource)
+        elements = definition.schema.load(resource)
         faults = []
     except InvalidResource as error:
         elements, faults = {}, error.faults

@@ -160,7 +160,7 @@ def _resource(definition: Definition, row: dict[str, Any]) -> dict[str, Any]:
                 raise InvalidResource([(where, f"is not JSON: {error}")]) from None
     # What a dump knows no place for is put back, so that it is refused and not lost.
     extra = row.get("extra") or {}
-    return {**extra, **definition.schema.dump_resource(row)}
+    return {**extra, **definition.schema.dump(row)}
 
 
 def _is_json(column: Column[Any]) -> bool:

@@ -139,7 +139,7 @@ def render(
         source = {**row, element: deepcopy(row[element])}
         complete(source, definition.attachments, attached)
     blobs = {one.id: one.data for one in attached.values() if one.data is not None}
-    resource = definition.schema.dump_resource(
+    resource = definition.schema.dump(
         {**source, "blobs": blobs, "empty_content": rendering.empty_content}
     )
     if "body" in row and definition.stores_body:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from marshmallow import ValidationError
 
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
+from fhirapp.resources.allergy_intolerance.schema import AllergyIntoleranceSchema
 from fhirapp.store.prepare import prepare
 from tests.exchange.test_import import ALLERGY, PATIENT
 
@@ -125,7 +127,7 @@ def test_nothing_of_a_rich_resource_is_lost(app):
     definition = types(app)["Patient"]
     prepared = prepare(definition, fhir_json.loads(RICH))
     row = {**prepared.columns, "id": "rich", "version_id": 1, "last_updated": "2026"}
-    served = definition.schema.dump_resource(row)
+    served = definition.schema.dump(row)
     assert served["meta"].pop("versionId") == "1"
     assert served["meta"].pop("lastUpdated") == "2026"
     assert served == given
@@ -136,3 +138,24 @@ def test_nothing_of_a_rich_resource_is_lost(app):
 def test_every_fault_is_reported_at_once(app):
     found = faults(app, {**PATIENT, "gender": "x", "birthDate": "x", "name": [{"given": [1]}]})
     assert sorted(found) == ["birthDate", "gender", "name[0].given[0]"]
+
+
+def test_a_schema_is_used_as_marshmallow_users_know_it():
+    schema = AllergyIntoleranceSchema()
+    allergy = {
+        "resourceType": "AllergyIntolerance",
+        "patient": {"reference": "Patient/one"},
+        "type": "allergy",
+    }
+    assert schema.validate(allergy) == {}
+    elements = schema.load(allergy)
+    row = {"id": "a", "version_id": 1, "last_updated": "2026-01-01T00:00:00.000+00:00"}
+    dumped = schema.dump({**row, **elements})
+    assert {name: dumped[name] for name in allergy} == allergy
+    wrong = {**allergy, "type": "grudge", "recordedDate": "yesterday"}
+    assert schema.validate(wrong).keys() == {
+        "AllergyIntolerance.type",
+        "AllergyIntolerance.recordedDate",
+    }
+    with pytest.raises(ValidationError):
+        schema.load(wrong)

@@ -105,7 +105,7 @@ class StoredJson(NamedTuple):
             f' FROM "{_TABLE}" WHERE pk = ?',
             (version.pk,),
         )
-        resource = schema.dump_resource(
+        resource = schema.dump(
             {
                 "id": version.id,
                 "version_id": version.version_id,
