@@ -86,6 +86,22 @@ def _nothing(_columns: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
+class Labels(NamedTuple):
+    """What pages call a type's resources; by default its name.
+
+    one has its article: "an allergy"; scope is what a consent opens, for patients, and sensitive
+    whether they should look twice.
+    """
+
+    one: str = ""
+    plural: str = ""
+    scope: str = ""
+    sensitive: bool = False
+
+
+_BY_NAME = Labels()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Definition:
     """A resource type.
@@ -119,8 +135,7 @@ class Definition:
     # no care, but stands: an allergy.
     care: tuple[str, ...] = ()
     doc: str = ""
-    # What pages call the type's resources: allergies and intolerances. By default its name.
-    plural: str = ""
+    labels: Labels = _BY_NAME
     # Whether pages list the type before others, and count its resources.
     featured: bool = False
     # The columns of the explorer's table; by default it shows the narrative.

@@ -41,6 +41,7 @@ from fhirapp.store.write import Rendering
 from tests import ROOT
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.helpers import BASE_URL, Fhir
+from tests.support.shell import start_job
 
 SERVER = "FHIRAPP_TEST_POSTGRESQL"
 SHARED = ROOT.parent / "shared"
@@ -241,6 +242,14 @@ def make_app(
 
     yield make
     close()
+
+
+@pytest.fixture(scope="module")
+def _forked_jobs() -> Iterator[None]:
+    """Have jobs forked from a process that has read the code: to read it takes each a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fhirapp.jobs.process._spawn", start_job)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -49,8 +49,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
         yield opened
 
 
-# What each file of the package is: code, templates, texts, and what browsers load.
-SUFFIXES = {".py", ".html", ".md", ".css", ".js", ".svg", ".ico", ".png", ".txt", ".pot", ".typed"}
+# What each file of the package is: code, templates, texts, tables of codes, and what browsers load.
+SUFFIXES = {
+    *(".py", ".html", ".md", ".css", ".js", ".svg", ".ico", ".png", ".txt", ".pot", ".typed"),
+    *(".csv", ".toml"),
+}
 
 
 def test_the_package_holds_no_file_that_an_editor_or_a_merge_left():

@@ -1,11 +1,11 @@
-"""What the code of an AllergyIntolerance says: an allergy, none known, not asked, no information.
+"""What an AllergyIntolerance asserts: an allergy, none known, not asked, no information.
 
-Three rules hold here and in all that reads or makes these entries:
+Three rules hold here and wherever these entries are read or made:
 
 1. Never milder than the source. Where two places of it differ, the graver one counts, and the
-   difference is shown. Whatever is not plainly an absence is an allergy: to take an allergy for
-   "none known" hurts, the other way round it is read again.
-2. Words count. What a text, a name, a narrative or a local code says is kept and shown.
+   difference is shown. Whatever is not plainly an absence is an allergy: an allergy taken for
+   "none known" harms the patient, the opposite is only read again.
+2. Words count. A text, a name, a narrative or a local code is kept and shown.
 3. Absence is not an answer. "Not asked", "no information", "nothing recorded" (there is no entry),
    "none known", and words that no coded entry holds, are five different things.
 
@@ -16,7 +16,7 @@ allergy".
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -68,33 +68,36 @@ class Assertion(NamedTuple):
 
 
 _CODES: Mapping[tuple[str, str], Assertion] = {
-    (terminology.SNOMED_CT, "716186003"): Assertion(Kind.NONE_KNOWN),
-    # Retired from SNOMED CT, not from records.
-    (terminology.SNOMED_CT, "160244002"): Assertion(Kind.NONE_KNOWN),
-    (terminology.SNOMED_CT, terminology.NO_KNOWN_DRUG_ALLERGY): Assertion(
-        Kind.NONE_KNOWN, About.DRUG
-    ),
-    (terminology.SNOMED_CT, "429625007"): Assertion(Kind.NONE_KNOWN, About.FOOD),
-    (terminology.SNOMED_CT, "428607008"): Assertion(Kind.NONE_KNOWN, About.ENVIRONMENT),
-    (ABSENT_UNKNOWN, "no-known-allergies"): Assertion(Kind.NONE_KNOWN),
-    (ABSENT_UNKNOWN, "no-known-medication-allergies"): Assertion(Kind.NONE_KNOWN, About.DRUG),
-    (ABSENT_UNKNOWN, "no-known-food-allergies"): Assertion(Kind.NONE_KNOWN, About.FOOD),
-    (ABSENT_UNKNOWN, "no-known-environmental-allergies"): Assertion(
-        Kind.NONE_KNOWN, About.ENVIRONMENT
-    ),
-    (ABSENT_UNKNOWN, "no-allergy-info"): Assertion(Kind.NO_INFORMATION),
-    # Not OTH and MSK: there is an allergy, to something that is not disclosed.
-    **{
-        (terminology.NULL_FLAVOR, code): Assertion(Kind.NO_INFORMATION)
-        for code in ("NI", "UNK", "ASKU", "NAV")
-    },
-    (terminology.NULL_FLAVOR, "NASK"): Assertion(Kind.NOT_ASKED),
-    **{
-        (_REASON, code): Assertion(Kind.NO_INFORMATION)
-        for code in ("unknown", "asked-unknown", "temp-unknown", "asked-declined")
-    },
-    (_REASON, "not-asked"): Assertion(Kind.NOT_ASKED),
-    (SECTION["system"], SECTION["code"]): Assertion(Kind.WORDS_ONLY),
+    (system, code): Assertion(kind, about)
+    for kind, about, system, codes in (
+        # 160244002 is retired from SNOMED CT, not from records.
+        (Kind.NONE_KNOWN, About.ANY, terminology.SNOMED_CT, ("716186003", "160244002")),
+        (
+            Kind.NONE_KNOWN,
+            About.DRUG,
+            terminology.SNOMED_CT,
+            (terminology.NO_KNOWN_DRUG_ALLERGY,),
+        ),
+        (Kind.NONE_KNOWN, About.FOOD, terminology.SNOMED_CT, ("429625007",)),
+        (Kind.NONE_KNOWN, About.ENVIRONMENT, terminology.SNOMED_CT, ("428607008",)),
+        (Kind.NONE_KNOWN, About.ANY, ABSENT_UNKNOWN, ("no-known-allergies",)),
+        (Kind.NONE_KNOWN, About.DRUG, ABSENT_UNKNOWN, ("no-known-medication-allergies",)),
+        (Kind.NONE_KNOWN, About.FOOD, ABSENT_UNKNOWN, ("no-known-food-allergies",)),
+        (Kind.NONE_KNOWN, About.ENVIRONMENT, ABSENT_UNKNOWN, ("no-known-environmental-allergies",)),
+        (Kind.NO_INFORMATION, About.ANY, ABSENT_UNKNOWN, ("no-allergy-info",)),
+        # Not OTH and MSK: there is an allergy, to something that is not disclosed.
+        (Kind.NO_INFORMATION, About.ANY, terminology.NULL_FLAVOR, ("NI", "UNK", "ASKU", "NAV")),
+        (Kind.NOT_ASKED, About.ANY, terminology.NULL_FLAVOR, ("NASK",)),
+        (
+            Kind.NO_INFORMATION,
+            About.ANY,
+            _REASON,
+            ("unknown", "asked-unknown", "temp-unknown", "asked-declined"),
+        ),
+        (Kind.NOT_ASKED, About.ANY, _REASON, ("not-asked",)),
+        (Kind.WORDS_ONLY, About.ANY, SECTION["system"], (SECTION["code"],)),
+    )
+    for code in codes
 }
 # Words, folded, that local codes and texts say it with; the whole text must be one of them.
 _ABBREVIATED = {
@@ -132,30 +135,20 @@ _PLACEHOLDER = re.compile(
     r"|(?:free ?text|uncoded|miscellaneous|misc|generic)(?: (?:allerg(?:y|en)|entry|substance))?"
     r"|allerg(?:y|en|ies)(?: (?:to )?(?:substance|intolerance))?|substance|n/?a|unk|null|tbd|\W*"
 )
-# What stands around a text and changes nothing of it.
+# What may be around a text without changing its meaning.
 _AROUND = re.compile(r"\s*\((?:situation|finding)\)|^[\s(\[]+|[\s)\].]+$")
 # Beside a code that says it, a text that begins so says it too, in words of its own.
 _DENIES = re.compile(
     r"(?:no|not|none|nil|n/?a|nk[a-z]{1,3}|denie[sd]|denying|negative|without|never|unknown)\b"
 )
 _BUT = re.compile(r"\b(?:except|but|besides|apart|other than|only)\b")
-# Nobody writes these where nothing is known, or none: then there is an allergy, whatever the code.
+# Details that only an allergy has, whatever the code: beside "none known" fewer than beside the
+# other kinds.
+_BESIDE_NONE_KNOWN = ("reaction", "modifierExtension")
 _OF_AN_ALLERGY = (
     *("reaction", "modifierExtension", "lastOccurrence", "type"),
     *("onsetDateTime", "onsetAge", "onsetPeriod", "onsetRange", "onsetString"),
 )
-_DETAILS: Mapping[Kind, Sequence[str]] = {
-    Kind.NONE_KNOWN: ("reaction", "modifierExtension"),
-    Kind.NO_INFORMATION: _OF_AN_ALLERGY,
-    Kind.NOT_ASKED: _OF_AN_ALLERGY,
-    Kind.WORDS_ONLY: _OF_AN_ALLERGY,
-}
-_CRITICALITIES: Mapping[Kind, Sequence[str]] = {
-    Kind.NONE_KNOWN: ("high",),
-    Kind.NO_INFORMATION: ("low", "high"),
-    Kind.NOT_ASKED: ("low", "high"),
-    Kind.WORDS_ONLY: ("low", "high"),
-}
 # What SNOMED CT puts behind a name.
 _KIND = re.compile(r"\s*\([a-z ]+\)$")
 _DENIAL = re.compile(r"(?:no|not|none|nil|n/a|nk[a-z]{1,3}|denie[sd]|denying)(?=[\s.,;:()]|$)")
@@ -215,7 +208,7 @@ def _in_words(resource: Resource, kinds: set[Kind]) -> Assertion:
 def substance(resource: Resource) -> Mapping[str, Any]:
     """Return the CodeableConcept of what an entry is about; empty where it is not recorded.
 
-    "No information" beside a reaction only stands where a code is missing.
+    "No information" beside a reaction only means that a code is missing.
     """
     if exposure := _exposure(resource):
         return exposure[1]
@@ -307,10 +300,11 @@ def _is_silent(coding: Mapping[str, Any]) -> bool:
 
 
 def _has_details(resource: Resource, kind: Kind) -> bool:
-    """Say whether an entry has details that only an allergy has, though its code says this."""
-    if any(resource.get(name) for name in _DETAILS[kind]):
-        return True
-    return resource.get("criticality") in _CRITICALITIES[kind]
+    """Say whether an entry, whose code is of this kind, has details that only an allergy has."""
+    criticality = resource.get("criticality")
+    if kind is Kind.NONE_KNOWN:
+        return criticality == "high" or any(map(resource.get, _BESIDE_NONE_KNOWN))
+    return criticality in ("low", "high") or any(map(resource.get, _OF_AN_ALLERGY))
 
 
 def _of_coding(coding: Mapping[str, Any]) -> Assertion | None:
@@ -354,7 +348,7 @@ def _of_words(text: str) -> Assertion | None:
 
 
 def _exposure(resource: Resource) -> tuple[str, Mapping[str, Any]] | None:
-    """Return risk and substance of R4's extension that stands instead of the code."""
+    """Return risk and substance of R4's extension that replaces the code."""
     for extension in resource.get("extension", ()):
         if extension.get("url") != EXPOSURE_RISK:
             continue

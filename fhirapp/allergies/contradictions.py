@@ -13,7 +13,7 @@ from fhirapp.allergies.assertion import About
 from fhirapp.allergies.summary import HOLDING, Entry, Group
 from fhirapp.fhir.terminology import listed
 
-# A category that R4 has for what is given as a medicine.
+# R4's categories of medicines.
 _AS_MEDICINE = frozenset({"medication", "biologic"})
 _CATEGORIES: Mapping[About, frozenset[str]] = {
     About.DRUG: _AS_MEDICINE,

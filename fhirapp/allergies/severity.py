@@ -83,8 +83,8 @@ class Severity(NamedTuple):
     """How severe an entry is recorded to be.
 
     is_severe: by criticality, by a severity, by what the reaction is, or by words. words is the
-    passage that says so where only words do, else empty. is_recorded: whether anybody recorded how
-    severe it is, or how dangerous, in any way.
+    passage that says so where only words do, else empty. is_recorded: whether the entry has any
+    severity or criticality.
     """
 
     is_severe: bool
@@ -94,10 +94,10 @@ class Severity(NamedTuple):
 
 def severity_of(resource: Resource) -> Severity:
     """Return how severe an AllergyIntolerance is recorded to be."""
-    graded = any(one.get("severity") for one in resource.get("reaction", ()))
+    graded = any(reaction.get("severity") for reaction in resource.get("reaction", ()))
     by_code = (
         resource.get("criticality") == "high"
-        or any(one.get("severity") == "severe" for one in resource.get("reaction", ()))
+        or any(reaction.get("severity") == "severe" for reaction in resource.get("reaction", ()))
         or any(map(_is_grave, _codings(resource)))
     )
     extended = list(_severity_extensions(resource))
@@ -128,18 +128,18 @@ def grade(words: str) -> str:
     if folded in _LETTERS:
         return _LETTERS[folded]
     folded = _NOT_GRADE.sub(" ", folded)
-    for found, name in (
+    for pattern, name in (
         (_SEVERE_WORDS, "severe"),
         (_MODERATE_WORDS, "moderate"),
         (_MILD_WORDS, "mild"),
     ):
-        if found.search(folded):
+        if pattern.search(folded):
             return name
     return ""
 
 
 def sentence(active: int, *, severe: int, described: int, unrecorded: int) -> str:
-    """Return how many of the allergies that may hold are severe, and of how many nobody knows.
+    """Return how many allergies that may hold are severe, and how many have no recorded severity.
 
     severe counts those that a code calls severe, described those that only words do.
     """
@@ -186,18 +186,18 @@ def _is_grave(coding: Resource) -> bool:
 def _severity_extensions(held: Any) -> Iterator[tuple[str, str]]:
     """Yield the code and the words of each extension, anywhere in an entry, that is a severity."""
     if isinstance(held, list):
-        for one in held:
-            yield from _severity_extensions(one)
+        for item in held:
+            yield from _severity_extensions(item)
     elif isinstance(held, dict):
         for name, value in held.items():
             if name != "extension" or not isinstance(value, list):
                 yield from _severity_extensions(value)
                 continue
-            for one in value:
-                if _is_severity_extension(one):
-                    yield from _values(one)
+            for item in value:
+                if _is_severity_extension(item):
+                    yield from _values(item)
                 else:
-                    yield from _severity_extensions(one)
+                    yield from _severity_extensions(item)
 
 
 def _is_severity_extension(extension: Any) -> bool:
@@ -238,18 +238,18 @@ def _texts(resource: Resource) -> Iterator[str]:
             yield str(coding.get("code") or "")
     for reaction in resource.get("reaction", ()):
         yield str(reaction.get("description") or "")
-        yield from (str(one.get("text") or "") for one in reaction.get("note", ()))
-    yield from (str(one.get("text") or "") for one in resource.get("note", ()))
+        yield from (str(note.get("text") or "") for note in reaction.get("note", ()))
+    yield from (str(note.get("text") or "") for note in resource.get("note", ()))
 
 
 def _hits(folded: str) -> Iterator[tuple[int, int]]:
-    found = [one.span() for one in _GRAVE.finditer(folded)]
-    found += [
-        one.span()
-        for one in _LONG_WORD.finditer(folded)
-        if any(_is_misspelling(one[0], word) for word in _MISSPELLED)
+    spans = [match.span() for match in _GRAVE.finditer(folded)]
+    spans += [
+        match.span()
+        for match in _LONG_WORD.finditer(folded)
+        if any(_is_misspelling(match[0], word) for word in _MISSPELLED)
     ]
-    yield from sorted(found)
+    yield from sorted(spans)
 
 
 def _is_denied(folded: str, start: int, end: int) -> bool:
@@ -279,8 +279,8 @@ def _passage(text: str, folded: str, start: int, end: int) -> str:
         return _quoted(text)
     begin = max(0, start - 20)
     stop = max(end, begin + _QUOTED)
-    found = _quoted(folded[begin:stop].strip()).removesuffix("…")
-    return f"{'…' if begin else ''}{found}{'…' if stop < len(folded) else ''}"
+    passage = _quoted(folded[begin:stop].strip()).removesuffix("…")
+    return f"{'…' if begin else ''}{passage}{'…' if stop < len(folded) else ''}"
 
 
 def _quoted(text: str) -> str:

@@ -147,13 +147,13 @@ def conclusion_of(entries: Sequence[Entry], *, is_limited: bool = False) -> Conc
 
     Nothing recorded, not asked, no information, words only and none known are five things.
     """
-    found = _conclusion(entries)
+    conclusion = _conclusion(entries)
     if not is_limited:
-        return found
+        return conclusion
     part = "This token sees a part of the entries only, so there may be others."
     if not entries:
         return Conclusion("not-visible", f"{part} None of this part is here.")
-    return found._replace(text=f"{found.text} {part}")
+    return conclusion._replace(text=f"{conclusion.text} {part}")
 
 
 def _conclusion(entries: Sequence[Entry]) -> Conclusion:
@@ -229,7 +229,7 @@ def _counted(number: int) -> str:
 
 def _unconfirmed(entries: Sequence[Entry]) -> str:
     is_sure = any(entry.verification_status == "confirmed" for entry in entries)
-    return "" if is_sure else ", though nobody has confirmed it"
+    return "" if is_sure else ", but this is not confirmed"
 
 
 def _also(nothing: Sequence[Entry]) -> str:
@@ -319,7 +319,7 @@ def _faults(
         yield "says that none is known, and something else too"
     elif assertion.kind is Kind.ALLERGY and is_denial(substance(resource)):
         yield "may say that there is none, but is listed as an allergy: read the entry itself"
-    # FHIR R4 extensibility §2.4.1.1: who does not know one must not take the rest as it stands.
+    # FHIR R4 extensibility §2.4.1.1: without understanding it the rest cannot be relied on.
     if resource.get("modifierExtension"):
         yield "carries an extension that may change its meaning: read the entry itself"
     if len(clinical) > 1:

@@ -142,7 +142,7 @@ def _spawn(settings: Settings, module: str, job_id: str, folder: Path, passphras
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", module, job_id],
         cwd=folder,
-        env=_environment(settings),
+        env=environment(settings),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         # Neither a key at the server's terminal nor the end of this process ends it.
@@ -152,17 +152,17 @@ def _spawn(settings: Settings, module: str, job_id: str, folder: Path, passphras
     with suppress(BrokenPipeError), process.stdin as pipe:
         pipe.write(passphrase.encode())
     app = current_app._get_current_object()  # type: ignore[attr-defined]
-    Thread(target=_await_end, args=(app, process, job_id), daemon=True).start()
+    Thread(target=await_end, args=(app, process.wait, job_id), daemon=True).start()
 
 
-def _await_end(app: Flask, process: subprocess.Popen[bytes], job_id: str) -> None:
-    """Mark a job as interrupted whose process ended and did not say how."""
-    process.wait()
+def await_end(app: Flask, wait: Callable[[], object], job_id: str) -> None:
+    """Wait for a job's process; mark the job as interrupted if it did not say how it ended."""
+    wait()
     with app.app_context(), suppress(Busy, *database_errors()):
         table.interrupt(job_id)
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def environment(settings: Settings) -> dict[str, str]:
     """Return this process's environment, with the settings that are in force."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     for setting in fields(settings):

@@ -18,7 +18,7 @@ from fhirapp.auth.users.sign_in import prove, show_second_factor
 from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
 from fhirapp.web.cookies import set_session
-from fhirapp.web.labels import Words, day, in_words, moment, returns_to
+from fhirapp.web.labels import Words, in_words, returns_to
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -32,6 +32,7 @@ from fhirapp.web.pages import (
 )
 from fhirapp.web.people import Person, people, person
 from fhirapp.web.texts import _, said
+from fhirapp.web.times import day, moment
 
 blueprint = blueprint_of("account", __name__)
 # How long the page that shows a new secret can be answered.

@@ -26,6 +26,7 @@ from fhirapp.definition import featured_types, types
 from fhirapp.docs import pages, search
 from fhirapp.rest.capability import software_version
 from fhirapp.web.internal_client import ask, token_of
+from fhirapp.web.labels import plural_of
 from fhirapp.web.markdown import manual_html
 from fhirapp.web.pages import (
     PageError,
@@ -91,7 +92,7 @@ def _counts(user: User) -> Sequence[Count]:
     for name in names:
         answer = ask(f"/fhir/{name}?_summary=count", token.secret, via=_VIA)
         if answer.status == 200:
-            counts.append(Count(name, _(types()[name].plural or name), answer.json()["total"]))
+            counts.append(Count(name, plural_of(name), answer.json()["total"]))
     return counts
 
 

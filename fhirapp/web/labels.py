@@ -1,13 +1,12 @@
-"""Scopes and redirect addresses in words that a patient understands; days and times.
+"""Codes, scopes, types and redirect addresses in words that a patient understands.
 
-Times are in the clinic's zone.
+What a type is called stands on its declaration (definition.Labels).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fhirapp.auth.models import ANY_LOOPBACK
@@ -26,23 +25,55 @@ from fhirapp.auth.scopes import (
     parse_scope,
 )
 from fhirapp.config import LOOPBACK
-from fhirapp.fhir import temporal
+from fhirapp.definition import Labels, types
 from fhirapp.web.texts import _
 
-_WHAT = {
-    "*": _("everything in the record: notes, allergies, visits, reports, personal details"),
-    "AllergyIntolerance": _("allergies and intolerances"),
-    "Binary": _("files attached to notes"),
-    "DiagnosticReport": _("reports"),
-    "DocumentReference": _("clinical notes and documents"),
-    "Encounter": _("visits"),
-    "Group": _("lists of patients"),
-    "Organization": _("clinics and hospitals"),
-    "Patient": _("name, date of birth, address and other personal details"),
-    "Practitioner": _("names of clinicians"),
-    "Provenance": _("who recorded what, and when"),
+# FHIR's codes in words; a code that is not here is shown as it is.
+_CODES = {
+    "active": _("active"),
+    "inactive": _("inactive"),
+    "resolved": _("resolved"),
+    "confirmed": _("confirmed"),
+    "unconfirmed": _("not confirmed"),
+    "refuted": _("refuted"),
+    "entered-in-error": _("entered in error"),
+    "low": _("low"),
+    "high": _("high"),
+    "unable-to-assess": _("cannot be assessed"),
+    "environment": _("environment"),
+    "biologic": _("biologic (vaccines, sera)"),
+    "superseded": _("superseded"),
+    "preliminary": _("preliminary"),
+    "amended": _("amended"),
 }
-_SENSITIVE = frozenset({"*", "DocumentReference", "DiagnosticReport", "Binary"})
+_SEXES = {
+    "male": _("male"),
+    "female": _("female"),
+    "other": _("other"),
+    "unknown": _("sex not known"),
+}
+# Statuses of a note that are shown, and those in which it no longer holds.
+NOTE_STATUSES = ("superseded", "entered-in-error", "preliminary", "amended")
+PAST_STATUSES = frozenset({"superseded", "entered-in-error"})
+# By how a media type begins.
+_FORMATS = (
+    ("application/pdf", "PDF"),
+    ("application/x-pdf", "PDF"),
+    ("image/svg", _("drawing")),
+    ("image/", _("scanned")),
+    ("text/html", "HTML"),
+    ("application/xhtml+xml", "HTML"),
+    ("application/hl7-", "C-CDA"),
+    ("application/cda", "CDA"),
+    ("text/xml", "C-CDA"),
+    ("application/xml", "C-CDA"),
+    ("text/rtf", "RTF"),
+    ("application/rtf", "RTF"),
+    ("text/", _("text")),
+)
+# Elements are of any length; what stands in a line is not.
+_LONGEST = 300
+_ALL = _("everything in the record: notes, allergies, visits, reports, personal details")
 _SESSION = {
     OPENID: _("Recognise you when you come back"),
     FHIR_USER: _("Know who you are in the records"),
@@ -53,6 +84,45 @@ _SESSION = {
     OFFLINE: _("Keep access when you are away"),
     ONLINE: _("Keep access as long as you stay signed in"),
 }
+
+
+def word(code: str) -> str:
+    """Return a code of FHIR's in words."""
+    return _(_CODES[code]) if code in _CODES else code
+
+
+def sex(patient: Mapping[str, Any]) -> str:
+    """Return a patient's administrative gender in words."""
+    return _(_SEXES.get(str(patient.get("gender")), "sex not known"))
+
+
+def format_of(content_type: str) -> str:
+    """Return the format of a media type, in a word."""
+    essence = content_type.partition(";")[0].strip().lower()
+    return next(
+        (_(name) for start, name in _FORMATS if essence.startswith(start)),
+        shortened(essence, 40) or _("format not recorded"),
+    )
+
+
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """Return a text of at most so many characters."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def plural_of(type_name: str) -> str:
+    """Return what a type's resources are called: allergies and intolerances."""
+    return _(_labels(type_name).plural or type_name)
+
+
+def one_of(type_name: str) -> str:
+    """Return what a resource of a type is called, with its article: an allergy."""
+    return _(_labels(type_name).one or type_name)
+
+
+def _labels(type_name: str) -> Labels:
+    definition = types().get(type_name)
+    return definition.labels if definition is not None else Labels()
 
 
 class Words(NamedTuple):
@@ -68,7 +138,8 @@ def in_words(text: str) -> Words:
     scope = parse_scope(text)
     if scope is None:
         return Words(text, _(_SESSION.get(text, text)), sensitive=False)
-    return Words(text, _sentence(scope), scope.resource_type in _SENSITIVE)
+    is_sensitive = scope.resource_type == "*" or _labels(scope.resource_type).sensitive
+    return Words(text, _sentence(scope), is_sensitive)
 
 
 def returns_to(redirect_uris: Iterable[str], server: str) -> str:
@@ -91,7 +162,8 @@ def _place(uri: str, server: str) -> str:
 
 
 def _sentence(scope: Scope) -> str:
-    what = _(_WHAT.get(scope.resource_type, scope.resource_type))
+    name = scope.resource_type
+    what = _(_ALL) if name == "*" else _(_labels(name).scope or name)
     if scope.permissions == READ:
         seen = _("Open, where it knows the address, %(what)s", what=what)
     elif scope.permissions == SEARCH:
@@ -107,65 +179,3 @@ def _sentence(scope: Scope) -> str:
         for name, value in scope.filters
     )
     return _("%(seen)s, only where %(only)s", seen=seen, only=only) if only else seen
-
-
-_MONTHS = (
-    _("January"),
-    _("February"),
-    _("March"),
-    _("April"),
-    _("May"),
-    _("June"),
-    _("July"),
-    _("August"),
-    _("September"),
-    _("October"),
-    _("November"),
-    _("December"),
-)
-
-
-def day(seconds: int | None) -> str:
-    """Return the day of a moment in seconds since 1970: 3 May 2026. The page names the zone."""
-    if not seconds:
-        return _("never")
-    then = _local(seconds)
-    return _day(then.year, then.month, then.day)
-
-
-def moment(seconds: int | None) -> str:
-    """Return a moment in seconds since 1970: 3 May 2026, 14:05 CDT."""
-    return moment_of(_local(seconds)) if seconds else _("never")
-
-
-def moment_of(then: datetime) -> str:
-    """Return a local time, with its zone."""
-    return _(
-        "%(day)s, %(time)s %(zone)s",
-        day=_day(then.year, then.month, then.day),
-        time=f"{then:%H:%M}",
-        zone=temporal.zone_name(then),
-    )
-
-
-def exact(instant: str) -> str:
-    """Return an instant to the second: 3 May 2026, 14:05:09 CDT."""
-    return temporal.exact(temporal.local(datetime.fromisoformat(instant)))
-
-
-def partial(fhir: str) -> str:
-    """Return the day of a FHIR date or time: 12 April 1958, April 1958, 1958."""
-    parts = [int(part) for part in temporal.day_of(fhir).split("-")]
-    if len(parts) == 3:
-        return _day(*parts)
-    if len(parts) == 2:
-        return _("%(month)s %(year)s", month=_(_MONTHS[parts[1] - 1]), year=parts[0])
-    return fhir
-
-
-def _local(seconds: int) -> datetime:
-    return temporal.local(datetime.fromtimestamp(seconds, UTC))
-
-
-def _day(year: int, month: int, day: int) -> str:
-    return _("%(day)s %(month)s %(year)s", day=day, month=_(_MONTHS[month - 1]), year=year)

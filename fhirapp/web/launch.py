@@ -14,10 +14,11 @@ from fhirapp.auth.oauth import authorization_request
 from fhirapp.config import base_url
 from fhirapp.db import db, writing
 from fhirapp.web.internal_client import read
-from fhirapp.web.labels import partial, returns_to
+from fhirapp.web.labels import returns_to
 from fhirapp.web.pages import PageError, blueprint_of, field, for_staff, page, see_other, signed_in
 from fhirapp.web.people import SHOWN, NoDate, Person, find_people, person
 from fhirapp.web.texts import _
+from fhirapp.web.times import partial
 
 VIA = "launch"
 

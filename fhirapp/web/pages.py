@@ -31,8 +31,8 @@ from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.web import cookies
-from fhirapp.web.labels import day, exact, moment, partial
 from fhirapp.web.texts import _, ngettext
+from fhirapp.web.times import day, exact, moment, partial
 
 # By the answer's status: the heading, and what to do where no other message is given.
 _TITLES = {

@@ -42,7 +42,7 @@ def concluded(*resources: Mapping[str, Any]) -> str:
 
 def found(*resources: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Return the code of each finding, and how many entries it names."""
-    return [(one.code, len(one.sources)) for one in findings_of(entries_of(resources))]
+    return [(finding.code, len(finding.sources)) for finding in findings_of(entries_of(resources))]
 
 
 def group_of(resource: Mapping[str, Any]) -> str:
@@ -100,13 +100,13 @@ def test_an_entry_is_in_the_group_where_a_clinician_looks_for_it(resource, group
     ],
 )
 def test_of_several_statuses_the_most_cautious_counts(name, system, codes, group):
-    one = {**allergy("a"), name: coded(*((system, code) for code in codes))}
-    (entry,) = entries_of([one])
+    resource = {**allergy("a"), name: coded(*((system, code) for code in codes))}
+    (entry,) = entries_of([resource])
     assert entry.group.code == group
     assert bool(entry.faults) == (len(codes) > 1)
 
 
-def test_within_a_group_the_worst_comes_first_and_what_is_not_told_before_what_is_mild():
+def test_within_a_group_the_worst_comes_first_and_unrecorded_severity_before_mild():
     def reacting(name: str, severity: str | None) -> dict[str, Any]:
         reaction = {"manifestation": [{"text": "Rash"}]}
         return allergy(name, reaction=[reaction | ({"severity": severity} if severity else {})])
@@ -118,7 +118,7 @@ def test_within_a_group_the_worst_comes_first_and_what_is_not_told_before_what_i
         allergy("d"),
         allergy("e", criticality="high"),
     ]
-    assert [one.substance for one in entries_of(resources)] == ["e", "c", "b", "d", "a"]
+    assert [entry.substance for entry in entries_of(resources)] == ["e", "c", "b", "d", "a"]
 
 
 # None known, no information, not asked, nothing recorded, words only.
@@ -141,7 +141,7 @@ def test_within_a_group_the_worst_comes_first_and_what_is_not_told_before_what_i
         "No allergies",
     ],
 )
-def test_that_no_allergy_is_known_is_understood(code):
+def test_a_statement_that_no_allergy_is_known_is_understood(code):
     assert group_of(allergy(code)) == "none-known"
     assert concluded(allergy(code)) == "none-known"
 
@@ -233,7 +233,7 @@ NOT_ASKED = coded((terminology.NULL_FLAVOR, "NASK"))
 )
 def test_five_kinds_of_absence_are_five_things(resources, conclusion, groups):
     entries = entries_of(resources)
-    assert [one.group.code for one in entries] == groups
+    assert [entry.group.code for entry in entries] == groups
     assert conclusion_of(entries).code == conclusion
 
 
@@ -267,7 +267,7 @@ def test_five_kinds_of_absence_are_five_things(resources, conclusion, groups):
         allergy({"coding": [{"extension": [{"url": "http://x", "valueCode": "y"}]}]}),
     ],
 )
-def test_what_may_be_an_allergy_is_told_as_one(resource):
+def test_an_entry_that_may_be_an_allergy_counts_as_one(resource):
     assert group_of(resource) in ("active", "active-severe")
     assert concluded(resource) == "allergies"
 
@@ -280,7 +280,7 @@ def exposure(risk: str) -> dict[str, Any]:
     return {**resource, "extension": [{"url": EXPOSURE_RISK, "extension": [substance, said]}]}
 
 
-def test_the_substance_is_found_where_it_is_told():
+def test_the_substance_is_read_from_each_place_that_names_it():
     reaction = {"manifestation": [{"text": "Rash"}], "substance": coded(text="Ampicillin")}
     cases = [
         (allergy(PENICILLIN), "Penicillin"),
@@ -365,7 +365,7 @@ def test_all_entries_together_say_no_more_than_they_do(resources, code):
          [("entry-unclear", 1)]),
     ],
 )  # fmt: skip
-def test_what_contradicts_is_named(resources, findings):
+def test_contradictions_are_named(resources, findings):
     assert found(*resources) == findings
 
 
@@ -386,7 +386,7 @@ def test_a_finding_says_on_which_day_or_in_which_month_or_year(date, recorded):
     assert finding.text == f"“No known drug allergy”{recorded} is still active beside Latex."
 
 
-def test_a_finding_says_what_and_since_when():
+def test_a_finding_has_the_status_and_the_date_of_each_entry():
     said = allergy(NKDA, recordedDate="2016-05-02")
     (finding,) = findings_of(entries_of([said, allergy("Penicillin G")]))
     assert finding.text == (
@@ -400,7 +400,7 @@ def test_a_finding_says_what_and_since_when():
     )
 
 
-def test_what_turns_text_around_turns_no_sentence_around():
+def test_characters_that_turn_text_around_do_not_turn_a_sentence_around():
     (finding,) = findings_of(entries_of([allergy("Latex\u202e"), allergy("Latex\u2067")]))
     assert finding.text == "Recorded more than once: Latex (active) and Latex (active)."
 

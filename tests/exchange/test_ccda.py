@@ -350,7 +350,7 @@ def test_the_patient_as_the_header_describes_her():
     assert patient["communication"][0]["preferred"] is True
 
 
-def test_what_the_header_does_not_know_is_said_to_be_unknown():
+def test_what_the_header_lacks_is_marked_as_unknown():
     found = read(sample("referral-note"))
     patient, visit = only(found, "Patient"), only(found, "Encounter")
     assert patient["gender"] == "unknown"

@@ -80,7 +80,7 @@ def code_of(concept: dict[str, Any]) -> str:
     return str(concept["coding"][0]["code"])
 
 
-def test_an_allergy_with_all_that_can_be_said_of_it():
+def test_an_allergy_with_every_element():
     found = allergies("ccd")[0]
     doctor = found["recorder"]["reference"]
     assert {name: value for name, value in found.items() if name not in ("id", "patient")} == {
@@ -301,7 +301,7 @@ def test_the_value_tells_type_and_category(value, type_, category):
         ("", "", '<high value="2020"/>', "resolved"),
     ],
 )
-def test_whether_an_allergy_still_stands(status, concern, end, expected):
+def test_whether_an_allergy_is_still_active(status, concern, end, expected):
     content = f"<effectiveTime><low value='2010'/>{end}</effectiveTime>{DRUG}" + substance(LATEX)
     if status:
         content += inner("33999-4", snomed(status))
@@ -329,7 +329,7 @@ def test_what_was_entered_in_error_has_no_clinical_status():
         ("1", None),
     ],
 )
-def test_a_severity_is_never_less_than_was_told(code, expected):
+def test_a_severity_is_never_milder_than_the_source(code, expected):
     rash = inner("ASSERTION", snomed("271807003") + inner("SEV", snomed(code)), "MFST")
     found = allergy_of(DRUG + substance(LATEX) + rash)
     assert found["reaction"][0].get("severity") == expected
@@ -362,7 +362,7 @@ def test_each_substance_of_an_observation_is_an_allergy_of_its_own():
     assert len({one["id"] for one in found}) == 2
 
 
-def test_statements_that_share_an_id_are_told_apart_by_their_substance_in_any_order():
+def test_statements_that_share_an_id_are_distinguished_by_substance_in_any_order():
     first, second = allergies("ccd-1.1")
     assert first["identifier"] == second["identifier"]
     head, *entries = sample("ccd-1.1").split('<entry typeCode="DRIV">')

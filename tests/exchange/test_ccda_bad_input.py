@@ -88,7 +88,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
         NOBODY,
         (
             "line 2, ClinicalDocument/recordTarget/patientRole: must have an id with a root: "
-            "without one nobody can tell who it is"
+            "without one the patient cannot be identified"
         ),
     ),
     "attribute twice": (NOTE.replace("<title>", '<title a="1" a="2">'), "duplicate attribute"),
@@ -227,7 +227,7 @@ CHARACTERS = st.characters(codec="utf-8", exclude_characters="<>&\"'", min_codep
 
 @pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 @given(data=st.data())
-def test_whatever_stands_in_its_attributes_a_document_is_refused_or_stored(app, data):
+def test_a_document_with_any_attributes_is_refused_or_stored(app, data):
     """Each value of the sample is another, or none."""
     parts = sample(data.draw(st.sampled_from(["ccd", "referral-note"]))).split('"')
     places = st.integers(0, len(parts) // 2 - 1).map(lambda place: 2 * place + 1)

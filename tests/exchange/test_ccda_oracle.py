@@ -1,10 +1,10 @@
 """Generated C-CDA documents become what an independent reading of them says; nothing false is made.
 
-    FHIRAPP_TEST_CCDA=6000 python -m pytest tests/test_ccda_oracle.py
-    python -m tests.test_ccda_oracle FIRST COUNT
+    FHIRAPP_TEST_CCDA=6000 python -m pytest tests/exchange/test_ccda_oracle.py
+    python -m tests.exchange.test_ccda_oracle FIRST COUNT
 
 run more documents than the tests do by themselves; the second counts the differences of each kind,
-with a document for each: `python -m tests.ccda_generator NUMBER` prints it.
+with a document for each: `python -m tests.support.ccda_generator NUMBER` prints it.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _alike(found: Sequence[str] | set[str], planted: set[str]) -> bool:
 
 
 @pytest.mark.parametrize("suite", range(len(SUITES)))
-def test_values_that_stand_together_in_some_document_do_so_in_the_first_ones(suite):
+def test_values_that_occur_together_in_some_document_do_so_in_the_first_ones(suite):
     first = {pair for choice in covering(suite) for pair in pairs(choice)}
     random = Random(1)
     for _ in range(500):

@@ -202,7 +202,7 @@ def numbered(*pairs: tuple[str, str]) -> dict[str, Any]:
         (numbered((SSN, "561-45-6780")), numbered((SSN, "561-45-6781"))),
     ],
 )
-def test_what_tells_that_somebody_is_another(one, other):
+def test_details_that_prove_another_person(one, other):
     assert contradiction(one, other)
     assert contradiction(other, one)
     assert not contradiction(one, one)
@@ -245,6 +245,6 @@ def test_what_tells_nothing(one, other):
     assert contradiction(other, one) == ""
 
 
-def test_a_patient_who_is_told_of_again_does_not_contradict_herself():
+def test_a_patient_who_is_imported_again_does_not_contradict_herself():
     one, other = (only(read(sample(name)), "Patient") for name in ("ccd", "discharge-summary"))
     assert contradiction(one, other) == ""

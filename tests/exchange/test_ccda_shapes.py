@@ -293,7 +293,7 @@ SHAPES = {
         document_with(text="<list><item>No Known Allergies</item></list>"),
         [("none-known", "No Known Allergies")],
         "none-known",
-        ("no allergy is known, though nobody has confirmed it.",),
+        ("no allergy is known, but this is not confirmed.",),
     ),
     "a narrative beside an entry that says nothing": Shape(
         document_with(
@@ -431,7 +431,7 @@ def clinic(make_app: Callable[..., Flask]) -> Flask:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_shape_is_read_as_it_stands(name):
+def test_a_shape_is_read_as_written(name):
     shape = SHAPES[name]
     entries = entries_of(of_type(read(shape.document), "AllergyIntolerance"))
     assert [(one.group.code, one.substance) for one in entries] == shape.entries
@@ -440,7 +440,7 @@ def test_a_shape_is_read_as_it_stands(name):
 
 @pytest.mark.parametrize("new_database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_shape_is_told_by_api_and_chart(name, clinic, tmp_path: Path):
+def test_a_shape_is_shown_by_api_and_chart(name, clinic, tmp_path: Path):
     shape, number = SHAPES[name], list(SHAPES).index(name)
     document = of_patient(shape.document, f"S{number}")
     report = load(clinic, write(tmp_path, document.encode(), "document.xml"))
@@ -547,7 +547,7 @@ def test_the_end_of_a_long_paragraph_is_kept(entries):
 def test_the_import_names_sections_whose_words_no_entry_holds(clinic, tmp_path: Path):
     document = SHAPES["a narrative without entries"].document
     report = load(clinic, write(tmp_path, of_patient(document, "W").encode(), "words.xml"))
-    what = "its Allergies section has words that no entry holds; they are kept as they stand"
+    what = "its Allergies section has words that no entry holds; they are kept as written"
     assert list(report.remarks) == [f"{tmp_path}/words.xml: {what}"]
 
 

@@ -76,7 +76,7 @@ def test_a_birth_date_that_is_no_time_is_kept_beside_it():
     assert patient["_birthDate"] == {"extension": [{"url": ORIGINAL, "valueString": "?"}]}
 
 
-def test_the_time_of_birth_stands_beside_its_date():
+def test_the_time_of_birth_is_kept_beside_its_date():
     document = sample("unstructured").replace('value="19710412"', 'value="197104120615-0800"')
     patient = only(read(document), "Patient")
     assert patient["birthDate"] == "1971-04-12"

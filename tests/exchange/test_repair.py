@@ -876,7 +876,7 @@ def test_every_rule_is_tried_here_and_no_other():
     assert tried | {"id"} == set(RULES)
 
 
-def test_a_repair_is_told_in_a_line_however_long_its_value(mend):
+def test_a_repair_is_one_line_however_long_its_value(mend):
     (done,) = mend(allergy(note={"text": "x" * 1_000}))
     assert len(str(done)) < 300
     assert json.loads(fhir_json.text(done.after)) == [{"text": "x" * 1_000}]

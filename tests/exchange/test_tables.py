@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from fhirapp import create_app
 from fhirapp.config import load_settings
 from fhirapp.definition import Definition, types
-from fhirapp.exchange.tables import KINDS, Row, allergies, is_table, rows_of, template
+from fhirapp.exchange.tables import KINDS, Row, is_table, rows_of, template, vocabulary
 from fhirapp.exchange.tables.columns import COLUMNS
-from fhirapp.exchange.tables.rows import LARGEST
+from fhirapp.exchange.tables.documents import LARGEST
 from fhirapp.store.prepare import prepare
 
 CT = "http://terminology.hl7.org/CodeSystem/"
@@ -346,7 +346,9 @@ def test_an_unknown_reaction_has_its_code(one):
         ("entered-in-error", "", None),
     ],
 )
-def test_the_clinical_status_that_is_not_said(one, verification, status, expected):
+def test_a_missing_clinical_status_follows_from_the_verification_status(
+    one, verification, status, expected
+):
     entry = the_last(one(verification_status=verification, clinical_status=status))
     found = entry.get("clinicalStatus", {}).get("coding", [{}])[0].get("code")
     assert found == expected
@@ -358,7 +360,7 @@ def test_a_code_of_the_source_is_kept_though_the_name_has_another_here(one):
     assert row.notes == [("substance_code", "is kept, though Latex is 111088007 here")]
 
 
-def test_an_unknown_name_is_text_without_a_code_and_told(one):
+def test_an_unknown_name_is_text_without_a_code_and_noted(one):
     row = one(substance="Moon dust")
     assert the_last(row)["code"] == {"text": "Moon dust"}
     assert row.notes == [("substance", "has no code here: 'Moon dust' is kept as text")]
@@ -368,7 +370,7 @@ def test_an_unknown_name_is_text_without_a_code_and_told(one):
     ("column", "said", "meant"),
     [("substance", "Penicilin", "Penicillin"), ("reaction", "Anaphylaxsis", "Anaphylaxis")],
 )
-def test_a_mistyped_name_stays_text_and_what_is_probably_meant_is_told(one, column, said, meant):
+def test_a_mistyped_name_stays_text_and_the_probable_name_is_noted(one, column, said, meant):
     row = one(**{column: said})
     told = f"has no code here: {said!r} is kept as text; is {meant} meant?"
     assert (column, told) in row.notes
@@ -379,9 +381,9 @@ def test_a_mistyped_name_stays_text_and_what_is_probably_meant_is_told(one, colu
     "concept",
     dict.fromkeys(
         [
-            *allergies.SUBSTANCES.values(),
-            *allergies.MANIFESTATIONS.values(),
-            *allergies.DOCUMENT_TYPES.values(),
+            *vocabulary.SUBSTANCES.values(),
+            *vocabulary.MANIFESTATIONS.values(),
+            *vocabulary.DOCUMENT_TYPES.values(),
         ]
     ),
     ids=lambda concept: concept.display,
@@ -392,7 +394,7 @@ def test_a_built_in_code_has_the_check_digit_of_its_system(concept):
     elif concept.system == RXNORM:
         assert concept.code.isdigit()
     else:
-        assert allergies.is_loinc(concept.code)
+        assert vocabulary.is_loinc(concept.code)
 
 
 def verhoeff(code: str) -> bool:
@@ -414,9 +416,9 @@ def turned(one: int, other: int) -> int:
 
 
 def test_the_built_in_tables_are_of_use():
-    assert len(set(allergies.SUBSTANCES.values())) >= 80
-    assert len(set(allergies.MANIFESTATIONS.values())) >= 30
-    assert len(set(allergies.DOCUMENT_TYPES.values())) >= 20
+    assert len(set(vocabulary.SUBSTANCES.values())) >= 80
+    assert len(set(vocabulary.MANIFESTATIONS.values())) >= 30
+    assert len(set(vocabulary.DOCUMENT_TYPES.values())) >= 20
 
 
 # Dates are never guessed

@@ -46,7 +46,7 @@ def read(table: bytes, kind: str = "allergies") -> list[Row]:
         (b'"' * 1_000, None),
     ],
 )
-def test_a_table_is_told_by_its_header(head, kind):
+def test_a_table_is_recognised_by_its_header(head, kind):
     assert is_table(head) == kind
 
 
@@ -159,7 +159,7 @@ def test_a_cell_of_ten_megabytes_is_read():
     assert base64.b64decode(content["attachment"]["data"]) == f"{text}\nend".encode()
 
 
-def test_utf_16_that_ends_within_a_character_is_told():
+def test_utf_16_that_ends_within_a_character_is_reported():
     table_ = "patient_id,substance\np1,Latexä".encode("utf-16")[:-1]
     _, row = read(table_)
     assert ("substance", "has a character that was lost before, U+FFFD") in row.notes
@@ -191,7 +191,7 @@ def test_rows_are_read_one_by_one():
     st.binary(max_size=60)
     | st.text('",;\n\r\t ax1\x00ä-=', max_size=60).map(lambda text: text.encode()),
 )
-def test_whatever_stands_below_a_header_is_read_or_told(kind, content):
+def test_any_content_below_a_header_is_read_or_reported(kind, content):
     header = ",".join(column.name for column in COLUMNS[kind]).encode() + b"\n"
     _, *rows = rows_of(io.BytesIO(header + content), kind, None)
     for row in rows:

@@ -15,10 +15,10 @@ from fhirapp.auth.refusals import shown
 from fhirapp.fhir import temporal
 from fhirapp.fhir.temporal import instant_of
 from fhirapp.fhir.terminology import onset, when
-from fhirapp.web import labels
+from fhirapp.web import times
 from fhirapp.web.admin import growth
-from fhirapp.web.chart.labels import born, died
-from fhirapp.web.notes.labels import day_of, moment_of
+from fhirapp.web.chart.elements import born, died
+from fhirapp.web.notes.elements import day_of, moment_of
 from tests.conftest import token_for
 from tests.store.test_publish import publish
 from tests.support.allergies import allergy, patient_with
@@ -50,10 +50,10 @@ def test_an_instant_has_the_day_of_the_zone_and_names_it(at, zone):
     day, hour, name = SHOWN[zone]
     assert when(EVENING) == f"{day} {name}"
     assert when("2024-03-01T20:15:09.123456789-06:00") == f"{day} {name}"
-    assert labels.day(SECONDS) == day
-    assert labels.moment(SECONDS) == f"{day}, {hour} {name}"
-    assert labels.exact(EVENING) == shown(SECONDS) == f"{day}, {hour}:09 {name}"
-    assert labels.partial(EVENING) == day
+    assert times.day(SECONDS) == day
+    assert times.moment(SECONDS) == f"{day}, {hour} {name}"
+    assert times.exact(EVENING) == shown(SECONDS) == f"{day}, {hour}:09 {name}"
+    assert times.partial(EVENING) == day
     brief = day.replace("March", "Mar")
     assert day_of(EVENING) == brief
     assert moment_of(EVENING) == f"{brief}, {hour} {name}"
@@ -70,7 +70,7 @@ def test_an_instant_has_the_day_of_the_zone_and_names_it(at, zone):
 def test_a_date_alone_stays_as_it_is_in_every_zone(at, zone, value, words):
     at(zone)
     assert when(value) == words
-    assert labels.partial(value) == words
+    assert times.partial(value) == words
     assert day_of(value) == moment_of(value) == words.replace("March", "Mar")
 
 
@@ -94,8 +94,8 @@ def test_a_date_alone_stays_as_it_is_in_every_zone(at, zone, value, words):
 )
 def test_the_name_tells_hours_apart_that_come_twice(at, zone, instant, words):
     at(zone)
-    assert labels.exact(instant) == words
-    assert labels.exact(instant.replace("Z", "+00:00")) == words
+    assert times.exact(instant) == words
+    assert times.exact(instant.replace("Z", "+00:00")) == words
 
 
 def test_a_leap_second_is_shown(at):

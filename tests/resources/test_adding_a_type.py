@@ -57,12 +57,15 @@ with app.test_request_context():
 PAGES = """
 from fhirapp import create_app
 from fhirapp.web.apps import _offered_scopes
+from fhirapp.web.labels import in_words, one_of, plural_of
 from fhirapp.web.explore.form import type_names
 from fhirapp.web.explore.views import table_of
 with create_app().app_context():
     print(type_names()[:3])
     print(table_of({"resourceType": "Sensitivity", "id": "a"}).columns)
     print(_offered_scopes("backend"))
+    print(one_of("Sensitivity"), plural_of("Sensitivity"), sep="; ")
+    print(in_words("patient/Sensitivity.rs").sentence)
 """
 
 
@@ -175,12 +178,14 @@ def test_data_of_a_new_type_are_imported_and_found(copy, run):
 
 def test_pages_show_a_new_type_as_its_folder_declares(copy, run):
     add_type(copy)
-    names, columns, scopes = run("-c", PAGES).splitlines()
+    names, columns, scopes, called, consent = run("-c", PAGES).splitlines()
     assert names == "['AllergyIntolerance', 'DocumentReference', 'Sensitivity']"
     assert columns == (
         "['Resource', 'Substance', 'Status', 'Verification', 'Criticality', 'Patient', 'Recorded']"
     )
     assert "'system/Sensitivity.rs'" in scopes
+    assert called == "an allergy; allergies and intolerances"
+    assert consent == "See allergies and intolerances"
 
 
 def test_without_its_folder_a_type_is_not_served_and_the_others_are(copy, run):

@@ -1,7 +1,7 @@
 """Where AllergyIntolerances say something else than the document that they were made of.
 
-`differences` compares what tests/ccda_oracle.py reads in the document: nothing milder, no fact
-missing, nothing denied without a statement. Nothing of fhirapp is used.
+`differences` compares what tests/support/ccda_oracle.py reads in the document: nothing milder,
+no fact missing, nothing denied without a statement. Nothing of fhirapp is used.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """C-CDA documents with allergies in the shapes that vendors write, the same for the same number.
 
-    python -m tests.ccda_generator NUMBER
+    python -m tests.support.ccda_generator NUMBER
 
 prints a document. The first numbers cover every pair of values of the dimensions below; after them
 come random documents with one to three entries. Each document comes with what was planted in it,
-which tests the oracle that reads it (tests/ccda_oracle.py).
+which tests the oracle that reads it (tests/support/ccda_oracle.py).
 """
 
 from __future__ import annotations

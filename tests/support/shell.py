@@ -14,9 +14,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
+from threading import Thread
+
+from flask import current_app
 
 import fhirapp as package
+from fhirapp.config import Settings, settings_of
+from fhirapp.jobs import process
 from tests import ROOT
 
 MAIN = "from fhirapp.cli import main; main()"
@@ -78,6 +83,15 @@ def fhirapp_anew(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
     )
 
 
+def start_job(_settings: Settings, module: str, job_id: str, folder: Path, passphrase: str) -> None:
+    """Start a job's process as fhirapp/jobs/process.py does, forked in the same way."""
+    environ = process.environment(settings_of(current_app))
+    child = _SERVER.Process(target=_run_job, args=(environ, folder, module, job_id, passphrase))
+    child.start()
+    app = current_app._get_current_object()
+    Thread(target=process.await_end, args=(app, child.join, job_id), daemon=True).start()
+
+
 def assert_not_done(done: subprocess.CompletedProcess[str], *words: str) -> None:
     """Assert that a command ended with one sentence that has these words, and exit code 2."""
     assert done.returncode == 2, done.stderr
@@ -87,6 +101,22 @@ def assert_not_done(done: subprocess.CompletedProcess[str], *words: str) -> None
     assert len(said) == 1, done.stderr
     for word in words:
         assert word in said[0]
+
+
+def _run_job(
+    environ: dict[str, str], folder: Path, module: str, job_id: str, passphrase: str
+) -> None:
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    with TemporaryFile() as typed:
+        typed.write(passphrase.encode())
+        typed.seek(0)
+        os.dup2(typed.fileno(), 0)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.argv[1:] = [job_id]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def _run(arguments: Sequence[str], environ: dict[str, str], out: Path, err: Path) -> None:

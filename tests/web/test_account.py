@@ -15,7 +15,7 @@ from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Client, Grant
 from fhirapp.auth.users import accounts
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
-from fhirapp.web.labels import day, moment
+from fhirapp.web.times import day, moment
 from tests.support.authorizing import Flow, add_program, alter, rows, set_client
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
 from tests.support.helpers import FHIR_JSON, assert_outcome

@@ -105,8 +105,8 @@ def test_an_entry_tells_who_searched_what_of_whom_by_what(app, admin):
     words = admin.get(PATH).words
     count = len(answer.get_json(force=True)["entry"])
     assert (
-        f"Dr. Adeyemi searched allergies of Amelia Rose Hartwell by the app Growth Chart:"
-        f" {count} records." in words
+        "Dr. Adeyemi searched allergies and intolerances of Amelia Rose Hartwell by the app "
+        f"Growth Chart: {count} records." in words
     )
     assert "GET /fhir/AllergyIntolerance?patient=p1" in words
     assert " ms · request " in words
@@ -120,10 +120,16 @@ def test_an_entry_tells_who_searched_what_of_whom_by_what(app, admin):
         ("Patient/p1/$everything", "read everything of Amelia Rose Hartwell: "),
         ("Patient/p1/_history", "looked at every version of personal details of Amelia Rose"),
         ("Patient/p1/_history/1", "opened one version of personal details of Amelia Rose Hartwell"),
-        ("AllergyIntolerance?patient=nobody", "searched allergies of nobody: no record."),
+        (
+            "AllergyIntolerance?patient=nobody",
+            "searched allergies and intolerances of nobody: no record.",
+        ),
         ("DocumentReference?_content=x&patient=p2", "searched notes and documents by their words"),
         ("Patient/nobody", "tried to open personal details of nobody: not found (404)."),
-        ("AllergyIntolerance?date=x", "tried to search allergies: not understood (400)."),
+        (
+            "AllergyIntolerance?date=x",
+            "tried to search allergies and intolerances: not understood (400).",
+        ),
         ("Nonsense", "Unknown user tried to search Nonsense: not found (404)."),
         ("metadata", "read what the server can do: answered."),
         ("Encounter/%00", "tried to"),
@@ -138,7 +144,10 @@ def test_each_kind_of_request_is_told_in_words(admin, operator, path, said):
 def test_a_search_by_post_tells_of_whom_it_was(admin, operator):
     operator.post("AllergyIntolerance/_search", {"patient": "p1"})
     words = admin.get(PATH).words
-    assert "Operator on the shell searched allergies of Amelia Rose Hartwell: " in words
+    assert (
+        "Operator on the shell searched allergies and intolerances of Amelia Rose Hartwell: "
+        in words
+    )
     assert "patient=p1" in words
 
 
@@ -154,7 +163,10 @@ def test_a_refusal_is_told_and_leads_to_its_reason(app, admin):
     narrow = Fhir(app, token_for(app, "system/Patient.rs"))
     answer = narrow.get("AllergyIntolerance?patient=p1")
     page = admin.get(PATH)
-    assert "tried to search allergies of Amelia Rose Hartwell: refused (403)." in page.words
+    assert (
+        "tried to search allergies and intolerances of Amelia Rose Hartwell: refused (403)."
+        in page.words
+    )
     link = page.links["Look the refusal up"]
     assert link == f"/admin/refusals?id={answer.headers['X-Request-Id']}"
 

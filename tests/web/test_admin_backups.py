@@ -21,6 +21,8 @@ from tests.support.jobs import newest
 TAKE, TRY = "Take a backup", "Try it out now"
 SECRET = "correct horse battery"
 
+pytestmark = pytest.mark.usefixtures("_forked_jobs")
+
 
 @pytest.fixture(scope="module")
 def app(make_app: Callable[..., Flask]) -> Flask:

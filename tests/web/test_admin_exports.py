@@ -21,6 +21,8 @@ from tests.support.jobs import task, task_id, wait_for
 
 BEGIN = "Start the export"
 
+pytestmark = pytest.mark.usefixtures("_forked_jobs")
+
 
 @pytest.fixture(scope="module")
 def app(make_app: Callable[..., Flask]) -> Flask:

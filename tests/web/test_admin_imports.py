@@ -40,6 +40,8 @@ from tests.support.jobs import newest, task, task_id, wait_for
 BEGIN = "Start the import"
 TOO_OLD = "This form is too old, or did not come from this site. Go back, and try again."
 
+pytestmark = pytest.mark.usefixtures("_forked_jobs")
+
 
 def patient(name: str) -> bytes:
     return json.dumps({"resourceType": "Patient", "id": name}).encode() + b"\n"

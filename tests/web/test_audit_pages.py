@@ -20,6 +20,8 @@ from tests.support.jobs import newest, task_id, wait_for
 
 SECRET = "correct horse battery"
 
+pytestmark = pytest.mark.usefixtures("_forked_jobs")
+
 
 @pytest.fixture(scope="module")
 def app(make_app: Callable[..., Flask]) -> Flask:

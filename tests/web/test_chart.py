@@ -13,7 +13,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
-from fhirapp.web.chart.labels import born, died
+from fhirapp.web.chart.elements import born, died
 from tests.store.test_publish import TIMES, delete
 from tests.support.allergies import (
     NKDA,

@@ -198,8 +198,10 @@ def test_a_patient_sees_who_looked_through_what_and_at_what(clinic):
     app = Fhir(clinic, token_for(clinic, "system/*.rs"))
     app.read(f"AllergyIntolerance?patient={patient}&code:text=nuts")
     words = viewers(as_patient(clinic, patient), patient).words
-    assert in_order(words, "System (no user)", "1 allergy", name)
-    assert in_order(words, name, "this site: the chart", "2 allergies, personal details")
+    assert in_order(words, "System (no user)", "an allergy", name)
+    assert in_order(
+        words, name, "this site: the chart", "2 allergies and intolerances, personal details"
+    )
 
 
 def test_every_page_that_asks_has_a_name():
@@ -212,8 +214,8 @@ def test_what_others_records_were_looked_at_is_not_told(clinic):
     app = Fhir(clinic, token_for(clinic, "system/*.rs"))
     assert app.read(f"AllergyIntolerance?patient={patient},{other}")["total"] == 3
     page = viewers(as_patient(clinic, patient), patient)
-    assert "1 allergy" in page.words
-    assert "3 allergies" not in page.words
+    assert "an allergy" in page.words
+    assert "3 allergies and intolerances" not in page.words
     assert other not in page.response.text
 
 

@@ -19,7 +19,7 @@ from fhirapp.auth.users import accounts, sessions, sign_in
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
 from fhirapp.config import load_settings
 from fhirapp.db import writing
-from fhirapp.web.labels import moment
+from fhirapp.web.times import moment
 from tests.support.authorizing import Flow, add_program, alter, rows
 from tests.support.browsing import PASSWORD, Browser, add_person, cookie_name, id_of
 from tests.support.helpers import Fhir

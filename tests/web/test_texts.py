@@ -20,8 +20,8 @@ from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.throttle import TooOften
 from fhirapp.config import ConfigurationError, load_settings
-from fhirapp.web.labels import day, partial
 from fhirapp.web.pages import title_and_advice, wait
+from fhirapp.web.times import day, partial
 from tests.support.browsing import Browser, add_person
 from tests.support.texts import AUTH, REFUSALS, TEMPLATE, gathered, templates
 

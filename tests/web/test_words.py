@@ -34,8 +34,9 @@ PERSONAL = "name, date of birth, address and other personal details"
         ("unknown", "unknown", False),
     ],
 )
-def test_scopes_are_told_in_words(scope, sentence, sensitive):
-    assert in_words(scope) == (scope, sentence, sensitive)
+def test_scopes_are_told_in_words(app, scope, sentence, sensitive):
+    with app.app_context():
+        assert in_words(scope) == (scope, sentence, sensitive)
 
 
 @pytest.mark.parametrize(

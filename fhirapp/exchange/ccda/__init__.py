@@ -1,12 +1,7 @@
-"""Clinical documents of C-CDA and CDA R2 as FHIR: what an import takes from them.
-
-    resources_of   the resources of a document: who it is of and from, itself, its allergies
-    identities     by which identifiers those of them may be known already that stand for people
-                   and organizations
-    contradiction  what tells that a patient with one of these numbers is somebody else
+"""Clinical documents of C-CDA and CDA R2, converted to FHIR for an import.
 
 tree.py reads the XML; document.py, patient.py and people.py convert the header, section.py the
-Allergies section.
+Allergies section. concept_maps.toml has the codes.
 """
 
 from __future__ import annotations
@@ -21,14 +16,13 @@ from fhirapp.exchange.ccda.narrative import Texts
 from fhirapp.exchange.ccda.patient import add_patient, contradiction, role_of
 from fhirapp.exchange.ccda.people import complete, provenance
 from fhirapp.exchange.ccda.record import Record, ranked
-from fhirapp.exchange.ccda.section import allergies_in, is_allergies
-from fhirapp.exchange.ccda.section_words import REMARK
-from fhirapp.exchange.ccda.tree import Element, UnreadableDocument, read
+from fhirapp.exchange.ccda.section import REMARK, allergies_in, is_allergies
+from fhirapp.exchange.ccda.tree import NOTHING, Element, UnreadableDocument, read
 from fhirapp.exchange.ccda.values import SSN, identifier, key
 
 __all__ = ["UnreadableDocument", "contradiction", "identities", "remarks", "resources_of"]
 
-# What others point to comes first.
+# A resource comes after those that it refers to.
 _ORDER = (
     "Organization",
     "Practitioner",
@@ -44,10 +38,9 @@ _MAY_BE_KNOWN = frozenset({"Organization", "Practitioner", "Patient"})
 
 
 def resources_of(document: bytes, place: str) -> list[dict[str, Any]]:
-    """Return what a document says, as FHIR JSON; what others point to comes first.
+    """Return the resources of a document as FHIR JSON, each after those that it refers to.
 
-    place is where the document was found, for UnreadableDocument, which has it. Raises
-    UnreadableDocument.
+    place is that of the document. Raises UnreadableDocument, which carries it.
     """
     try:
         return _resources(document)
@@ -59,31 +52,37 @@ def resources_of(document: bytes, place: str) -> list[dict[str, Any]]:
 def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:
     """Return the identifiers, system and value, by which a resource, Type/id, may be known already.
 
-    The one that tells best comes first. An SSN may be stored with its hyphens or without.
+    Only people and organizations have some. The identifier that distinguishes best comes first. An
+    SSN may be stored with its hyphens or without.
     """
-    found = {}
+    identities_ = {}
     for resource in resources:
         if resource["resourceType"] in _MAY_BE_KNOWN:
             keys = [
-                one for given in ranked(resource.get("identifier", ())) for one in _forms(given)
+                form
+                for identifier_key in ranked(resource.get("identifier", ()))
+                for form in _forms(identifier_key)
             ]
             if keys:
-                found[f"{resource['resourceType']}/{resource['id']}"] = list(dict.fromkeys(keys))
-    return found
+                name = f"{resource['resourceType']}/{resource['id']}"
+                identities_[name] = list(dict.fromkeys(keys))
+    return identities_
 
 
-def _forms(known: tuple[str, str]) -> list[tuple[str, str]]:
-    system, value = known
+def _forms(identifier_key: tuple[str, str]) -> list[tuple[str, str]]:
+    system, value = identifier_key
     digits = value.replace("-", "")
     if system != SSN or len(digits) != 9:
-        return [known]
-    return [known, (system, digits), (system, f"{digits[:3]}-{digits[3:5]}-{digits[5:]}")]
+        return [identifier_key]
+    return [identifier_key, (system, digits), (system, f"{digits[:3]}-{digits[3:5]}-{digits[5:]}")]
 
 
 def _resources(document: bytes) -> list[dict[str, Any]]:
     root = read(document, is_allergies)
     sections = list(_sections(root))
-    own_key, set_key = (_key(root.first(name)) for name in ("id", "setId"))
+    own_key, set_key = (
+        key(identifier(root.first(name) or NOTHING) or {}) for name in ("id", "setId")
+    )
     parts = own_key or (sha256(document).hexdigest(),)
     record = Record("|".join(set_key or parts), Texts(sections))
     add_patient(role_of(root), record)
@@ -97,15 +96,15 @@ def _resources(document: bytes) -> list[dict[str, Any]]:
     record.add(provenance(name, name, writers, made, made, keeper))
     for allergy, recorders, recorded in allergies_in(sections, record, writers):
         record.add(provenance(record.add(allergy), name, recorders, made, recorded))
-    found = sorted(record.resources.values(), key=lambda one: _ORDER.index(one["resourceType"]))
-    for resource in found:
+    for resource in record.resources.values():
         complete(resource)
-    # Whoever changes one of them changes no other.
-    return [_copy(resource) for resource in found]
+    # A copy: a change of one resource must not change another.
+    resources = map(_copy, record.resources.values())
+    return sorted(resources, key=lambda resource: _ORDER.index(resource["resourceType"]))
 
 
 def _copy(value: Any) -> Any:
-    """Return a copy of JSON; faster than deepcopy, which keeps a memory of what it copied."""
+    """Return a copy of JSON; faster than deepcopy, which keeps a memo of what it copied."""
     if isinstance(value, dict):
         return {name: _copy(inner) for name, inner in value.items()}
     return [_copy(inner) for inner in value] if isinstance(value, list) else value
@@ -113,19 +112,14 @@ def _copy(value: Any) -> Any:
 
 def _sections(holder: Element) -> Iterator[Element]:
     """Yield the sections of allergies; what is within one is part of it."""
-    for one in holder.elements:
-        if one.name == "section" and is_allergies(one):
-            yield one
+    for element in holder.elements:
+        if element.name == "section" and is_allergies(element):
+            yield element
         else:
-            yield from _sections(one)
+            yield from _sections(element)
 
 
 def remarks(resources: list[dict[str, Any]]) -> list[str]:
     """Return what an import should report of the resources of a document."""
-    codings = (one["code"].get("coding", ()) for one in resources if "code" in one)
+    codings = (resource["code"].get("coding", ()) for resource in resources if "code" in resource)
     return [REMARK] if any(SECTION in listed for listed in codings) else []
-
-
-def _key(element: Element | None) -> tuple[str, str] | None:
-    identified = identifier(element) if element is not None else None
-    return key(identified) if identified else None

@@ -5,18 +5,19 @@ counts and a note quotes the other. Names, reactions and severities that no code
 words.
 
 Sources: C-CDA R2.1, Allergy Concern Act and Allergy - Intolerance Observation; HL7 C-CDA on FHIR
-2.0.0, allergies, and its concept maps; service.md 2.3; decisions 2.19.
+2.0.0, allergies, and its concept maps; FHIR R4 allergyintolerance, ait-1 and ait-2; service.md 2.3;
+decisions 2.19.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import is_placeholder
 from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.entries import Entry
-from fhirapp.exchange.ccda.narrative import Column, Narrative, has_words, plain, shortened
+from fhirapp.exchange.ccda.narrative import Column, Narrative, has_words, plain, shortened, unique
 from fhirapp.exchange.ccda.people import Actor, author
 from fhirapp.exchange.ccda.reactions import (
     NOT_GRADED,
@@ -26,26 +27,36 @@ from fhirapp.exchange.ccda.reactions import (
     reactions,
     severity_in,
     severity_named,
+    words_of_value,
 )
 from fhirapp.exchange.ccda.record import Record
-from fhirapp.exchange.ccda.status import put_status
-from fhirapp.exchange.ccda.substances import says_something
-from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import absent, extended, has_code, identifiers
-from fhirapp.fhir.terminology import NO_KNOWN_DRUG_ALLERGY, strings
+from fhirapp.exchange.ccda.substances import is_none_known, is_refuted, observed, says_something
+from fhirapp.exchange.ccda.tree import NOTHING, Element
+from fhirapp.exchange.ccda.values import (
+    MAPS,
+    absent,
+    code_in,
+    date_time,
+    extended,
+    has_code,
+    identifiers,
+)
+from fhirapp.fhir.terminology import (
+    ALLERGY_CLINICAL,
+    ALLERGY_VERIFICATION,
+    NO_KNOWN_DRUG_ALLERGY,
+    strings,
+)
+from fhirapp.search.string import fold
 
 _ABATEMENT = "http://hl7.org/fhir/StructureDefinition/allergyintolerance-abatement"
-# CF-AllergyIntoleranceType and CF-AllergyIntoleranceCategory: type and category by the value.
-_TYPES = {
-    "235719002": ("intolerance", "food"),
-    "414285001": ("allergy", "food"),
-    "418471000": ("", "food"),
-    "416098002": ("allergy", "medication"),
-    "419511003": ("", "medication"),
-    "59037007": ("intolerance", "medication"),
-    "419199007": ("allergy", ""),
-    "426232007": ("allergy", "environment"),
-}
+# Type and category, by the value of the observation.
+_TYPES: Mapping[str, tuple[str, str]] = MAPS["allergy_types"]
+# C-CDA's Allergy Status Observation.
+_STATUS_TEMPLATE = "2.16.840.1.113883.10.20.22.4.28"
+_STATUSES: Mapping[str, str] = MAPS["statuses"]
+# The gravest first: it counts where several are recorded.
+_GRAVEST = ("active", "inactive", "resolved")
 _LAYMEN = ("Patient", "RelatedPerson")
 _COMMENT_CODE = "48767-8"
 
@@ -87,7 +98,7 @@ def statement_of(
     actors = [actor for element in written if (actor := author(element, record))]
     recorded = _put_recorded(allergy, written, actors, entry.concern)
     actors = actors or writers
-    differing = put_status(
+    differing = _put_status(
         allergy,
         entry,
         by_laymen=bool(actors) and all(actor.type_name in _LAYMEN for actor in actors),
@@ -125,8 +136,8 @@ def _put_details(allergy: Resource, entry: Entry) -> list[Note]:
     """Set type, criticality, onset and reactions; return notes on what has no place in these.
 
     An entry that names neither a substance nor a reaction gets none of them: its kind and its onset
-    make no allergy of it (decisions 2.19); nor does a severity where a nullFlavor stands for the
-    whole observation. What is recorded beside that nullFlavor becomes a note.
+    make no allergy of it (decisions 2.19); nor does a severity where the whole observation
+    has a nullFlavor. What is recorded beside that nullFlavor becomes a note.
     """
     coded = severity_in(entry.statements, entry.texts)
     named = severity_named(entry.cell(Column.SEVERITY))
@@ -184,14 +195,15 @@ def _put_type(allergy: Resource, value: Element | None) -> None:
 
 def _put_onset(allergy: Resource, interval: Element | None) -> None:
     """Set the onset and, as an extension, the end."""
+    interval = interval or NOTHING
     start = values.start_of(interval)
-    written = start.get("value") if start is not None else ""
+    written = (start or NOTHING).get("value")
     if written and not values.date_time(written):
         allergy["onsetString"] = written
     else:
         values.put(allergy, "onsetDateTime", start)
-    end = interval.first("high") if interval is not None else None
-    if end is not None and (ended := values.date_time(end.get("value"))):
+    end = interval.first("high") or NOTHING
+    if ended := values.date_time(end.get("value")):
         allergy["extension"] = [{"url": _ABATEMENT, "valueDateTime": ended}]
 
 
@@ -206,9 +218,88 @@ def _put_recorded(
     if recorders:
         allergy["recorder"] = recorders[-1].reference
     moments = values.in_order(element.first("time") for element in written)
-    began = values.start_of(concern.first("effectiveTime")) if concern is not None else None
+    began = values.start_of((concern or NOTHING).first("effectiveTime"))
     values.put(allergy, "recordedDate", moments[0] if moments else began)
     return moments[-1] if moments else None
+
+
+def _put_status(allergy: dict[str, Any], entry: Entry, *, by_laymen: bool) -> str:
+    """Set clinicalStatus and verificationStatus; return the words of what differs from that.
+
+    service.md 2.3: what is on the patient's chart is confirmed, but not what the patient says, or
+    what names nothing. What is refuted is no risk: a search for active allergies does not find it.
+    A status in the narrative where the entry does not point there can only make it graver.
+    """
+    observation, concern = entry.observation, entry.concern
+    if "nullified" in (_status_code(observation), _status_code(concern)):
+        allergy["verificationStatus"] = _coded(ALLERGY_VERIFICATION, "entered-in-error")
+        return ""
+    refuted = is_refuted(observation, concern, allergy)
+    coded, unclear = _observed(entry)
+    cell = entry.cell(Column.STATUS)
+    narrative = fold(cell).removeprefix("status: ")
+    order = _GRAVEST
+    if is_none_known(allergy["code"]):
+        # That none is known holds least where any place says that it no longer does.
+        order = _GRAVEST[::-1]
+    elif not coded and _status_code(concern) in ("active", "suspended"):
+        coded = ["active"]
+    end = _end(observation)
+    # The statusCode of a completed concern does not say that the allergy is resolved: the concern
+    # is no longer tracked, the allergy has not ended.
+    statuses = coded or (["resolved"] if end else [])
+    if (entry.is_linked and entry.is_only) or statuses or narrative == order[0]:
+        statuses = [*statuses, narrative]
+    # Without any an allergy is active, whatever the statusCode of its concern says.
+    status = next((known for known in order if known in statuses), "active")
+    allergy["clinicalStatus"] = _coded(ALLERGY_CLINICAL, "inactive" if refuted else status)
+    certainty = "unconfirmed" if by_laymen or not says_something(allergy["code"]) else "confirmed"
+    allergy["verificationStatus"] = _coded(
+        ALLERGY_VERIFICATION, "refuted" if refuted else certainty
+    )
+    differing = [known for known in _GRAVEST if known in coded and known != status]
+    if narrative in _GRAVEST and narrative != status:
+        differing.append(cell)
+    if status == "active" and end:
+        differing.append(end)
+    return "; ".join(unique([*differing, *unclear]))
+
+
+def _end(observation: Element) -> str:
+    """Return the end of an allergy in words; "" where it has none."""
+    end = observation.first("effectiveTime/high") or NOTHING
+    if day := date_time(end.get("value")):
+        return f"ended {day}"
+    return "ended" if end.get("value") or end.null_flavor == "UNK" else ""
+
+
+def _observed(entry: Entry) -> tuple[list[str], list[str]]:
+    """Return the statuses that are observed, and the words of those that are none of FHIR's.
+
+    Those of the allergy come before those of its concern, which count where it has none.
+    """
+    for statement in entry.statements:
+        statuses: list[str] = []
+        unclear: list[str] = []
+        for observation in observed([statement], _STATUS_TEMPLATE, "33999-4"):
+            value = observation.first("value")
+            codes = [status for code, status in _STATUSES.items() if has_code(value, code)]
+            words = words_of_value(value, entry.texts)
+            words = words or [entry.texts.of(observation.first("text"))]
+            named = [status for text in words if (status := fold(text)) in _GRAVEST]
+            statuses += codes or named
+            unclear += [] if codes or named else filter(None, words)
+        if statuses or unclear:
+            return statuses, unclear
+    return [], []
+
+
+def _status_code(statement: Element | None) -> str:
+    return code_in((statement or NOTHING).first("statusCode"))
+
+
+def _coded(system: str, code: str) -> dict[str, Any]:
+    return {"coding": [{"system": system, "code": code}]}
 
 
 def _narrative_notes(entry: Entry, allergy: Resource) -> Iterator[Note]:

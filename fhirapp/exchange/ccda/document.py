@@ -7,17 +7,19 @@ header; FHIR R4 documentreference; service.md 2.2.
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.narrative import plain, shortened
 from fhirapp.exchange.ccda.people import Actor, actor, addresses, author, organization, practitioner
 from fhirapp.exchange.ccda.record import Record
-from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     ACT_CODE,
     CONFIDENTIALITY,
     LOINC,
+    MAPS,
     absent,
     code_in,
     codings,
@@ -27,6 +29,7 @@ from fhirapp.exchange.ccda.values import (
     identifiers,
     key,
     null_coding,
+    present,
 )
 from fhirapp.fhir.terminology import CT, DOCUMENT_CATEGORY
 
@@ -37,24 +40,12 @@ _FORMATS = f"{CT}v3-HL7DocumentFormatCodes"
 _US_REALM_HEADER = "2.16.840.1.113883.10.20.22.1.1"
 # The version of C-CDA, by that of the header's template; 1.1 has none.
 _VERSIONS = {"": "1.1", "2015-08-01": "2.1", "2023-05-01": "2.1"}
-_RELATIONS = {"RPLC": "replaces", "APND": "appends", "XFRM": "transforms"}
+_RELATIONS: Mapping[str, str] = MAPS["relations"]
 _VERSION_NUMBER = "http://hl7.org/fhir/5.0/StructureDefinition/extension-DocumentReference.version"
 _CLINICAL_NOTE = {
     "coding": [{"system": DOCUMENT_CATEGORY, "code": "clinical-note", "display": "Clinical Note"}]
 }
-# Those of C-CDA's documents that FHIR R4's document-classcodes lists: a class of their own.
-_CLASSES = {
-    "11488-4": "Consult note",
-    "11504-8": "Surgical operation note",
-    "11506-3": "Progress note",
-    "18748-4": "Diagnostic imaging study",
-    "18842-5": "Discharge summary",
-    "28570-0": "Procedure note",
-    "34109-9": "Note",
-    "34117-2": "History and physical note",
-    "34133-9": "Summary of episode note",
-    "57133-1": "Referral note",
-}
+_CLASSES: Mapping[str, str] = MAPS["document_classes"]
 
 
 def document_reference(
@@ -63,15 +54,15 @@ def document_reference(
     """Return the DocumentReference of a document; encounter and period are put in later."""
     made = root.first("effectiveTime")
     signer = _signer(root, record)
-    found: dict[str, Any] = {
+    resource: dict[str, Any] = {
         "resourceType": "DocumentReference",
         "id": document_id,
         "meta": _meta(made),
         "language": code_in(root.first("languageCode")),
         "contained": _contained(*writers, *([signer] if signer else [])),
         "extension": _version(root),
-        "masterIdentifier": _identifier(root.first("id")),
-        "identifier": [one for one in [_identifier(root.first("setId"))] if one],
+        "masterIdentifier": identifier(root.first("id") or NOTHING),
+        "identifier": identifiers(root.all("setId")[:1]),
         "status": "current",
         "docStatus": _doc_status(root),
         # US Core has UNK among the types, for a document that has none.
@@ -86,17 +77,17 @@ def document_reference(
         "content": [_content(root, document)],
         "context": _context(root, record),
     }
-    values.put(found, "date", _date(root))
-    return {name: value for name, value in found.items() if value}
+    values.put(resource, "date", _date(root))
+    return present(resource)
 
 
 def authors(root: Element, record: Record) -> list[Actor]:
     """Return who wrote the document, each once."""
     unique: list[Actor] = []
-    for one in root.all("author"):
-        found = author(one, record)
-        if found and all(found.reference != known.reference for known in unique):
-            unique.append(found)
+    for element in root.all("author"):
+        writer = author(element, record)
+        if writer and all(writer.reference != known.reference for known in unique):
+            unique.append(writer)
     return unique
 
 
@@ -108,16 +99,17 @@ def custodian(root: Element, record: Record) -> dict[str, Any] | None:
 
 def _signer(root: Element, record: Record) -> Actor | None:
     for path in ("legalAuthenticator", "authenticator"):
-        assigned = root.first(f"{path}/assignedEntity")
-        found = actor(assigned, record) if assigned is not None else None
+        signer = actor(root.first(f"{path}/assignedEntity") or NOTHING, record)
         # R4: no other may authenticate.
-        if found and found.type_name in ("Practitioner", "Organization"):
-            return found
+        if signer and signer.type_name in ("Practitioner", "Organization"):
+            return signer
     return None
 
 
 def _contained(*actors: Actor) -> list[dict[str, Any]]:
-    by_id = {one["id"]: one for actor_ in actors for one in actor_.contained}
+    by_id = {
+        resource["id"]: resource for participant in actors for resource in participant.contained
+    }
     return list(by_id.values())
 
 
@@ -131,17 +123,12 @@ def _date(root: Element) -> Element | None:
     made = root.first("effectiveTime")
     if made is not None and made.get("value"):
         return made
-    written = values.in_order(one.first("time") for one in root.all("author"))
+    written = values.in_order(participation.first("time") for participation in root.all("author"))
     return written[-1] if written else made
 
 
-def _identifier(element: Element | None) -> dict[str, Any] | None:
-    return identifier(element) if element is not None else None
-
-
 def _version(root: Element) -> list[dict[str, Any]]:
-    number = root.first("versionNumber")
-    written = number.get("value") if number is not None else ""
+    written = (root.first("versionNumber") or NOTHING).get("value")
     return [{"url": _VERSION_NUMBER, "valueString": written}] if written else []
 
 
@@ -161,23 +148,21 @@ def _doc_status(root: Element) -> str:
 
 
 def _categories(root: Element) -> list[dict[str, Any]]:
-    code = root.first("code")
     classes = [
-        {"coding": [{"system": LOINC, "code": one["code"], "display": _CLASSES[one["code"]]}]}
-        for one in (codings(code) if code is not None else ())
-        if one.get("system") == LOINC and one["code"] in _CLASSES
+        {"coding": [{"system": LOINC, "code": coding["code"], "display": _CLASSES[coding["code"]]}]}
+        for coding in codings(root.first("code") or NOTHING)
+        if coding.get("system") == LOINC and coding["code"] in _CLASSES
     ]
     return [_CLINICAL_NOTE, *classes]
 
 
 def _relations(root: Element, record: Record) -> list[dict[str, Any]]:
     related = []
-    for one in root.all("relatedDocument"):
-        code = _RELATIONS.get(one.get("typeCode"))
-        for element in one.all("parentDocument/id") if code else ():
-            identified = identifier(element)
-            known = key(identified) if identified else None
-            if known:
+    for related_document in root.all("relatedDocument"):
+        code = _RELATIONS.get(related_document.get("typeCode"))
+        for element in related_document.all("parentDocument/id") if code else ():
+            identified = identifier(element) or {}
+            if known := key(identified):
                 reference = f"DocumentReference/{record.own_identity('DocumentReference', *known)}"
                 target = {"reference": reference, "identifier": identified}
                 related.append({"code": code, "target": target})
@@ -185,13 +170,10 @@ def _relations(root: Element, record: Record) -> list[dict[str, Any]]:
 
 
 def _confidentiality(root: Element) -> list[dict[str, Any]]:
-    code = root.first("confidentialityCode")
-    if code is None:
-        return []
-    labels = codings(code)
-    for one in labels:
+    labels = codings(root.first("confidentialityCode") or NOTHING)
+    for label in labels:
         # CDA R2 §4.2.1.7: the code is one of these where no other system is named.
-        one.setdefault("system", CONFIDENTIALITY)
+        label.setdefault("system", CONFIDENTIALITY)
     return [{"coding": labels}] if labels else []
 
 
@@ -200,24 +182,20 @@ def _content(root: Element, document: bytes) -> dict[str, Any]:
         "contentType": CONTENT_TYPE,
         "language": code_in(root.first("languageCode")),
         "data": base64.b64encode(document).decode(),
+        "title": shortened(plain(root.first("title") or NOTHING)),
     }
-    title = root.first("title")
-    if title is not None:
-        attachment["title"] = shortened(plain(title))
     values.put(attachment, "creation", root.first("effectiveTime"))
-    found: dict[str, Any] = {
-        "attachment": {name: value for name, value in attachment.items() if value}
-    }
+    content: dict[str, Any] = {"attachment": present(attachment)}
     if coded := _format(root):
-        found["format"] = coded
-    return found
+        content["format"] = coded
+    return content
 
 
 def _format(root: Element) -> dict[str, Any] | None:
     versions = {
-        _VERSIONS.get(one.get("extension"), "")
-        for one in root.all("templateId")
-        if one.get("root") == _US_REALM_HEADER
+        _VERSIONS.get(template.get("extension"), "")
+        for template in root.all("templateId")
+        if template.get("root") == _US_REALM_HEADER
     }
     body = root.first("component")
     if not any(versions) or body is None:
@@ -229,26 +207,20 @@ def _format(root: Element) -> dict[str, Any] | None:
 
 def _context(root: Element, record: Record) -> dict[str, Any]:
     events = root.all("documentationOf/serviceEvent")
-    found: dict[str, Any] = {
-        "event": [event for one in events if (event := concept(one.first("code"), record.texts))],
+    context: dict[str, Any] = {
+        "event": [kind for event in events if (kind := concept(event.first("code"), record.texts))],
         "period": next(
-            filter(None, (values.period(one.first("effectiveTime")) for one in events)), None
+            filter(None, (values.period(event.first("effectiveTime")) for event in events)), None
         ),
     }
-    return {name: value for name, value in found.items() if value}
+    return present(context)
 
 
 _PARTICIPATION = f"{CT}v3-ParticipationType"
 _RESPONSIBLE = {
     "coding": [{"system": _PARTICIPATION, "code": "PPRF", "display": "primary performer"}]
 }
-_TYPES = {
-    "ADM": "admitter",
-    "ATND": "attender",
-    "CON": "consultant",
-    "DIS": "discharger",
-    "REF": "referrer",
-}
+_PARTICIPANT_TYPES: Mapping[str, str] = MAPS["participations"]
 
 
 def add_encounter(root: Element, document: dict[str, Any], record: Record) -> None:
@@ -256,11 +228,11 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
     visit = root.first("componentOf/encompassingEncounter")
     if visit is None or visit.null_flavor:
         return
-    facility = visit.first("location/healthCareFacility")
+    facility = visit.first("location/healthCareFacility") or NOTHING
     period = values.period(visit.first("effectiveTime"))
     identified = identifiers(visit.all("id"))
-    keys = [known for one in identified if (known := key(one))]
-    found: dict[str, Any] = {
+    keys = list(filter(None, map(key, identified)))
+    encounter: dict[str, Any] = {
         "resourceType": "Encounter",
         "id": record.own_identity("Encounter", *(keys[0] if keys else (record.key,))),
         "identifier": identified,
@@ -272,16 +244,15 @@ def add_encounter(root: Element, document: dict[str, Any], record: Record) -> No
         "period": period,
         "hospitalization": _hospitalization(visit, record),
         "location": _location(facility),
-        "serviceProvider": _provider(facility, record),
+        "serviceProvider": organization(facility.first("serviceProviderOrganization"), record),
     }
-    name = record.add({what: value for what, value in found.items() if value})
+    name = record.add(present(encounter))
     context = document.setdefault("context", {})
     context["encounter"] = [{"reference": name}]
     if period:
         # service.md 2.2: context.period is the encounter's.
         context["period"] = period
-    kind = concept(facility.first("code"), record.texts) if facility is not None else None
-    if kind:
+    if kind := concept(facility.first("code"), record.texts):
         context["facilityType"] = kind
 
 
@@ -291,38 +262,40 @@ def _status(period: dict[str, Any] | None) -> str:
 
 
 def _class(visit: Element) -> dict[str, Any]:
-    code = visit.first("code")
-    listed = codings(code) if code is not None else []
-    known = [one for one in listed if one.get("system") == ACT_CODE]
-    return known[0] if known else extended(absent(code.null_flavor if code is not None else ""))
+    code = visit.first("code") or NOTHING
+    classes = (coding for coding in codings(code) if coding.get("system") == ACT_CODE)
+    return next(classes, None) or extended(absent(code.null_flavor))
 
 
 def _types(visit: Element, record: Record) -> list[dict[str, Any]]:
-    """Return what else than its class is said of the kind of visit."""
-    found = concept(visit.first("code"), record.texts) or {}
-    others = [one for one in found.get("coding", ()) if one.get("system") != ACT_CODE]
+    """Return the kinds of a visit beside its class."""
+    kind = concept(visit.first("code"), record.texts) or {}
+    others = [coding for coding in kind.get("coding", ()) if coding.get("system") != ACT_CODE]
     if others:
-        return [{**found, "coding": others}]
+        return [{**kind, "coding": others}]
     # US Core requires a type.
-    return [{"text": found["text"]} if "text" in found else extended(absent())]
+    return [{"text": kind["text"]} if "text" in kind else extended(absent())]
 
 
 def _participants(visit: Element, record: Record) -> list[dict[str, Any]]:
-    found = []
+    participants = []
     for path in ("responsibleParty", "encounterParticipant"):
-        for one in visit.all(path):
-            assigned = one.first("assignedEntity")
-            individual = practitioner(assigned, record) if assigned is not None else None
-            if individual:
-                found.append({"type": [_participation(one)], "individual": individual})
-    return found
+        for participation in visit.all(path):
+            assigned = participation.first("assignedEntity") or NOTHING
+            if individual := practitioner(assigned, record):
+                participants.append(
+                    {"type": [_participation(participation)], "individual": individual}
+                )
+    return participants
 
 
-def _participation(one: Element) -> dict[str, Any]:
-    code = one.get("typeCode")
-    if code not in _TYPES:
+def _participation(participation: Element) -> dict[str, Any]:
+    code = participation.get("typeCode")
+    if code not in _PARTICIPANT_TYPES:
         return _RESPONSIBLE
-    return {"coding": [{"system": _PARTICIPATION, "code": code, "display": _TYPES[code]}]}
+    return {
+        "coding": [{"system": _PARTICIPATION, "code": code, "display": _PARTICIPANT_TYPES[code]}]
+    }
 
 
 def _hospitalization(visit: Element, record: Record) -> dict[str, Any] | None:
@@ -332,22 +305,16 @@ def _hospitalization(visit: Element, record: Record) -> dict[str, Any] | None:
     return None
 
 
-def _location(facility: Element | None) -> list[dict[str, Any]]:
+def _location(facility: Element) -> list[dict[str, Any]]:
     """Return the place by its name and number: no Location is served."""
-    if facility is None:
-        return []
-    place = facility.first("location")
-    named = plain(name) if place is not None and (name := place.first("name")) else ""
-    if not named and place is not None:
-        found = addresses(place.all("addr"))
-        named = ", ".join([*found[0].get("line", ()), found[0].get("city", "")]) if found else ""
+    place = facility.first("location") or NOTHING
+    named = plain(place.first("name") or NOTHING)
+    if not named:
+        located = addresses(place.all("addr"))
+        named = (
+            ", ".join([*located[0].get("line", ()), located[0].get("city", "")]) if located else ""
+        )
     reference: dict[str, Any] = {"display": named.strip(", ")} if named else {}
     if identified := identifiers(facility.all("id")):
         reference["identifier"] = identified[0]
     return [{"location": reference}] if reference else []
-
-
-def _provider(facility: Element | None, record: Record) -> dict[str, Any] | None:
-    if facility is None:
-        return None
-    return organization(facility.first("serviceProviderOrganization"), record)

@@ -1,6 +1,7 @@
-"""The coded entries of an Allergies section, and the part of its narrative that each stands for.
+"""The coded entries of an Allergies section, and the part of its narrative that belongs to each.
 
-An entry is tied to a row, an item or a paragraph by the links in it, else by the substance's name.
+An entry is linked to a row, an item or a paragraph by the references in it, else by the substance's
+name.
 Sources: C-CDA R2.1, Allergy Concern Act and Allergy - Intolerance Observation; CDA R2 §4.3.5.
 """
 
@@ -45,8 +46,8 @@ _POINTING = frozenset({"text", "originalText", "name"})
 class Entry:
     """An observation, the act of concern that it is in, and the participant that is the substance.
 
-    block is the part of the narrative that it stands for. is_linked: the entry points there; else
-    its name was found there. is_only: no other entry stands for the same block.
+    block is the part of the narrative that belongs to it. is_linked: the entry points there; else
+    its name was found there. is_only: the block belongs to no other entry.
     """
 
     observation: Element
@@ -98,7 +99,10 @@ class Entry:
 def entry_elements(section: Element) -> list[Element]:
     """Return the entries of a section and of the sections within it."""
     inner = section.all("component/section")
-    return [*section.all("entry"), *(entry for one in inner for entry in entry_elements(one))]
+    return [
+        *section.all("entry"),
+        *(entry for subsection in inner for entry in entry_elements(subsection)),
+    ]
 
 
 def entries_in(holder: Element, texts: Texts, concern: Element | None = None) -> Iterator[Entry]:

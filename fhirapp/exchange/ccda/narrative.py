@@ -32,15 +32,15 @@ class Texts:
         self._by_id: dict[str, Element] = {}
         for section in sections:
             for text in section_texts(section):
-                for one in (text, *text.descendants()):
-                    if name := one.get("ID"):
-                        # The first counts: an id stands once in a document.
-                        self._by_id.setdefault(name, one)
+                for element in (text, *text.descendants()):
+                    if name := element.get("ID"):
+                        # The first counts: an id occurs once in a valid document.
+                        self._by_id.setdefault(name, element)
 
     def of(self, element: Element | None) -> str:
         """Return the text in an element and that to which it points; "" where there is neither.
 
-        What stands in both is returned once.
+        Words that are in both are returned once.
         """
         if element is None:
             return ""
@@ -51,14 +51,17 @@ class Texts:
         """Return the elements of the narrative to which an element, such as a text, points."""
         if element is None:
             return []
-        names = [one.get("value").removeprefix("#") for one in element.all("reference")]
+        names = [reference.get("value").removeprefix("#") for reference in element.all("reference")]
         return [self._by_id[name] for name in names if name in self._by_id]
 
 
 def section_texts(section: Element) -> list[Element]:
     """Return the narrative of a section and of the sections within it."""
     inner = section.all("component/section")
-    return [*section.all("text"), *(text for one in inner for text in section_texts(one))]
+    return [
+        *section.all("text"),
+        *(text for subsection in inner for text in section_texts(subsection)),
+    ]
 
 
 def plain(element: Element) -> str:
@@ -78,12 +81,12 @@ def shortened(text: str) -> str:
 
 
 def unique(texts: list[str]) -> list[str]:
-    """Return the texts without those whose words stand in another one, in their order."""
+    """Return the texts, in their order, without those whose words are part of another one."""
     kept: list[str] = []
     for text in filter(None, texts):
         if covers(kept, text):
             continue
-        kept = [one for one in kept if not covers([text], one)]
+        kept = [other for other in kept if not covers([text], other)]
         kept.append(text)
     return kept
 
@@ -96,8 +99,8 @@ def covers(texts: list[str], words: str) -> bool:
 
 def stands_in(texts: list[str], words: str) -> bool:
     """Say whether the texts hold these words, or each part of them: "hives; rash and wheezing"."""
-    parts = [one for one in map(str.strip, _APART.split(words)) if one]
-    return covers(texts, words) or all(covers(texts, one) for one in parts)
+    parts = [part for part in map(str.strip, _APART.split(words)) if part]
+    return covers(texts, words) or all(covers(texts, part) for part in parts)
 
 
 def has_words(texts: list[str], words: str) -> bool:
@@ -112,13 +115,13 @@ def _bare(text: str) -> str:
 
 
 def _collect(element: Element, parts: list[str]) -> None:
-    for one in element.content:
-        if isinstance(one, str):
-            parts.append(one)
+    for child in element.content:
+        if isinstance(child, str):
+            parts.append(child)
         else:
-            ends = "" if one.name in _WITHIN_A_WORD else " "
+            ends = "" if child.name in _WITHIN_A_WORD else " "
             parts.append(ends)
-            _collect(one, parts)
+            _collect(child, parts)
             parts.append(ends)
 
 
@@ -188,7 +191,7 @@ class Narrative:
         self._by_element: dict[Element, Block] = {}
         for block in blocks:
             self._by_element.setdefault(block.element, block)
-        self.blocks = [one for one in blocks if any(map(str.isalpha, one.text))]
+        self.blocks = [block for block in blocks if any(map(str.isalpha, block.text))]
 
     def block_of(self, element: Element) -> Block | None:
         """Return the block that an element is in, or the only one in it; else None."""
@@ -197,7 +200,9 @@ class Narrative:
             if at in self._by_element:
                 return self._by_element[at]
             at = at.parent
-        within = [self._by_element[one] for one in element.descendants() if one in self._by_element]
+        within = [
+            self._by_element[inner] for inner in element.descendants() if inner in self._by_element
+        ]
         return within[0] if len(within) == 1 else None
 
     def column_of(self, element: Element) -> Column | None:
@@ -214,25 +219,25 @@ class Narrative:
 def _within(holder: Element, group: Element | None) -> Iterator[Block]:
     """Yield the blocks in an element; text between them is a block of its own."""
     loose: list[str] = []
-    for one in holder.content:
-        if isinstance(one, str):
-            loose.append(one)
-        elif one.name in _SKIPPED:
+    for child in holder.content:
+        if isinstance(child, str):
+            loose.append(child)
+        elif child.name in _SKIPPED:
             continue
-        elif one.name == "table":
-            yield from _rows(one)
-        elif one.name in _BLOCKS and not _is_nesting(one):
-            yield Block(one, plain(one), group if one.name == "item" else holder)
-        elif one.name == "list" or _is_nesting(one):
-            yield from _within(one, one if one.name == "list" else group)
+        elif child.name == "table":
+            yield from _rows(child)
+        elif child.name in _BLOCKS and not _is_nesting(child):
+            yield Block(child, plain(child), group if child.name == "item" else holder)
+        elif child.name == "list" or _is_nesting(child):
+            yield from _within(child, child if child.name == "list" else group)
         else:
-            loose.append(f" {plain(one)} ")
+            loose.append(f" {plain(child)} ")
     if text := tidy("".join(loose)):
         yield Block(holder, text)
 
 
 def _is_nesting(element: Element) -> bool:
-    return any(one.name in _NESTING for one in element.descendants())
+    return any(inner.name in _NESTING for inner in element.descendants())
 
 
 def _rows(table: Element) -> Iterator[Block]:
@@ -270,7 +275,7 @@ def _is_head(row: Element) -> bool:
 
 
 def _cells(row: Element) -> list[Element]:
-    return [one for one in row.elements if one.name in ("td", "th")]
+    return [cell for cell in row.elements if cell.name in ("td", "th")]
 
 
 def _positions(row: Element) -> Iterator[tuple[int, Element]]:
@@ -283,10 +288,10 @@ def _positions(row: Element) -> Iterator[tuple[int, Element]]:
 
 def _columns(head: Element) -> dict[int, Column]:
     """Return what the columns hold; of the substance the first that may be it."""
-    found: dict[int, Column] = {}
+    columns: dict[int, Column] = {}
     for position, cell in _positions(head):
         words = fold(plain(cell))
         column = next((kind for kind, pattern in _HEADS if pattern.search(words)), None)
-        if column and not (column is Column.SUBSTANCE and column in found.values()):
-            found[position] = column
-    return found
+        if column and not (column is Column.SUBSTANCE and column in columns.values()):
+            columns[position] = column
+    return columns

@@ -6,116 +6,88 @@ Sources: CDA R2 §4.2.2; HL7 C-CDA on FHIR 2.0.0, participations.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from fhirapp.exchange.ccda import values
-from fhirapp.exchange.ccda.narrative import plain, tidy
+from fhirapp.exchange.ccda.narrative import plain
 from fhirapp.exchange.ccda.record import Record, identity
-from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import absent, concept, extended, has_code, identifiers, key
+from fhirapp.exchange.ccda.tree import NOTHING, Element
+from fhirapp.exchange.ccda.values import (
+    MAPS,
+    absent,
+    concept,
+    distinct,
+    extended,
+    has_code,
+    identifiers,
+    key,
+    present,
+)
 from fhirapp.fhir.terminology import CT
 
-_NAME_USES = {"A": "nickname", "C": "official", "L": "usual", "P": "anonymous"}
-_ADDRESS_USES = {
-    "BAD": "old",
-    "H": "home",
-    "HP": "home",
-    "HV": "home",
-    "TMP": "temp",
-    "WP": "work",
-    "DIR": "work",
-    "PUB": "work",
-}
-_TELECOM_USES = {**_ADDRESS_USES, "AS": "work", "MC": "mobile"}
-_SCHEMES = {
-    "tel": "phone",
-    "fax": "fax",
-    "mailto": "email",
-    "http": "url",
-    "https": "url",
-    "sms": "sms",
-}
+_NAME_USES: Mapping[str, str] = MAPS["name_uses"]
+_ADDRESS_USES: Mapping[str, str] = MAPS["address_uses"]
+_TELECOM_USES: Mapping[str, str] = {**_ADDRESS_USES, **MAPS["telecom_uses"]}
+_TELECOM_SYSTEMS: Mapping[str, str] = MAPS["telecom_systems"]
 _NUMBER = re.compile(r"[+(]?\d[\d\s().x*#/-]*")
-_PARTS = {
-    "city": "city",
-    "county": "district",
-    "state": "state",
-    "postalCode": "postalCode",
-    "country": "country",
-}
+_ADDRESS_PARTS: Mapping[str, str] = MAPS["address_parts"]
 _LINES = ("streetAddressLine", "streetName", "houseNumber", "additionalLocator", "unitID")
 
 
 def names(elements: list[Element]) -> list[dict[str, Any]]:
-    """Return the names that say something."""
-    return [found for one in elements if (found := _name(one))]
+    """Return the names that are not empty."""
+    return [name for element in elements if (name := _name(element))]
 
 
 def _name(element: Element) -> dict[str, Any]:
     if element.null_flavor:
         return {}
-    found: dict[str, Any] = {}
-    if use := _used(element, _NAME_USES):
-        found["use"] = use
-    given = element.all("given")
-    if use == "anonymous" and any("CL" in one.get("qualifier").split() for one in given):
-        found["use"] = "nickname"
-    if family := " ".join(_texts(element.all("family"))):
-        found["family"] = family
-    for name in ("given", "prefix", "suffix"):
-        if written := _texts(element.all(name)):
-            found[name] = written
-    if not ("family" in found or "given" in found):
-        text = plain(element)
-        if not text:
-            return {}
-        found = {**{name: value for name, value in found.items() if name == "use"}, "text": text}
-    if period := values.period(element.first("validTime")):
-        found["period"] = period
-    return found
+    given, use = element.all("given"), _used(element, _NAME_USES)
+    if use == "anonymous" and any("CL" in part.get("qualifier").split() for part in given):
+        use = "nickname"
+    parts = present(
+        {
+            "family": " ".join(_texts(element.all("family"))),
+            **{name: _texts(element.all(name)) for name in ("given", "prefix", "suffix")},
+        }
+    )
+    if not ("family" in parts or "given" in parts):
+        parts = present({"text": plain(element)})
+    if not parts:
+        return {}
+    return present({"use": use, **parts, "period": values.period(element.first("validTime"))})
 
 
 def addresses(elements: list[Element]) -> list[dict[str, Any]]:
-    """Return the addresses that say something."""
-    return [found for one in elements if (found := _address(one))]
+    """Return the addresses that are not empty."""
+    return [address for element in elements if (address := _address(element))]
 
 
 def _address(element: Element) -> dict[str, Any]:
     if element.null_flavor:
         return {}
-    found: dict[str, Any] = {}
-    if lines := _texts([one for one in element.elements if one.name in _LINES]):
-        found["line"] = lines
-    for name, called in _PARTS.items():
-        if written := " ".join(_texts(element.all(name))):
-            found[called] = written
-    if not found:
-        if not (text := plain(element)):
-            return {}
-        found["text"] = text
-    if use := _used(element, _ADDRESS_USES):
-        found = {"use": use, **found}
-    if period := values.period(element.first("useablePeriod")):
-        found["period"] = period
-    return found
+    parts = {
+        "line": _texts([part for part in element.elements if part.name in _LINES]),
+        **{name: " ".join(_texts(element.all(source))) for source, name in _ADDRESS_PARTS.items()},
+    }
+    written = present(parts) or present({"text": plain(element)})
+    if not written:
+        return {}
+    period = values.period(element.first("useablePeriod"))
+    return present({"use": _used(element, _ADDRESS_USES), **written, "period": period})
 
 
 def telecoms(elements: list[Element]) -> list[dict[str, Any]]:
-    """Return the numbers and addresses that say something, each once."""
-    unique: list[dict[str, Any]] = []
-    for element in elements:
-        found = _telecom(element)
-        if found and found not in unique:
-            unique.append(found)
-    return unique
+    """Return the numbers and addresses that are not empty, each once."""
+    return distinct(map(_telecom, elements))
 
 
 def _telecom(element: Element) -> dict[str, Any]:
     written = element.get("value")
     scheme, colon, rest = written.partition(":")
-    system = _SCHEMES.get(scheme.lower()) if colon else None
+    system = _TELECOM_SYSTEMS.get(scheme.lower()) if colon else None
     if system and system != "url":
         written = unquote(rest) if system == "email" else rest
     elif not system:
@@ -127,23 +99,23 @@ def _telecom(element: Element) -> dict[str, Any]:
         return {}
     if "PG" in element.get("use").split():
         system = "pager"
-    found = {"system": system, "value": written}
+    telecom = {"system": system, "value": written}
     if use := _used(element, _TELECOM_USES):
-        found["use"] = use
-    return found
+        telecom["use"] = use
+    return telecom
 
 
-def _used(element: Element, uses: dict[str, str]) -> str:
+def _used(element: Element, uses: Mapping[str, str]) -> str:
     """Return the first use that FHIR has a word for."""
-    return next((uses[one] for one in element.get("use").split() if one in uses), "")
+    return next((uses[use] for use in element.get("use").split() if use in uses), "")
 
 
 def _texts(elements: list[Element]) -> list[str]:
-    return [text for one in elements if not one.null_flavor and (text := plain(one))]
+    return [text for element in elements if not element.null_flavor and (text := plain(element))]
 
 
 class Actor(NamedTuple):
-    """Who took part: the Reference, what a resource that has it must contain, for whom."""
+    """Who took part: the Reference, what a resource with it must contain, on whose behalf."""
 
     reference: dict[str, Any]
     contained: Sequence[dict[str, Any]] = ()
@@ -157,48 +129,48 @@ class Actor(NamedTuple):
 
 
 def organization(element: Element | None, record: Record) -> dict[str, Any] | None:
-    """Return the Reference to an organization, None where nothing is said of one."""
+    """Return the Reference to an organization, None where the element has none."""
     if element is None:
         return None
     name = next(filter(None, map(plain, element.all("name"))), "")
-    found: dict[str, Any] = {
-        "resourceType": "Organization",
-        "identifier": identifiers(element.all("id")),
-        "name": name,
-        "telecom": telecoms(element.all("telecom")),
-        "address": addresses(element.all("addr")),
-        "partOf": organization(element.first("asOrganizationPartOf/wholeOrganization"), record),
-    }
-    found = {what: value for what, value in found.items() if value}
-    if not ("identifier" in found or "name" in found):
+    resource = present(
+        {
+            "resourceType": "Organization",
+            "identifier": identifiers(element.all("id")),
+            "name": name,
+            "telecom": telecoms(element.all("telecom")),
+            "address": addresses(element.all("addr")),
+            "partOf": organization(element.first("asOrganizationPartOf/wholeOrganization"), record),
+        }
+    )
+    if not ("identifier" in resource or "name" in resource):
         return None
-    found["id"] = record.identity("Organization", found.get("identifier", []), name)
-    return _reference(record.add(found), name)
+    resource["id"] = record.identity("Organization", resource.get("identifier", []), name)
+    return _reference(record.add(resource), name)
 
 
 def practitioner(assigned: Element, record: Record) -> dict[str, Any] | None:
     """Return the Reference to a person who acts for an organization, None without one."""
-    person = assigned.first("assignedPerson")
-    named = names(person.all("name")) if person is not None else []
-    found: dict[str, Any] = {
-        "resourceType": "Practitioner",
-        "identifier": identifiers(assigned.all("id")),
-        "name": named,
-        "telecom": telecoms(assigned.all("telecom")),
-        "address": addresses(assigned.all("addr")),
-    }
-    found = {what: value for what, value in found.items() if value}
+    named = names((assigned.first("assignedPerson") or NOTHING).all("name"))
+    resource = present(
+        {
+            "resourceType": "Practitioner",
+            "identifier": identifiers(assigned.all("id")),
+            "name": named,
+            "telecom": telecoms(assigned.all("telecom")),
+            "address": addresses(assigned.all("addr")),
+        }
+    )
     display = spoken(named)
-    if not (named or any(map(key, found.get("identifier", [])))):
+    if not (named or any(map(key, resource.get("identifier", [])))):
         return None
-    found["id"] = record.identity("Practitioner", found.get("identifier", []), display)
-    return _reference(record.add(found), display)
+    resource["id"] = record.identity("Practitioner", resource.get("identifier", []), display)
+    return _reference(record.add(resource), display)
 
 
 def author(participation: Element, record: Record) -> Actor | None:
-    """Return who wrote, None where that is not said."""
-    assigned = participation.first("assignedAuthor")
-    return None if assigned is None else actor(assigned, record)
+    """Return who wrote, None where that is not recorded."""
+    return actor(participation.first("assignedAuthor") or NOTHING, record)
 
 
 def actor(assigned: Element, record: Record) -> Actor | None:
@@ -215,57 +187,66 @@ def actor(assigned: Element, record: Record) -> Actor | None:
         return _contained(_device(assigned, device), on_behalf_of)
     if person is None and on_behalf_of is not None:
         return Actor(on_behalf_of)
-    found = practitioner(assigned, record)
-    if found is None:
+    reference = practitioner(assigned, record)
+    if reference is None:
         return Actor(on_behalf_of) if on_behalf_of else None
-    return Actor(found, (), on_behalf_of)
+    return Actor(reference, (), on_behalf_of)
 
 
 def _relation(assigned: Element, person: Element | None) -> Element | None:
     """Return what an author who is no professional is to the patient."""
     for holder in (person, assigned):
-        if holder is not None and (found := holder.first("sdtc:asPatientRelationship")):
-            return found.first("code") or found
+        if holder is not None and (relationship := holder.first("sdtc:asPatientRelationship")):
+            return relationship.first("code") or relationship
     code = assigned.first("code")
     return code if has_code(code, "ONESELF", "SELF") else None
 
 
 def _related_person(relation: Element, person: Element | None, record: Record) -> dict[str, Any]:
-    named = names(person.all("name")) if person is not None else []
+    named = names((person or NOTHING).all("name"))
     relationship = concept(relation, record.texts)
-    found: dict[str, Any] = {
-        "resourceType": "RelatedPerson",
-        "id": identity("RelatedPerson", record.key, spoken(named)),
-        "patient": {"reference": record.patient},
-        "relationship": [relationship] if relationship else [],
-        "name": named,
-    }
-    return {what: value for what, value in found.items() if value}
+    return present(
+        {
+            "resourceType": "RelatedPerson",
+            "id": identity("RelatedPerson", record.key, spoken(named)),
+            "patient": {"reference": record.patient},
+            "relationship": [relationship] if relationship else [],
+            "name": named,
+        }
+    )
 
 
 def _device(assigned: Element, device: Element) -> dict[str, Any]:
     model, software = (
-        tidy(plain(one)) if one is not None else ""
-        for one in (device.first("manufacturerModelName"), device.first("softwareName"))
+        plain(device.first(name) or NOTHING) for name in ("manufacturerModelName", "softwareName")
     )
     identified = identifiers(assigned.all("id"))
-    called = [
+    device_names = [
         {"name": name, "type": kind}
         for name, kind in ((model, "model-name"), (software, "other"))
         if name
     ]
-    found: dict[str, Any] = {
-        "resourceType": "Device",
-        "id": identity("Device", model, software, *(one.get("value", "") for one in identified)),
-        "identifier": identified,
-        "deviceName": called,
-    }
-    return {what: value for what, value in found.items() if value}
+    return present(
+        {
+            "resourceType": "Device",
+            "id": identity(
+                "Device",
+                model,
+                software,
+                *(identifier.get("value", "") for identifier in identified),
+            ),
+            "identifier": identified,
+            "deviceName": device_names,
+        }
+    )
 
 
 def _contained(resource: dict[str, Any], on_behalf_of: dict[str, Any] | None) -> Actor:
-    called = resource.get("deviceName") or [{"name": spoken(resource.get("name", []))}]
-    reference = _reference(f"#{resource['id']}", called[0]["name"])
+    if "deviceName" in resource:
+        display = resource["deviceName"][0]["name"]
+    else:
+        display = spoken(resource.get("name", []))
+    reference = _reference(f"#{resource['id']}", display)
     return Actor(reference, (resource,), on_behalf_of)
 
 
@@ -274,7 +255,7 @@ def _reference(target: str, display: str) -> dict[str, Any]:
 
 
 def spoken(named: list[dict[str, Any]]) -> str:
-    """Return a name as it is said: prefix, given names, family name, suffix."""
+    """Return a name as people write it: prefix, given names, family name, suffix."""
     if not named:
         return ""
     first = named[0]
@@ -284,7 +265,7 @@ def spoken(named: list[dict[str, Any]]) -> str:
 
 
 def complete(resource: dict[str, Any]) -> None:
-    """Say that what US Core requires of people and organizations, and nobody told, is unknown.
+    """Mark what US Core requires of people and organizations, and the source lacks, as unknown.
 
     Source: US Core general guidance, missing data.
     """
@@ -296,9 +277,9 @@ def complete(resource: dict[str, Any]) -> None:
             resource["_name"] = unknown
     if type_name == "Practitioner":
         resource.setdefault("identifier", [{"_system": unknown, "_value": unknown}])
-        for one in resource.setdefault("name", [{}]):
-            if "family" not in one:
-                one["_family"] = unknown
+        for name in resource.setdefault("name", [{}]):
+            if "family" not in name:
+                name["_family"] = unknown
 
 
 _PARTICIPANT_TYPE = f"{CT}provenance-participant-type"
@@ -317,11 +298,13 @@ def provenance(
 
     recorded is when the document was made, occurred when the target was written.
     """
-    agents = [_agent("author", "Author", one.reference, _on_behalf_of(one)) for one in authors]
+    agents = [
+        _agent("author", "Author", actor.reference, _on_behalf_of(actor)) for actor in authors
+    ]
     if custodian:
         agents.append(_agent("custodian", "Custodian", custodian, None))
-    contained = {one["id"]: one for actor in authors for one in actor.contained}
-    found: dict[str, Any] = {
+    contained = {resource["id"]: resource for actor in authors for resource in actor.contained}
+    resource: dict[str, Any] = {
         "resourceType": "Provenance",
         "id": identity("Provenance", target, document),
         "contained": list(contained.values()),
@@ -330,17 +313,17 @@ def provenance(
         "agent": agents or [_agent("author", "Author", extended(absent()), None)],
         "entity": [{"role": "source", "what": {"reference": document}}],
     }
-    values.put(found, "occurredDateTime", occurred)
+    values.put(resource, "occurredDateTime", occurred)
     # An instant is never made of a date.
     if instant := values.instant(recorded):
-        found["recorded"] = instant
+        resource["recorded"] = instant
     else:
-        found["_recorded"] = extended(absent())
-    return {name: value for name, value in found.items() if value}
+        resource["_recorded"] = extended(absent())
+    return present(resource)
 
 
 def _on_behalf_of(actor: Actor) -> dict[str, Any] | None:
-    """Return for whom somebody acts; US Core asks it of some (provenance-1)."""
+    """Return on whose behalf an actor acts; US Core requires it of some (provenance-1)."""
     if actor.on_behalf_of is None and actor.type_name in ("Practitioner", "Device"):
         return extended(absent())
     return actor.on_behalf_of
@@ -351,4 +334,4 @@ def _agent(
 ) -> dict[str, Any]:
     type_ = {"coding": [{"system": _PARTICIPANT_TYPE, "code": code, "display": display}]}
     agent = {"type": type_, "who": who, "onBehalfOf": on_behalf_of}
-    return {name: value for name, value in agent.items() if value}
+    return present(agent)

@@ -6,7 +6,7 @@ CF-Severity; service.md 2.3; decisions 2.19.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,8 +15,9 @@ from fhirapp.allergies.severity import GRADES, grade
 from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.narrative import Texts, covers, plain, stands_in, unique
 from fhirapp.exchange.ccda.substances import inner, observed
-from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
+    MAPS,
     concept,
     extended,
     has_code,
@@ -30,17 +31,8 @@ from fhirapp.search.string import fold
 # Templates of C-CDA.
 _REACTION = "2.16.840.1.113883.10.20.22.4.9"
 _SEVERITY, _CRITICALITY = "2.16.840.1.113883.10.20.22.4.8", "2.16.840.1.113883.10.20.22.4.145"
-# FHIR has three; of what lies between two, and of fatal, the graver.
-_SEVERITIES = {
-    "255604002": "mild",
-    "371923003": "moderate",
-    "6736007": "moderate",
-    "371924009": "severe",
-    "24484000": "severe",
-    "399166001": "severe",
-    "442452003": "severe",
-}
-_CRITICALITIES = {"CRITH": "high", "CRITL": "low", "CRITU": "unable-to-assess"}
+_SEVERITIES: Mapping[str, str] = MAPS["severities"]
+_CRITICALITIES: Mapping[str, str] = MAPS["criticalities"]
 _BY_GRADE = {"severe": "high", "mild": "low"}
 # decisions 2.19
 _UNKNOWN = {"system": SNOMED_CT, "code": UNKNOWN_REACTION, "display": "Unknown"}
@@ -60,7 +52,7 @@ class Severity(NamedTuple):
         return GRADES.index(self.code) + 1 if self.code else 0
 
     def put_into(self, reaction: dict[str, Any]) -> None:
-        """Set severity; words that say more than the code stand beside it."""
+        """Set severity; words that say more than the code are kept beside it."""
         if self.code:
             reaction["severity"] = self.code
         if self.words and fold(self.words) != self.code:
@@ -95,9 +87,7 @@ def criticality_in(statements: list[Element], texts: Texts, cell: str) -> tuple[
     """Return the gravest criticality, and the nullFlavor of one that is not known."""
     criticalities, null_flavor = [_by_words(cell)], ""
     for observation in observed(statements, _CRITICALITY, "82606-5"):
-        value = observation.first("value")
-        if value is None:
-            continue
+        value = observation.first("value") or NOTHING
         coded = [known for code, known in _CRITICALITIES.items() if has_code(value, code)]
         criticalities += coded or [_by_words(" ".join(words_of_value(value, texts)))]
         null_flavor = null_flavor or value.null_flavor
@@ -110,12 +100,11 @@ def _by_words(words: str) -> str:
 
 
 def words_of_value(value: Element | None, texts: Texts) -> list[str]:
-    """Return the words of a coded value: original text, display names, what stands in it.
+    """Return the words of a coded value: original text, display names, its content.
 
     A local code counts as a word.
     """
-    if value is None:
-        return []
+    value = value or NOTHING
     words = []
     for coded in (value, *value.all("translation")):
         words += [texts.of(coded.first("originalText")), coded.get("displayName")]
@@ -127,11 +116,11 @@ def words_of_value(value: Element | None, texts: Texts) -> list[str]:
 
 
 def _severity(observation: Element, texts: Texts) -> Severity:
-    value = observation.first("value")
+    value = observation.first("value") or NOTHING
     codes = [severity for code, severity in _SEVERITIES.items() if has_code(value, code)]
     words = [text for text in words_of_value(value, texts) if _says(text)]
     # A local code, such as H, is read as a word where no other word is there.
-    local = value.get("code") if value is not None and not codes else ""
+    local = "" if codes else value.get("code")
     local = local if any(map(str.isalpha, local)) else ""
     graded = [grade(text) for text in (*words, local)]
     if not any((*codes, *graded)):

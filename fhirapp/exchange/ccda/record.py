@@ -24,9 +24,9 @@ def identity(type_name: str, *parts: str) -> str:
     return str(uuid5(_NAMESPACE, written))
 
 
-# Whom a number identifies best: NPIs everybody uses; of patients the SSN is left out most often.
+# NPIs are in most records, and identify best; an SSN is the number that is left out most often.
 _FIRST, _LAST = NPI, SSN
-# What the SSA never gave to anybody, and what stands in advertisements.
+# Numbers that the SSA never issued, and those of advertisements.
 _NO_SSN = re.compile(
     r"(?:000|666|9[0-9]{2})[0-9]{6}|[0-9]{3}00[0-9]{4}|[0-9]{5}0000|([0-9])\1{8}"
     r"|123456789|987654321|078051120|219099999|(?![0-9]{9}).*"
@@ -52,9 +52,9 @@ class Record:
         known = self.resources.setdefault(name, resource)
         for element, value in resource.items():
             known.setdefault(element, value)
-        for one in resource.get("identifier", ()):
-            if one not in known["identifier"]:
-                known["identifier"].append(one)
+        for identifier in resource.get("identifier", ()):
+            if identifier not in known["identifier"]:
+                known["identifier"].append(identifier)
         return name
 
     def identity(self, type_name: str, identified: list[dict[str, Any]], *otherwise: str) -> str:
@@ -68,13 +68,13 @@ class Record:
 
 
 def ranked(identified: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return the system and value of each Identifier that has both, what tells best first."""
-    found = (one for one in map(key, identified) if one and not _is_nobodys(one))
-    return sorted(found, key=_rank)
+    """Return the system and value of each Identifier that has both, the best one first."""
+    keys = (known for known in map(key, identified) if known and not _is_placeholder(known))
+    return sorted(keys, key=_rank)
 
 
-def _is_nobodys(known: tuple[str, str]) -> bool:
-    """Say whether a number stands for one that is not known: many have it, so it tells nobody."""
+def _is_placeholder(known: tuple[str, str]) -> bool:
+    """Say whether a number is a placeholder, which many patients share."""
     system, value = known
     digits = value.replace("-", "").replace(" ", "")
     return system == SSN and _NO_SSN.fullmatch(digits) is not None

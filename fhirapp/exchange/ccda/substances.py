@@ -8,49 +8,28 @@ CF-NoKnownAllergies; service.md 2.3; decisions 2.19: NI never means "no allergy"
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fhirapp.allergies.assertion import About, about_none_known, is_placeholder
 from fhirapp.exchange.ccda.narrative import Column, Narrative, Texts, covers, plain, tidy
-from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import codings, concept, has_code, is_negated, null_coding
+from fhirapp.exchange.ccda.tree import NOTHING, Element
+from fhirapp.exchange.ccda.values import MAPS, codings, concept, has_code, is_negated, null_coding
 from fhirapp.fhir.terminology import NO_KNOWN_DRUG_ALLERGY, SNOMED_CT
 from fhirapp.search.string import fold
 
 _NKA, _NKFA, _NKEA = "716186003", "429625007", "428607008"
-_NONE_KNOWN = {
-    NO_KNOWN_DRUG_ALLERGY: "No known drug allergy",
-    _NKFA: "No known food allergy",
-    _NKEA: "No known environmental allergy",
-    _NKA: "No known allergy",
-}
+_NONE_KNOWN: Mapping[str, str] = MAPS["none_known"]
 _BY_ABOUT = {
     About.ANY: _NKA,
     About.DRUG: NO_KNOWN_DRUG_ALLERGY,
     About.FOOD: _NKFA,
     About.ENVIRONMENT: _NKEA,
 }
-# What is said when an observation without a substance is negated, by its value. That nobody has a
-# propensity says no less than that nobody has an allergy; of an intolerance that is not so.
-_NEGATED = {
-    "416098002": NO_KNOWN_DRUG_ALLERGY,
-    "419511003": NO_KNOWN_DRUG_ALLERGY,
-    "414285001": _NKFA,
-    "418471000": _NKFA,
-    "426232007": _NKEA,
-    "419199007": _NKA,
-    "418038007": _NKA,
-    "420134006": _NKA,
-}
-# Participants that name no substance but any, or any of a kind.
-_GENERIC = {
-    "105590001": _NKA,
-    "410942007": NO_KNOWN_DRUG_ALLERGY,
-    "373873005": NO_KNOWN_DRUG_ALLERGY,
-    "255620007": _NKFA,
-    "762766007": _NKFA,
-}
+# The statement that none is known: by the value of an observation that is negated, and by a
+# participant that names no substance but any, or any of a kind.
+_NEGATED: Mapping[str, str] = MAPS["negated"]
+_GENERIC: Mapping[str, str] = MAPS["generic"]
 _GENERIC_NAMES = frozenset(
     {
         *("substance", "any", "any substance", "all", "allergen", "drug", "drugs", "any drug"),
@@ -58,7 +37,7 @@ _GENERIC_NAMES = frozenset(
         *("pharmaceutical / biologic product", "pharmaceutical/biologic product"),
     }
 )
-# Codes that say it themselves, whatever stands beside them; some systems negate these too.
+# Codes that mean it by themselves, whatever is beside them; some systems negate these too.
 _SAY_NONE = frozenset({*_NONE_KNOWN, "160244002"})
 # A value that only says of what kind it is: the substance has to be named elsewhere.
 _KINDS = frozenset({*_NEGATED, "235719002", "59037007"})
@@ -67,7 +46,7 @@ _KIND_WORDS = re.compile(
     r"|disposition|to|an?|of|or|and|drugs?|foods?|substances?|medications?|medicines?"
     r"|environment(?:al)?|miscellaneous|other|disorder|finding|type|class)\b\W*)+"
 )
-# Of the narrative, the columns in which no substance stands.
+# Columns of the narrative without substances.
 _NO_NAME = (Column.REACTION, Column.SEVERITY, Column.STATUS, Column.CRITICALITY)
 
 
@@ -87,52 +66,52 @@ def substance_of(
     that leads into another column, or is that of the reaction, does not name the substance where
     something else does.
     """
-    entity = participant.first("participantRole/playingEntity") if participant else None
-    code = entity.first("code") if entity is not None else None
-    listed = codings(code) if code is not None else []
-    if value is not None and value.get("code") and not has_code(value, *_KINDS):
+    entity = (participant or NOTHING).first("participantRole/playingEntity") or NOTHING
+    value = value or NOTHING
+    listed = codings(entity.first("code") or NOTHING)
+    if value.get("code") and not has_code(value, *_KINDS):
         # The value names the substance: "allergy to penicillin".
         listed = listed if any(map(_is_concrete, listed)) else codings(value)
-    names = [] if entity is None else list(_names(entity, code, texts, narrative))
-    displays = [one["display"] for one in listed if "display" in one and _is_concrete(one)]
-    of_reactions = {fold(one) for one in reactions}
+    names = list(_names(entity, texts, narrative))
+    displays = [
+        coding["display"] for coding in listed if "display" in coding and _is_concrete(coding)
+    ]
+    of_reactions = {fold(name) for name in reactions}
     others = [*displays, *_value_names(value, texts)]
-    real = [one for one in (*names, *others) if one and not is_placeholder(one)]
-    real = [one for one in real if fold(one) not in of_reactions] or real
+    real = [name for name in (*names, *others) if name and not is_placeholder(name)]
+    real = [name for name in real if fold(name) not in of_reactions] or real
     if cell and (is_only or not real) and not is_placeholder(cell):
         real.append(cell)
-    if value is not None and not real:
+    if not real:
         real += _named_kind(value, texts)
-    found: dict[str, Any] = {"coding": listed} if listed else {}
+    substance: dict[str, Any] = {"coding": listed} if listed else {}
     if text := next(iter(real), "") or next(filter(None, (*names, *others)), ""):
-        found["text"] = text
+        substance["text"] = text
     kept = [text, *displays]
     for name in real:
         if not covers(kept, name):
-            found.setdefault("coding", []).append({"display": name})
+            substance.setdefault("coding", []).append({"display": name})
             kept.append(name)
-    return found
+    return substance
 
 
 def names_in(code: dict[str, Any]) -> list[str]:
     """Return the names in a code, without placeholders."""
-    listed = (one for one in code.get("coding", ()) if _is_concrete(one))
-    names = [code.get("text", ""), *(one.get("display", "") for one in listed)]
-    return [one for one in names if one and not is_placeholder(one)]
+    listed = (coding for coding in code.get("coding", ()) if _is_concrete(coding))
+    names = [code.get("text", ""), *(coding.get("display", "") for coding in listed)]
+    return [name for name in names if name and not is_placeholder(name)]
 
 
 def named_by(participant: Element | None, texts: Texts) -> dict[str, Any] | None:
-    """Return the code and the first name of a participant as they stand; None if it has none."""
-    entity = participant.first("participantRole/playingEntity") if participant else None
-    if entity is None:
-        return None
-    found = concept(entity.first("code"), texts) or {}
-    if "text" not in found:
-        listed = (one for one in found.get("coding", ()) if _is_concrete(one))
-        displays = (one["display"] for one in listed if "display" in one)
+    """Return the code and the first name of a participant as written; None if it has none."""
+    entity = (participant or NOTHING).first("participantRole/playingEntity") or NOTHING
+    code = concept(entity.first("code"), texts) or {}
+    if "text" not in code:
+        listed = (coding for coding in code.get("coding", ()) if _is_concrete(coding))
+        displays = (coding["display"] for coding in listed if "display" in coding)
         if name := next(filter(None, [*map(plain, entity.all("name")), *displays]), ""):
-            found["text"] = name
-    return found if says_something(found) else None
+            code["text"] = name
+    return code if says_something(code) else None
 
 
 def code_of(
@@ -142,15 +121,15 @@ def code_of(
     texts: Texts,
 ) -> dict[str, Any]:
     """Return the code of an allergy: the substance, that none is known, or why there is none."""
-    value = observation.first("value")
+    value = observation.first("value") or NOTHING
     if none_known := _none_known(substance, observation, concern, texts):
         return none_known
     if says_something(substance):
         return substance
-    if value is not None and value.get("code") and _negated(observation, concern):
+    if value.get("code") and _negated(observation, concern):
         return {"coding": codings(value)}
     listed = substance.get("coding", ())
-    for reason in (observation.null_flavor, *(one["code"] for one in listed)):
+    for reason in (observation.null_flavor, *(coding["code"] for coding in listed)):
         if coding := null_coding(reason):
             return {"coding": [coding]}
     return {"coding": [null_coding("NI")]}
@@ -175,31 +154,26 @@ def says_something(code: dict[str, Any]) -> bool:
     return "text" in code or any(map(_is_concrete, listed))
 
 
-def _names(
-    entity: Element, code: Element | None, texts: Texts, narrative: Narrative
-) -> Iterator[str]:
+def _names(entity: Element, texts: Texts, narrative: Narrative) -> Iterator[str]:
     """Yield the names of a substance, save those that lead into the column of something else."""
-    if code is not None:
-        for one in (code, *code.all("translation")):
-            original = one.first("originalText")
-            columns = [narrative.column_of(target) for target in texts.targets(original)]
-            if original is not None and any(column in _NO_NAME for column in columns):
-                yield plain(original)
-            else:
-                yield texts.of(original)
+    code = entity.first("code") or NOTHING
+    for coded in (code, *code.all("translation")):
+        original = coded.first("originalText") or NOTHING
+        columns = [narrative.column_of(target) for target in texts.targets(original)]
+        is_elsewhere = any(column in _NO_NAME for column in columns)
+        yield plain(original) if is_elsewhere else texts.of(original)
     for name in entity.all("name"):
         yield texts.of(name)
-    if code is not None:
-        for one in (code, *code.all("translation")):
-            if not one.get("code"):
-                yield tidy(one.get("displayName"))
+    for coded in (code, *code.all("translation")):
+        if not coded.get("code"):
+            yield tidy(coded.get("displayName"))
     for desc in entity.all("desc"):
         yield texts.of(desc)
 
 
-def _value_names(value: Element | None, texts: Texts) -> Iterator[str]:
+def _value_names(value: Element, texts: Texts) -> Iterator[str]:
     """Yield the names of a value that names the substance: "allergy to penicillin"."""
-    if value is None or has_code(value, *_KINDS):
+    if has_code(value, *_KINDS):
         return
     yield texts.of(value.first("originalText"))
     yield tidy(value.get("displayName"))
@@ -218,18 +192,18 @@ def _none_known(
     substance: dict[str, Any], observation: Element, concern: Element | None, texts: Texts
 ) -> dict[str, Any] | None:
     """Return that no allergy is known, where an observation says so; None where it does not."""
-    listed = [one for one in substance.get("coding", ()) if _is_concrete(one)]
+    listed = [coding for coding in substance.get("coding", ()) if _is_concrete(coding)]
     if _snomed(substance) & _SAY_NONE:
         return substance
     generic = [_GENERIC[code] for code in _snomed(substance) & _GENERIC.keys()]
     is_generic = all(
-        one.get("code") in _GENERIC
-        or fold(one.get("display", "")) in _GENERIC_NAMES
-        or ("code" not in one and about_none_known(one.get("display", "")))
-        for one in listed
+        coding.get("code") in _GENERIC
+        or fold(coding.get("display", "")) in _GENERIC_NAMES
+        or ("code" not in coding and about_none_known(coding.get("display", "")))
+        for coding in listed
     )
     text = substance.get("text", "")
-    value = observation.first("value")
+    value = observation.first("value") or NOTHING
     kinds = {code for kind, code in _NEGATED.items() if has_code(value, kind)} | set(generic)
     # Of two kinds the narrower; of two that differ, neither.
     narrower = kinds - {_NKA} or kinds
@@ -240,18 +214,16 @@ def _none_known(
         about = about_none_known(name)
         if about is not None and is_generic:
             code = _BY_ABOUT.get(about, "")
-            # "No known allergies" of somebody's drug allergies speaks of these alone.
+            # "No known allergies", written about drug allergies, is about these alone.
             is_wider = code == _NKA and len(narrower) == 1
             return _none_known_code(next(iter(narrower)) if is_wider else code, name)
     if not _negated(observation, concern) or not is_generic:
         return None
     if text and fold(text) not in _GENERIC_NAMES and not is_placeholder(text):
         return None
-    if value is not None and value.get("code") and not has_code(value, *_NEGATED):
+    if value.get("code") and not has_code(value, *_NEGATED):
         return None
-    if len(narrower) != 1:
-        return None
-    return _none_known_code(narrower.pop(), "")
+    return _none_known_code(narrower.pop(), "") if len(narrower) == 1 else None
 
 
 def _none_known_code(code: str, words: str) -> dict[str, Any]:
@@ -261,11 +233,9 @@ def _none_known_code(code: str, words: str) -> dict[str, Any]:
     return {"coding": [coding], "text": words or _NONE_KNOWN[code]}
 
 
-def _words_of_value(value: Element | None, texts: Texts) -> Iterator[str]:
-    if value is not None:
-        yield texts.of(value.first("originalText"))
-        yield tidy(value.get("displayName"))
-        yield plain(value)
+def _words_of_value(value: Element, texts: Texts) -> list[str]:
+    original = texts.of(value.first("originalText"))
+    return [original, tidy(value.get("displayName")), plain(value)]
 
 
 def _negated(observation: Element, concern: Element | None) -> bool:
@@ -279,7 +249,11 @@ def _is_concrete(coding: dict[str, Any]) -> bool:
 
 def _snomed(code: dict[str, Any]) -> set[str]:
     listed = code.get("coding", ())
-    return {one["code"] for one in listed if one.get("system") == SNOMED_CT and "code" in one}
+    return {
+        coding["code"]
+        for coding in listed
+        if coding.get("system") == SNOMED_CT and "code" in coding
+    }
 
 
 _GROUPING = frozenset({"entryRelationship", "component", "organizer"})
@@ -293,11 +267,11 @@ def inner(statement: Element) -> Iterator[tuple[Element, Element]]:
 
 
 def _observations(holder: Element) -> Iterator[Element]:
-    for one in holder.elements:
-        if one.name == "observation":
-            yield one
-        elif one.name in _GROUPING:
-            yield from _observations(one)
+    for child in holder.elements:
+        if child.name == "observation":
+            yield child
+        elif child.name in _GROUPING:
+            yield from _observations(child)
 
 
 def observed(statements: list[Element], template: str, *codes: str) -> list[Element]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from xml.parsers import expat
 
 HL7, SDTC = "urn:hl7-org:v3", "urn:hl7-org:sdtc"
@@ -17,14 +18,14 @@ _XSI_TYPE = "http://www.w3.org/2001/XMLSchema-instance type"
 
 MAX_BYTES = 50_000_000
 _MAX_DEPTH = 200
-# What is kept of a document: its header and its Allergies section. Two thousand allergies are less.
+# Of the header and the Allergies section, which are kept; two thousand allergies have fewer.
 _MAX_ELEMENTS = 100_000
 _MAX_ATTRIBUTES = 100
 _MAX_ATTRIBUTE = 65_536
-# Of a path, what is told.
+# How much of a path a message has.
 _MAX_PATH = 300
 
-# XML 1.0 §4.3.3 and appendix F: what a document may say of its own characters.
+# XML 1.0 §4.3.3 and appendix F: how a document declares its encoding.
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([\w.:-]+)""")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -85,13 +86,13 @@ class Element:
 
     @property
     def elements(self) -> Iterator[Element]:
-        return (one for one in self.content if isinstance(one, Element))
+        return (child for child in self.content if isinstance(child, Element))
 
     def all(self, path: str) -> list[Element]:
         """Return the elements at a path below: "component/section"."""
         reached = [self]
         for step in path.split("/"):
-            # Read most often of all: faster than by way of elements.
+            # Called most often of all: faster than by way of elements.
             reached = [
                 child
                 for element in reached
@@ -102,7 +103,12 @@ class Element:
 
     def first(self, path: str) -> Element | None:
         """Return the first element at a path below, None where there is none."""
-        return next(iter(self.all(path)), None)
+        if "/" in path:
+            return next(iter(self.all(path)), None)
+        for child in self.content:
+            if child.__class__ is Element and child.name == path:
+                return child
+        return None
 
     def descendants(self) -> Iterator[Element]:
         """Yield the elements below, in the document's order."""
@@ -112,15 +118,17 @@ class Element:
 
     def templates(self) -> set[str]:
         """Return the roots of the templates that it says it conforms to."""
-        return {one.get("root") for one in self.all("templateId")}
+        return {template.get("root") for template in self.all("templateId")}
 
     @property
     def path(self) -> str:
         """Its place: ClinicalDocument/recordTarget[2]."""
         if self.parent is None:
             return self.name
-        alike = [one for one in self.parent.elements if one.name == self.name]
-        place = "" if len(alike) < 2 else f"[{[one is self for one in alike].index(True) + 1}]"
+        alike = [sibling for sibling in self.parent.elements if sibling.name == self.name]
+        place = (
+            "" if len(alike) < 2 else f"[{[sibling is self for sibling in alike].index(True) + 1}]"
+        )
         return f"{self.parent.path}/{self.name}{place}"
 
     def refused(self, message: str) -> UnreadableDocument:
@@ -128,10 +136,14 @@ class Element:
         return UnreadableDocument(message, self.line, self.path)
 
 
+# Takes the place of an element that is not there: it has no attributes and no content.
+NOTHING = Element("", {}, 0, None)
+
+
 def read(document: bytes, is_wanted: Callable[[Element], bool]) -> Element:
     """Return a document's root; of its sections' content only that of those that are wanted.
 
-    is_wanted is asked of a section by its templateIds and its code. Raises UnreadableDocument.
+    is_wanted decides by a section's templateIds and its code. Raises UnreadableDocument.
     """
     if len(document) > MAX_BYTES:
         raise UnreadableDocument(f"is larger than {MAX_BYTES // 1_000_000} MB")
@@ -160,8 +172,8 @@ def _as_utf8(document: bytes) -> bytes:
     for mark, codec in _MARKS:
         if document.startswith(mark):
             return _encoded(document, codec, codec[:6].rstrip("-").upper())
-    found = _DECLARATION.match(document[:1024])
-    label = found[1].decode() if found else "UTF-8"
+    declared = _DECLARATION.match(document[:1024])
+    label = declared[1].decode() if declared else "UTF-8"
     codec = _CODECS.get(label.lower(), "")
     if not codec:
         raise UnreadableDocument(
@@ -187,7 +199,7 @@ def _encoded(document: bytes, codec: str, label: str) -> bytes:
 
 
 class _Builder:
-    """Hears the parts of a document and keeps what is wanted."""
+    """Receives the parts of a document from the parser and keeps what is wanted."""
 
     line: Callable[[], int]
 
@@ -199,7 +211,7 @@ class _Builder:
         self._count = 0
         # How many elements are open from the one inwards that is left out.
         self._left_out = 0
-        # The sections that are open: whether what comes of them is wanted.
+        # The sections that are open, and whether their content is wanted.
         self._wanted: dict[Element, bool] = {}
 
     @property
@@ -214,6 +226,7 @@ class _Builder:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         self._check(attributes)
+        name = _name(name)
         if self._left_out or self._is_left_out(name):
             self._left_out += 1
             return
@@ -221,9 +234,9 @@ class _Builder:
         if self._count > _MAX_ELEMENTS:
             message = f"has more than {_MAX_ELEMENTS:,} elements in its header and Allergies"
             raise UnreadableDocument(message, self.line(), self.path)
-        named = {_XSI_TYPE: "xsi:type"}
-        kept = {named.get(one, one): value for one, value in attributes.items()}
-        element = Element(_name(name), kept, self.line(), self._at)
+        if _XSI_TYPE in attributes:
+            attributes["xsi:type"] = attributes.pop(_XSI_TYPE)
+        element = Element(name, attributes, self.line(), self._at)
         if self._at is None:
             _check_root(element)
             self.root = element
@@ -236,7 +249,7 @@ class _Builder:
             message = f"is nested more than {_MAX_DEPTH} elements deep"
         elif len(attributes) > _MAX_ATTRIBUTES:
             message = f"has an element with more than {_MAX_ATTRIBUTES} attributes"
-        elif any(len(value) > _MAX_ATTRIBUTE for value in attributes.values()):
+        elif attributes and max(map(len, attributes.values())) > _MAX_ATTRIBUTE:
             message = f"has an attribute of more than {_MAX_ATTRIBUTE:,} characters"
         else:
             return
@@ -245,7 +258,7 @@ class _Builder:
     def _is_left_out(self, name: str) -> bool:
         """Say whether an element begins what is not taken: the content of another section."""
         at = self._at
-        if at is None or at.name != "section" or _name(name) not in ("text", "entry"):
+        if at is None or at.name != "section" or name not in ("text", "entry"):
             return False
         if at not in self._wanted:
             self._wanted[at] = self._is_within(at) or self._is_wanted(at)
@@ -280,6 +293,7 @@ class _Builder:
         self._at.content.append(text)
 
 
+@lru_cache(maxsize=1_000)
 def _name(name: str) -> str:
     namespace, _, local = name.rpartition(" ")
     prefix = _PREFIXES.get(namespace)

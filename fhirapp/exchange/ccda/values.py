@@ -7,12 +7,14 @@ FHIR 2.0.0, mapping guidance and its concept maps.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from fhirapp.exchange.ccda.narrative import Texts, tidy
-from fhirapp.exchange.ccda.tree import Element
+from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.fhir.temporal import check_date, interval, normalise_date_time
 from fhirapp.fhir.terminology import CT, DATA_ABSENT_REASON, NULL_FLAVOR, ORIGINAL_TEXT
 
@@ -28,52 +30,14 @@ ACT_CODE = CT + "v3-ActCode"
 CONFIDENTIALITY = CT + "v3-Confidentiality"
 RACE = f"urn:oid:{_HL7}6.238"
 
-_CODE_SYSTEMS = {
-    "6.1": LOINC,
-    "6.96": "http://snomed.info/sct",
-    "6.88": "http://www.nlm.nih.gov/research/umls/rxnorm",
-    "6.209": "http://hl7.org/fhir/ndfrt",
-    "6.345": "http://va.gov/terminology/medrt",
-    "4.9": "http://fdasis.nlm.nih.gov",
-    "6.69": "http://hl7.org/fhir/sid/ndc",
-    "12.292": "http://hl7.org/fhir/sid/cvx",
-    "6.103": "http://hl7.org/fhir/sid/icd-9-cm",
-    "6.3": "http://hl7.org/fhir/sid/icd-10",
-    "6.90": "http://hl7.org/fhir/sid/icd-10-cm",
-    "6.4": "http://www.cms.gov/Medicare/Coding/ICD10",
-    "6.12": "http://www.ama-assn.org/go/cpt",
-    "6.8": "http://unitsofmeasure.org",
-    "6.101": "http://nucc.org/provider-taxonomy",
-    "6.121": "urn:ietf:bcp:47",
-    "6.301.5": "http://www.nubc.org/patient-discharge",
-    "3.26.1.1": "http://ncicb.nci.nih.gov/xml/owl/EVS/Thesaurus.owl",
-    "3.26.1.2": "http://ncimeta.nci.nih.gov",
-    "5.1": CT + "v3-AdministrativeGender",
-    "5.2": CT + "v3-MaritalStatus",
-    "5.4": ACT_CODE,
-    "5.6": CT + "v3-ActClass",
-    "5.7": CT + "v3-ActPriority",
-    "5.14": CT + "v3-ActStatus",
-    "5.25": CONFIDENTIALITY,
-    "5.88": CT + "v3-ParticipationFunction",
-    "5.90": CT + "v3-ParticipationType",
-    "5.110": CT + "v3-RoleClass",
-    "5.111": CT + "v3-RoleCode",
-    "5.112": CT + "v3-RouteOfAdministration",
-    "5.1008": CT + "v3-NullFlavor",
-    "5.1063": CT + "v3-ObservationValue",
-    "5.1076": CT + "v3-ReligiousAffiliation",
-    "12.112": CT + "v2-0112",
-}
+# Tables of codes, by name.
+MAPS: Mapping[str, Any] = tomllib.loads(
+    Path(__file__).with_name("concept_maps.toml").read_text(encoding="utf-8")
+)
+_CODE_SYSTEMS = {oid: address.replace("{CT}", CT) for oid, address in MAPS["code_systems"].items()}
 
-_IDENTIFIER_SYSTEMS = {
-    "4.1": SSN,
-    "4.6": NPI,
-    "4.572": "http://hl7.org/fhir/sid/us-medicare",
-    "4.927": "http://hl7.org/fhir/sid/us-mbi",
-}
-# Registries whose own OID, alone, identifies nobody: here a number always has to follow.
-_REGISTRIES = frozenset({*_IDENTIFIER_SYSTEMS, "4.2", "4.3", "4.4", "4.7", "4.814", "6.300"})
+_IDENTIFIER_SYSTEMS: Mapping[str, str] = MAPS["identifier_systems"]
+_REGISTRIES = frozenset({*_IDENTIFIER_SYSTEMS, *MAPS["registries"]["oids"]})
 # An extension under this root is an address of its own (THO, NamingSystem-uri).
 URI_ROOT = _HL7 + "4.873"
 
@@ -89,7 +53,7 @@ def identifier_system(oid: str) -> str:
 
 
 def is_registry(oid: str) -> bool:
-    """Say whether it is of a registry, which without a number identifies no one."""
+    """Say whether an OID is a registry's, which alone, without a number, identifies nothing."""
     return _short(oid) in _REGISTRIES
 
 
@@ -107,39 +71,34 @@ def _short(oid: str) -> str:
     return oid.removeprefix(_HL7) if oid.startswith(_HL7) else ""
 
 
-# v3-NullFlavor: its display, and the data-absent-reason that it is (ConceptMap
-# CF-NullFlavorDataAbsentReason).
-_NULL_FLAVORS = {
-    "NI": ("NoInformation", "unknown"),
-    "INV": ("invalid", "error"),
-    "OTH": ("other", "unsupported"),
-    "NINF": ("negative infinity", "negative-infinity"),
-    "PINF": ("positive infinity", "positive-infinity"),
-    "UNC": ("un-encoded", "as-text"),
-    "DER": ("derived", "unsupported"),
-    "MSK": ("masked", "masked"),
-    "NA": ("not applicable", "not-applicable"),
-    "UNK": ("unknown", "unknown"),
-    "ASKU": ("asked but unknown", "asked-unknown"),
-    "NAV": ("temporarily unavailable", "temp-unknown"),
-    "NASK": ("not asked", "not-asked"),
-    "NAVU": ("Not available", "unknown"),
-    "QS": ("Sufficient Quantity", "unsupported"),
-    "TRC": ("trace", "unsupported"),
-    "NP": ("not present", "unknown"),
-}
+# Display and data-absent-reason of each.
+_NULL_FLAVORS: Mapping[str, tuple[str, str]] = MAPS["null_flavors"]
 _NO_CODE = re.compile(r"[\x00-\x20\x7f]+")
 
 
 def absent(null_flavor: str = "") -> dict[str, Any]:
-    """Return the extension that says why something is absent; of no reason, that it is unknown."""
+    """Return the extension with the reason why something is absent; without one, unknown."""
     reason = _NULL_FLAVORS.get(null_flavor, ("", "unknown"))[1]
     return {"url": DATA_ABSENT_REASON, "valueCode": reason}
 
 
 def original(written: str) -> dict[str, Any]:
-    """Return the extension that keeps what was written where FHIR has no form for it."""
+    """Return the extension that keeps the source's words where FHIR has no form for them."""
     return {"url": ORIGINAL_TEXT, "valueString": written}
+
+
+def present(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that have a value; FHIR JSON has no empty ones."""
+    return {name: value for name, value in members.items() if value}
+
+
+def distinct(items: Iterable[dict[str, Any] | None]) -> list[dict[str, Any]]:
+    """Return the items that are not empty, each once."""
+    unique: list[dict[str, Any]] = []
+    for item in items:
+        if item and item not in unique:
+            unique.append(item)
+    return unique
 
 
 def extended(*extensions: dict[str, Any]) -> dict[str, Any]:
@@ -157,8 +116,8 @@ def null_coding(null_flavor: str) -> dict[str, Any] | None:
 
 
 def code_in(element: Element | None) -> str:
-    """Return the code that stands in an element, as FHIR writes codes; "" where there is none."""
-    return _NO_CODE.sub(" ", element.get("code")).strip() if element is not None else ""
+    """Return the code of an element, as FHIR writes codes; "" where there is none."""
+    return _NO_CODE.sub(" ", (element or NOTHING).get("code")).strip()
 
 
 def coding(element: Element) -> dict[str, Any] | None:
@@ -166,48 +125,39 @@ def coding(element: Element) -> dict[str, Any] | None:
     code = code_in(element)
     if not code:
         return None
-    found = {
+    members = {
         "system": code_system(element.get("codeSystem")),
         "version": tidy(element.get("codeSystemVersion")),
         "code": code,
         "display": tidy(element.get("displayName")),
     }
-    return {name: value for name, value in found.items() if value}
+    return present(members)
 
 
 def codings(element: Element) -> list[dict[str, Any]]:
     """Return a code, its translations, and a nullFlavor in its place, in this order."""
-    found = [coding(one) for one in (element, *element.all("translation"))]
-    found.append(null_coding(element.null_flavor))
-    unique: list[dict[str, Any]] = []
-    for one in found:
-        if one is not None and one not in unique:
-            unique.append(one)
-    return unique
+    coded = (element, *element.all("translation"))
+    return distinct([*map(coding, coded), null_coding(element.null_flavor)])
 
 
 def concept(element: Element | None, texts: Texts) -> dict[str, Any] | None:
     """Return a CD, CE or CV as a CodeableConcept, None where it says nothing."""
     if element is None:
         return None
-    found: dict[str, Any] = {}
-    if listed := codings(element):
-        found["coding"] = listed
-    if text := texts.of(element.first("originalText")):
-        found["text"] = text
-    return found or None
+    text = texts.of(element.first("originalText"))
+    return present({"coding": codings(element), "text": text}) or None
 
 
 def has_code(element: Element | None, *codes: str) -> bool:
     """Say whether an element's code, or a translation of it, is one of these."""
     if element is None:
         return False
-    return any(one.get("code") in codes for one in (element, *element.all("translation")))
+    return any(coded.get("code") in codes for coded in (element, *element.all("translation")))
 
 
 def is_negated(statement: Element | None) -> bool:
     """Say whether a statement says that something is not so."""
-    return statement is not None and statement.get("negationInd") in ("true", "1")
+    return (statement or NOTHING).get("negationInd") in ("true", "1")
 
 
 def identifier(element: Element) -> dict[str, Any] | None:
@@ -217,10 +167,10 @@ def identifier(element: Element) -> dict[str, Any] | None:
     of a registry.
     """
     root, extension = element.get("root"), element.get("extension")
-    found = _identified(root, extension, element.null_flavor)
-    if found and (name := tidy(element.get("assigningAuthorityName"))):
-        found["assigner"] = {"display": name}
-    return found
+    identified = _identified(root, extension, element.null_flavor)
+    if identified and (name := tidy(element.get("assigningAuthorityName"))):
+        identified["assigner"] = {"display": name}
+    return identified
 
 
 def _identified(root: str, extension: str, null_flavor: str) -> dict[str, Any] | None:
@@ -234,8 +184,8 @@ def _identified(root: str, extension: str, null_flavor: str) -> dict[str, Any] |
         return {"system": RFC_3986, "value": urn(root) or system}
     if root == URI_ROOT:
         separator = "/" if "://" in extension else ":"
-        namespace, found, value = extension.rpartition(separator)
-        if found and value and namespace and not namespace.endswith("/"):
+        namespace, is_split, value = extension.rpartition(separator)
+        if is_split and value and namespace and not namespace.endswith("/"):
             return {"system": "".join(namespace.split()), "value": value}
         return {"system": RFC_3986, "value": extension}
     return {"system": system, "value": extension}
@@ -249,12 +199,7 @@ def key(identified: dict[str, Any]) -> tuple[str, str] | None:
 
 def identifiers(elements: list[Element]) -> list[dict[str, Any]]:
     """Return the Identifiers of these, each once."""
-    unique: list[dict[str, Any]] = []
-    for element in elements:
-        found = identifier(element)
-        if found and found not in unique:
-            unique.append(found)
-    return unique
+    return distinct(map(identifier, elements))
 
 
 _TS = re.compile(
@@ -270,10 +215,10 @@ def date_time(written: str) -> str:
     FHIR has hours only with minutes and a zone. Where either is absent, the date is what is known:
     a zone that is guessed would be wrong for half of the year.
     """
-    found = _TS.fullmatch(written)
-    if not found:
+    match = _TS.fullmatch(written)
+    if not match:
         return ""
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
     date = "-".join(filter(None, (year, month, day)))
     try:
         check_date(date)
@@ -295,14 +240,14 @@ def is_exact(written: str, as_date_time: str) -> bool:
 
 
 def put(resource: dict[str, Any], name: str, element: Element | None) -> None:
-    """Set a dateTime; what FHIR cannot hold of it, or why there is none, stands beside it."""
+    """Set a dateTime; what FHIR cannot hold of it, or why there is none, is put beside it."""
     if element is None:
         return
     written = element.get("value")
-    found = date_time(written)
-    if found:
-        resource[name] = found
-    if written and not (found and is_exact(written, found)):
+    date = date_time(written)
+    if date:
+        resource[name] = date
+    if written and not (date and is_exact(written, date)):
         resource[f"_{name}"] = extended(original(written))
     elif not written and element.null_flavor:
         resource[f"_{name}"] = extended(absent(element.null_flavor))
@@ -322,37 +267,33 @@ def period(times: Element | None) -> dict[str, Any] | None:
     """
     if times is None:
         return None
-    found: dict[str, Any] = {}
-    put(found, "start", start_of(times))
-    put(found, "end", times.first("high"))
-    if times.get("value") and found.get("start"):
-        found["end"] = found["start"]
-    if "start" in found and "end" in found and _is_before(found["end"], found["start"]):
+    ends: dict[str, Any] = {}
+    put(ends, "start", start_of(times))
+    put(ends, "end", times.first("high"))
+    if times.get("value") and ends.get("start"):
+        ends["end"] = ends["start"]
+    if "start" in ends and "end" in ends and _is_before(ends["end"], ends["start"]):
         end = times.first("high")
-        del found["end"]
-        found["_end"] = extended(original(end.get("value") if end else ""))
-    return found or None
+        del ends["end"]
+        ends["_end"] = extended(original(end.get("value") if end else ""))
+    return ends or None
 
 
 def in_order(times: Iterable[Element | None]) -> list[Element]:
     """Return those that are times, the earliest first."""
-    known = [one for one in times if one is not None and date_time(one.get("value"))]
-    return sorted(known, key=lambda one: _moment(date_time(one.get("value"))))
+    known = [time for time in times if time is not None and date_time(time.get("value"))]
+    return sorted(known, key=lambda time: interval(date_time(time.get("value"))).low)
 
 
-def _is_before(one: str, other: str) -> bool:
+def _is_before(time: str, other: str) -> bool:
     """Say whether a time is before another, at the precision of the less exact one."""
-    known = min(len(one), len(other))
-    if known <= 10:
-        return one[:known] < other[:known]
-    return interval(one).low < interval(other).low
-
-
-def _moment(as_date_time: str) -> int:
-    return interval(as_date_time).low
+    length = min(len(time), len(other))
+    if length <= 10:
+        return time[:length] < other[:length]
+    return interval(time).low < interval(other).low
 
 
 def instant(element: Element | None) -> str:
     """Return an instant; "" where the time is not known to the second."""
-    found = date_time(element.get("value")) if element is not None else ""
-    return found if len(found) > 10 else ""
+    time = date_time((element or NOTHING).get("value"))
+    return time if len(time) > 10 else ""

@@ -34,7 +34,7 @@ _SHOWN = 60
 
 
 class Repair(NamedTuple):
-    """A repair: the element's path, the name of the rule, and what stood and stands there.
+    """A repair: the element's path, the name of the rule, and the values before and after.
 
     before is None for what was added, after for what was left out; of what was renamed they are
     the names. place is the resource's.
@@ -86,7 +86,7 @@ class Log:
         self.faults.append((f"{self._type_name}.{path}", message))
 
     def rename(self, holder: dict[str, Any], old: str, new: str, path: str = "") -> None:
-        """Give an element its name in R4, and what stands beside it too."""
+        """Give an element its name in R4, and its extensions too."""
         for before, after in ((old, new), (f"_{old}", f"_{new}")):
             if before not in holder:
                 continue
@@ -120,7 +120,7 @@ class Log:
         if name not in holder:
             return
         extensions = holder.get("extension", [])
-        made = [self._nested(one, url, values) for one in listed(holder[name])]
+        made = [self._nested(item, url, values) for item in listed(holder[name])]
         if type(extensions) is not list or None in made:
             self.cannot(f"{path}{name}", "cannot become an extension")
             return

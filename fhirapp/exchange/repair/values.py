@@ -12,20 +12,20 @@ from decimal import Decimal
 from typing import Any
 
 from fhirapp.exchange.repair.log import SPACES, Log
-from fhirapp.exchange.repair.supporting import OLDER_TYPES
+from fhirapp.exchange.repair.older_datatypes import OLDER_TYPES, first_moment
 from fhirapp.fhir import datatypes
 from fhirapp.fhir.elements import Check, Complex, Repeating, boolean, decimal
 from fhirapp.fhir.resource import ResourceSchema
 
 _WHOLE = (datatypes.unsigned, datatypes.positive, datatypes.integer)
-# Their spaces may mean something, or are allowed.
-_AS_IT_IS = (
+# Spaces in these may mean something, or are allowed.
+_WITH_SPACES = (
     datatypes.string,
     datatypes.markdown,
     datatypes.base64_binary,
     datatypes.bytes_of,
 )
-# What refers to a datatype that is declared later stands for it.
+# References to a datatype that is declared later, and that datatype.
 _STANDS_FOR: Mapping[Check, Check] = {
     datatypes.Identifier.elements["assigner"]: datatypes.Reference,
     datatypes.Period.elements["extension"]: datatypes.EXTENSIONS,
@@ -33,7 +33,6 @@ _STANDS_FOR: Mapping[Check, Check] = {
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,9})", re.ASCII)
 _DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
-_PARTIAL = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 _TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(\.\d+)?)?\s?(?:([Zz])|([+-]\d\d):?(\d\d))?",
     re.ASCII,
@@ -60,21 +59,21 @@ def _elements(log: Log, holder: dict[str, Any], elements: Mapping[str, Check], p
         if name.startswith("_"):
             _beside(log, holder[name], where)
         else:
-            holder[name] = _mended(log, holder[name], check, where)
+            holder[name] = _repaired(log, holder[name], check, where)
 
 
 def _beside(log: Log, value: Any, path: str) -> None:
-    """Mend the extensions of a primitive, or of a list of them."""
+    """Repair the extensions of a primitive, or of a list of them."""
     for item in value if type(value) is list else [value]:
         if type(item) is dict:
             _elements(log, item, datatypes.Period.elements, f"{path}.")
 
 
-def _mended(log: Log, value: Any, check: Check, path: str) -> Any:
+def _repaired(log: Log, value: Any, check: Check, path: str) -> Any:
     if isinstance(check, Repeating):
         item = _STANDS_FOR.get(check.item, check.item)
         return [
-            _mended(log, content, item, f"{path}[{place}]") for place, content in enumerate(value)
+            _repaired(log, content, item, f"{path}[{place}]") for place, content in enumerate(value)
         ]
     if type(value) is dict:
         inside = _complex(check, value)
@@ -108,16 +107,19 @@ def _primitive(log: Log, value: Any, check: Check, path: str) -> Any:
         value = str(value)
     if type(value) is not str:
         return value
-    if check not in _AS_IT_IS and value != value.strip(SPACES):
+    if check not in _WITH_SPACES and value != value.strip(SPACES):
         log.did(path, "trim", value, value.strip(SPACES))
         value = value.strip(SPACES)
     if check is datatypes.date_time or check is datatypes.instant:
-        return _moment(log, value, path, whole=check is datatypes.instant)
+        time = _time_in_full(value)
+        if time != value:
+            log.did(path, "time", value, time)
+        return first_moment(log, time, path) if check is datatypes.instant else time
     return value
 
 
 def _number(value: Any, check: Check) -> Any:
-    """Return what a string says as a number or a boolean; any other value itself."""
+    """Return a string that is a number or a boolean as one; any other value as it is."""
     if type(value) is not str:
         return value
     text = value.strip()
@@ -128,26 +130,8 @@ def _number(value: Any, check: Check) -> Any:
     return int(text) if _INTEGER.fullmatch(text) else value
 
 
-def _moment(log: Log, value: str, path: str, *, whole: bool) -> str:
-    """Mend a dateTime; whole says that it must be an instant."""
-    found = time_in_full(value)
-    if found != value:
-        log.did(path, "time", value, found)
-    return first_moment(log, found, path) if whole else found
-
-
-def first_moment(log: Log, value: str, path: str) -> str:
-    """Return the first moment of a date, in UTC; an instant stays as it is."""
-    parts = _PARTIAL.fullmatch(value)
-    if parts is None:
-        return value
-    moment = f"{parts[1]}-{parts[2] or '01'}-{parts[3] or '01'}T00:00:00+00:00"
-    log.did(path, "instant", value, moment)
-    return moment
-
-
-def time_in_full(value: str) -> str:
-    """Return a time with its seconds and its zone; what is none, or in full already, itself."""
+def _time_in_full(value: str) -> str:
+    """Return a time with its seconds and its zone; any other value as it is."""
     parts = _TIME.fullmatch(value)
     if parts is None:
         return value
@@ -170,23 +154,17 @@ def drop_empty(log: Log, resource: dict[str, Any]) -> None:
 
 
 def _object(log: Log, holder: dict[str, Any], path: str) -> None:
-    for name in list(holder):
-        if name in holder:
-            _member(log, holder, name, f"{path}{name}")
-
-
-def _member(log: Log, holder: dict[str, Any], name: str, path: str) -> None:
-    value = holder[name]
-    if type(value) is dict:
-        _object(log, value, f"{path}.")
-    elif type(value) is list:
-        _list(log, holder, name, path)
-    if name in holder and _is_empty(holder[name]):
-        log.did(path, "empty", holder.pop(name), None)
+    for name, value in list(holder.items()):
+        if type(value) is dict:
+            _object(log, value, f"{path}{name}.")
+        elif type(value) is list:
+            _list(log, holder, name, f"{path}{name}")
+        if _is_empty(value):
+            log.did(f"{path}{name}", "empty", holder.pop(name), None)
 
 
 def _list(log: Log, holder: dict[str, Any], name: str, path: str) -> None:
-    """Clean the items of a list, and take out those that are empty, with what stands beside them.
+    """Clean the items of a list, and take out those that are empty, with their extensions.
 
     A primitive's list and that of its extensions, `given` and `_given`, lose the same places.
     """

@@ -1,14 +1,82 @@
-"""CSV of clinics without FHIR: a table of allergies, or of documents, a row for each.
+"""CSV of clinics without FHIR: a table of allergies, or of documents, a row for each."""
 
-    is_table   which of the two a file is, by its header
-    rows_of    its rows as resources, one after the other, with what is wrong in each
-    template   the header and two rows, to be filled in
+from __future__ import annotations
 
-columns.py says what may stand in a table.
-"""
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
-from fhirapp.exchange.tables.columns import KINDS, template
-from fhirapp.exchange.tables.records import is_table
-from fhirapp.exchange.tables.rows import Row, rows_of
+from fhirapp.exchange.tables.allergies import allergy
+from fhirapp.exchange.tables.cells import Cells
+from fhirapp.exchange.tables.columns import (
+    ALLERGIES,
+    KINDS,
+    is_table,
+    read_header,
+    start_of,
+    template,
+)
+from fhirapp.exchange.tables.documents import document
+from fhirapp.exchange.tables.records import Line, lines_of, records_of
 
 __all__ = ["KINDS", "Row", "is_table", "rows_of", "template"]
+
+# The header is one of these.
+_FIRST_LINES = 50
+
+
+class Row(NamedTuple):
+    """A row, which begins at line number; resources is None where it has faults.
+
+    text is the row as it was written, its line end included; of a line that is too long its
+    beginning. resources are in the order in which they refer to each other. faults and notes are
+    (column, message); the column is empty where they are about the whole row.
+    """
+
+    number: int
+    text: bytes
+    resources: list[dict[str, Any]] | None
+    faults: list[tuple[str, str]]
+    notes: list[tuple[str, str]]
+
+
+def rows_of(file: BinaryIO, kind: str, folder: Path | None) -> Iterator[Row]:
+    """Yield the rows of a table of a kind, first its header, with no resources.
+
+    Rows without any content are left out. A header with faults has no resources but None, and no
+    rows come after it. folder is where the table's files are, None where there is none.
+    """
+    lines = lines_of(file)
+    first: list[Line] = []
+    start = None
+    for line in lines:
+        first.append(line)
+        start = start_of(first)
+        if start or len(first) == _FIRST_LINES:
+            break
+    if start is None:
+        yield Row(1, b"", None, [("", "has no header")], [])
+        return
+    separator, skipped = start
+    records = records_of(chain(first[skipped:], lines), separator, skipped + 1)
+    before = b"".join(line.raw for line in first[:skipped])
+    record = next(records)
+    header = read_header(record, kind)
+    notes = [("", record.note), *header.notes] if record.note else header.notes
+    nothing = None if header.faults else list[dict[str, Any]]()
+    yield Row(record.number, before + record.text, nothing, header.faults, notes)
+    if header.faults:
+        return
+    for record in records:
+        if record.fault:
+            yield Row(record.number, record.text, None, [("", record.fault)], [])
+            continue
+        if not any(cell.strip() for cell in record.cells):
+            continue
+        cells = Cells(header.columns, record.cells)
+        if record.note:
+            cells.note("", record.note)
+        resources = allergy(cells) if kind == ALLERGIES else document(cells, folder)
+        kept = None if cells.faults else resources
+        yield Row(record.number, record.text, kept, cells.faults, cells.notes)

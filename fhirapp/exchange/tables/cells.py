@@ -34,7 +34,7 @@ _LOST = "\ufffd"
 
 
 class Cells:
-    """The cells of one row by column; what is empty is not there."""
+    """The cells of one row by column, without the empty ones; faults and notes are gathered."""
 
     def __init__(self, columns: Sequence[Column | None], cells: Sequence[str]) -> None:
         self.faults: list[tuple[str, str]] = []
@@ -63,7 +63,7 @@ class Cells:
 
     def fault(self, column: str, message: str) -> None:
         """Note what is wrong with a column; of several faults the first, from which others come."""
-        if all(column != told for told, _ in self.faults):
+        if all(column != known for known, _ in self.faults):
             self.faults.append((column, message))
 
     def note(self, column: str, message: str) -> None:
@@ -73,7 +73,7 @@ class Cells:
         return column in self._cells
 
     def raw(self, column: str) -> str:
-        """Return what a cell says, empty where it says nothing."""
+        """Return the text of a cell, empty where it has none."""
         return self._cells.get(column, "")
 
     def several(self, column: str) -> list[str]:
@@ -112,7 +112,7 @@ class Cells:
         own = self.raw("id")
         if _ID.fullmatch(own):
             return {"id": own}
-        # Also where one row makes the patient and another finds him.
+        # The same where one row makes the patient and another refers to it.
         patient = self.raw("patient_identifier") or self.raw("patient_id")
         if own:
             self.note("id", "is not an id of FHIR's; it is kept as an identifier")
@@ -121,7 +121,7 @@ class Cells:
         return {"id": digest(kind, patient, *(self.words(key) for key in keys), *more)}
 
     def words(self, column: str) -> str:
-        """Return what a cell says, whatever its case and spaces."""
+        """Return the text of a cell, the same for any case and spaces."""
         return " ".join(unicodedata.normalize("NFC", self.raw(column)).casefold().split())
 
     def code(self, column: str, *codes: str) -> str | None:
@@ -130,13 +130,13 @@ class Cells:
 
     def codes(self, column: str, *codes: str) -> list[str]:
         """Return some of these codes, each once."""
-        found = [self._code(column, item, codes) for item in self.several(column)]
-        return list(dict.fromkeys(code for code in found if code))
+        listed = [self._code(column, item, codes) for item in self.several(column)]
+        return list(dict.fromkeys(filter(None, listed)))
 
     def _code(self, column: str, text: str, codes: Sequence[str]) -> str | None:
-        said = re.sub(r"[\s_]+", "-", text).casefold()
-        if said in codes:
-            return said
+        code = re.sub(r"[\s_]+", "-", text).casefold()
+        if code in codes:
+            return code
         self.fault(column, f"is {text[:40]!r}; use {', '.join(codes)}")
         return None
 
@@ -157,7 +157,7 @@ class Cells:
             self.fault(column, f"has no zone; write {time[1]}, or {time[1]}T{time[2]}:00+01:00")
             return None
         if time:
-            # FHIR wants seconds; what is not said is nought.
+            # FHIR requires seconds; seconds that are not recorded are zero.
             text = f"{time[1]}T{time[2]}{time[3] or ':00'}{time[4]}"
         try:
             return parse(text)
@@ -172,25 +172,25 @@ class Cells:
             return None
         if _ID.fullmatch(text) and len(types) == 1:
             return {"reference": f"{types[0]}/{text}"}
-        found = _REFERENCE.fullmatch(text)
-        if found and found[1] in types:
+        match = _REFERENCE.fullmatch(text)
+        if match and match[1] in types:
             return {"reference": text}
         self.fault(column, f"is not an id; use {types[0]}/<id>")
         return None
 
     def persons(self, column: str, *types: str) -> list[dict[str, Any]]:
         """Return references to people or organizations: `Type/id`, or a name to be shown."""
-        found = []
+        references = []
         for item in self.several(column):
             reference = _REFERENCE.fullmatch(item)
             if reference is None:
                 name = self._checked(column, item, datatypes.string)
-                found += [{"display": name}] if name else []
+                references += [{"display": name}] if name else []
             elif reference[1] in types:
-                found.append({"reference": item})
+                references.append({"reference": item})
             else:
                 self.fault(column, f"is a {reference[1]}; use {' or '.join(types)}")
-        return found
+        return references
 
     def person(self, column: str, *types: str) -> dict[str, Any] | None:
         """Return the reference to one person or organization."""
@@ -215,16 +215,13 @@ class Cells:
 
 def _why_no_date(text: str) -> str:
     """Return what to write instead of a date in another form; it is never guessed."""
-    found = _DAY_FIRST.fullmatch(text)
-    if found:
-        one, other = int(found[1]), int(found[2])
-        if one <= 12 and other <= 12 and one != other:
+    if match := _DAY_FIRST.fullmatch(text):
+        month, day = sorted((int(match[1]), int(match[2])))
+        if day <= 12 and month != day:
             return "may be two days, by which number is the month; write YYYY-MM-DD"
-        day, month = max(one, other), min(one, other)
-        return f"is not in this form; write {found[3]}-{month:02}-{day:02} if that is meant"
-    found = _RUN.fullmatch(text)
-    if found:
-        return f"is not in this form; write {found[1]}-{found[2]}-{found[3]} if that is meant"
+        return f"is not in this form; write {match[3]}-{month:02}-{day:02} if that is meant"
+    if match := _RUN.fullmatch(text):
+        return f"is not in this form; write {match[1]}-{match[2]}-{match[3]} if that is meant"
     if _EXCEL.fullmatch(text):
         return "looks like Excel's number of a day; make it a date, and write YYYY-MM-DD"
     return ""
@@ -236,7 +233,7 @@ def digest(*parts: str) -> str:
 
 
 def search_for(type_name: str, system: str, value: str) -> str:
-    """Return the conditional reference to who has an identifier."""
+    """Return the conditional reference to the resource that has an identifier."""
     escaped = [re.sub(r"([\\,|$])", r"\\\1", part) for part in (system, value)]
     return f"{type_name}?identifier={quote('|'.join(escaped), safe='|:/')}"
 
@@ -248,7 +245,7 @@ _GENDERS = {"m": "male", "f": "female"}
 def patient_of(cells: Cells) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the reference to the patient, and the Patient in a list, empty where none is made.
 
-    A name alone makes nobody: two people may have the same one, and the same birthday.
+    No Patient is made of a name alone: two people may share a name and a birthday.
     """
     number = cells.record_number("patient_identifier")
     patient_id = cells.checked("patient_id", datatypes.identity)
@@ -274,18 +271,15 @@ def _patient(cells: Cells, patient_id: str, identifier: dict[str, Any] | None) -
     patient: dict[str, Any] = {"resourceType": "Patient", "id": patient_id}
     if identifier:
         patient["identifier"] = [identifier]
-    family, given = cells.text("patient_family"), cells.several("patient_given")
-    for name in given:
+    family, given_names = cells.text("patient_family"), cells.several("patient_given")
+    for name in given_names:
         cells.check_text("patient_given", name)
-    if not family and not given:
+    if not family and not given_names:
         cells.fault("patient_family", "is required of a patient who is to be made")
-    whole = {"family": family, "given": given}
+    whole = {"family": family, "given": given_names}
     patient["name"] = [{part: value for part, value in whole.items() if value}]
-    said = cells.raw("patient_gender").casefold()
-    gender = _GENDERS.get(said) or cells.code(
+    gender = _GENDERS.get(cells.raw("patient_gender").casefold()) or cells.code(
         "patient_gender", "male", "female", "other", "unknown"
     )
-    born = cells.date("patient_birth_date")
-    patient.update({"gender": gender} if gender else {})
-    patient.update({"birthDate": born} if born else {})
-    return patient
+    details = {"gender": gender, "birthDate": cells.date("patient_birth_date")}
+    return patient | {name: value for name, value in details.items() if value}

@@ -1,21 +1,35 @@
-"""The columns of the two tables: what each means, and two examples of it.
+"""The columns of the two tables (columns.csv), and the header that names them.
 
-The manual's tables are these; `template` is what `fhirapp import --template` prints.
+The manual's tables are made of these columns; `fhirapp import --template` prints `template`.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
+from fhirapp.exchange.tables.records import Line, Record, lines_of, records_of
+
 ALLERGIES = "allergies"
-DOCUMENTS = "documents"
+KINDS = (ALLERGIES, "documents")
+
+_SEPARATORS = ",;\t"
+# What Excel reads, and writes, before the header.
+_SEPARATOR_LINE = re.compile('"?sep=(.)"?', re.IGNORECASE)
+_GLUE = re.compile(r"[\s_-]+")
+# How similar a name must be to a known one, to be taken for a misspelling of it.
+SIMILAR = 0.8
+_MOST_COLUMNS = 200
 
 
 class Column(NamedTuple):
-    """A column: its name, its meaning and what the two rows of the template have there.
+    """A column: its name, its meaning, when it is required, and its cells in the template.
 
     also names what other sources call it. lines says whether a cell may have line breaks: in any
     other column they come from a quote that is missing.
@@ -23,201 +37,146 @@ class Column(NamedTuple):
 
     name: str
     doc: str
-    first: str = ""
-    second: str = ""
-    required: str = ""
-    also: tuple[str, ...] = ()
-    lines: bool = False
+    required: str
+    first: str
+    second: str
+    also: Sequence[str]
+    lines: bool
 
 
-_EITHER = "this or patient_identifier"
-_PATIENT = (
-    Column(
-        "patient_id",
-        "Id of the patient: letters, digits, `-` and `.`, at most 64",
-        "",
-        "p2",
-        required=_EITHER,
-    ),
-    Column(
-        "patient_identifier",
-        "Number of the patient's record as `system|value`: who issued it, as an address, and the "
-        "number",
-        "http://clinic.example/mrn|10017",
-        required="this or patient_id",
-    ),
-    Column(
-        "patient_family",
-        "Family name. With a name, the patient is made too; leave all names empty for a patient "
-        "who is on the server already",
-        "Moreau",
-        also=("patient_family_name", "patient_last_name"),
-    ),
-    Column(
-        "patient_given",
-        "Given names, `;` between them",
-        "Claire",
-        also=("patient_given_name", "patient_first_name"),
-    ),
-    Column("patient_birth_date", "Date of birth", "1984-07-19", also=("patient_birthdate",)),
-    Column("patient_gender", "`male`, `female`, `other` or `unknown`", "female"),
-)
-_ID = Column(
-    "id",
-    "Id of the row in the source. With it a row that is changed becomes the next version; without "
-    "it the id follows from {key}",
-    "{first}",
-    "{second}",
-)
+def _columns() -> dict[str, list[Column]]:
+    columns: dict[str, list[Column]] = {kind: [] for kind in KINDS}
+    with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            kinds, also, lines = row.pop("tables"), row.pop("also"), row.pop("lines")
+            column = Column(**row, also=also.split(), lines=bool(lines))
+            for kind in kinds.split():
+                columns[kind].append(column)
+    return columns
 
-_ALLERGIES = (
-    *_PATIENT,
-    _ID._replace(
-        doc=_ID.doc.format(key="patient, substance, code, reaction, onset and recorded_date"),
-        first="a-1",
-        second="a-2",
-        also=("allergy_id",),
-    ),
-    Column(
-        "substance",
-        "Name of the substance; `NKDA` or `no known drug allergies`, `no known allergies`, "
-        "`no known food allergies`; `unknown` where nothing is known, which never means none",
-        "Penicillin",
-        "NKDA",
-        required="yes",
-        also=("substance_name", "allergen"),
-    ),
-    Column("substance_code", "Code of the substance, where the source has one", "764146007"),
-    Column(
-        "substance_system",
-        "Its code system: `SNOMED CT`, `RxNorm`, `UNII`, `CVX` or an address",
-        "SNOMED CT",
-        required="with substance_code",
-    ),
-    Column(
-        "clinical_status",
-        "`active`, `inactive` or `resolved`. Empty: `active`; `inactive` for one that is refuted; "
-        "none for one that was entered in error",
-        "active",
-        also=("status",),
-    ),
-    Column(
-        "verification_status",
-        "`unconfirmed`, `confirmed`, `refuted` or `entered-in-error`",
-        "confirmed",
-        also=("verification",),
-    ),
-    Column("type", "`allergy` or `intolerance`", "allergy"),
-    Column(
-        "category",
-        "`food`, `medication`, `environment`, `biologic`; `;` between several",
-        "medication",
-    ),
-    Column("criticality", "`low`, `high` or `unable-to-assess`", "high"),
-    Column(
-        "reaction",
-        "What happened; `;` between several, `unknown` where it is not known",
-        "Hives; shortness of breath",
-        also=("reactions",),
-        lines=True,
-    ),
-    Column("severity", "Of the reaction: `mild`, `moderate` or `severe`", "severe"),
-    Column("onset", "When the allergy began", "2009-05", also=("onset_date",)),
-    Column(
-        "recorded_date",
-        "When it was recorded",
-        "2024-03-01",
-        "2024-03-01T09:30:00+01:00",
-        also=("recorded",),
-    ),
-    Column(
-        "recorder",
-        "Who recorded it: `Practitioner/<id>`, or a name",
-        "Dr. Anna Keller",
-        "Practitioner/dr-keller",
-    ),
-    Column("encounter", "Id of the encounter"),
-    Column(
-        "note",
-        "Anything else, in words",
-        "Carries an emergency kit.",
-        also=("notes", "comment"),
-        lines=True,
-    ),
-)
 
-_DOCUMENTS = (
-    *_PATIENT,
-    _ID._replace(
-        doc=_ID.doc.format(key="patient, type, date, title and file (or text)"),
-        first="d-1",
-        second="d-2",
-        also=("document_id",),
-    ),
-    Column("title", "Title of the document", "Visit of 1 March 2024", "Telephone call"),
-    Column(
-        "type",
-        "Kind of document: its LOINC code, or a name such as `Progress note`",
-        "11506-3",
-        "Telephone encounter note",
-        required="yes",
-        also=("document_type",),
-    ),
-    Column("status", "`current`, `superseded` or `entered-in-error`. Empty: `current`", "current"),
-    Column("doc_status", "`preliminary`, `final`, `amended` or `entered-in-error`", "final"),
-    Column("date", "When it was written", "2024-03-01T10:15:00+01:00", "2024-03-04"),
-    Column(
-        "author",
-        "Who wrote it: `Practitioner/<id>` or a name; `;` between several",
-        "Practitioner/dr-keller",
-        "Dr. Anna Keller",
-        also=("authors",),
-        lines=True,
-    ),
-    Column("custodian", "Who keeps it: `Organization/<id>` or a name", "Lakeside Clinic"),
-    Column("encounter", "Id of the encounter", "visit-2024-03-01"),
-    Column("period_start", "Begin of the encounter or of the care", "2024-03-01"),
-    Column("period_end", "Its end", "2024-03-01"),
-    Column("description", "What it is about, in words", "", "Asked about the rash", lines=True),
-    Column(
-        "file",
-        "Path of the document, from the CSV's folder: `notes/visit.pdf`",
-        "notes/2024-03-01.pdf",
-        required="this or text",
-    ),
-    Column(
-        "text",
-        "The document itself, where it is plain text",
-        "",
-        "Rash is gone. No further visit needed.",
-        required="this or file",
-        lines=True,
-    ),
-    Column(
-        "content_type",
-        "Media type of the file; by default it follows from the file's ending",
-        also=("media_type", "mime_type"),
-    ),
-)
+COLUMNS = _columns()
+_BY_NAME: Mapping[str, Mapping[str, Column]] = {
+    kind: {name: column for column in columns for name in (column.name, *column.also)}
+    for kind, columns in COLUMNS.items()
+}
 
-COLUMNS: dict[str, tuple[Column, ...]] = {ALLERGIES: _ALLERGIES, DOCUMENTS: _DOCUMENTS}
-KINDS = tuple(COLUMNS)
+
+class Header(NamedTuple):
+    """The column that each cell of a row belongs to, None for cells that are not read.
+
+    faults and notes are (column, message); a table whose header has faults cannot be read.
+    """
+
+    columns: Sequence[Column | None]
+    faults: list[tuple[str, str]]
+    notes: list[tuple[str, str]]
 
 
 def template(kind: str) -> str:
     """Return a table of a kind: its header and two rows, commas between the cells."""
-    columns = COLUMNS[kind]
-    return "".join(
-        _line(cells)
-        for cells in (
-            [column.name for column in columns],
-            [column.first for column in columns],
-            [column.second for column in columns],
-        )
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for cells in ("name", "first", "second"):
+        writer.writerow([getattr(column, cells) for column in COLUMNS[kind]])
+    return text.getvalue()
+
+
+def is_table(head: bytes) -> str | None:
+    """Return the kind of the table that begins with these bytes, None where they begin none."""
+    if head.lstrip()[:1] in (b"{", b"[", b"<"):
+        return None
+    lines = list(islice(lines_of(io.BytesIO(head)), 3))
+    start = start_of(lines)
+    if start is None:
+        return None
+    separator, skipped = start
+    cells = next(records_of(iter(lines[skipped:]), separator, 1)).cells
+    # Misspelled names count too: the table is then refused with what is probably meant.
+    names, kind = max(
+        ((_probable_names(cells, kind), kind) for kind in KINDS),
+        key=lambda candidate: (len(candidate[0]), candidate[1]),
+    )
+    has_patient = names & {"patient_id", "patient_identifier"}
+    is_enough = len(names) >= 3 or not _missing(kind, names)
+    return kind if has_patient and is_enough else None
+
+
+def start_of(lines: Sequence[Line]) -> tuple[str, int] | None:
+    """Return the separator and the number of lines before the header; None without a header."""
+    separator = ""
+    for skipped, line in enumerate(lines):
+        if match := _SEPARATOR_LINE.fullmatch(line.text.strip("\r\n")):
+            separator = match[1]
+        elif line.text.strip():
+            return separator or max(
+                _SEPARATORS, key=lambda mark: _known_columns(line, mark)
+            ), skipped
+    return None
+
+
+def _known_columns(line: Line, separator: str) -> int:
+    """Return how many columns of one kind a header names, if this is its separator."""
+    cells = next(records_of(iter([line]), separator, 1)).cells
+    names = [_normal(cell) for cell in cells]
+    return max(
+        len({known[name].name for name in names if name in known}) for known in _BY_NAME.values()
     )
 
 
-def _line(cells: Sequence[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()
+def _probable_names(cells: Sequence[str], kind: str) -> set[str]:
+    """Return the columns that a header names, also those whose names are misspelled."""
+    known = _BY_NAME[kind]
+    return {
+        known[name].name
+        for cell in cells[:_MOST_COLUMNS]
+        for name in get_close_matches(_normal(cell)[:64], known, 1, SIMILAR)
+    }
+
+
+def _normal(name: str) -> str:
+    return _GLUE.sub("_", name.strip()).casefold()
+
+
+def read_header(record: Record, kind: str) -> Header:
+    """Return what a header names."""
+    if record.fault:
+        return Header((), [("", record.fault)], [])
+    cells = list(record.cells)
+    while cells and not cells[-1].strip():
+        cells.pop()
+    if len(cells) > _MOST_COLUMNS:
+        return Header((), [("", f"has {len(cells)} columns; {_MOST_COLUMNS} are read")], [])
+    known = _BY_NAME[kind]
+    columns = [known.get(_normal(cell)) for cell in cells]
+    names = [column.name for column in columns if column]
+    repeated = dict.fromkeys(name for name in names if names.count(name) > 1)
+    faults = [(name, "is there twice") for name in repeated]
+    notes = []
+    probable = set()
+    unused = {name: column.name for name, column in known.items() if column.name not in names}
+    for place, (cell, column) in enumerate(zip(cells, columns, strict=True), 1):
+        if column is not None:
+            continue
+        name = cell.strip() or f"column {place}"
+        if similar := get_close_matches(_normal(cell)[:64], unused, 1, SIMILAR):
+            meant = unused[similar[0]]
+            probable.add(meant)
+            faults.append((name, f"is not a column; is {meant} meant?"))
+        else:
+            notes.append((name, "is not a column of this table, and is not read"))
+    faults += _missing(kind, {*names, *probable})
+    return Header(columns, faults, notes)
+
+
+def _missing(kind: str, names: set[str]) -> list[tuple[str, str]]:
+    """Return the required columns that are not among these names, each with a message."""
+    faults = []
+    if not names & {"patient_id", "patient_identifier"}:
+        faults.append(("patient_id", "is required, or patient_identifier"))
+    required = "substance" if kind == ALLERGIES else "type"
+    if required not in names:
+        faults.append((required, "is required"))
+    if kind != ALLERGIES and not names & {"file", "text"}:
+        faults.append(("file", "is required, or text"))
+    return faults

@@ -1,4 +1,4 @@
-"""The lines, records and header of a CSV file. RFC 4180.
+"""The lines and the records of a CSV file. RFC 4180.
 
 Lines are decoded from UTF-8, UTF-16 with its byte order mark, or Windows-1252, each by itself.
 Python's csv keeps neither the text of a record nor where a quote was left open; both are needed to
@@ -8,15 +8,10 @@ say what is wrong with it, and to read on after it.
 from __future__ import annotations
 
 import codecs
-import io
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from itertools import islice
+from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
-
-from fhirapp.exchange.tables.columns import COLUMNS, KINDS, Column
 
 # A cell of 10 MB passes; a line that never ends does not fill the memory.
 LONGEST = 16 * 1024 * 1024
@@ -28,7 +23,7 @@ WINDOWS = "is not UTF-8: read as Windows-1252"
 
 
 class Line(NamedTuple):
-    """A line with its end, and the bytes as they stood; note and fault are empty where all is well.
+    """A line with its end, and its bytes; note and fault are empty where all is well.
 
     Of a line that is too long, raw has only the beginning.
     """
@@ -151,30 +146,29 @@ def records_of(lines: Iterator[Line], separator: str, number: int) -> Iterator[R
     def following() -> Line | None:
         return waiting.popleft() if waiting else next(lines, None)
 
-    while (line := following()) is not None:
-        taken = [line]
+    while (first := following()) is not None:
+        taken = [first]
         cells = _Cells(separator)
-        size = len(line.text)
+        size = len(first.text)
         try:
-            if line.fault:
-                raise _Broken(line.fault)
-            while not cells.take(line.text):
-                following_line = following()
-                full = size > LONGEST or len(taken) >= MOST_LINES
-                if following_line is None or following_line.fault or full:
-                    if following_line is not None:
-                        waiting.appendleft(following_line)
+            if first.fault:
+                raise _Broken(first.fault)
+            while not cells.take(taken[-1].text):
+                line = following()
+                is_full = size > LONGEST or len(taken) >= MOST_LINES
+                if line is None or line.fault or is_full:
+                    if line is not None:
+                        waiting.appendleft(line)
                     raise _Broken("has a quoted cell that is never closed")
-                line = following_line
                 taken.append(line)
                 size += len(line.text)
         except _Broken as error:
             waiting.extendleft(reversed(taken[1:]))
-            yield Record(number, taken[0].raw, [], fault=str(error))
+            yield Record(number, first.raw, [], fault=str(error))
             number += 1
             continue
-        note = next((one.note for one in taken if one.note), "")
-        yield Record(number, b"".join(one.raw for one in taken), cells.found, note)
+        note = next((line.note for line in taken if line.note), "")
+        yield Record(number, b"".join(line.raw for line in taken), cells.complete, note)
         number += len(taken)
 
 
@@ -182,7 +176,7 @@ class _Cells:
     """The cells of a record, taken from one line after the other."""
 
     def __init__(self, separator: str) -> None:
-        self.found: list[str] = []
+        self.complete: list[str] = []
         self._separator = separator
         # The parts of a quoted cell that is not closed yet.
         self._open: list[str] | None = None
@@ -191,15 +185,20 @@ class _Cells:
         """Take a line; return whether the record ends with it. Raises _Broken."""
         end = len(line.rstrip("\r\n"))
         if self._open is None and '"' not in line:
-            self.found = line[:end].split(self._separator, MOST_CELLS)
-            return self._counted()
+            self.complete = line[:end].split(self._separator, MOST_CELLS)
+            self._check_number()
+            return True
         place = 0
         while place <= end:
-            self._counted()
+            self._check_number()
             if self._open is None:
                 opening = _OPENING.match(line, place)
                 if opening is None:
-                    place = self._plain(line, place, end)
+                    # A quote inside a cell without quotes is a character like any other: 5" tube.
+                    close = line.find(self._separator, place, end)
+                    close = end if close < 0 else close
+                    self.complete.append(line[place:close])
+                    place = close + 1
                     continue
                 self._open = []
                 place = opening.end()
@@ -208,25 +207,15 @@ class _Cells:
             self._open.append(inside[0])
             if inside.end() == len(line):
                 return False
-            self.found.append("".join(self._open).replace('""', '"'))
+            self.complete.append("".join(self._open).replace('""', '"'))
             self._open = None
             place = self._after(line, inside.end() + 1, end)
-        return self._counted()
-
-    def _counted(self) -> bool:
-        if len(self.found) > MOST_CELLS:
-            raise _Broken(f"has more than {MOST_CELLS} cells")
+        self._check_number()
         return True
 
-    def _plain(self, line: str, place: int, end: int) -> int:
-        """Take a cell without quotes; return where the next begins, beyond the end after the last.
-
-        A quote inside it is a character like any other: 5" tube.
-        """
-        close = line.find(self._separator, place, end)
-        close = end if close < 0 else close
-        self.found.append(line[place:close])
-        return close + 1
+    def _check_number(self) -> None:
+        if len(self.complete) > MOST_CELLS:
+            raise _Broken(f"has more than {MOST_CELLS} cells")
 
     def _after(self, line: str, place: int, end: int) -> int:
         """Return where the cell after a quoted one begins."""
@@ -236,138 +225,3 @@ class _Cells:
         if place < end and line[place] != self._separator:
             raise _Broken("has a quoted cell that does not end at a separator: is a quote missing?")
         return place + 1
-
-
-_SEPARATORS = ",;\t"
-# What Excel reads, and writes, before the header.
-_SEPARATOR_LINE = re.compile('"?sep=(.)"?', re.IGNORECASE)
-_GLUE = re.compile(r"[\s_-]+")
-# How alike a name must be to one that is not there, to be taken for a slip of the pen.
-_ALIKE = 0.8
-_MOST_COLUMNS = 200
-
-
-class Header(NamedTuple):
-    """Which column each cell of a row belongs to, None for what is not read."""
-
-    columns: Sequence[Column | None]
-    faults: list[tuple[str, str]]
-    notes: list[tuple[str, str]]
-
-
-def is_table(head: bytes) -> str | None:
-    """Return which table begins with these bytes, "allergies" or "documents"; None for neither."""
-    if head.lstrip()[:1] in (b"{", b"[", b"<"):
-        return None
-    lines = list(islice(lines_of(io.BytesIO(head)), 3))
-    found = start_of(lines)
-    if found is None:
-        return None
-    separator, skipped = found
-    record = next(records_of(iter(lines[skipped:]), separator, 1))
-    # Misspelled names count too: the table is then refused with what is probably meant.
-    best, kind = max((len(_meant(record.cells, kind)), kind) for kind in KINDS)
-    names = _meant(record.cells, kind)
-    about_patients = names & {"patient_id", "patient_identifier"}
-    is_enough = best >= 3 or not _absent(kind, names)
-    return kind if about_patients and is_enough else None
-
-
-def start_of(lines: Sequence[Line]) -> tuple[str, int] | None:
-    """Return the separator, and how many lines stand before the header; None without a header."""
-    told = ""
-    for skipped, line in enumerate(lines):
-        text = line.text.strip()
-        separator_line = _SEPARATOR_LINE.fullmatch(line.text.strip("\r\n"))
-        if separator_line:
-            told = separator_line[1]
-        elif text:
-            return told or _likely(line), skipped
-    return None
-
-
-def _likely(line: Line) -> str:
-    """Return the separator with which a header names the most columns."""
-    return max(
-        _SEPARATORS,
-        key=lambda one: max(
-            _known(next(records_of(iter([line]), one, 1)).cells, kind) for kind in KINDS
-        ),
-    )
-
-
-def _known(cells: Sequence[str], kind: str) -> int:
-    return len({named.name for cell in cells if (named := _column(cell, kind)) is not None})
-
-
-def _meant(cells: Sequence[str], kind: str) -> set[str]:
-    """Return the columns that a header names, also those whose names are misspelled."""
-    known = _names(kind)
-    found = set()
-    for cell in cells[:_MOST_COLUMNS]:
-        alike = get_close_matches(_normal(cell)[:64], known, 1, _ALIKE)
-        found |= {known[name].name for name in alike}
-    return found
-
-
-def _normal(name: str) -> str:
-    return _GLUE.sub("_", name.strip()).casefold()
-
-
-def _names(kind: str) -> Mapping[str, Column]:
-    return {name: column for column in COLUMNS[kind] for name in (column.name, *column.also)}
-
-
-def _column(cell: str, kind: str) -> Column | None:
-    return _names(kind).get(_normal(cell))
-
-
-def read_header(record: Record, kind: str) -> Header:
-    """Return what a header names; it has faults where its table cannot be read."""
-    if record.fault:
-        return Header((), [("", record.fault)], [])
-    cells = list(record.cells)
-    while cells and not cells[-1].strip():
-        cells.pop()
-    if len(cells) > _MOST_COLUMNS:
-        return Header((), [("", f"has {len(cells)} columns; {_MOST_COLUMNS} are read")], [])
-    known = _names(kind)
-    columns = [known.get(_normal(cell)) for cell in cells]
-    there = {column.name for column in columns if column}
-    faults = _twice(columns)
-    notes = []
-    meant = set()
-    missing = {name: column for name, column in known.items() if column.name not in there}
-    for place, (cell, column) in enumerate(zip(cells, columns, strict=True), 1):
-        if column is not None:
-            continue
-        name = cell.strip() or f"column {place}"
-        alike = get_close_matches(_normal(cell)[:64], missing, 1, _ALIKE)
-        if alike:
-            meant.add(missing[alike[0]].name)
-            faults.append((name, f"is not a column; is {missing[alike[0]].name} meant?"))
-        else:
-            notes.append((name, "is not a column of this table, and is not read"))
-    faults += _absent(kind, there | meant)
-    return Header(columns, faults, notes)
-
-
-def _twice(columns: Sequence[Column | None]) -> list[tuple[str, str]]:
-    names = [column.name for column in columns if column]
-    twice = dict.fromkeys(name for name in names if names.count(name) > 1)
-    return [(name, "is there twice") for name in twice]
-
-
-def _absent(kind: str, there: set[str]) -> list[tuple[str, str]]:
-    """Return the columns that must be there and are not."""
-    faults = []
-    if not there & {"patient_id", "patient_identifier"}:
-        faults.append(("patient_id", "is required, or patient_identifier"))
-    if kind == "allergies" and "substance" not in there:
-        faults.append(("substance", "is required"))
-    if kind == "documents":
-        if "type" not in there:
-            faults.append(("type", "is required"))
-        if not there & {"file", "text"}:
-            faults.append(("file", "is required, or text"))
-    return faults

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition, TableColumn
+from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import terminology
 from fhirapp.resources.allergy_intolerance.model import AllergyIntolerance
 from fhirapp.resources.allergy_intolerance.operations import SUMMARY, summary
@@ -26,7 +26,11 @@ blueprint = ResourceBlueprint(
         profiles=(terminology.US_CORE_ALLERGY,),
         operations=(SUMMARY,),
         doc="Allergies and intolerances of a patient.",
-        plural=Marked("allergies and intolerances"),
+        labels=Labels(
+            one=Marked("an allergy"),
+            plural=Marked("allergies and intolerances"),
+            scope=Marked("allergies and intolerances"),
+        ),
         featured=True,
         table_columns=(
             TableColumn(Marked("Substance"), "code", Marked("substance not recorded")),

@@ -10,7 +10,7 @@ from flask import Response
 from fhirapp.audit.write import served
 from fhirapp.config import Marked
 from fhirapp.db import reader
-from fhirapp.definition import Definition, Visibility
+from fhirapp.definition import Definition, Labels, Visibility
 from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.resources.binary.content import (
     StoredBytes,
@@ -116,6 +116,11 @@ blueprint = BinaryBlueprint(
         stores_body=False,
         derive=_size_and_hash,
         doc="The bytes of attachments.",
-        plural=Marked("attached files"),
+        labels=Labels(
+            one=Marked("an attached file"),
+            plural=Marked("attached files"),
+            scope=Marked("files attached to notes"),
+            sensitive=True,
+        ),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition, View
+from fhirapp.definition import Definition, Labels, View
 from fhirapp.fhir import terminology
 from fhirapp.resources.diagnostic_report.model import DiagnosticReport
 from fhirapp.resources.diagnostic_report.params import PARAMS
@@ -26,6 +26,11 @@ blueprint = ResourceBlueprint(
         care=("date",),
         doc="Documents that are laboratory, imaging, cardiology, pathology or procedure reports: "
         "each has the id, the version and the attachments of its DocumentReference.",
-        plural=Marked("reports"),
+        labels=Labels(
+            one=Marked("a report"),
+            plural=Marked("reports"),
+            scope=Marked("reports"),
+            sensitive=True,
+        ),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition, TableColumn
+from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import terminology
 from fhirapp.resources.document_reference.model import DocumentReference
 from fhirapp.resources.document_reference.operations import DOCREF, docref
@@ -33,7 +33,12 @@ blueprint = ResourceBlueprint(
         operations=(DOCREF,),
         care=("period", "date"),
         doc="Clinical notes and documents of a patient.",
-        plural=Marked("notes and documents"),
+        labels=Labels(
+            one=Marked("a note or document"),
+            plural=Marked("notes and documents"),
+            scope=Marked("clinical notes and documents"),
+            sensitive=True,
+        ),
         featured=True,
         table_columns=(
             TableColumn(Marked("Type"), "type", Marked("type not recorded")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition
+from fhirapp.definition import Definition, Labels
 from fhirapp.fhir import terminology
 from fhirapp.resources.encounter.model import Encounter
 from fhirapp.resources.encounter.params import PARAMS
@@ -22,6 +22,10 @@ blueprint = ResourceBlueprint(
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-encounter",),
         care=("date",),
         doc="Visits and stays of a patient.",
-        plural=Marked("visits"),
+        labels=Labels(
+            one=Marked("a visit"),
+            plural=Marked("visits"),
+            scope=Marked("visits"),
+        ),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition
+from fhirapp.definition import Definition, Labels
 from fhirapp.resources.group.model import Group
 from fhirapp.resources.group.params import PARAMS
 from fhirapp.resources.group.schema import GroupSchema
@@ -20,6 +20,10 @@ blueprint = ResourceBlueprint(
         rank=1,
         searchable=True,
         doc="Patients who are taken together, as for an export.",
-        plural=Marked("lists of patients"),
+        labels=Labels(
+            one=Marked("a list of patients"),
+            plural=Marked("lists of patients"),
+            scope=Marked("lists of patients"),
+        ),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition, Visibility
+from fhirapp.definition import Definition, Labels, Visibility
 from fhirapp.fhir import terminology
 from fhirapp.resources.organization.model import Organization
 from fhirapp.resources.organization.params import PARAMS
@@ -21,6 +21,10 @@ blueprint = ResourceBlueprint(
         visibility=Visibility.ANY_SCOPE,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-organization",),
         doc="Who keeps or sends records.",
-        plural=Marked("clinics and hospitals"),
+        labels=Labels(
+            one=Marked("a clinic or hospital"),
+            plural=Marked("clinics and hospitals"),
+            scope=Marked("clinics and hospitals"),
+        ),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition
+from fhirapp.definition import Definition, Labels
 from fhirapp.fhir import terminology
 from fhirapp.resources.patient.model import Patient
 from fhirapp.resources.patient.operations import EVERYTHING, everything
@@ -23,7 +23,11 @@ blueprint = ResourceBlueprint(
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-patient",),
         operations=(EVERYTHING,),
         doc="Whom the records are about.",
-        plural=Marked("patients"),
+        labels=Labels(
+            one=Marked("personal details"),
+            plural=Marked("patients"),
+            scope=Marked("name, date of birth, address and other personal details"),
+        ),
     ),
     operations={EVERYTHING.name: everything},
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition, Visibility
+from fhirapp.definition import Definition, Labels, Visibility
 from fhirapp.fhir import terminology
 from fhirapp.resources.practitioner.model import Practitioner
 from fhirapp.resources.practitioner.params import PARAMS
@@ -21,6 +21,10 @@ blueprint = ResourceBlueprint(
         visibility=Visibility.ANY_SCOPE,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-practitioner",),
         doc="Who wrote or recorded.",
-        plural=Marked("clinicians"),
+        labels=Labels(
+            one=Marked("a clinician"),
+            plural=Marked("clinicians"),
+            scope=Marked("names of clinicians"),
+        ),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition, Visibility
+from fhirapp.definition import Definition, Labels, Visibility
 from fhirapp.fhir import terminology
 from fhirapp.resources.provenance.model import Provenance
 from fhirapp.resources.provenance.params import PARAMS
@@ -22,6 +22,10 @@ blueprint = ResourceBlueprint(
         visibility=Visibility.TARGETS,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-provenance",),
         doc="Who made or sent a resource.",
-        plural=Marked("records of who made or sent a resource"),
+        labels=Labels(
+            one=Marked("a record of who made or sent a resource"),
+            plural=Marked("records of who made or sent a resource"),
+            scope=Marked("who recorded what, and when"),
+        ),
     ),
 )

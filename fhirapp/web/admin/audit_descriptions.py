@@ -18,6 +18,7 @@ from fhirapp.auth.models import Client, User
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.web.internal_client import ask, token_of
+from fhirapp.web.labels import one_of, plural_of
 from fhirapp.web.people import Person, person_of
 from fhirapp.web.texts import _
 
@@ -65,19 +66,6 @@ MOST_NAMED = 3
 _ROOT = re.compile(r"/(?:fhir|api)(?=/|$)")
 _PATIENT = re.compile(r"(?:.*/)?(?:Patient/)?([A-Za-z0-9.-]{1,64})")
 _WHOSE = ("patient", "subject", "patient:Patient", "subject:Patient")
-# Of a type: many, one.
-_THINGS: Mapping[str, tuple[str, str]] = {
-    "AllergyIntolerance": ("allergies", "an allergy"),
-    "Binary": ("attached files", "an attached file"),
-    "DiagnosticReport": ("reports", "a report"),
-    "DocumentReference": ("notes and documents", "a note or document"),
-    "Encounter": ("visits", "a visit"),
-    "Group": ("lists of patients", "a list of patients"),
-    "Organization": ("clinics and hospitals", "a clinic or hospital"),
-    "Patient": ("personal details", "personal details"),
-    "Practitioner": ("clinicians", "a clinician"),
-    "Provenance": ("who recorded what", "who recorded something"),
-}
 # What is done on the pages of administration: fetched with GET, begun with POST.
 _FETCHED: Mapping[str, str] = {
     "audit": "fetched the audit trail",
@@ -189,7 +177,7 @@ def _did(entry: Entry) -> str:
     if not steps:
         return _("sent a bundle of requests") if happened else _("tried to send requests")
     kind, rest = steps[0], steps[1:]
-    many, one = _THINGS.get(kind, (kind, kind))
+    many, one = plural_of(kind), one_of(kind)
     if kind == "metadata":
         return _("read what the server can do")
     if operation := next((step for step in steps if step.startswith("$")), ""):

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.web.chart.labels import category, word
+from fhirapp.web.chart.elements import category
 from fhirapp.web.internal_client import read
+from fhirapp.web.labels import word
 from fhirapp.web.texts import _
 
 VIA = "chart"

@@ -14,9 +14,10 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.terminology import concept, onset, severity_rank, severity_words, shortened, when
 from fhirapp.web.chart.allergies import VIA
-from fhirapp.web.chart.labels import LONG, category, codings, notes, reference, word
+from fhirapp.web.chart.elements import LONG, category, codings, notes, reference
 from fhirapp.web.internal_client import read
-from fhirapp.web.notes import labels
+from fhirapp.web.labels import word
+from fhirapp.web.notes.elements import add_names
 from fhirapp.web.people import unknown
 from fhirapp.web.texts import _
 
@@ -58,7 +59,7 @@ def read_allergy(
     asked = {"patient": patient_id, "_id": allergy_id, "_revinclude": "Provenance:target"}
     bundle = read(f"/fhir/AllergyIntolerance?{urlencode(asked)}", token, via=VIA)
     resources = [one["resource"] for one in bundle.get("entry", ())]
-    labels.name(resources, token, VIA)
+    add_names(resources, token, VIA)
     allergies = [one for one in resources if one["resourceType"] == "AllergyIntolerance"]
     if not allergies:
         raise unknown()

@@ -13,15 +13,16 @@ from fhirapp.auth.models import PATIENT
 from fhirapp.fhir import temporal
 from fhirapp.web.chart.allergies import VIA, allergies_of
 from fhirapp.web.chart.details import details_of, origins, read_allergy
-from fhirapp.web.chart.labels import born, died, sex
+from fhirapp.web.chart.elements import born, died
 from fhirapp.web.chart.versions import versions_of
 from fhirapp.web.chart.viewers import looks_at
-from fhirapp.web.labels import moment_of
+from fhirapp.web.labels import sex
 from fhirapp.web.notes.listing import of_patient
 from fhirapp.web.notes.note import visit
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, signed_in
 from fhirapp.web.people import NoDate, Person, find_people, linked, person_of, record
 from fhirapp.web.texts import _
+from fhirapp.web.times import moment_of
 
 blueprint = blueprint_of("chart", __name__)
 # An entry's number has as many digits at most.

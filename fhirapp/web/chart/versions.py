@@ -9,9 +9,10 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir.narrative import plain
 from fhirapp.fhir.terminology import concept, onset, reactions, shortened, when
 from fhirapp.web.chart.allergies import VIA
-from fhirapp.web.chart.labels import category, notes, reference, word
+from fhirapp.web.chart.elements import category, notes, reference
 from fhirapp.web.internal_client import read
-from fhirapp.web.notes import labels
+from fhirapp.web.labels import word
+from fhirapp.web.notes.elements import add_names
 from fhirapp.web.notes.note import visit
 from fhirapp.web.texts import _
 
@@ -45,7 +46,7 @@ def versions_of(allergy_id: str, token: OwnToken) -> tuple[list[Version], bool]:
     bundle = read(path, token, via=VIA)
     entries = bundle.get("entry", ())
     _name_visits(entries, token)
-    labels.name([one.get("resource") for one in entries], token, VIA)
+    add_names([one.get("resource") for one in entries], token, VIA)
     more = any(one["relation"] == "next" for one in bundle.get("link", ()))
     found = []
     for at, entry in enumerate(entries):

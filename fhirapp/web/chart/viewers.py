@@ -16,8 +16,9 @@ from fhirapp.audit.read import Entry, entries, patients_of
 from fhirapp.auth.models import OF_PAGES, Client, User
 from fhirapp.db import db
 from fhirapp.fhir.temporal import local
-from fhirapp.web.labels import moment_of
+from fhirapp.web.labels import one_of, plural_of
 from fhirapp.web.texts import _
+from fhirapp.web.times import moment_of
 
 # Requests on a page; those of one person in one minute are one line.
 SHOWN = 100
@@ -37,15 +38,6 @@ _PAGES = {
     "audit": _("the pages of administration"),
 }
 _OTHER_PAGES = _("its pages")
-_THINGS = {
-    "AllergyIntolerance": (_("allergy"), _("allergies")),
-    "Binary": (_("file of a note"), _("files of notes")),
-    "DiagnosticReport": (_("report"), _("reports")),
-    "DocumentReference": (_("note"), _("notes")),
-    "Encounter": (_("visit"), _("visits")),
-    "Patient": (_("personal details"), _("personal details")),
-    "Provenance": (_("statement of who recorded it"), _("statements of who recorded it")),
-}
 
 
 class Look(NamedTuple):
@@ -143,9 +135,5 @@ def _what(seen: Sequence[str]) -> str:
     counts = Counter(name.partition("/")[0] for name in once)
     said = []
     for type_name, number in sorted(counts.items()):
-        one, many = _THINGS.get(type_name, (type_name, type_name))
-        if type_name == "Patient":
-            said.append(_(many))
-        else:
-            said.append(f"{number} {_(one if number == 1 else many)}")
+        said.append(one_of(type_name) if number == 1 else f"{number} {plural_of(type_name)}")
     return ", ".join(said) or _("requested; nothing was found or sent")

@@ -17,9 +17,9 @@ from fhirapp.rest.negotiation import FHIR_JSON
 from fhirapp.web.explore.address import SENT_VIA, NoAddressError, explorer_link, read_address
 from fhirapp.web.explore.answer import FORM
 from fhirapp.web.internal_client import ask, token_of
-from fhirapp.web.labels import moment
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, signed_in
 from fhirapp.web.texts import _
+from fhirapp.web.times import moment
 
 blueprint = blueprint_of("explore_history", __name__)
 # The audit trail's name for requests that are sent again by this page.

@@ -20,9 +20,10 @@ from fhirapp.db import db
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.rest.access import carriers, filtered
 from fhirapp.web.internal_client import token_of
-from fhirapp.web.labels import in_words, moment
+from fhirapp.web.labels import in_words
 from fhirapp.web.pages import PageError, blueprint_of, field, for_signed_in, page, signed_in
 from fhirapp.web.texts import _
+from fhirapp.web.times import moment
 
 blueprint = blueprint_of("explore_token", __name__)
 _LONGEST_TOKEN = 500

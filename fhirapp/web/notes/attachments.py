@@ -24,7 +24,7 @@ from fhirapp.documents.media import Reading, decode, kind_of
 from fhirapp.resources.binary.content import content_disposition
 from fhirapp.store.prepare import sha1
 from fhirapp.web.internal_client import ask
-from fhirapp.web.notes.labels import format_of, shortened
+from fhirapp.web.labels import format_of, shortened
 from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _
 

@@ -9,9 +9,17 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.web.internal_client import ask, read
-from fhirapp.web.notes import labels
 from fhirapp.web.notes.attachments import VIA
-from fhirapp.web.notes.labels import Line, concept, kind_of_note, line, local_id, person, status
+from fhirapp.web.notes.elements import (
+    Line,
+    add_names,
+    concept,
+    kind_of_note,
+    line,
+    local_id,
+    person,
+    status,
+)
 from fhirapp.web.notes.timeline import Dot, Timeline, Visit, timeline
 from fhirapp.web.pages import PageError
 
@@ -46,7 +54,7 @@ def search(parameters: Parameters, token: OwnToken) -> Listing:
         for mode in _MODES
     }
     names = {one["id"]: person(one) for one in of["include"] if one["resourceType"] == "Patient"}
-    labels.name(of["match"], token, VIA)
+    add_names(of["match"], token, VIA)
     notes = tuple(of["match"])
     lines = (line(one) for one in notes)
     named = tuple(one._replace(patient=names.get(one.patient_id, one.patient)) for one in lines)

@@ -16,7 +16,7 @@ from fhirapp.documents.media import Unread
 from fhirapp.fhir import terminology
 from fhirapp.search.fulltext import Phrase
 from fhirapp.web.internal_client import read, token_of
-from fhirapp.web.notes import labels
+from fhirapp.web.labels import shortened
 from fhirapp.web.notes.attachments import (
     MAX_ATTACHMENTS,
     VIA,
@@ -28,15 +28,15 @@ from fhirapp.web.notes.attachments import (
     read_words,
     way,
 )
-from fhirapp.web.notes.labels import (
+from fhirapp.web.notes.elements import (
     Line,
+    add_names,
     concept,
     day_of,
     line,
     local_id,
     person,
     reference,
-    shortened,
     size,
 )
 from fhirapp.web.notes.listing import every
@@ -98,7 +98,7 @@ def opened(note_id: str, version: str = "") -> Opened:
         except PageError as error:
             refused = error
         else:
-            labels.name(note, token, VIA)
+            add_names(note, token, VIA)
             return Opened(note, token)
     raise refused
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.web.notes import labels
+from fhirapp.web.labels import shortened
 from fhirapp.web.notes.attachments import VIA
-from fhirapp.web.notes.labels import concept, day_of, moment_of, people, reference, shortened
+from fhirapp.web.notes.elements import add_names, concept, day_of, moment_of, people, reference
 from fhirapp.web.notes.listing import every
 from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _
@@ -56,7 +56,7 @@ def origins(note_id: str, token: OwnToken) -> list[Origin] | None:
         found = list(every("Provenance", asked, token, _MOST))
     except PageError:
         return None
-    labels.name(found, token, VIA)
+    add_names(found, token, VIA)
     return [_origin(one, f"DocumentReference/{note_id}") for one in found]
 
 

@@ -11,7 +11,7 @@ from fhirapp.auth.models import PATIENT
 from fhirapp.web.internal_client import token_of
 from fhirapp.web.notes import attachments, search
 from fhirapp.web.notes.attachments import MAX_ATTACHMENTS, Attachment, attachment
-from fhirapp.web.notes.labels import line, moment_of, version_of
+from fhirapp.web.notes.elements import line, moment_of, version_of
 from fhirapp.web.notes.listing import Refused, name_of_patient, timeline_of
 from fhirapp.web.notes.note import MOST_PAGES, facts, no_record, opened, relations, shown, whose
 from fhirapp.web.notes.origin import origins

@@ -20,7 +20,7 @@ from fhirapp.search.query import WORDS
 from fhirapp.search.tokenizer import located
 from fhirapp.search.values import unescape
 from fhirapp.web.notes.attachments import attachment, words
-from fhirapp.web.notes.labels import Line
+from fhirapp.web.notes.elements import Line
 from fhirapp.web.notes.listing import PAGE, Listing, Refused, search
 from fhirapp.web.texts import _
 

@@ -15,7 +15,8 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from fhirapp.fhir import temporal
-from fhirapp.web.notes.labels import day_of, note_path, shortened
+from fhirapp.web.labels import shortened
+from fhirapp.web.notes.elements import day_of, note_path
 from fhirapp.web.texts import _
 
 # Units of the picture: what is left for the names of the rows, and how it is laid out.

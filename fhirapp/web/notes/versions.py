@@ -9,16 +9,15 @@ from urllib.parse import quote
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.documents import Unreadable
 from fhirapp.web.internal_client import read
+from fhirapp.web.labels import format_of, shortened
 from fhirapp.web.notes.attachments import VIA, Attachment, attachment, plain_text, way, words
 from fhirapp.web.notes.difference import Difference, difference
-from fhirapp.web.notes.labels import (
+from fhirapp.web.notes.elements import (
     concept,
     day_of,
-    format_of,
     moment_of,
     people,
     reference,
-    shortened,
     size,
     status,
     version_of,

@@ -8,40 +8,12 @@ from typing import Any
 
 from fhirapp.fhir import temporal
 from fhirapp.fhir.terminology import shortened, when
+from fhirapp.web.labels import word
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
 # Of what somebody wrote at length.
 LONG = 10_000
-_SEXES = {
-    "male": _("male"),
-    "female": _("female"),
-    "other": _("other"),
-    "unknown": _("sex not known"),
-}
-_ABOUT = {
-    "active": _("active"),
-    "inactive": _("inactive"),
-    "resolved": _("resolved"),
-    "confirmed": _("confirmed"),
-    "unconfirmed": _("not confirmed"),
-    "refuted": _("refuted"),
-    "entered-in-error": _("entered in error"),
-    "low": _("low"),
-    "high": _("high"),
-    "unable-to-assess": _("cannot be assessed"),
-    "environment": _("environment"),
-    "biologic": _("biologic (vaccines, sera)"),
-}
-
-
-def word(code: str) -> str:
-    """Return a code of FHIR's in words."""
-    return _(_ABOUT[code]) if code in _ABOUT else code
-
-
-def sex(patient: Json) -> str:
-    return _(_SEXES.get(str(patient.get("gender")), "sex not known"))
 
 
 def born(patient: Json, today: date) -> str:

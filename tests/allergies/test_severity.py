@@ -1,6 +1,6 @@
-"""What a summary of allergies says beside their groups: how severe they are, and what they are to.
+"""How severe the allergies of a summary are, and their names, ages and comments.
 
-The groups and what contradicts are tested in test_summary.py.
+Groups and contradictions are tested in test_summary.py.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tests.support.allergies import (
 
 
 def codes(resource: dict[str, Any]) -> list[str]:
-    """Return the codes of what does not fit."""
-    return [one.code for one in findings_of(entries_of([resource]))]
+    """Return the codes of the findings."""
+    return [finding.code for finding in findings_of(entries_of([resource]))]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ ICD_10, ICD_9 = "http://hl7.org/fhir/sid/icd-10-cm", "http://hl7.org/fhir/sid/ic
         ),
     ],
 )
-def test_what_is_severe_by_any_code_or_word_is_told_as_severe(elements, words):
+def test_an_allergy_that_any_code_or_word_calls_severe_is_severe(elements, words):
     (entry,) = entries_of([{**allergy("a"), **elements}])
     assert (entry.is_severe, entry.severity.words) == (True, words)
 
@@ -103,18 +103,18 @@ def test_what_is_severe_by_any_code_or_word_is_told_as_severe(elements, words):
         "persevered",
     ],
 )
-def test_what_is_denied_or_sounds_alike_is_not_severe(text):
+def test_a_denied_or_similar_word_is_not_severe(text):
     (entry,) = entries_of([allergy("a", note=[{"text": text}])])
     assert not entry.is_severe
 
 
-def test_a_severity_in_words_is_told_beside_its_reaction():
+def test_a_severity_in_words_is_shown_beside_its_reaction():
     original = {"url": "http://hl7.org/fhir/StructureDefinition/originalText", "valueString": "++"}
     reaction = {"manifestation": [coded(text="Rash")], "_severity": {"extension": [original]}}
     (entry,) = entries_of([allergy("a", reaction=[reaction])])
-    assert [(one.text, one.severity, one.severity_text) for one in entry.reactions] == [
-        ("Rash", "", "++")
-    ]
+    assert [
+        (reaction.text, reaction.severity, reaction.severity_text) for reaction in entry.reactions
+    ] == [("Rash", "", "++")]
     assert not entry.is_severe
 
 
@@ -159,7 +159,7 @@ def test_a_severity_in_words_is_told_beside_its_reaction():
         ),
     ],
 )
-def test_what_nobody_recorded_is_not_told_as_harmless(resources, text):
+def test_an_unrecorded_severity_is_not_shown_as_harmless(resources, text):
     assert conclusion_of(entries_of(resources)).text == text
 
 
@@ -175,7 +175,7 @@ def test_what_nobody_recorded_is_not_told_as_harmless(resources, text):
         (NO_INFORMATION, []),
     ],
 )
-def test_a_code_is_named_where_the_words_say_it_otherwise(code, names):
+def test_a_code_is_named_where_the_words_differ_from_it(code, names):
     (entry,) = entries_of([allergy(code)])
     assert entry.coded_as == names
 
@@ -183,7 +183,7 @@ def test_a_code_is_named_where_the_words_say_it_otherwise(code, names):
 @pytest.mark.parametrize(
     "text", ["None", "nil known", "Denies any", "Not on file", "No penicillin"]
 )
-def test_what_reads_as_if_there_were_none_is_told_as_an_allergy_and_to_be_looked_at(text):
+def test_an_allergy_that_reads_like_none_stays_an_allergy_to_be_checked(text):
     (entry,) = entries_of([allergy(text)])
     assert entry.group.code == "active"
     assert codes(allergy(text)) == ["entry-unclear"]
@@ -199,12 +199,12 @@ def test_what_reads_as_if_there_were_none_is_told_as_an_allergy_and_to_be_looked
         ({"value": 3, "unit": "summers"}, "at the age of 3 summers"),
     ],
 )
-def test_an_age_is_told_in_words_that_people_use(age, words):
+def test_an_age_is_in_common_words(age, words):
     (entry,) = entries_of([allergy("a", onsetAge=age)])
     assert entry.onset == words
 
 
-def test_what_it_tells_beside_is_told():
+def test_comments_and_other_details_are_shown():
     note = [{"text": "Side effect,\nno allergy."}, {"authorString": "x"}]
     (entry,) = entries_of([allergy("Morphine", type="intolerance", note=note)])
     assert (entry.type, entry.comments) == ("intolerance", ["Side effect, no allergy."])

@@ -15,35 +15,11 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir import temporal
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.web.internal_client import read
+from fhirapp.web.labels import NOTE_STATUSES, PAST_STATUSES, format_of, shortened, word
 from fhirapp.web.pages import PageError
 from fhirapp.web.texts import _
 
 Json = Mapping[str, Any]
-# Elements are of any length; what stands in a line is not.
-_LONGEST = 300
-# Statuses in which a note no longer holds, or not yet.
-_STATUSES = {
-    "superseded": _("superseded"),
-    "entered-in-error": _("entered in error"),
-    "preliminary": _("preliminary"),
-    "amended": _("amended"),
-}
-_GONE = frozenset({"superseded", "entered-in-error"})
-_FORMATS = (
-    ("application/pdf", "PDF"),
-    ("application/x-pdf", "PDF"),
-    ("image/svg", _("drawing")),
-    ("image/", _("scanned")),
-    ("text/html", "HTML"),
-    ("application/xhtml+xml", "HTML"),
-    ("application/hl7-", "C-CDA"),
-    ("application/cda", "CDA"),
-    ("text/xml", "C-CDA"),
-    ("application/xml", "C-CDA"),
-    ("text/rtf", "RTF"),
-    ("application/rtf", "RTF"),
-    ("text/", _("text")),
-)
 
 
 class Status(NamedTuple):
@@ -141,8 +117,8 @@ def local_id(value: Json | None, kind: str) -> str:
 def status(note: Json) -> Status:
     """Return how far a note holds."""
     given = {str(note.get("status", "")), str(note.get("docStatus", ""))}
-    words = [_(word) for code, word in _STATUSES.items() if code in given]
-    return Status(", ".join(words), bool(given & _GONE))
+    words = [word(code) for code in NOTE_STATUSES if code in given]
+    return Status(", ".join(words), bool(given & PAST_STATUSES))
 
 
 def formats(note: Json) -> tuple[str, ...]:
@@ -152,15 +128,6 @@ def formats(note: Json) -> tuple[str, ...]:
         for one in note.get("content", ())
     ]
     return tuple(dict.fromkeys(found)) or (_("no document"),)
-
-
-def format_of(content_type: str) -> str:
-    """Return the format of a media type, in a word."""
-    essence = content_type.partition(";")[0].strip().lower()
-    return next(
-        (_(word) for start, word in _FORMATS if essence.startswith(start)),
-        shortened(essence, 40) or _("format not recorded"),
-    )
 
 
 def day_of(value: object) -> str:
@@ -186,10 +153,6 @@ def moment_of(value: object) -> str:
     if then is None:
         return day_of(value)
     return f"{day_of(value)}, {then:%H:%M} {temporal.zone_name(then)}"
-
-
-def shortened(text: str, longest: int = _LONGEST) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def size(count: int) -> str:
@@ -220,7 +183,7 @@ _MOST = 12
 _NAMED = re.compile(f"(?:Patient|Practitioner|Organization|DocumentReference)/{ID_PATTERN}")
 
 
-def name(resources: Any, token: OwnToken, via: str) -> None:
+def add_names(resources: Any, token: OwnToken, via: str) -> None:
     """Put displays where references of people, organizations and notes have none.
 
     In resources, or a list of them, as FHIR has them; as far as may be read.
