@@ -25,8 +25,8 @@ from fhirapp.exchange.imports.batches import tune_gc
 from fhirapp.exchange.imports.deletions import partial_export_error, partial_export_reason
 from fhirapp.exchange.imports.importer import PATIENCE, import_paths
 from fhirapp.exchange.imports.inputs import total_bytes
-from fhirapp.exchange.imports.options import ID_PREFIX, Options, dry_run_copy
 from fhirapp.exchange.imports.report import Report, write_report
+from fhirapp.exchange.imports.runs import ID_PREFIX, Options, dry_run_copy
 from fhirapp.exchange.remote.address import is_export, place, shown
 from fhirapp.exchange.remote.authorization import Credentials
 from fhirapp.exchange.remote.download import download

@@ -24,16 +24,8 @@ from fhirapp.ops.prepare import first_setup_code, prepare
 from fhirapp.ops.reset import refuse_others, reset
 from fhirapp.ops.serve import listen
 from fhirapp.ops.serve import serve as run
-from fhirapp.store.migrate import (
-    HEAD,
-    is_newer,
-    is_older,
-    reindex,
-    rendering_in_force,
-    schema_version,
-    shown,
-)
-from fhirapp.store.write import Rendering
+from fhirapp.store.migrate import HEAD, is_newer, is_older, reindex, schema_version, shown
+from fhirapp.store.write import Rendering, rendering_in_force
 
 
 @click.command()

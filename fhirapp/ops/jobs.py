@@ -29,8 +29,8 @@ from fhirapp.exchange.imports import uploads
 from fhirapp.exchange.imports.batches import tune_gc
 from fhirapp.exchange.imports.importer import PATIENCE, import_paths
 from fhirapp.exchange.imports.inputs import total_bytes
-from fhirapp.exchange.imports.options import Options, dry_run_copy
 from fhirapp.exchange.imports.report import Report, write_report
+from fhirapp.exchange.imports.runs import Options, dry_run_copy
 from fhirapp.exchange.imports.uploads import LAID, lay_out
 from fhirapp.jobs import process, table, worker
 from fhirapp.jobs.process import GIVEN, MADE, Tracker

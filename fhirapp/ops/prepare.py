@@ -27,16 +27,9 @@ from fhirapp.ops.backups.backup import copy_database, faults_of, schema_of
 from fhirapp.ops.backups.restore import drop_staged, finish_swap
 from fhirapp.ops.lock import in_use
 from fhirapp.store import migrate
-from fhirapp.store.migrate import (
-    is_outdated,
-    reindex,
-    rendering_in_force,
-    schema_version,
-    shown,
-    upgrade,
-)
+from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
 from fhirapp.store.seed import load_seed, seed_path
-from fhirapp.store.write import Rendering
+from fhirapp.store.write import Rendering, is_outdated, rendering_in_force
 
 
 def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | None:

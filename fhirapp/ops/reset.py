@@ -28,7 +28,7 @@ from fhirapp.db import Busy, database_errors, db, writing
 from fhirapp.definition import types
 from fhirapp.fhir.temporal import instant
 from fhirapp.search.fulltext import full_text, words_table
-from fhirapp.store.migrate import rendering_in_force, schema_version, shown
+from fhirapp.store.migrate import schema_version, shown
 from fhirapp.store.seed import read_seed, seed_path, write_seed
 from fhirapp.store.version import (
     GENERATION,
@@ -38,7 +38,7 @@ from fhirapp.store.version import (
     raise_generation,
     set_state,
 )
-from fhirapp.store.write import Rendering
+from fhirapp.store.write import Rendering, rendering_in_force
 
 _log = logging.getLogger(__name__)
 

@@ -18,13 +18,22 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db, is_busy, writing
 from fhirapp.definition import Definition
-from fhirapp.fhir import json as fhir_json
 from fhirapp.store.prepare import Notes
-from fhirapp.store.version import INDEX, RENDERING, get_state, raise_generation, set_state
-from fhirapp.store.write import IndexBatch, Rendering, clear_index, read_documents, render
+from fhirapp.store.version import raise_generation
+from fhirapp.store.write import (
+    IndexBatch,
+    Rendering,
+    clear_index,
+    is_outdated,
+    read_documents,
+    remember_rendering,
+    render,
+)
 
 HEAD = "0002"
 _VERSIONS = "alembic_version"
+# Versions that are rendered at once.
+_BATCH = 500
 _STEPS = Path(__file__).with_name("migrations")
 
 
@@ -116,38 +125,6 @@ def _unusable(engine: Engine, error: DatabaseError) -> ConfigurationError:
     )
 
 
-# Whoever changes what index rows or words are made of raises this: a start makes older ones anew.
-RULES = "2"
-_BATCH = 500
-
-
-def stored_rendering(connection: Connection) -> Rendering | None:
-    """Return the settings that the stored bodies were made with, None where there is none yet."""
-    found = get_state(connection, RENDERING)
-    return None if found is None else Rendering(*fhir_json.loads(found))
-
-
-def rendering_in_force(connection: Connection, wanted: Rendering) -> Rendering:
-    """Return the settings to make bodies with: those of the stored ones, noting wanted at first.
-
-    All bodies are of one make; a start of the server makes them anew where its settings differ.
-    """
-    stored = stored_rendering(connection)
-    if stored is None:
-        _remember(connection, wanted)
-    return stored or wanted
-
-
-def is_outdated(connection: Connection) -> bool:
-    """Say whether index rows and words are there that an older release made by other rules."""
-    return stored_rendering(connection) is not None and get_state(connection, INDEX) != RULES
-
-
-def _remember(connection: Connection, rendering: Rendering) -> None:
-    set_state(connection, RENDERING, fhir_json.text(list(rendering)))
-    set_state(connection, INDEX, RULES)
-
-
 def reindex(
     connection: Connection, definitions: Mapping[str, Definition], rendering: Rendering
 ) -> int:
@@ -161,7 +138,7 @@ def reindex(
     for definition in definitions.values():
         clear_index(connection, definition)
         count += _reindex_type(connection, definition, definitions["Binary"], rendering)
-    _remember(connection, rendering)
+    remember_rendering(connection, rendering)
     raise_generation(connection)
     return count
 

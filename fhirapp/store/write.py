@@ -32,7 +32,21 @@ from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.search.index import IndexRow, ReferenceRow
 from fhirapp.search.words import words_of
 from fhirapp.store.prepare import CARRIES, Document, Prepared, complete, local_ids, prepare
-from fhirapp.store.version import Standing, Version, follow, raise_generation, row_of
+from fhirapp.store.version import (
+    INDEX,
+    RENDERING,
+    Standing,
+    Version,
+    follow,
+    get_state,
+    raise_generation,
+    row_of,
+    set_state,
+)
+
+# To be raised with each change of what index rows or words are made of: a start then makes them
+# anew.
+RULES = "2"
 
 
 class Rendering(NamedTuple):
@@ -44,6 +58,35 @@ class Rendering(NamedTuple):
     @classmethod
     def of(cls, settings: Settings) -> Rendering:
         return cls(settings.inline_max, settings.empty_content)
+
+
+def stored_rendering(connection: Connection) -> Rendering | None:
+    """Return the settings that the stored bodies were made with, None in a new database."""
+    state = get_state(connection, RENDERING)
+    return None if state is None else Rendering(*fhir_json.loads(state))
+
+
+def rendering_in_force(connection: Connection, wanted: Rendering) -> Rendering:
+    """Return the settings that bodies are made with, in a new database those wanted.
+
+    All bodies are made with the same; where the server's settings differ, its start makes them
+    anew.
+    """
+    stored = stored_rendering(connection)
+    if stored is None:
+        remember_rendering(connection, wanted)
+    return stored or wanted
+
+
+def remember_rendering(connection: Connection, rendering: Rendering) -> None:
+    """Record the settings and rules that all bodies and index rows are made with."""
+    set_state(connection, RENDERING, fhir_json.text(list(rendering)))
+    set_state(connection, INDEX, RULES)
+
+
+def is_outdated(connection: Connection) -> bool:
+    """Say whether there are index rows and words that an older release made by other rules."""
+    return stored_rendering(connection) is not None and get_state(connection, INDEX) != RULES
 
 
 # By the row of the Binary.

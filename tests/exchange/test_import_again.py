@@ -21,8 +21,8 @@ from fhirapp.definition import Definition, types
 from fhirapp.exchange.imports.archives import Archives
 from fhirapp.exchange.imports.importer import Import
 from fhirapp.exchange.imports.inputs import find_inputs
-from fhirapp.exchange.imports.options import Options
-from fhirapp.exchange.imports.scratch import Scratch
+from fhirapp.exchange.imports.records import Scratch
+from fhirapp.exchange.imports.runs import Options
 from fhirapp.exchange.models import ImportRun
 from fhirapp.exchange.tables import Row, rows_of
 from fhirapp.store.prepare import Notes, Prepared, prepare

@@ -13,9 +13,9 @@ from fhirapp.ops.backups.drill import read_everything
 from fhirapp.ops.check import Faults
 from fhirapp.ops.prepare import prepare
 from fhirapp.search.fulltext import full_text, words_table
-from fhirapp.store.migrate import reindex, stored_rendering
+from fhirapp.store.migrate import reindex
 from fhirapp.store.version import GENERATION, INDEX, StoreState, get_state
-from fhirapp.store.write import Rendering
+from fhirapp.store.write import Rendering, stored_rendering
 from tests.exchange.test_import import asking
 
 RENDERING = Rendering(inline_max=32_768, empty_content="omit")

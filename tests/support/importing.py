@@ -14,8 +14,8 @@ from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
-from fhirapp.exchange.imports.options import Options
 from fhirapp.exchange.imports.report import Report
+from fhirapp.exchange.imports.runs import Options
 from tests.exchange.test_import import ALLERGY
 
 # Two more digits make it whole.

@@ -298,7 +298,7 @@ def test_nobody_adds_to_the_upload_of_another(app, admin):
     other = Upload(Browser(app).resume(add_person(app, ADMINISTRATOR)))
     other.id = upload.id
     assert other.send(0, "a.ndjson", patient("mine"), at=5).json == {
-        "said": "Somebody else began this upload."
+        "said": "This upload belongs to another user."
     }
     listed = other.browser.client.get(f"/admin/uploads/{upload.id}", base_url=BASE_URL)
     assert listed.json == {"files": []}

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from fhirapp.config import own_prefix
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
 from fhirapp.exchange.ccda import contradiction
+from fhirapp.exchange.imports.batches import Admitted, Deletion, ResourceHistory, read_history
 from fhirapp.exchange.imports.bundles import OnMatch
-from fhirapp.exchange.imports.histories import ResourceHistory, read_history
-from fhirapp.exchange.imports.options import Options
-from fhirapp.exchange.imports.reader import RecordReader
-from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, name_of
+from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, Scratch, name_of
 from fhirapp.exchange.imports.references import (
     ANOTHER_SOURCE,
     Resolver,
@@ -27,7 +25,7 @@ from fhirapp.exchange.imports.references import (
     targets_of,
 )
 from fhirapp.exchange.imports.report import Repaired, Report
-from fhirapp.exchange.imports.scratch import Scratch
+from fhirapp.exchange.imports.runs import Options
 from fhirapp.exchange.repair import repair
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.resource import InvalidResource
@@ -42,16 +40,6 @@ MISFILED = (
 )
 _URL_BESIDE_DATA = "came with data, which is stored; the url is kept in an extension"
 _LOSES_PATIENT = "the record has a patient here, and would lose it"
-
-
-class Deletion(NamedTuple):
-    """A resource to be deleted."""
-
-    definition: Definition
-    id: str
-
-
-Admitted = Prepared | Deletion | ResourceHistory
 
 
 class PublishFirst(Exception):
@@ -76,26 +64,12 @@ class Admission:
         bases = frozenset([*options.bases, *([own] if own else [])])
         self._resolver = Resolver(definitions, scratch, bases, options.prefix)
         self.source_ids = SourceIds(definitions)
-        self.reader = RecordReader(scratch, options.prefix, report.remark)
         # Types of what was admitted and is not published yet.
         self._unpublished: set[str] = set()
         # Numbers of documents whose patient is in doubt.
         self._disputed: set[int] = set()
         # Names of what was deferred again in this round.
         self._deferred_again: set[str] = set()
-
-    def parsed(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Yield records with their JSON parsed, and in place of a Bundle its entries."""
-        for record in records:
-            if not (record.faults or record.deletes) and record.resource is None:
-                try:
-                    record.resource = fhir_json.loads(record.text)
-                except ValueError as error:
-                    record.faults.append(("", f"is not JSON: {error}"))
-            if record.type_name == "Bundle" and record.resource.get("type") != "history":
-                yield from self.parsed(self.reader.bundle(record.resource, record.place))
-            else:
-                yield record
 
     def deferred(self, reason: str) -> Iterator[Record]:
         """Yield what is deferred for a reason now; the records of one resource in their order."""
@@ -152,7 +126,7 @@ class Admission:
             raise Rejected(faults=error.faults) from None
 
     def _stored_type(self, type_name: str) -> Definition | None:
-        """Return a type; one that is not stored is reported as skipped."""
+        """Return a type; a type that is not stored is reported as skipped."""
         definition = self._definitions.get(type_name)
         if definition is None or definition.view:
             self._report.skipped[type_name] += 1
@@ -202,7 +176,7 @@ class Admission:
         self, record: Record, definition: Definition, snapshot: Reader, *, final: bool
     ) -> Prepared | None:
         resource = record.resource
-        if not _is_unicode(record):
+        if not record.is_unicode():
             # Its other faults are more to the point.
             prepare(definition, resource)
             raise Rejected("has text that is no Unicode")
@@ -385,18 +359,6 @@ class Admission:
             type_name, _, resource_id = name.partition("/")
             blobs = {("Binary", blob.id) for version in versions for blob in version.blobs}
             self._scratch.add_seen([(type_name, resource_id), *blobs])
-
-
-def _is_unicode(record: Record) -> bool:
-    """Say whether all text is Unicode: neither a database nor a file takes other."""
-    # JSON in UTF-8 can hold other text only by an escape.
-    if not (record.table_kind or record.grouped or b"\\u" in record.text):
-        return True
-    try:
-        fhir_json.dumps((record.resource, record.condition))
-    except TypeError:
-        return False
-    return True
 
 
 def _shared_identifier(resource: Mapping[str, Any], here: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from fhirapp.db import db
 from fhirapp.definition import Definition
 from fhirapp.exchange.imports.archives import Archives, Broken, is_archive
 from fhirapp.exchange.imports.inputs import MANIFEST, shown
-from fhirapp.exchange.imports.scratch import Scratch
+from fhirapp.exchange.imports.records import Scratch
 from fhirapp.exchange.remote import address
 from fhirapp.fhir import json as fhir_json
 

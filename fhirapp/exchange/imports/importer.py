@@ -19,30 +19,29 @@ from fhirapp.definition import Definition
 from fhirapp.disk import scratch as scratch_folder
 from fhirapp.disk import turn
 from fhirapp.exchange.imports import deletions, runs
-from fhirapp.exchange.imports.admission import (
-    MISFILED,
-    OLDER,
-    REFERENCE,
-    Admission,
+from fhirapp.exchange.imports.admission import MISFILED, OLDER, REFERENCE, Admission, PublishFirst
+from fhirapp.exchange.imports.archives import Archives, OnRead
+from fhirapp.exchange.imports.batches import (
     Admitted,
     Deletion,
-    PublishFirst,
+    Ready,
+    ResourceHistory,
+    batches,
+    collect,
+    publish,
+    with_words,
 )
-from fhirapp.exchange.imports.archives import Archives, OnRead
-from fhirapp.exchange.imports.batches import Ready, batches, collect, publish
 from fhirapp.exchange.imports.dangling import dangling, unreachable
-from fhirapp.exchange.imports.histories import ResourceHistory, with_words
 from fhirapp.exchange.imports.inputs import Input, find_inputs, in_order, shown
-from fhirapp.exchange.imports.options import Options
-from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected
+from fhirapp.exchange.imports.reader import RecordReader
+from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, Scratch
 from fhirapp.exchange.imports.report import Rejects, Report
-from fhirapp.exchange.imports.scratch import Scratch
+from fhirapp.exchange.imports.runs import Options
 from fhirapp.fhir.temporal import instant
-from fhirapp.store.migrate import rendering_in_force
 from fhirapp.store.prepare import Notes, Prepared, blob_ids
 from fhirapp.store.publish import Brought, Publisher
 from fhirapp.store.version import Change
-from fhirapp.store.write import Rendering
+from fhirapp.store.write import Rendering, rendering_in_force
 
 # Values of one SELECT: SQLite takes 32,766.
 _IDS = 10_000
@@ -117,6 +116,7 @@ class Import:
         self._rendering = Rendering.of(settings)
         self._notes = notes
         self._scratch = scratch
+        self._reader = RecordReader(scratch, options.prefix, self.report.remark)
         self._admission = Admission(definitions, options, scratch, self.report)
         self._folder = settings.instance / "imports"
         self._rejects = Rejects(self._folder)
@@ -137,7 +137,7 @@ class Import:
 
     def take(self, source: Input, progress: OnRead) -> None:
         """Publish an input, in batches."""
-        self._publish_all(self._admission.parsed(self._admission.reader.read(source, progress)))
+        self._publish_all(self._reader.read(source, progress))
 
     def finish(self) -> None:
         """Publish what was deferred, report what leads nowhere, and record that the run ended."""

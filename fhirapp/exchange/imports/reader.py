@@ -17,16 +17,17 @@ from fhirapp.exchange import ccda, tables
 from fhirapp.exchange.imports.archives import Broken, OnRead
 from fhirapp.exchange.imports.bundles import (
     BUNDLE_TYPES,
+    BrokenDocument,
     InvalidEntry,
     OnMatch,
+    Piece,
     entry_id,
     identifier_condition,
+    pieces,
     read_entry,
 )
 from fhirapp.exchange.imports.inputs import LONGEST, MARK, Input, Kind, is_fhir_xml, kind_of
-from fhirapp.exchange.imports.json_stream import BrokenDocument, Piece, pieces
-from fhirapp.exchange.imports.records import Record, dumps, name_of
-from fhirapp.exchange.imports.scratch import Scratch
+from fhirapp.exchange.imports.records import Record, Scratch, dumps, name_of
 from fhirapp.fhir import json as fhir_json
 
 _LONGEST_CDA = 50_000_000
@@ -56,7 +57,22 @@ class RecordReader:
         self._remark = remark
 
     def read(self, source: Input, on_read: OnRead) -> Iterator[Record]:
-        """Yield an input's records."""
+        """Yield an input's records with their JSON parsed, in place of a Bundle its entries."""
+        return self._parsed(self._unparsed(source, on_read))
+
+    def _parsed(self, records: Iterable[Record]) -> Iterator[Record]:
+        for record in records:
+            if not (record.faults or record.deletes) and record.resource is None:
+                try:
+                    record.resource = fhir_json.loads(record.text)
+                except ValueError as error:
+                    record.faults.append(("", f"is not JSON: {error}"))
+            if record.type_name == "Bundle" and record.resource.get("type") != "history":
+                yield from self._parsed(self._bundle(record.resource, record.place))
+            else:
+                yield record
+
+    def _unparsed(self, source: Input, on_read: OnRead) -> Iterator[Record]:
         try:
             kind, table_kind = kind_of(source)
             if kind is Kind.LINES:
@@ -72,7 +88,7 @@ class RecordReader:
         except Broken as error:
             yield _faulty(source.name, str(error))
 
-    def bundle(self, bundle: Mapping[str, Any], place: str) -> Iterator[Record]:
+    def _bundle(self, bundle: Mapping[str, Any], place: str) -> Iterator[Record]:
         """Yield the records of a parsed Bundle."""
         entries = bundle.get("entry", [])
         if type(entries) is not list:

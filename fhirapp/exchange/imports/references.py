@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
 from fhirapp.exchange.imports.bundles import split_address
-from fhirapp.exchange.imports.scratch import Scratch
+from fhirapp.exchange.imports.records import Scratch
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.search.controls import NEWEST_FIRST

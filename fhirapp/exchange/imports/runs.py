@@ -1,4 +1,4 @@
-"""Runs of imports: recorded with their source as they begin and end, and described in Provenance.
+"""Runs of imports: their options, their records in the database, and their Provenance.
 
 Patients can read a Provenance, so it names the source and the run, but no file and no account: a
 file may be named after another patient. Source: FHIR R4 provenance §6.3; US Core Provenance (an
@@ -8,20 +8,27 @@ author or transmitter, and when).
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import groupby, islice
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import Connection, Row, func, insert, literal, select, union_all, update
 
+from fhirapp.config import ConfigurationError, Settings, sqlite_url
 from fhirapp.definition import Definition
+from fhirapp.disk import database_path, scratch
 from fhirapp.exchange.imports.batches import collect
-from fhirapp.exchange.imports.options import Options
 from fhirapp.exchange.models import ImportRun, ImportShared, ImportSource
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
 
+# Short enough that most ids, with it, stay within FHIR's 64 characters.
+ID_PREFIX = re.compile(r"[A-Za-z0-9.-]{0,20}")
 # Targets of one Provenance.
 _TARGETS = 500
 # Provenances that are published at once.
@@ -32,6 +39,63 @@ _EXCLUDED = ("Binary", "Provenance")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AGENT_TYPE = "http://terminology.hl7.org/CodeSystem/provenance-participant-type"
 _ACTIVITY = "http://terminology.hl7.org/CodeSystem/v3-DataOperation"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to import.
+
+    source is the name of the system that the records come from. delete_missing deletes what that
+    source no longer holds, force even where that is most of its records. prefix is put before
+    every id. bases are the addresses of FHIR servers, each with its last slash, whose absolute
+    references mean records here. who is the person or account that runs the import.
+    """
+
+    source: str = ""
+    delete_missing: bool = False
+    force: bool = False
+    repair: bool = False
+    prefix: str = ""
+    bases: Sequence[str] = ()
+    provenance: bool = True
+    rejected: Path | None = None
+    who: str = ""
+
+
+class DryRun(NamedTuple):
+    """The settings of a dry run: the copy's address, and the folder used as instance folder."""
+
+    database_url: str
+    instance_path: str
+
+
+@contextmanager
+def dry_run_copy(settings: Settings) -> Iterator[DryRun]:
+    """Copy the database for as long as the context lasts. Raises ConfigurationError."""
+    path = database_path(settings)
+    if path is None:
+        raise ConfigurationError(
+            "A dry run works on a copy of the database, which only SQLite can make; on PostgreSQL "
+            "restore a dump into a separate database and import there."
+        )
+    settings.instance.mkdir(parents=True, exist_ok=True)
+    with scratch(settings.instance) as folder:
+        # A folder below: the scratch folder itself is locked.
+        instance = folder / "instance"
+        instance.mkdir()
+        copy = instance / path.name
+        if path.exists():
+            try:
+                with (
+                    closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source,
+                    closing(sqlite3.connect(copy)) as target,
+                ):
+                    source.backup(target)
+            except sqlite3.Error as error:
+                raise ConfigurationError(
+                    f"The database {path} cannot be copied for a dry run ({error})."
+                ) from None
+        yield DryRun(sqlite_url(copy), str(instance))
 
 
 class Run(NamedTuple):

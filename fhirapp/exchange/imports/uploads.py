@@ -1,13 +1,11 @@
-"""Uploads: files that come in pieces into a folder of their own, until an import is given them.
+"""Uploads: files that come in pieces into a folder of their own, until an import takes it.
 
-    uploads/<upload>/owner      whose it is: a user's id
-    uploads/<upload>/0.name     a file's bytes in all, and below that its name as it was given
-    uploads/<upload>/0          what of it came so far
+    uploads/<upload>/owner      the id of its user
+    uploads/<upload>/0.name     a file's size in bytes, and on the next line its name at the user's
+    uploads/<upload>/0          the part of it that has come so far
 
-Nothing of a name becomes a path here (names.py makes paths of them for the import). An upload has
-the id of the job that it will be given to.
-
-An import reads uploaded files under their own names, where those are harmless.
+No name becomes a path before the import takes the upload: lay_out() then moves each file to its own
+name, where that is harmless. An upload has the id of the job that will take it.
 """
 
 from __future__ import annotations
@@ -23,86 +21,19 @@ from fhirapp.disk import because, is_older, need_space, take
 from fhirapp.exchange.imports.inputs import SUFFIXES
 from fhirapp.jobs.table import is_id
 
-# Files of an upload by their number, their names beside them, and where they are laid out.
-NAME, LAID = ".name", "laid"
-_DEEPEST, _LONGEST_PART, _LONGEST = 32, 200, 1_000
-# Control characters, halves of characters, and what turns the rest of a line around.
-_NEVER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
-_UNKNOWN = "\ufffd"
-# A folder above, and what an import takes for standard input.
-_NO_PARTS = ("..", "-")
-
-
-def safe_name(name: str, number: int) -> PurePosixPath:
-    """Return the relative path that a name means; where it might harm, one made of its number."""
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if (
-        not parts
-        or len(parts) > _DEEPEST
-        or _NEVER.search(name)
-        or any(part in _NO_PARTS or len(part.encode()) > _LONGEST_PART for part in parts)
-        or len(name.encode()) > _LONGEST
-    ):
-        return numbered(name, number)
-    return PurePosixPath(*parts)
-
-
-def numbered(name: str, number: int) -> PurePosixPath:
-    """Return a path made of a file's number, that ends as its name does where that is known."""
-    end = _NEVER.sub("", name).lower()
-    suffix = next((one for one in SUFFIXES if end.endswith(one)), "")
-    return PurePosixPath(f"file-{number}{suffix}")
-
-
-def lay_out(given: Path) -> tuple[list[Path], list[str]]:
-    """Move uploaded files to where their names say, below the folder LAID.
-
-    Return what to import, relative to that, and what is to be said of the other names.
-    """
-    laid, said = given / LAID, []
-    laid.mkdir(mode=0o700, exist_ok=True)
-    uploaded = sorted(int(one.name) for one in given.iterdir() if one.name.isdecimal())
-    for number in uploaded:
-        name = (given / f"{number}{NAME}").read_text(errors="replace").partition("\n")[2]
-        place = _placed(given / str(number), laid, name, number)
-        if str(place) != name.strip("/"):
-            said.append(f"{_NEVER.sub(_UNKNOWN, name)} was taken as {place}.")
-    found = sorted(Path(one.name) for one in laid.iterdir())
-    records = [one for one in found if (laid / one).is_dir() or _is_record(one.name)]
-    if not records:
-        return found, said
-    others = (one for one in found if one not in records)
-    said += [f"{one} is read only where a table names it." for one in others]
-    return records, said
-
-
-def _placed(file: Path, laid: Path, name: str, number: int) -> PurePosixPath:
-    for place in (safe_name(name, number), numbered(name, number)):
-        target = laid / place
-        try:
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError:
-            # Another file has the name of the folder.
-            continue
-        if not target.exists():
-            file.rename(target)
-            return place
-    # Somebody gave another file the name that is made of this number.
-    (laid / f"again-{number}").mkdir(mode=0o700)
-    place = PurePosixPath(f"again-{number}", *numbered(name, number).parts)
-    file.rename(laid / place)
-    return place
-
-
-def _is_record(name: str) -> bool:
-    """Say whether a file's name is one that records have."""
-    return name.lower().endswith(SUFFIXES)
-
-
 MOST_FILES = 10_000
 # In characters.
 _LONGEST_NAME = 2_000
 _OWNER = "owner"
+# The suffix of the file with a file's name, and the folder where files get their names.
+NAME, LAID = ".name", "laid"
+# Of a path: how many parts it may have, and the bytes of a part and of the whole.
+_DEEPEST, _LONGEST_PART, _LONGEST = 32, 200, 1_000
+# Control characters, surrogates, and what turns the rest of a line around.
+_NEVER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+_UNKNOWN = "\ufffd"
+# A folder above, and what an import takes for standard input.
+_NO_PARTS = ("..", "-")
 
 
 class OutOfStep(Exception):
@@ -114,7 +45,7 @@ class OutOfStep(Exception):
 
 
 class Uploaded(NamedTuple):
-    """A file of an upload: its name as it was given, its bytes, how many of them are here."""
+    """A file of an upload: its name at the user's, its bytes, how many of them are here."""
 
     number: int
     name: str
@@ -131,15 +62,15 @@ class Upload(NamedTuple):
 
     @property
     def size(self) -> int:
-        return sum(one.size for one in self.files)
+        return sum(file.size for file in self.files)
 
     @property
     def have(self) -> int:
-        return sum(one.have for one in self.files)
+        return sum(file.have for file in self.files)
 
     @property
     def is_whole(self) -> bool:
-        return all(one.have == one.size for one in self.files)
+        return all(file.have == file.size for file in self.files)
 
 
 class Piece(NamedTuple):
@@ -154,7 +85,7 @@ class Piece(NamedTuple):
 
 
 def uploads(settings: Settings) -> Path:
-    """Return the folder of what is uploaded, until an import is given it."""
+    """Return the folder of the uploads that no import has taken yet."""
     return settings.instance / "uploads"
 
 
@@ -174,20 +105,18 @@ def find(settings: Settings, upload_id: str, user_id: str) -> Upload | None:
     if not is_id(upload_id) or _owner(folder) != user_id:
         return None
     try:
-        numbers = sorted(int(one.name) for one in folder.iterdir() if one.name.isdecimal())
-        files = [_uploaded(folder, number) for number in numbers]
+        files = [_uploaded(folder, number) for number in _numbers(folder)]
         return Upload(upload_id, files, int(folder.stat().st_mtime))
     except (OSError, ValueError):
-        # An import took it meanwhile.
+        # An import has taken it meanwhile.
         return None
 
 
 def of_user(settings: Settings, user_id: str) -> list[Upload]:
-    """Return a user's uploads that no import was given, newest first."""
-    folder = uploads(settings)
-    names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
-    found = [one for name in names if (one := find(settings, name, user_id)) and one.files]
-    return sorted(found, key=lambda one: one.touched_at, reverse=True)
+    """Return a user's uploads that no import has taken yet, newest first."""
+    own = (find(settings, path.name, user_id) for path in uploads(settings).glob("*"))
+    begun = [upload for upload in own if upload and upload.files]
+    return sorted(begun, key=lambda upload: upload.touched_at, reverse=True)
 
 
 def add(settings: Settings, upload_id: str, user_id: str, piece: Piece) -> int:
@@ -221,22 +150,22 @@ def _check(piece: Piece) -> None:
 
 
 def _own(folder: Path, user_id: str) -> None:
-    """Make an upload's folder, its user's. Raises ConfigurationError for somebody else's."""
+    """Create an upload's folder for its user. Raises ConfigurationError for another user's."""
     if not folder.is_dir():
         folder.mkdir(mode=0o700, exist_ok=True)
     with suppress(FileExistsError):
         _write_new(folder / _OWNER, user_id.encode())
     if _owner(folder) != user_id:
-        raise ConfigurationError("Somebody else began this upload.")
+        raise ConfigurationError("This upload belongs to another user.")
 
 
 def _name(folder: Path, piece: Piece) -> None:
-    """Note a file's name and size, or see that they are the same yet."""
-    told = f"{piece.size}\n{piece.name}".encode(errors="replace")
+    """Record a file's name and size, or check that they are the same as before."""
+    record = f"{piece.size}\n{piece.name}".encode(errors="replace")
     path = folder / f"{piece.number}{NAME}"
     with suppress(FileExistsError):
-        _write_new(path, told)
-    if path.read_bytes() != told:
+        _write_new(path, record)
+    if path.read_bytes() != record:
         raise ConfigurationError(
             "Another window uploads other files into this upload; reload the page."
         )
@@ -249,7 +178,7 @@ def _write(path: Path, piece: Piece) -> int:
         have = os.fstat(descriptor).st_size
         if take(descriptor, alone=True) is False or have != piece.at:
             raise OutOfStep(have)
-        # Again: whoever held it may have added to it.
+        # Checked again under the lock: its last holder may have added to the file.
         have = os.fstat(descriptor).st_size
         if have != piece.at:
             raise OutOfStep(have)
@@ -266,7 +195,7 @@ def _write(path: Path, piece: Piece) -> int:
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """Write a small file. Raises FileExistsError; OSError, and it is not there then."""
+    """Write a small new file, whole or not at all. Raises FileExistsError, OSError."""
     with path.open("xb") as file:
         try:
             file.write(content)
@@ -286,3 +215,70 @@ def _owner(folder: Path) -> str:
 def _uploaded(folder: Path, number: int) -> Uploaded:
     size, _, name = (folder / f"{number}{NAME}").read_text(errors="replace").partition("\n")
     return Uploaded(number, name, int(size), (folder / str(number)).stat().st_size)
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Return the numbers of the files in an upload's folder."""
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+
+
+def safe_name(name: str, number: int) -> PurePosixPath:
+    """Return the relative path that a name means; a harmful one is replaced by its number."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if (
+        not parts
+        or len(parts) > _DEEPEST
+        or _NEVER.search(name)
+        or any(part in _NO_PARTS or len(part.encode()) > _LONGEST_PART for part in parts)
+        or len(name.encode()) > _LONGEST
+    ):
+        return numbered(name, number)
+    return PurePosixPath(*parts)
+
+
+def numbered(name: str, number: int) -> PurePosixPath:
+    """Return a path made of a file's number, that ends as its name does where that is known."""
+    end = _NEVER.sub("", name).lower()
+    suffix = next((suffix for suffix in SUFFIXES if end.endswith(suffix)), "")
+    return PurePosixPath(f"file-{number}{suffix}")
+
+
+def lay_out(folder: Path) -> tuple[list[Path], list[str]]:
+    """Move an upload's files to where their names say, below the folder LAID.
+
+    Return what to import, relative to that, and remarks on files that were renamed or left out.
+    """
+    laid, remarks = folder / LAID, []
+    laid.mkdir(mode=0o700, exist_ok=True)
+    for number in _numbers(folder):
+        name = (folder / f"{number}{NAME}").read_text(errors="replace").partition("\n")[2]
+        place = _placed(folder / str(number), laid, name, number)
+        if str(place) != name.strip("/"):
+            remarks.append(f"{_NEVER.sub(_UNKNOWN, name)} was taken as {place}.")
+    paths = sorted(Path(path.name) for path in laid.iterdir())
+    records = [
+        path for path in paths if (laid / path).is_dir() or path.name.lower().endswith(SUFFIXES)
+    ]
+    if not records:
+        return paths, remarks
+    others = (path for path in paths if path not in records)
+    remarks += [f"{path} is read only where a table names it." for path in others]
+    return records, remarks
+
+
+def _placed(file: Path, laid: Path, name: str, number: int) -> PurePosixPath:
+    for place in (safe_name(name, number), numbered(name, number)):
+        target = laid / place
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            # Another file has the name of the folder.
+            continue
+        if not target.exists():
+            file.rename(target)
+            return place
+    # Another file came with the name that is made of this number.
+    (laid / f"again-{number}").mkdir(mode=0o700)
+    place = PurePosixPath(f"again-{number}", *numbered(name, number).parts)
+    file.rename(laid / place)
+    return place

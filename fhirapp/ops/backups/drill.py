@@ -24,9 +24,16 @@ from fhirapp.ops.backups.restore import app_on_copy
 from fhirapp.ops.check import Faults, check_database, one_snapshot
 from fhirapp.search.fulltext import words_table
 from fhirapp.search.index import DateRow, IndexRow, ReferenceRow, StringRow, TokenRow
-from fhirapp.store.migrate import is_outdated, stored_rendering, upgrade
+from fhirapp.store.migrate import upgrade
 from fhirapp.store.prepare import sha1
-from fhirapp.store.write import IndexBatch, Rendering, read_documents, render
+from fhirapp.store.write import (
+    IndexBatch,
+    Rendering,
+    is_outdated,
+    read_documents,
+    render,
+    stored_rendering,
+)
 
 _KINDS: tuple[type[IndexRow], ...] = (TokenRow, DateRow, ReferenceRow, StringRow)
 _BATCH = 500

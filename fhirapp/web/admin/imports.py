@@ -15,8 +15,8 @@ from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db
 from fhirapp.disk import is_left
 from fhirapp.exchange.imports import uploads
-from fhirapp.exchange.imports.options import ID_PREFIX
 from fhirapp.exchange.imports.report import LISTED, OUTCOMES
+from fhirapp.exchange.imports.runs import ID_PREFIX
 from fhirapp.exchange.imports.uploads import OutOfStep, Piece, Upload
 from fhirapp.exchange.models import ImportRun, ImportSource
 from fhirapp.fhir.outcome import BodyTooLong

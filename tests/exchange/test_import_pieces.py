@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fhirapp.exchange.imports.json_stream import BrokenDocument, Piece, pieces
+from fhirapp.exchange.imports.bundles import BrokenDocument, Piece, pieces
 
 LONGEST = 1_000_000
 

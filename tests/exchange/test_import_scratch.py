@@ -11,8 +11,7 @@ from dataclasses import replace
 import pytest
 
 from fhirapp.exchange.imports.bundles import OnMatch
-from fhirapp.exchange.imports.records import Record
-from fhirapp.exchange.imports.scratch import Scratch
+from fhirapp.exchange.imports.records import Record, Scratch
 
 
 @pytest.fixture
