@@ -114,7 +114,7 @@ def start(
         if given is not None:
             given.rename(folder / GIVEN)
     except OSError as error:
-        remove_unstarted(job_id, folder, given)
+        _undo_start(job_id, folder, given)
         if given is not None and isinstance(error, FileNotFoundError):
             return False
         raise ConfigurationError(
@@ -124,12 +124,12 @@ def start(
     try:
         _spawn(settings, module, job_id, folder, passphrase)
     except OSError as error:
-        remove_unstarted(job_id, folder, given)
+        _undo_start(job_id, folder, given)
         raise ConfigurationError(f"No process can be begun ({because(error)}).") from None
     return True
 
 
-def remove_unstarted(job_id: str, folder: Path, given: Path | None) -> None:
+def _undo_start(job_id: str, folder: Path, given: Path | None) -> None:
     """Undo the beginning of a job: what was given is where it was."""
     table.delete_job(job_id)
     if given is not None and (folder / GIVEN).exists():
