@@ -46,11 +46,11 @@ _UNPRINTABLE = re.compile(r"[^ -~]")
 
 def causes(client: Client, error: OAuth2Error) -> list[str]:
     """Return what is known of a refusal: the error, then what was missing."""
-    said = error.description or error.get_error_description()
+    text = error.description or error.get_error_description()
     more = [*_more(client, error.error)]
-    if not said:
-        said, *more = more or ["no more is known"]
-    return [f"{error.error}: {said}", *more]
+    if not text:
+        text, *more = more or ["no more is known"]
+    return [f"{error.error}: {text}", *more]
 
 
 def claimed_client() -> Client | None:
@@ -125,18 +125,18 @@ def _of_audience(aud: object) -> Iterator[str]:
     named = aud if isinstance(aud, list) else [aud]
     if token_url() not in named:
         came = ", ".join(shortened(one) if isinstance(one, str) else "no text" for one in named[:3])
-        said = "is missing" if aud is None else f"is {came or 'empty'}"
-        yield f"aud of the assertion must be {token_url()}; it {said}."
+        fault = "is missing" if aud is None else f"is {came or 'empty'}"
+        yield f"aud of the assertion must be {token_url()}; it {fault}."
 
 
 def shortened(text: str) -> str:
     """Return the beginning of what a client sent, as far as it is printable ASCII."""
-    said = _UNPRINTABLE.sub("?", text[:_LONGEST])
-    return said if len(text) <= _LONGEST else f"{said}..."
+    printable = _UNPRINTABLE.sub("?", text[:_LONGEST])
+    return printable if len(text) <= _LONGEST else f"{printable}..."
 
 
-def _of_scope(client: Client, asked: str) -> Iterator[str]:
-    yield f"It asked for: {' '.join(map(_named, asked.split())) or 'no scope'}"
+def _of_scope(client: Client, requested: str) -> Iterator[str]:
+    yield f"It asked for: {' '.join(map(_named, requested.split())) or 'no scope'}"
     yield f"The client is registered for: {client.scope}"
 
 

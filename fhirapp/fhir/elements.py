@@ -213,13 +213,13 @@ class Complex:
         self, value: Mapping[str, Any], report: Callable[[InvalidElement], None]
     ) -> None:
         for group in self.choices:
-            given = [
+            present = [
                 name if name in value else f"_{name}"
                 for name in group
                 if name in value or f"_{name}" in value
             ]
-            if len(given) > 1:
-                report(InvalidElement(f"excludes {given[0]}: only one may be given", given[1]))
+            if len(present) > 1:
+                report(InvalidElement(f"excludes {present[0]}: only one may be given", present[1]))
 
 
 def _raise(error: InvalidElement) -> None:

@@ -237,29 +237,29 @@ def period(value: Mapping[str, Any]) -> str:
 
 def reactions(value: Iterable[Mapping[str, Any]]) -> str:
     """Say AllergyIntolerance.reaction: manifestations, their description, and how severe."""
-    said = []
+    texts = []
     for reaction in value:
         parts = [concepts(reaction.get("manifestation", ())), reaction.get("description")]
         words = ": ".join(filter(None, parts))
         severity = reaction.get("severity")
-        said.append(f"{words} ({severity})" if severity else words)
-    return "; ".join(filter(None, said))
+        texts.append(f"{words} ({severity})" if severity else words)
+    return "; ".join(filter(None, texts))
 
 
 def agents(value: Iterable[Mapping[str, Any]]) -> str:
     """Say Provenance.agent: each one's role and who it is."""
-    said = []
+    texts = []
     for agent in value:
         role = concept(agent.get("type", {}))
         who = reference(agent.get("who", {}))
-        said.append(f"{role}: {who}" if role else who)
-    return "; ".join(filter(None, said))
+        texts.append(f"{role}: {who}" if role else who)
+    return "; ".join(filter(None, texts))
 
 
 def names(value: Iterable[Mapping[str, Any]]) -> str:
     """Say HumanName, each as text or prefix, given and family name."""
-    said = []
+    texts = []
     for name in value:
         parts = [*name.get("prefix", ()), *name.get("given", ()), name.get("family")]
-        said.append(name.get("text") or " ".join(filter(None, parts)))
-    return ", ".join(filter(None, said))
+        texts.append(name.get("text") or " ".join(filter(None, parts)))
+    return ", ".join(filter(None, texts))

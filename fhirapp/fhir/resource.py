@@ -103,12 +103,12 @@ class MetaElement(Element):
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
         meta = {"versionId": str(obj.version_id), "lastUpdated": obj.last_updated}
-        given = obj.elements.get("meta")
-        return {**meta, **self.claims(given, obj)} if given else meta
+        claimed = obj.elements.get("meta")
+        return {**meta, **self.claims(claimed, obj)} if claimed else meta
 
-    def claims(self, given: Mapping[str, Any], source: Source) -> Mapping[str, Any]:  # noqa: ARG002
+    def claims(self, claimed: Mapping[str, Any], source: Source) -> Mapping[str, Any]:  # noqa: ARG002
         """Return what the source says of itself (profile, tag, …) as far as it may be repeated."""
-        return given
+        return claimed
 
 
 class NarrativeElement(Element):
@@ -116,10 +116,10 @@ class NarrativeElement(Element):
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
         elements = obj.elements
-        given = elements.get("text")
+        claimed = elements.get("text")
         rows = self.parent.narrative  # type: ignore[union-attr]
-        if given is not None or not rows:
-            return missing if given is None else given
+        if claimed is not None or not rows:
+            return missing if claimed is None else claimed
         return narrative.generate(rows, elements, elements.get("language"))
 
 

@@ -30,9 +30,9 @@ RELEASED = check_date("2026-11-20")
 @blueprint.get("/fhir/metadata")
 def capabilities() -> Response:
     """Return the CapabilityStatement; no token is needed. Of its modes there is `full` alone."""
-    given = [one for one in arguments() if one != ("mode", "full")]
-    check_known(given, FORM_PARAMETERS)
-    pretty = negotiate(given)
+    parameters = [one for one in arguments() if one != ("mode", "full")]
+    check_known(parameters, FORM_PARAMETERS)
+    pretty = negotiate(parameters)
     body = fhir_json.dumps_indented(capability_statement())
     return respond(body, pretty, etag=document_etag(body))
 

@@ -44,21 +44,21 @@ _UNSUPPORTED = {
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Parameters:
     """What a request asks of a history; since and at are instants, at the two ends of an interval.
 
-    given are the parameters that have a value, as they stand in links.
+    values are the parameters that have a value, as they stand in links.
     """
 
     pretty: bool
     count: int
-    given: Mapping[str, str]
+    values: Mapping[str, str]
     since: str | None
     at: tuple[str, str] | None
 
     @property
     def cursor(self) -> str | None:
-        return self.given.get("_cursor")
+        return self.values.get("_cursor")
 
 
 @dataclass(frozen=True)
@@ -78,42 +78,44 @@ class _History:
 
 def history_instance(definition: Definition, resource_id: str) -> Response:
     """Return the history of a resource. Raises NotFound or a ParameterError."""
-    access, asked = access_to(definition, "r", resource_id), _asked()
+    access, parameters = access_to(definition, "r", resource_id), _parameters()
     path = f"{definition.name}/{resource_id}"
     if find_version(reader(), definition, access, resource_id) is None:
         raise NotFound(f"{path} is not known here.")
     own = Condition("h.id = ?", (resource_id,))
     walked = _History(f"{path}/_history", (own,), ("version_id",), is_counted=True)
-    return _answer(definition, access, asked, walked)
+    return _answer(definition, access, parameters, walked)
 
 
 def history_type(definition: Definition) -> Response:
     """Return the history of all resources of a type. Raises a ParameterError."""
-    access, asked = access_to(definition, "r"), _asked()
+    access, parameters = access_to(definition, "r"), _parameters()
     order = ("last_updated", "pk")
     walked = _History(f"{definition.name}/_history", (), order, is_counted=False)
-    return _answer(definition, access, asked, walked)
+    return _answer(definition, access, parameters, walked)
 
 
-def _answer(definition: Definition, access: Access, asked: _Asked, history: _History) -> Response:
-    snapshot, signer = reader(), _signer(history, asked)
-    place = _place(signer, asked.cursor)
+def _answer(
+    definition: Definition, access: Access, parameters: _Parameters, history: _History
+) -> Response:
+    snapshot, signer = reader(), _signer(history, parameters)
+    place = _place(signer, parameters.cursor)
     selecting = [
         *history.conditions,
         *visible_versions(definition, access),
-        *_in_time(definition, asked),
+        *_in_time(definition, parameters),
     ]
-    found = _versions(snapshot, definition, history, selecting, place, asked.count + 1)
-    page, more = found[: asked.count], len(found) > asked.count
+    found = _versions(snapshot, definition, history, selecting, place, parameters.count + 1)
+    page, more = found[: parameters.count], len(found) > parameters.count
     total: int | None = None
     if place is None and not more:
         total = len(page)
-    elif history.is_counted or (asked.count == 0 and not access.is_granular):
+    elif history.is_counted or (parameters.count == 0 and not access.is_granular):
         total = _total(snapshot, definition, selecting)
-    links = _links(history, asked.given)
+    links = _links(history, parameters.values)
     if page and more:
         further = signer.dumps([getattr(page[-1], name) for name in history.order])
-        links.append(("next", _link(history, {**asked.given, "_cursor": further})))
+        links.append(("next", _link(history, {**parameters.values, "_cursor": further})))
     config = settings()
     rendering = (config.inline_max, config.empty_content)
     key = repr((links, total, [(one.id, one.version_id) for one in page], rendering))
@@ -121,45 +123,45 @@ def _answer(definition: Definition, access: Access, asked: _Asked, history: _His
     entries = (_entry(definition, one) for one in page)
     body = bundle(bundle_id(digest), "history", total, links, entries)
     # Without Last-Modified: a history also changes where a resource is taken out of reach.
-    return respond(body, asked.pretty, etag=f'W/"{digest}"')
+    return respond(body, parameters.pretty, etag=f'W/"{digest}"')
 
 
-def _asked() -> _Asked:
+def _parameters() -> _Parameters:
     """Read the request's parameters. Raises NotAcceptable or a ParameterError.
 
     What is unknown is refused always: it may have been meant to narrow, and there is no place for
     a warning (FHIR R4 bundle, bdl-3: every entry of a history is of a request).
     """
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in arguments():
         if name not in _KNOWN:
             raise UnsupportedParameter(
                 name, _UNSUPPORTED.get(name, "is not a parameter of history")
             )
-        if name in given:
+        if name in values:
             raise RepeatedParameter(name, "may be given once")
-        given[name] = value
-    given = {name: value for name, value in given.items() if value}
+        values[name] = value
+    values = {name: value for name, value in values.items() if value}
     config = settings()
-    count = parse_count(given.get("_count"), config.page_size, config.page_max)
-    if "_count" in given:
-        given["_count"] = str(count)
-    since, at = _interval("_since", given), _interval("_at", given)
-    return _Asked(
-        pretty=negotiate(given.items()),
+    count = parse_count(values.get("_count"), config.page_size, config.page_max)
+    if "_count" in values:
+        values["_count"] = str(count)
+    since, at = _interval("_since", values), _interval("_at", values)
+    return _Parameters(
+        pretty=negotiate(values.items()),
         count=count,
-        given=given,
+        values=values,
         since=instant_of(since.low) if since else None,
         at=(instant_of(at.low), instant_of(at.high)) if at else None,
     )
 
 
-def _in_time(definition: Definition, asked: _Asked) -> Iterable[Condition]:
+def _in_time(definition: Definition, parameters: _Parameters) -> Iterable[Condition]:
     """Yield what `_since` and `_at` ask of a version."""
-    if asked.since is not None:
-        yield Condition("h.last_updated >= ?", (asked.since,))
-    if asked.at is not None:
-        start, end = asked.at
+    if parameters.since is not None:
+        yield Condition("h.last_updated >= ?", (parameters.since,))
+    if parameters.at is not None:
+        start, end = parameters.at
         # A version was current at some time of the interval: published before its end, and not
         # replaced by its start.
         yield Condition("h.last_updated < ?", (end,))
@@ -170,8 +172,8 @@ def _in_time(definition: Definition, asked: _Asked) -> Iterable[Condition]:
         )
 
 
-def _interval(name: str, given: Mapping[str, str]) -> Interval | None:
-    value = given.get(name)
+def _interval(name: str, values: Mapping[str, str]) -> Interval | None:
+    value = values.get(name)
     if value is None:
         return None
     try:
@@ -181,9 +183,9 @@ def _interval(name: str, given: Mapping[str, str]) -> Interval | None:
         raise InvalidParameter(name, f"{value[:SHOWN]!r} {error}") from None
 
 
-def _signer(history: _History, asked: _Asked) -> URLSafeSerializer:
+def _signer(history: _History, parameters: _Parameters) -> URLSafeSerializer:
     """Return what signs places, so that they fit this history between these times alone."""
-    fits = repr((history.path, asked.since, asked.at))
+    fits = repr((history.path, parameters.since, parameters.at))
     return URLSafeSerializer(key_of(current_app), salt=f"history {fits}")
 
 
@@ -213,19 +215,19 @@ def _versions(
         columns = ", ".join(f"h.{name}" for name in history.order)
         after = Condition(f"({columns}) < ({', '.join('?' * len(place))})", tuple(place))
         selecting = [*selecting, after]
-    asked = _where(selecting)
+    where = _where(selecting)
     order = ", ".join(f"h.{name} DESC" for name in history.order)
     rows = snapshot.all(
-        f"SELECT {COLUMNS} FROM {definition.sql_table} h{asked.sql} ORDER BY {order} LIMIT {limit}",
-        asked.values,
+        f"SELECT {COLUMNS} FROM {definition.sql_table} h{where.sql} ORDER BY {order} LIMIT {limit}",
+        where.values,
     )
     return [Version(*row) for row in rows]
 
 
 def _total(snapshot: Reader, definition: Definition, selecting: Sequence[Condition]) -> int:
-    asked = _where(selecting)
-    sql = f"SELECT count(*) FROM {definition.sql_table} h{asked.sql}"
-    return int(snapshot.all(sql, asked.values)[0][0])
+    where = _where(selecting)
+    sql = f"SELECT count(*) FROM {definition.sql_table} h{where.sql}"
+    return int(snapshot.all(sql, where.values)[0][0])
 
 
 def _where(conditions: Sequence[Condition]) -> Condition:
@@ -235,14 +237,14 @@ def _where(conditions: Sequence[Condition]) -> Condition:
     return Condition(f" WHERE {sql}" if sql else "", values)
 
 
-def _links(history: _History, given: Mapping[str, str]) -> list[tuple[str, str]]:
+def _links(history: _History, values: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the links that every page has."""
-    first = {name: value for name, value in given.items() if name != "_cursor"}
-    return [("self", _link(history, given)), ("first", _link(history, first))]
+    first = {name: value for name, value in values.items() if name != "_cursor"}
+    return [("self", _link(history, values)), ("first", _link(history, first))]
 
 
-def _link(history: _History, given: Mapping[str, str]) -> str:
-    return page_link(history.path, list(given.items()))
+def _link(history: _History, values: Mapping[str, str]) -> str:
+    return page_link(history.path, list(values.items()))
 
 
 def _entry(definition: Definition, version: Version) -> Entry:

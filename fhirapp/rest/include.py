@@ -183,17 +183,17 @@ def _brought(
     origins are what `_revinclude` brought: `_include:iterate` goes on from them too.
     """
     here = {one.name for one in (*matches, *origins)}
-    asked = {Target(one.type, one.id) for one in (*matches, *origins)}
+    requested = {Target(one.type, one.id) for one in (*matches, *origins)}
     found: list[PageResource] = []
     fresh = matches
     for step in range(MAX_STEPS + 1):
-        wanted = sorted(_targets(snapshot, joins, fresh) - asked)
+        wanted = sorted(_targets(snapshot, joins, fresh) - requested)
         room = MAX_INCLUDED - len(found) if step < MAX_STEPS else 0
         new = [one for one in _resources(snapshot, access, wanted[:room]) if one.name not in here]
         found += new
         if len(wanted) > room:
             return Inclusion(found, is_cut=True)
-        asked.update(wanted)
+        requested.update(wanted)
         here.update(one.name for one in new)
         fresh, origins = [*new, *origins], ()
         joins = [join for join in joins if join.iterate]
@@ -240,8 +240,8 @@ def _targets(
     wanted: set[Target] = set()
     served = included_types()
     for source, rows in by_type.items():
-        asked = [join for join in joins if join.source == source]
-        params = sorted({param for join in asked for param in join.params})
+        from_source = [join for join in joins if join.source == source]
+        params = sorted({param for join in from_source for param in join.params})
         if not params:
             continue
         pointed = snapshot.all(
@@ -258,7 +258,9 @@ def _targets(
         }
         for pk, param, target_type, target_id in pointed:
             # Of an address elsewhere the index has no type.
-            if target_type in served and any(one.leads(param, target_type) for one in asked):
+            if target_type in served and any(
+                join.leads(param, target_type) for join in from_source
+            ):
                 named = versions.get(pk, {}).get((param, target_type, target_id), {0})
                 wanted.update(Target(target_type, target_id, version) for version in named)
     return wanted

@@ -66,13 +66,13 @@ def parse_form(text: bytes) -> list[tuple[str, str]]:
         ) from None
 
 
-def check_known(given: Iterable[tuple[str, str]], known: Sequence[str]) -> None:
+def check_known(parameters: Iterable[tuple[str, str]], known: Sequence[str]) -> None:
     """Refuse parameters that an interaction does not know, where the client asks for strictness.
 
     Else they are ignored: a resource has no place for the warning. Raises UnsupportedParameter.
     """
     if is_strict():
-        for name, _ in given:
+        for name, _ in parameters:
             if name not in known:
                 raise UnsupportedParameter(
                     name, f"is not a parameter here; use {' or '.join(known)}"

@@ -66,7 +66,7 @@ def oauth_paths() -> Node:
         }
         for path, doc in _DISCOVERY
     }
-    asked = {"token": _STRING}
+    form = {"token": _STRING}
     hint = {"token_type_hint": _STRING, **_PROOF}
     token = object_of(
         {"grant_type": {"enum": _GRANTS}},
@@ -78,8 +78,8 @@ def oauth_paths() -> Node:
         **_PROOF,
     )
     found["/oauth/token"] = _form("Get an access token", token, "Token")
-    found["/oauth/introspect"] = _form("Say what a token is", object_of(asked, **hint), "Object")
-    found["/oauth/revoke"] = _form("End a token", object_of(asked, **hint), "Object")
+    found["/oauth/introspect"] = _form("Say what a token is", object_of(form, **hint), "Object")
+    found["/oauth/revoke"] = _form("End a token", object_of(form, **hint), "Object")
     return found
 
 
@@ -221,8 +221,8 @@ def _as_bytes(read: Node) -> None:
 def _search(definition: Definition) -> Node:
     """Return the paths of a type's search."""
     name = definition.name
-    asked = (*parts.search(definition), *parts.CONDITIONS, *parts.PREFERENCES)
-    by_url = _get(name, f"Search {name}", content("Bundle"), asked, _GUARDED)
+    parameters = (*parts.search(definition), *parts.CONDITIONS, *parts.PREFERENCES)
+    by_url = _get(name, f"Search {name}", content("Bundle"), parameters, _GUARDED)
     body = ref("requestBodies", name)
     by_form = _post(name, f"Search {name} by a form", body, parts.PREFERENCES, _GUARDED)
     return {
@@ -280,7 +280,7 @@ def _post(
     statuses: Iterable[int],
     answer: str = "Bundle",
 ) -> Node:
-    """Return an operation that is asked by a body; answer is the type of what it answers."""
+    """Return an operation that takes a body; answer is the type of what it answers."""
     return {
         "tags": [tag],
         "summary": summary,

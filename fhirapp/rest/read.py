@@ -120,15 +120,17 @@ def visible_versions(definition: Definition, access: Access) -> list[Condition]:
 
 def _wanted(definition: Definition) -> tuple[bool, Controls]:
     """Read how the answer is wanted, and which part of the resource. Raises FhirError."""
-    given = arguments()
-    if not given:
-        return negotiate(given), _WHOLE
-    check_known(given, _KNOWN)
-    controls = parse_controls([one for one in given if one[0] in _PARTS], default=1, greatest=1)
+    parameters = arguments()
+    if not parameters:
+        return negotiate(parameters), _WHOLE
+    check_known(parameters, _KNOWN)
+    controls = parse_controls(
+        [one for one in parameters if one[0] in _PARTS], default=1, greatest=1
+    )
     if controls.summary == "count":
         raise InvalidParameter("_summary", "count is of a search; use true, text, data or false")
     check_subset(definition, controls, strict=is_strict())
-    return negotiate(given), controls
+    return negotiate(parameters), controls
 
 
 def _respond(

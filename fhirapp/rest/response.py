@@ -148,10 +148,10 @@ def unknown_elements(definition: Definition, elements: Sequence[str]) -> list[st
     reasons = []
     for name in dict.fromkeys(elements):
         if not _named(schema, name):
-            given, names = name[:SHOWN], [*schema.elements, *_choices(schema)]
-            near = get_close_matches(given.removeprefix(f"{definition.name}."), names, n=1)
+            element, names = name[:SHOWN], [*schema.elements, *_choices(schema)]
+            near = get_close_matches(element.removeprefix(f"{definition.name}."), names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            reasons.append(f"{given!r} is not an element of {definition.name}{hint}")
+            reasons.append(f"{element!r} is not an element of {definition.name}{hint}")
     return reasons
 
 
@@ -184,10 +184,10 @@ def _kept(schema: ResourceSchema, summary: str, elements: Sequence[str]) -> set[
         return {*_ALWAYS, "text", *mandatory}
     modifiers = {name for name, element in declared.items() if element.modifier}
     if summary == "true":
-        asked = {name for name, element in declared.items() if element.summary}
+        wanted = {name for name, element in declared.items() if element.summary}
     else:
-        asked = {name for listed in elements for name in _named(schema, listed)}
-    return {*_ALWAYS, *mandatory, *modifiers, *asked}
+        wanted = {name for listed in elements for name in _named(schema, listed)}
+    return {*_ALWAYS, *mandatory, *modifiers, *wanted}
 
 
 def _named(schema: ResourceSchema, name: str) -> set[str]:

@@ -45,10 +45,10 @@ _FORM = "application/x-www-form-urlencoded"
 def search_type(definition: Definition) -> Response:
     """Return the searchset Bundle. Raises FhirError."""
     access = access_to(definition, "s")
-    given = search_arguments()
-    pretty = negotiate(given)
+    parameters = search_arguments()
+    pretty = negotiate(parameters)
     config, strict = settings(), is_strict()
-    controls = parse_controls(given, default=config.page_size, greatest=config.page_max)
+    controls = parse_controls(parameters, default=config.page_size, greatest=config.page_max)
     context = Context(definition.tables, base_url())
     query = parse_query(definition.params, controls.rest, context, strict=strict)
     order = NEWEST_FIRST
@@ -106,14 +106,14 @@ def search_arguments() -> list[tuple[str, str]]:
 
     Raises UnsupportedMediaType for any other body.
     """
-    given = arguments()
+    parameters = arguments()
     if request.method == "POST":
         if request.mimetype != _FORM and (request.mimetype or request.content_length):
             raise UnsupportedMediaType(f"A search by POST takes a body of type {_FORM}.")
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise UnsupportedMediaType("A search by POST takes a body without Content-Encoding.")
-        given += parse_form(request.get_data())
-    return given
+        parameters += parse_form(request.get_data())
+    return parameters
 
 
 def _warnings(ignored: Sequence[tuple[str, str]], inclusion: Inclusion) -> Iterator[Issue]:

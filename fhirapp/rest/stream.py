@@ -96,11 +96,11 @@ def parse_range(header: str, length: int) -> Span | None:
     whole for unsatisfiable.)
     """
     unit, _, ranges = header.partition("=")
-    asked = [one for part in ranges.split(",") if (one := part.strip(" \t"))]
-    found = _RANGE.fullmatch(asked[0]) if len(asked) == 1 else None
-    if unit.lower() != "bytes" or found is None or not length:
+    parts = list(filter(None, (part.strip(" \t") for part in ranges.split(","))))
+    match = _RANGE.fullmatch(parts[0]) if len(parts) == 1 else None
+    if unit.lower() != "bytes" or match is None or not length:
         return None
-    first, last = (int(number) if number else None for number in found.groups())
+    first, last = (int(number) if number else None for number in match.groups())
     if first is None:
         if last is None:
             return None
@@ -179,9 +179,9 @@ class ContentFile:
         if not 0 <= place < len(self._piece):
             self._piece = self._read_piece()
             self._start, place = self._position, 0
-        found = self._piece[place : place + size if size >= 0 else None]
-        self._position += len(found)
-        return found
+        piece = self._piece[place : place + size if size >= 0 else None]
+        self._position += len(piece)
+        return piece
 
     def _read_piece(self) -> bytes:
         span = Span(self._position, min(self._position + PIECE, self._span.stop))

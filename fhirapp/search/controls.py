@@ -79,27 +79,27 @@ class Controls:
 
 def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Controls:
     """Take the controls out of a request's arguments. Raises FhirError."""
-    given, includes, rest = _sorted_out(arguments)
+    single, includes, rest = _sorted_out(arguments)
     # decisions 2.5: ignored, 0 too, when _id is given
     by_id = any(name == "_id" and value.strip() for name, value in rest)
-    count = None if by_id else parse_count(given.get("_count"), default, greatest)
-    if (revinclude := given.get("_revinclude")) not in (None, REVINCLUDE):
+    count = None if by_id else parse_count(single.get("_count"), default, greatest)
+    if (revinclude := single.get("_revinclude")) not in (None, REVINCLUDE):
         message = f"{revinclude[:SHOWN]!r} is not supported; use {REVINCLUDE}"
         raise InvalidParameter("_revinclude", message)
-    kept = [(name, value) for name, value in given.items() if name not in _OWN]
+    kept = [(name, value) for name, value in single.items() if name not in _OWN]
     kept += [(one.name, one.value) for one in includes]
-    if "_count" in given and count is not None:
+    if "_count" in single and count is not None:
         kept.append(("_count", str(count)))
     return Controls(
         count=count,
-        summary=_one_of("_summary", given.get("_summary", "false"), SUMMARIES),
-        elements=tuple(filter(None, given.get("_elements", "").split(","))),
-        total=_one_of("_total", given.get("_total", "accurate"), TOTALS),
-        sort=given.get("_sort", ""),
-        explain=parse_boolean("_explain", given.get("_explain", "false")),
+        summary=_one_of("_summary", single.get("_summary", "false"), SUMMARIES),
+        elements=tuple(filter(None, single.get("_elements", "").split(","))),
+        total=_one_of("_total", single.get("_total", "accurate"), TOTALS),
+        sort=single.get("_sort", ""),
+        explain=parse_boolean("_explain", single.get("_explain", "false")),
         revinclude=revinclude is not None,
         includes=includes,
-        cursor=given.get("_cursor"),
+        cursor=single.get("_cursor"),
         applied=tuple(kept),
         rest=tuple(rest),
     )
@@ -109,7 +109,7 @@ def _sorted_out(
     arguments: Arguments,
 ) -> tuple[dict[str, str], tuple[Include, ...], list[tuple[str, str]]]:
     """Return the controls that may be given once, the includes, and what is left."""
-    given: dict[str, str] = {}
+    single: dict[str, str] = {}
     includes: dict[Include, None] = {}
     rest = []
     for name, value in arguments:
@@ -123,13 +123,13 @@ def _sorted_out(
             rest.append((name, value))
         elif ":" in name:
             raise UnsupportedParameter(name, "the modifier is not supported")
-        elif value and name in given:
+        elif value and name in single:
             raise RepeatedParameter(name, "may be given once")
         elif value:
-            given[name] = value
+            single[name] = value
     if len(includes) > MAX_INCLUDES:
         raise InvalidParameter("_include", f"may be given {MAX_INCLUDES} times at most")
-    return given, tuple(includes), rest
+    return single, tuple(includes), rest
 
 
 def check_ids(ids: Sequence[str]) -> None:

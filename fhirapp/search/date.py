@@ -301,10 +301,10 @@ def cared_for(
     choices: list[Condition] = []
     lacks: list[Condition] = []
     for name in names:
-        told = IndexCondition(
+        matching = IndexCondition(
             table, f"{_TOLD} AND k.low < ? AND k.high > ?", (name, *_ALWAYS, time.high, time.low)
         )
-        choices.append(_all([*lacks, told.where()]))
+        choices.append(_all([*lacks, matching.where()]))
         lacks.append(IndexCondition(table, _TOLD, (name, *_ALWAYS), negated=True).where())
     if undated:
         choices.append(_all(lacks))

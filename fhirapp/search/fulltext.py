@@ -128,8 +128,8 @@ class Fts5(FullText):
     )
 
     def query(self, choices: Sequence[Sequence[Phrase]], column: str) -> str:
-        asked = " OR ".join(f"({' AND '.join(map(self._phrase, one))})" for one in choices)
-        return f"{column} : ({asked})" if column else asked
+        query = " OR ".join(f"({' AND '.join(map(self._phrase, one))})" for one in choices)
+        return f"{column} : ({query})" if column else query
 
     @staticmethod
     def _phrase(phrase: Phrase) -> str:
@@ -186,10 +186,10 @@ class TsVector(FullText):
         return IndexCondition(table, sql, (self.query(choices, column),), number=self.number)
 
     def score(self, table: str, column: str) -> str:
-        ranked = f"ts_rank(k.{column or 'content'}, q.asked)"
+        ranked = f"ts_rank(k.{column or 'content'}, q.query)"
         return (
-            f"SELECT k.pk, {ranked} FROM {table} k, (SELECT ?::tsquery AS asked) q"
-            f" WHERE k.{column or 'content'} @@ q.asked"
+            f"SELECT k.pk, {ranked} FROM {table} k, (SELECT ?::tsquery AS query) q"
+            f" WHERE k.{column or 'content'} @@ q.query"
         )
 
     def write(

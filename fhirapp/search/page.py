@@ -122,8 +122,8 @@ def find_page(
     until = selection.and_where(Condition("r.pk <= ?", (cursor.mark,)))
     rows = list(_stage(run, until, order, cursor, limit))
     if run(f"SELECT 1 FROM {selection.table} WHERE replaced_pk > ? LIMIT 1", (cursor.mark,)):
-        asked = _moved(selection, order, cursor, limit)
-        rows += run(asked.sql, asked.values)
+        query = _moved(selection, order, cursor, limit)
+        rows += run(query.sql, query.values)
         rows = order.sorted(rows, backwards=cursor.backwards, place=place_of)
     return rows[:limit]
 
@@ -144,13 +144,13 @@ def _stage(
     """Yield the rows whose current version is that of the first page."""
     walk = order.keys[0].walk if len(order.keys) == 2 else None
     if order == NEWEST_FIRST:
-        asked = _newest_first(selection, order, cursor, limit)
+        query = _newest_first(selection, order, cursor, limit)
     elif walk and not selection.is_gathered and not selection.narrows:
         yield from _walked(run, selection, order, walk, cursor, limit)
         return
     else:
-        asked = _sorted(selection, order, cursor, limit)
-    yield from run(asked.sql, asked.values)
+        query = _sorted(selection, order, cursor, limit)
+    yield from run(query.sql, query.values)
 
 
 def _newest_first(
@@ -226,9 +226,9 @@ def _walked(
             continue
         inside = cursor if at_end == is_last else None
         if limit > 0:
-            asked = select(selection, order, walk, inside, backwards, limit)
-            rows = [row for one in asked for row in run(one.sql, one.values)]
-            if len(asked) > 1:
+            selects = select(selection, order, walk, inside, backwards, limit)
+            rows = [row for part in selects for row in run(part.sql, part.values)]
+            if len(selects) > 1:
                 rows = order.sorted(rows, backwards=backwards, place=place_of)[:limit]
             limit -= len(rows)
             yield from rows

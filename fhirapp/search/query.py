@@ -157,8 +157,8 @@ def _near(condition: AnyCondition, run: Run) -> AnyCondition:
     """Return a condition as a page of the newest asks it: see fulltext."""
     if not isinstance(condition, WordsCondition):
         return condition
-    asked = condition.latest()
-    return condition.near(*run(asked.sql, asked.values)[0])
+    latest = condition.latest()
+    return condition.near(*run(latest.sql, latest.values)[0])
 
 
 def _rarest(conditions: Sequence[AnyCondition], run: Run) -> IndexCondition | None:

@@ -62,13 +62,13 @@ def words_of(resource: Mapping[str, Any], notes: Iterable[str]) -> Text:
     """Return the words of a resource and of its attached documents, these as normalised()."""
     text = resource.get("text")
     shown = _BETWEEN_TAGS.findall(text["div"]) if text and "div" in text else ()
-    told = " ".join([normalised(html.unescape(" ".join(shown))), *notes])
+    shown_text = " ".join([normalised(html.unescape(" ".join(shown))), *notes])
     strings: dict[str, None] = {}
     _collect(resource, strings)
     # What the narrative says too is found there.
-    said = f" {told} "
-    words = [one[1:-1] for one in map(_padded, strings) if one not in said]
-    return Text(told, " ".join(words))
+    padded = f" {shown_text} "
+    words = [one[1:-1] for one in map(_padded, strings) if one not in padded]
+    return Text(shown_text, " ".join(words))
 
 
 def _collect(value: Mapping[str, Any], strings: dict[str, None]) -> None:
@@ -186,15 +186,15 @@ class Words(Parameter):
 def scores(
     run: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]],
     tables: IndexTables,
-    asked: Sequence[tuple[Words, str]],
+    queries: Sequence[tuple[Words, str]],
     pks: Sequence[int],
 ) -> dict[int, float]:
-    """Return how well rows fit what was asked, by row number: from 0 up, always below 1."""
+    """Return how well rows fit the queries, by row number: from 0 up, always below 1."""
     engine, table = full_text(), words_table(tables)
     found = dict.fromkeys(pks, 0.0)
     # A stretch and not a list: each row of a list would count the rows with the word anew.
     among = f"k.{engine.number} BETWEEN ? AND ?"
-    for parameter, value in asked:
+    for parameter, value in queries:
         sql = f"{engine.score(table, parameter.column)} AND {among}"
         for pk, score in run(sql, (parameter.database_query(value), min(pks), max(pks))):
             if pk in found:

@@ -31,7 +31,7 @@ from fhirapp.web.pages import (
     too_often,
 )
 from fhirapp.web.people import Person, people, person
-from fhirapp.web.texts import _, said
+from fhirapp.web.texts import _, reason_of
 from fhirapp.web.times import day, moment
 
 blueprint = blueprint_of("account", __name__)
@@ -136,7 +136,7 @@ def password() -> Response:
     except TooOften as error:
         return too_often(_password, error)
     except RefusedCommand as error:
-        return _password(said(error), 400)
+        return _password(reason_of(error), 400)
     return page("password.html", user=signed_in().user, is_done=True)
 
 

@@ -47,7 +47,7 @@ from fhirapp.web.pages import (
     see_other,
     wait,
 )
-from fhirapp.web.texts import _, said
+from fhirapp.web.texts import _, reason_of
 
 # The scopes that an app's form offers beside those of the featured types; others are typed.
 _APP_SCOPES = (
@@ -164,9 +164,9 @@ def send() -> Response:
             return see_other(f"/admin/clients/{client_id}?done=registered")
         return see_other(f"/apps/{apply(registration, request.remote_addr or '')}")
     except PrivateKey as error:
-        return _form(draft._replace(jwks=""), said(error), 400)
+        return _form(draft._replace(jwks=""), reason_of(error), 400)
     except RefusedCommand as error:
-        return _form(draft, said(error), 400)
+        return _form(draft, reason_of(error), 400)
     except TooOften as error:
         return _form(draft, f"{_('There were too many from your address.')} {wait(error)}", 429)
 

@@ -29,7 +29,7 @@ from fhirapp.web.pages import (
     sign_in_address,
     too_often,
 )
-from fhirapp.web.texts import _, said
+from fhirapp.web.texts import _, reason_of
 
 blueprint = blueprint_of("sign_in", __name__)
 # The same for an unknown name and a wrong password.
@@ -147,7 +147,7 @@ def setup() -> Response:
                 accounts.set_password(connection, user_id, password)
                 proved_otherwise(connection, user_id, request.remote_addr or "")
     except RefusedCommand as error:
-        return _setup(code, said(error))
+        return _setup(code, reason_of(error))
     return see_other(f"/sign-in?done={'administrator' if user_id is None else 'password'}")
 
 

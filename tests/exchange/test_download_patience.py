@@ -9,6 +9,7 @@ import pytest
 from fhirapp.exchange.remote.address import (
     Passing,
     RemoteError,
+    diagnostics_of,
     fhir_base,
     following,
     is_export,
@@ -16,7 +17,6 @@ from fhirapp.exchange.remote.address import (
     place,
     possible_bases,
     shown,
-    told,
 )
 from fhirapp.exchange.remote.connection import Clock, asked_wait, next_wait, steadily
 
@@ -175,9 +175,9 @@ def test_the_words_of_others_are_cut_and_made_harmless(text, longest, found):
     ],
 )
 def test_what_an_error_says_is_found(content, said):
-    assert told(json.dumps(content).encode()) == (said, False)
+    assert diagnostics_of(json.dumps(content).encode()) == (said, False)
 
 
 def test_an_error_may_say_that_it_passes():
-    assert told(b'{"issue": [{"code": "transient"}]}') == (": transient", True)
-    assert told(b"<html>") == ("", False)
+    assert diagnostics_of(b'{"issue": [{"code": "transient"}]}') == (": transient", True)
+    assert diagnostics_of(b"<html>") == ("", False)

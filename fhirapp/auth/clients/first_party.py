@@ -46,9 +46,9 @@ def own_token(signed: Signed, user: User, patient_id: str | None = None) -> OwnT
     """
     hour = int(time.time()) // _SECONDS
     scope = "patient/*.rs" if user.role == PATIENT else "user/*.rs"
-    said = f"{signed.session_id} {user.id} {patient_id or ''} {hour}"
+    purpose = f"{signed.session_id} {user.id} {patient_id or ''} {hour}"
     expires_at = (hour + 1) * _SECONDS + _MORE_SECONDS
-    token = OwnToken(keyed_digest("page token", said), scope, patient_id, expires_at)
+    token = OwnToken(keyed_digest("page token", purpose), scope, patient_id, expires_at)
     known = select(AccessToken.digest).where(AccessToken.digest == digest(token.secret))
     if db.session.execute(known).first() is None:
         user_id, session_id, signed_in_at = user.id, signed.session_id, signed.signed_in_at

@@ -89,10 +89,10 @@ def fetch_keys(uri: str, *, private: bool, seconds: float = SECONDS) -> Fetched:
     except (OSError, RefusedCommand) as error:
         raise Unfetched(str(error) or type(error).__name__) from None
     except (HTTPException, ValueError) as error:
-        # Not its words: they may be what the server said.
+        # Not its words: they may be what the server sent.
         raise Unfetched(type(error).__name__) from None
-    said = parse_cache_control_header((cache_control or "").lower(), cls=ResponseCacheControl)
-    max_age = 0 if said.no_store or said.no_cache else said.max_age
+    directives = parse_cache_control_header((cache_control or "").lower(), cls=ResponseCacheControl)
+    max_age = 0 if directives.no_store or directives.no_cache else directives.max_age
     return Fetched(KeySet.import_key_set(keys), max_age)
 
 

@@ -280,18 +280,18 @@ def _check_web(uri: str, what: Marked, *, or_http: bool = False) -> None:
 
 def _parts(uri: str, what: Marked) -> SplitResult:
     """Return the parts of an address, which is what. Raises RefusedCommand."""
-    told = {"what": what, "uri": uri[:_SHOWN]}
+    values = {"what": what, "uri": uri[:_SHOWN]}
     if len(uri) > _LONGEST_URI or not _URI.fullmatch(uri):
-        raise RefusedCommand("%(what)s %(uri)r is too long or no address.", **told)
+        raise RefusedCommand("%(what)s %(uri)r is too long or no address.", **values)
     try:
         parts = urlsplit(uri)
         _ = parts.port
     except ValueError:
-        raise RefusedCommand("%(what)s %(uri)r is no address.", **told) from None
+        raise RefusedCommand("%(what)s %(uri)r is no address.", **values) from None
     if "#" in uri or "@" in parts.netloc:
-        raise RefusedCommand("%(what)s %(uri)r must have no fragment and no user.", **told)
+        raise RefusedCommand("%(what)s %(uri)r must have no fragment and no user.", **values)
     if parts.netloc and not _AUTHORITY.fullmatch(parts.netloc):
-        raise RefusedCommand("%(what)s %(uri)r is no address.", **told)
+        raise RefusedCommand("%(what)s %(uri)r is no address.", **values)
     return parts
 
 

@@ -275,8 +275,8 @@ def decide(
         "expires_at": _end(scopes, signed, now, days),
         "session_id": signed.session_id if ONLINE in scopes else None,
     }
-    asked = AuthorizationRequest(parked.parameters)
-    grant_of_code = CodeGrant(asked, authorization_server())
+    oauth_request = AuthorizationRequest(parked.parameters)
+    grant_of_code = CodeGrant(oauth_request, authorization_server())
     try:
         redirect_uri = grant_of_code.validate_authorization_request()
     except OAuth2Error as error:
@@ -284,7 +284,7 @@ def decide(
     key = parked.digest
     with writing() as connection:
         _use_up(connection, key)
-        asked.decision = _Decision(connection, grant)
+        oauth_request.decision = _Decision(connection, grant)
         _, _, headers = grant_of_code.create_authorization_response(redirect_uri, user)
     return str(dict(headers)["Location"])
 

@@ -46,7 +46,7 @@ def shown(text: str, longest: int = _LONGEST) -> str:
     return words if len(words) <= longest else f"{words[: longest - 1]}…"
 
 
-def told(body: bytes) -> tuple[str, bool]:
+def diagnostics_of(body: bytes) -> tuple[str, bool]:
     """Return what an OperationOutcome or OAuth error says, and whether it says that it passes.
 
     The text begins with ": " where there is one.
@@ -58,9 +58,9 @@ def told(body: bytes) -> tuple[str, bool]:
     if not isinstance(content, dict):
         return "", False
     issues = [one for one in _listed(content.get("issue")) if isinstance(one, dict)]
-    said = [_words(one) for one in issues]
-    said += [content.get("error"), content.get("error_description")]
-    text = shown(" ".join(one for one in said if isinstance(one, str)))
+    texts = [_words(one) for one in issues]
+    texts += [content.get("error"), content.get("error_description")]
+    text = shown(" ".join(one for one in texts if isinstance(one, str)))
     passes = any(one.get("code") == "transient" for one in issues)
     return f": {text.rstrip('.')}" if text else "", passes
 
@@ -160,8 +160,8 @@ def left_out(address: str) -> str:
     found = _EXPORT.fullmatch(parts.path)
     if found is None:
         return "another address than …/$export"
-    asked = parse_qsl(parts.query, keep_blank_values=True)
-    narrows = [shown(name, 64) for name, _ in asked if name not in _OF_FORM]
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    narrows = [shown(name, 64) for name, _ in query if name not in _OF_FORM]
     if address.endswith("…"):
         narrows.append("more than can be read")
     if level := found["level"]:

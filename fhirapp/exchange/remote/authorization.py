@@ -118,15 +118,15 @@ class Authorization:
         if not self.goes_to(address):
             return None
         if self._token is None or self._clock.now() >= self._renew_at:
-            said = f"No token was given to client {shown(self._credentials.client_id)}"
-            self._token = steadily(said, ATTEMPTS, self._clock, lambda: self._fetch(said))
+            what = f"No token was given to client {shown(self._credentials.client_id)}"
+            self._token = steadily(what, ATTEMPTS, self._clock, lambda: self._fetch(what))
         return f"Bearer {self._token}"
 
     def forget(self) -> None:
         """Have the token renewed, which a server did not take."""
         self._token = None
 
-    def _fetch(self, said: str) -> str:
+    def _fetch(self, what: str) -> str:
         if self._endpoint is None:
             self._endpoint = _discovered(self._wire, self._bases)
         endpoint, scope = self._endpoint
@@ -142,11 +142,11 @@ class Authorization:
         }
         with self._wire.open("POST", endpoint, headers, body=urlencode(form).encode()) as answer:
             if answer.status != 200:
-                raise self._wire.fault(said, endpoint, answer)
+                raise self._wire.fault(what, endpoint, answer)
             content = _object(self._wire, answer, endpoint)
         token, seconds = content.get("access_token"), content.get("expires_in")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
-            raise RemoteError(f"{said}: {place(endpoint)} answers without one.")
+            raise RemoteError(f"{what}: {place(endpoint)} answers without one.")
         lives = float(seconds) if isinstance(seconds, int) and seconds > 0 else _DEFAULT_SECONDS
         self._renew_at = self._clock.now() + lives - min(_EARLY_SECONDS, lives / 2)
         return token

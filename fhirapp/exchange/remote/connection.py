@@ -23,7 +23,14 @@ from typing import Any, TypeVar
 from urllib.error import URLError
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
-from fhirapp.exchange.remote.address import Passing, RemoteError, following, origin, place, told
+from fhirapp.exchange.remote.address import (
+    Passing,
+    RemoteError,
+    diagnostics_of,
+    following,
+    origin,
+    place,
+)
 
 FIRST_SECONDS = 1.0
 MOST_SECONDS = 60.0
@@ -55,16 +62,16 @@ def asked_wait(retry_after: str | None, now: float) -> float | None:
     return max(1.0, moment.timestamp() - now)
 
 
-def next_wait(failures: int, asked: float | None = None) -> float:
+def next_wait(failures: int, requested: float | None = None) -> float:
     """Return how long to wait after so many failures. Raises RemoteError where that is too long."""
-    if asked is None:
+    if requested is None:
         return float(min(FIRST_SECONDS * 2 ** min(failures - 1, 10), MOST_SECONDS))
-    if asked > LONGEST_SECONDS:
+    if requested > LONGEST_SECONDS:
         raise RemoteError(
-            f"The server asks to come back in {round(asked / 3600)} hours; run this again then, "
-            "and it goes on where it stopped."
+            f"The server asks to come back in {round(requested / 3600)} hours; run this again "
+            "then, and it goes on where it stopped."
         )
-    return asked
+    return requested
 
 
 def steadily(what: str, attempts: int, clock: Clock, attempt: Callable[[], Got]) -> Got:
@@ -148,7 +155,9 @@ class Wire:
     def fault(self, what: str, address: str, answer: HTTPResponse) -> Exception:
         """Return what to raise for an answer that is none of those that were hoped for."""
         try:
-            text, passes = told(self.read(answer, self.bounds.answer_bytes, place(address)))
+            text, passes = diagnostics_of(
+                self.read(answer, self.bounds.answer_bytes, place(address))
+            )
         except (Passing, RemoteError):
             text, passes = "", False
         reason = f"{place(address)} answers {answer.status}{text}"
@@ -213,8 +222,8 @@ def _reason(cause: Any) -> str:
     if isinstance(cause, TimeoutError):
         return "it takes too long"
     # http.client's words may be what the server said.
-    said = getattr(cause, "strerror", None) if isinstance(cause, OSError) else None
-    return str(said or "the connection was lost")
+    reason = getattr(cause, "strerror", None) if isinstance(cause, OSError) else None
+    return str(reason or "the connection was lost")
 
 
 class _Steady(RawIOBase):

@@ -126,7 +126,7 @@ class _Download:
     ) -> None:
         self.is_ours = is_export(address)
         self._address, self._place, self._say, self._clock = address, where, say, clock
-        self._state, self._said = State(address), ""
+        self._state, self._last_message = State(address), ""
         self._server = Server(Wire(bounds, clock), None)
         if credentials is not None:
             wire = self._server.wire
@@ -153,23 +153,23 @@ class _Download:
             if not self._place.is_whole(file):
                 self._fetch(file)
                 kind = "" if file.kind == OUTPUT else f" ({file.kind})"
-                said = f"{file.length:,} bytes of {shown(file.type, 64) or 'resources'}{kind}"
-                self._say(f"File {number} of {len(files)}: {said}")
+                size = f"{file.length:,} bytes of {shown(file.type, 64) or 'resources'}{kind}"
+                self._say(f"File {number} of {len(files)}: {size}")
 
     def _kick_off(self) -> None:
-        said = "No export was begun"
+        what = "No export was begun"
         headers = {"Accept": "application/fhir+json", "Prefer": "respond-async"}
 
         def attempt() -> str:
             with self._server.open("GET", self._address, headers) as answer:
                 if answer.status != 202:
-                    raise self._refusal(said, self._address, answer)
+                    raise self._refusal(what, self._address, answer)
                 named = answer.getheader("Content-Location")
             if not named:
-                raise RemoteError(f"{said}: the server does not tell where to ask how far it is.")
+                raise RemoteError(f"{what}: the server does not tell where to ask how far it is.")
             return following(self._address, named)
 
-        self._state.job = steadily(said, _FIRST_ATTEMPTS, self._clock, attempt)
+        self._state.job = steadily(what, _FIRST_ATTEMPTS, self._clock, attempt)
         self._state.base = fhir_base(self._address)
         self._save()
         self._say(f"The export is begun: {place(self._state.job)}")
@@ -208,7 +208,7 @@ class _Download:
 
     def _offer(self, address: str) -> Offer:
         """Wait until an export is complete; return what it offers. Raises RemoteError."""
-        said, waits = "It is not known how far the export is", 0
+        what, waits = "It is not known how far the export is", 0
         headers = {"Accept": "application/json"}
 
         def attempt() -> Offer | float:
@@ -226,17 +226,17 @@ class _Download:
                 most = self._server.bounds.manifest_bytes
                 return read_manifest(self._server.wire.read(answer, most, place(address)), address)
 
-        while not isinstance(offer := steadily(said, _ATTEMPTS, self._clock, attempt), Offer):
+        while not isinstance(offer := steadily(what, _ATTEMPTS, self._clock, attempt), Offer):
             self._clock.wait(offer)
             waits += 1
         return offer
 
     def _tell(self, progress: str | None) -> None:
         """Tell how far the server is, whenever it says something else."""
-        said = f"The server is exporting{': ' + shown(progress, 100) if progress else ''}"
-        if said != self._said:
-            self._said = said
-            self._say(said)
+        message = f"The server is exporting{': ' + shown(progress, 100) if progress else ''}"
+        if message != self._last_message:
+            self._last_message = message
+            self._say(message)
 
     def _fetch(self, file: FileState) -> None:
         """Fetch a file; where its address serves no more, ask once for that of now."""

@@ -205,12 +205,12 @@ class Fetch:
 
     def _fits(self, answer: HTTPResponse, have: int) -> bool:
         """Say whether an answer begins where the bytes that are here end, or says that all are."""
-        file, told = self._file, (answer.getheader("Content-Range") or "").strip()
+        file, sent_range = self._file, (answer.getheader("Content-Range") or "").strip()
         if answer.status == 416:
-            is_all = told == f"bytes */{have}" and file.total in (None, have)
+            is_all = sent_range == f"bytes */{have}" and file.total in (None, have)
             file.total = have
             return is_all
-        found = _CONTENT_RANGE.fullmatch(told)
+        found = _CONTENT_RANGE.fullmatch(sent_range)
         if found is None:
             return False
         first, last, total = map(int, found.groups())

@@ -21,7 +21,7 @@ from fhirapp.db import db
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import instant_of, local_interval
 from fhirapp.search.values import escape
-from fhirapp.web.admin.audit_descriptions import PLACES, VIA, clients_named, told, users_named
+from fhirapp.web.admin.audit_descriptions import PLACES, VIA, clients_named, described, users_named
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.pages import PageError, blueprint_of, for_administrators, page, signed_in
 from fhirapp.web.people import person_of
@@ -46,16 +46,16 @@ class Choice(NamedTuple):
 
 
 @dataclass
-class Asked:
-    """What was typed, what entries() is asked with, and what of it nobody can tell.
+class AuditFilter:
+    """What was typed, what entries() is called with, and what of it is not known.
 
-    choices are by the field; told is whom each field means.
+    choices are by the field; names is whom each field means.
     """
 
     typed: Mapping[str, str]
     filters: dict[str, Any] = field(default_factory=dict)
     choices: dict[str, Sequence[Choice]] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -75,10 +75,10 @@ class Asked:
         return urlencode({name: one for name, one in {**self.typed, **more}.items() if one})
 
 
-def asked() -> Asked:
+def filter_of_form() -> AuditFilter:
     """Return what this request asks for."""
     typed = {name: _text(request.args.get(name, "")) for name in FIELDS}
-    found = Asked(typed)
+    found = AuditFilter(typed)
     _add_user(found, typed["user"])
     _add_client(found, typed["client"])
     _add_patient(found, typed["patient"])
@@ -101,7 +101,7 @@ def _text(text: str) -> str:
     return text if text.isprintable() else ""
 
 
-def _add_user(found: Asked, text: str) -> None:
+def _add_user(found: AuditFilter, text: str) -> None:
     if not text:
         return
     exact = select(User.id, User.username, User.name).where(
@@ -115,7 +115,7 @@ def _add_user(found: Asked, text: str) -> None:
         found.filters["user_id"] = rows[0][0]
 
 
-def _add_client(found: Asked, text: str) -> None:
+def _add_client(found: AuditFilter, text: str) -> None:
     if not text:
         return
     columns = (Client.client_id, Client.name)
@@ -128,7 +128,7 @@ def _add_client(found: Asked, text: str) -> None:
         found.filters["client_id"] = rows[0][0]
 
 
-def _add_patient(found: Asked, text: str) -> None:
+def _add_patient(found: AuditFilter, text: str) -> None:
     """Take a patient's id, also one of a record that is not here; or else a name."""
     if not text:
         return
@@ -138,7 +138,7 @@ def _add_patient(found: Asked, text: str) -> None:
         choices = _patients(name=" ".join(text.split()[:_MOST_WORDS]))
     if not choices and match:
         found.filters["patient_id"] = match[1]
-        found.told["patient"] = _("%(id)s, of whom no record is here", id=match[1])
+        found.names["patient"] = _("%(id)s, of whom no record is here", id=match[1])
     elif _one_of(found, "patient", choices, _("No patient is found by that.")):
         found.filters["patient_id"] = choices[0].value.removeprefix("Patient/")
 
@@ -160,26 +160,26 @@ def _patients(**searched: str) -> list[Choice]:
     return [Choice(f"Patient/{one.id}", one.name, one.born or one.id) for one in people]
 
 
-def _one_of(found: Asked, name: str, choices: Sequence[Choice], nobody: str) -> bool:
-    """Say whether it is one; else note that there are several, or nobody."""
+def _one_of(found: AuditFilter, name: str, choices: Sequence[Choice], none: str) -> bool:
+    """Say whether it is one; else note that there are several, or none."""
     if len(choices) == 1:
-        found.told[name] = choices[0].name
+        found.names[name] = choices[0].name
         return True
     if choices:
         found.choices[name] = choices[:_CHOICES]
     else:
-        found.faults.append(nobody)
+        found.faults.append(none)
     return False
 
 
-def _add_status(found: Asked, text: str) -> None:
+def _add_status(found: AuditFilter, text: str) -> None:
     if text.isascii() and text.isdecimal() and len(text) == 3:
         found.filters["status"] = int(text)
     else:
         found.faults.append(_("An answer's status has three digits, as 403."))
 
 
-def _add_times(found: Asked, typed: Mapping[str, str]) -> None:
+def _add_times(found: AuditFilter, typed: Mapping[str, str]) -> None:
     for name in ("since", "until"):
         if not typed[name]:
             continue
@@ -228,14 +228,14 @@ STATUSES: Mapping[str, str] = {
 @for_administrators
 def index() -> Response:
     """Tell who looked at what, the newest first."""
-    which = asked()
+    which = filter_of_form()
     found = which.found(before(), SHOWN + 1)
     more = len(found) > SHOWN
     return page(
         "admin/audit.html",
         400 if which.faults else 200,
         which=which,
-        listed=told(found[:SHOWN]),
+        listed=described(found[:SHOWN]),
         older=which.query(before=found[SHOWN - 1].number) if more else "",
         is_later=before() is not None,
         statuses=STATUSES,
@@ -250,12 +250,12 @@ def download(kind: str) -> Response:
     """Send what is filtered, as csv or ndjson."""
     if kind not in ("csv", "ndjson"):
         raise NotFound
-    which = asked()
+    which = filter_of_form()
     if not which.is_clear:
         raise PageError(400, _("Look first whom the filter finds, and download then."))
     write.note(signed_in().user.id, VIA, which.query())
     written = _csv(which) if kind == "csv" else _ndjson(which)
-    # Asked for with HEAD, nothing is read.
+    # AuditFilter for with HEAD, nothing is read.
     body = () if request.method == "HEAD" else stream_with_context(written)
     response = Response(body, mimetype="text/csv" if kind == "csv" else "application/x-ndjson")
     response.headers["Content-Disposition"] = f'attachment; filename="audit.{kind}"'
@@ -266,12 +266,12 @@ def download(kind: str) -> Response:
     return response
 
 
-def _ndjson(which: Asked) -> Iterator[bytes]:
+def _ndjson(which: AuditFilter) -> Iterator[bytes]:
     for row in _rows(which):
         yield fhir_json.dumps(row) + b"\n"
 
 
-def _csv(which: Asked) -> Iterator[bytes]:
+def _csv(which: AuditFilter) -> Iterator[bytes]:
     line = io.StringIO()
     writer = csv.writer(line, quoting=csv.QUOTE_ALL)
     # So that spreadsheets take it for UTF-8.
@@ -295,7 +295,7 @@ def guarded(value: Any) -> str:
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 
 
-def _rows(which: Asked) -> Iterator[dict[str, Any]]:
+def _rows(which: AuditFilter) -> Iterator[dict[str, Any]]:
     """Yield what is filtered, the newest first; at the end a line that says so if there is more."""
     last: int | None = None
     left = MOST
@@ -308,12 +308,12 @@ def _rows(which: Asked) -> Iterator[dict[str, Any]]:
             return
         last = found[-1].number
     if which.found(last, 1):
-        told = _(
+        notice = _(
             "There are more than %(most)s entries: ask for those until %(at)s.",
             most=MOST,
             at=found[-1].at,
         )
-        yield {"more": told}
+        yield {"more": notice}
 
 
 def _named(found: Sequence[Entry]) -> Iterator[dict[str, Any]]:

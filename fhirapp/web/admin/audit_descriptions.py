@@ -50,15 +50,15 @@ def patients_named(ids: Iterable[str]) -> Mapping[str, Person]:
 def users_named(ids: Iterable[str | None]) -> Mapping[str, str]:
     """Return the names of people who can sign in, by id."""
     wanted = {one for one in ids if one}
-    asked = select(User.id, User.name).where(User.id.in_(wanted))
-    return {one: name for one, name in db.session.execute(asked)}  # noqa: C416
+    query = select(User.id, User.name).where(User.id.in_(wanted))
+    return {one: name for one, name in db.session.execute(query)}  # noqa: C416
 
 
 def clients_named(ids: Iterable[str | None]) -> Mapping[str, str]:
     """Return the names of apps, by id."""
     wanted = {one for one in ids if one}
-    asked = select(Client.client_id, Client.name).where(Client.client_id.in_(wanted))
-    return {one: name for one, name in db.session.execute(asked)}  # noqa: C416
+    query = select(Client.client_id, Client.name).where(Client.client_id.in_(wanted))
+    return {one: name for one, name in db.session.execute(query)}  # noqa: C416
 
 
 # Of one entry, so many patients are named.
@@ -102,7 +102,7 @@ class Named(NamedTuple):
     name: str
 
 
-class Told(NamedTuple):
+class Description(NamedTuple):
     """An entry in words; patients are the first of them, more how many others there are."""
 
     entry: Entry
@@ -114,7 +114,7 @@ class Told(NamedTuple):
     result: str
 
 
-def told(found: Sequence[Entry]) -> list[Told]:
+def described(found: Sequence[Entry]) -> list[Description]:
     """Return entries in words; names of patients are read with the administrator's own token."""
     of = patients_of({ref for one in found for ref in one.served})
     named = {one.number: _named(one, of) for one in found}
@@ -124,7 +124,7 @@ def told(found: Sequence[Entry]) -> list[Told]:
     users = users_named(one.user_id for one in found)
     clients = clients_named(one.client_id for one in found)
     return [
-        Told(
+        Description(
             entry=one,
             who=_who(one, users, clients),
             through=_through(one, clients),
@@ -153,7 +153,7 @@ def _who(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -> 
 
 
 def _through(entry: Entry, clients: Mapping[str, str]) -> str:
-    """Return by which page or app it was asked, empty where the app is who asked."""
+    """Return by which page or app the request came, empty where the app itself sent it."""
     if entry.via or entry.client_id == PAGES:
         return PLACES.get(entry.via, _("the pages"))
     if entry.user_id is None or entry.client_id is None:
@@ -162,7 +162,7 @@ def _through(entry: Entry, clients: Mapping[str, str]) -> str:
 
 
 def _parts(entry: Entry) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the steps of a path after /fhir, and what is asked in its query and its form."""
+    """Return the steps of a path after /fhir, and the parameters of its query and its form."""
     path, _sign, query = entry.path.partition("?")
     steps = [one for one in _ROOT.sub("", path, count=1).split("/") if one]
     return steps, [*parse_qsl(query), *parse_qsl(entry.body)]
@@ -170,7 +170,7 @@ def _parts(entry: Entry) -> tuple[list[str], list[tuple[str, str]]]:
 
 def _did(entry: Entry) -> str:
     """Return what was done, or tried: searched allergies."""
-    steps, asked = _parts(entry)
+    steps, parameters = _parts(entry)
     happened = entry.status < 400
     if _is_page(entry):
         return _did_on_page(entry.method, steps[1:], happened)
@@ -187,7 +187,7 @@ def _did(entry: Entry) -> str:
     if entry.via == VIA and kind == "Patient" and happened:
         return _("read the names")
     if not rest or rest == ["_search"]:
-        found = any(name in ("_content", "_text") for name, _value in asked)
+        found = any(name in ("_content", "_text") for name, _value in parameters)
         what = _("%(what)s by their words", what=many) if found else many
         return (_("searched %(what)s") if happened else _("tried to search %(what)s")) % {
             "what": what
@@ -256,10 +256,10 @@ def _named(entry: Entry, of: Mapping[str, str | None]) -> list[str]:
 
     of is whose record each resource is.
     """
-    steps, asked = _parts(entry)
+    steps, parameters = _parts(entry)
     is_patient = len(steps) > 1 and steps[0] == "Patient" and steps[1][0] not in "$_"
     found = [steps[1]] if is_patient else []
-    for name, value in asked:
+    for name, value in parameters:
         if name in _WHOSE:
             found += [match[1] for one in value.split(",") if (match := _PATIENT.fullmatch(one))]
     found += [patient_id for ref in entry.served if (patient_id := of.get(ref))]

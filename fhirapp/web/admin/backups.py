@@ -95,7 +95,7 @@ def file(name: str) -> Response:
 @blueprint.post("/admin/backups/<name>/delete")
 @for_administrators
 def delete(name: str) -> Response:
-    """Delete a backup, once the person said so twice."""
+    """Delete a backup, once the administrator confirmed it."""
     path = _found(name)
     if request.form.get("sure") != "yes":
         return _one(path, asks=True)
@@ -167,11 +167,11 @@ def _restore(path: Path) -> str:
     """Return the command that comes back to a backup, for this server's database and no other."""
     # One of PostgreSQL, which has a password in it, has no backups here.
     names = ("FHIRAPP_INSTANCE_PATH", "FHIRAPP_DATABASE_URL")
-    given = {name: os.environ[name] for name in names if name in os.environ}
-    told = [f"{name}={quote_word(text)} " for name, text in given.items() if "@" not in text]
+    variables = {name: os.environ[name] for name in names if name in os.environ}
+    shown = [f"{name}={quote_word(text)} " for name, text in variables.items() if "@" not in text]
     sealed = " --passphrase-file PASSPHRASE.txt" if path.exists() and _is_sealed(path) else ""
     demo = " --demo" if settings().demo else ""
-    return f"{''.join(told)}fhirapp restore {quote_word(str(path))} --force{sealed}{demo}"
+    return f"{''.join(shown)}fhirapp restore {quote_word(str(path))} --force{sealed}{demo}"
 
 
 def _is_sealed(path: Path) -> bool:

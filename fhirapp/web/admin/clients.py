@@ -19,11 +19,11 @@ from fhirapp.db import db, writing
 from fhirapp.web import clients as shown
 from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import blueprint_of, error_page, field, for_administrators, page, see_other
-from fhirapp.web.texts import _, said
+from fhirapp.web.texts import _, reason_of
 
 blueprint = blueprint_of("admin_clients", __name__)
 # Somebody else was faster, or the page was old.
-blueprint.register_error_handler(RefusedCommand, lambda error: error_page(409, said(error)))
+blueprint.register_error_handler(RefusedCommand, lambda error: error_page(409, reason_of(error)))
 _LONGEST_LIST = 12_000
 
 
@@ -113,7 +113,7 @@ def change(client_id: str) -> Response:
             administration.edit(connection, client_id, scope=scope, redirect_uris=uris.split())
     except RefusedCommand as error:
         found = _client(client_id)
-        return _client_page(found, message=said(error), status=400, scope=scope, uris=uris)
+        return _client_page(found, message=reason_of(error), status=400, scope=scope, uris=uris)
     return see_other(f"/admin/clients/{client_id}?done=changed")
 
 
@@ -180,15 +180,15 @@ _LONGEST = 100
 @for_administrators
 def look_up() -> Response:
     """Show the refusal with an id, or the newest ones."""
-    asked = request.args.get("id", "").strip()[:_LONGEST]
-    if asked:
-        found = find_refusal(asked.lower())
+    request_id = request.args.get("id", "").strip()[:_LONGEST]
+    if request_id:
+        found = find_refusal(request_id.lower())
         refusals = [] if found is None else [found]
     else:
         refusals = list(newest_refusals())
     return page(
         "admin/refusals.html",
-        asked=asked,
+        request_id=request_id,
         refusals=refusals,
         days=KEPT_SECONDS // 86_400,
     )

@@ -71,7 +71,7 @@ class Consent(NamedTuple):
 
 def find_consents(which: Filter, after: Place | None = None) -> tuple[Sequence[Consent], bool]:
     """Return the newest consents, and whether there are more."""
-    asked = (
+    query = (
         select(Grant, Client, User)
         .join(Client, Client.client_id == Grant.client_id)
         .join(User, User.id == Grant.user_id)
@@ -81,8 +81,8 @@ def find_consents(which: Filter, after: Place | None = None) -> tuple[Sequence[C
     )
     if after is not None:
         same = (Grant.created_at == after.created_at) & (Grant.id < after.grant_id)
-        asked = asked.where(or_(Grant.created_at < after.created_at, same))
-    rows = db.session.execute(asked).all()
+        query = query.where(or_(Grant.created_at < after.created_at, same))
+    rows = db.session.execute(query).all()
     tokens = _newest_tokens([grant.id for grant, _, _ in rows[:SHOWN]])
     consents = [
         Consent(grant, client, user, tokens.get(grant.id)) for grant, client, user in rows[:SHOWN]
@@ -92,8 +92,8 @@ def find_consents(which: Filter, after: Place | None = None) -> tuple[Sequence[C
 
 def count(which: Filter) -> int:
     """Return how many consents there are."""
-    asked = select(func.count()).select_from(Grant).where(*which.conditions())
-    return db.session.execute(asked).scalar_one()
+    query = select(func.count()).select_from(Grant).where(*which.conditions())
+    return db.session.execute(query).scalar_one()
 
 
 def revoke_matching(connection: Connection, which: Filter, given_until: int) -> int:
@@ -159,16 +159,16 @@ def take_one_back(key: object) -> Response:
 @blueprint.post("/admin/grants/take-back")
 @for_administrators
 def take_back() -> Response:
-    """Take back what a filter finds, once somebody said that they are sure."""
+    """Take back what a filter finds, once the administrator confirmed it."""
     which = Filter(field("person", _LONGEST), field("app", _LONGEST))
     if which.is_empty:
         raise PageError(400, _("Say first whose consents, or to which app."))
-    given = field("until", 20)
-    if not (given.isascii() and given.isdecimal()):
+    until = field("until", 20)
+    if not (until.isascii() and until.isdecimal()):
         return _listed(which, asks=True)
     db.session.rollback()
     with writing() as connection:
-        number = revoke_matching(connection, which, int(given))
+        number = revoke_matching(connection, which, int(until))
     return see_other(_address(which, done=number))
 
 
@@ -187,8 +187,12 @@ def _place(text: str) -> Place | None:
 
 
 def _address(which: Filter, **more: object) -> str:
-    asked = {"person": which.person, "app": which.app, "ended": "1" if which.ended else ""} | more
-    query = urlencode({name: value for name, value in asked.items() if value or value == 0})
+    parameters = {
+        "person": which.person,
+        "app": which.app,
+        "ended": "1" if which.ended else "",
+    } | more
+    query = urlencode({name: value for name, value in parameters.items() if value or value == 0})
     return f"/admin/grants?{query}" if query else "/admin/grants"
 
 

@@ -69,8 +69,8 @@ def begin() -> Response:
             _("That is no moment: write 2026-05-03, or 2026-05-03T14:05:00Z, or leave it empty.")
         )
     history = bool(request.form.get("history"))
-    asked = {"types": names, "since": start_at, "history": history}
-    return see_other(f"/admin/exports/{admin_jobs.begin(EXPORT, asked)}")
+    options = {"types": names, "since": start_at, "history": history}
+    return see_other(f"/admin/exports/{admin_jobs.begin(EXPORT, options)}")
 
 
 @blueprint.get("/admin/exports/<job_id>")

@@ -175,20 +175,20 @@ def begin() -> Response:
     job_id = jobs.job_field()
     if table.find(job_id, IMPORT) is not None:
         return see_other(f"/admin/imports/{job_id}")
-    asked: dict[str, Any] = {name: bool(request.form.get(name)) for name in _CHOICES}
+    options: dict[str, Any] = {name: bool(request.form.get(name)) for name in _CHOICES}
     source, prefix = field("source", _LONGEST_SOURCE), field("prefix", 100)
     try:
         _take_files(job_id)
     except ConfigurationError as error:
         return _form(job_id, str(error))
     found = uploads.find(settings(), job_id, signed_in().user.id)
-    message = _fault(found, source, prefix, delete_missing=asked["delete_missing"])
+    message = _fault(found, source, prefix, delete_missing=options["delete_missing"])
     if message or found is None:
         return _form(job_id, message)
-    given = uploads.folder_of(settings(), job_id)
+    upload = uploads.folder_of(settings(), job_id)
     what = {"names": [one.name for one in found.files[:_NAMED]], "size": found.size}
-    asked |= {"source": source, "prefix": prefix, "count": len(found.files), **what}
-    jobs.begin(IMPORT, asked, given)
+    options |= {"source": source, "prefix": prefix, "count": len(found.files), **what}
+    jobs.begin(IMPORT, options, upload)
     return see_other(f"/admin/imports/{job_id}")
 
 
@@ -247,12 +247,12 @@ def file(job_id: str, name: str) -> Response:
 
 def _too_long() -> Response:
     """Tell what to do with files that are too long for one form. Nothing is read of it."""
-    said = _(
+    text = _(
         "Together these files have more than 1 MB, and without JavaScript a form brings no more."
         " Allow JavaScript for this site; or copy the files to the server, and import them there:"
         " fhirapp import FILES."
     )
-    return error_page(413, said, _("These files are too large to be sent so"), "/admin/imports")
+    return error_page(413, text, _("These files are too large to be sent so"), "/admin/imports")
 
 
 def _form(

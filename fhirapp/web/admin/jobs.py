@@ -119,7 +119,7 @@ def job_of(job_id: str, *kinds: str) -> Job:
 
 
 def begin(
-    kind: str, asked: Mapping[str, Any], given: Path | None = None, passphrase: str = ""
+    kind: str, options: Mapping[str, Any], given: Path | None = None, passphrase: str = ""
 ) -> str:
     """Begin the job whose id the form has; return that. Twice is once. Raises PageError."""
     job_id = job_field()
@@ -130,7 +130,7 @@ def begin(
             kind,
             module="fhirapp.ops.jobs",
             owner=user.username,
-            request=asked,
+            request=options,
             given=given,
             passphrase=passphrase,
         )
@@ -138,7 +138,7 @@ def begin(
         raise PageError(503, str(error), _("It was not started")) from None
     if is_new:
         note(f"began {kind} %s", job_id)
-        write.note(user.id, VIA, urlencode({"task": job_id, **asked}, doseq=True))
+        write.note(user.id, VIA, urlencode({"task": job_id, **options}, doseq=True))
     return job_id
 
 
@@ -151,7 +151,7 @@ def job_field() -> str:
 
 
 def end(job: Job) -> None:
-    """Tell a job to stop; told again, it ends at once."""
+    """Ask a job to stop; asked again, it ends at once."""
     forget_reader()
     table.request_stop(job.id)
     note(f"stopped {job.kind} %s", job.id)
@@ -210,7 +210,7 @@ def status(upload_id: str) -> Response:
     if not table.is_id(upload_id):
         raise NotFound
     found = uploads.find(settings(), upload_id, signed_in().user.id)
-    return _told(200, files=[one._asdict() for one in found.files] if found else [])
+    return _answer(200, files=[one._asdict() for one in found.files] if found else [])
 
 
 @blueprint.post("/admin/uploads/<upload_id>/<int:number>")
@@ -220,17 +220,17 @@ def piece(upload_id: str, number: int) -> Response:
     if not table.is_id(upload_id):
         raise NotFound
     if table.find(upload_id, IMPORT) is not None:
-        return _told(410, said=_("This upload is being imported already. Reload the page."))
+        return _answer(410, said=_("This upload is being imported already. Reload the page."))
     try:
         size, at, left = (request.args.get(name, -1, type=int) for name in ("size", "at", "left"))
         content = request.get_data()
         one = Piece(number, request.args.get("name", ""), size, at, left, content)
         have = uploads.add(settings(), upload_id, signed_in().user.id, one)
     except OutOfStep as error:
-        return _told(409, have=error.have)
+        return _answer(409, have=error.have)
     except ConfigurationError as error:
-        return _told(422, said=str(error))
-    return _told(200, have=have)
+        return _answer(422, said=str(error))
+    return _answer(200, have=have)
 
 
 @blueprint.post("/admin/uploads/<upload_id>/discard")
@@ -245,7 +245,7 @@ def discard(upload_id: str) -> Response:
     return see_other("/admin/imports?done=discarded")
 
 
-def _told(status_code: int, **values: object) -> Response:
+def _answer(status_code: int, **values: object) -> Response:
     response = jsonify(values)
     response.status_code = status_code
     response.headers["Cache-Control"] = "no-store"

@@ -161,13 +161,13 @@ def _backup_troubles(state: State) -> Iterator[Trouble]:
 
 
 def _waiting() -> int:
-    asked = select(func.count()).where(Client.approved_at.is_(None))
-    return db.session.execute(asked).scalar_one()
+    query = select(func.count()).where(Client.approved_at.is_(None))
+    return db.session.execute(query).scalar_one()
 
 
 def _refusals(since: int) -> int:
-    asked = select(func.count()).where(Refusal.at >= since)
-    return db.session.execute(asked).scalar_one()
+    query = select(func.count()).where(Refusal.at >= since)
+    return db.session.execute(query).scalar_one()
 
 
 def _last_import() -> ImportRun | None:

@@ -44,7 +44,7 @@ def keys() -> Response:
 @blueprint.post("/admin/keys/rotate")
 @for_administrators
 def rotate() -> Response:
-    """Make a new key, once somebody said that they are sure; `fhirapp key rotate` does the same."""
+    """Make a new key, once the administrator confirmed it; `fhirapp key rotate` does the same."""
     now = int(time.time())
     if _waits(now):
         # The button was pressed twice, or in two browsers.

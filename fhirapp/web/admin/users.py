@@ -23,7 +23,7 @@ from fhirapp.web.admin.audit_descriptions import VIA
 from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other
 from fhirapp.web.people import NoDate, find_people, person
-from fhirapp.web.texts import _, said
+from fhirapp.web.texts import _, reason_of
 
 
 def practitioner_name(reference: str | None) -> str | None:
@@ -119,7 +119,7 @@ def add() -> Response:
             user_id = accounts.add_user(connection, username, name=name, role=field("role"))
             code = accounts.new_setup_code(connection, user_id)
     except RefusedCommand as error:
-        return _form(said(error))
+        return _form(reason_of(error))
     return _setup_address(user_id, name, code)
 
 
@@ -143,7 +143,7 @@ def act(key: UUID, action: str) -> Response:
         with writing() as connection:
             _ACTIONS[action].run(connection, user_id)
     except RefusedCommand as error:
-        return _user_page(_user(key), message=said(error), status=409)
+        return _user_page(_user(key), message=reason_of(error), status=409)
     return see_other(f"/admin/users/{user_id}?done={action}")
 
 

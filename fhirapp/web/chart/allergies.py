@@ -33,7 +33,7 @@ class Line(NamedTuple):
     substance: str
     # What its codes are called, where that differs.
     coded_as: str
-    # For the red tag; empty where nothing is told as severe.
+    # For the red tag; empty where nothing is shown as severe.
     severe: str
     # Whether it is an allergy or an intolerance, and of what category.
     kind: str
@@ -115,7 +115,7 @@ def _line(entry: Json, group: str) -> Line:
 
 
 def _severe(entry: Json) -> str:
-    """Return why an entry is told as severe; empty where it is not."""
+    """Return why an entry is shown as severe; empty where it is not."""
     if not _is(entry, "severe"):
         return ""
     if _one(entry, "criticality") == "high":
@@ -138,8 +138,8 @@ def _reactions(entry: Json) -> str:
 
 
 def _status(entry: Json) -> str:
-    told = [_one(entry, "clinicalStatus"), _one(entry, "verificationStatus")]
-    return ", ".join([*(word(one) for one in told if one), *_all(entry, "note")])
+    statuses = [_one(entry, "clinicalStatus"), _one(entry, "verificationStatus")]
+    return ", ".join([*(word(status) for status in statuses if status), *_all(entry, "note")])
 
 
 def _recorded(entry: Json) -> str:

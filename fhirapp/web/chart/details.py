@@ -37,8 +37,8 @@ class Fact(NamedTuple):
 class Details(NamedTuple):
     """An allergy; title is what it is about.
 
-    severe is why it is told as severe, standing that it holds no more or never did, look_twice what
-    contradicts itself or is not understood: sentences, empty where there is nothing to say.
+    severe is why it is shown as severe, standing that it holds no more or never did, look_twice
+    what contradicts itself or is not understood: sentences, empty where there is nothing to say.
     """
 
     title: str
@@ -56,8 +56,8 @@ def read_allergy(
     """Return an allergy of a patient, and its Provenances. Raises PageError."""
     if not _ID.fullmatch(allergy_id):
         raise unknown()
-    asked = {"patient": patient_id, "_id": allergy_id, "_revinclude": "Provenance:target"}
-    bundle = read(f"/fhir/AllergyIntolerance?{urlencode(asked)}", token, via=VIA)
+    parameters = {"patient": patient_id, "_id": allergy_id, "_revinclude": "Provenance:target"}
+    bundle = read(f"/fhir/AllergyIntolerance?{urlencode(parameters)}", token, via=VIA)
     resources = [one["resource"] for one in bundle.get("entry", ())]
     add_names(resources, token, VIA)
     allergies = [one for one in resources if one["resourceType"] == "AllergyIntolerance"]
@@ -124,9 +124,9 @@ def _severe(allergy: Json, severity: Severity) -> str:
 
 def _reaction(reaction: Json) -> list[Fact]:
     """Return a reaction; only what it tells, beside what happened and how severe it was."""
-    said = [concept(one) for one in reaction.get("manifestation", ())]
+    names = [concept(one) for one in reaction.get("manifestation", ())]
     all_codes = [code for one in reaction.get("manifestation", ()) for code in codings(one)]
-    text = ", ".join(filter(None, said)) or _(_NOT_TOLD)
+    text = ", ".join(filter(None, names)) or _(_NOT_TOLD)
     facts = [
         Fact(_("What happened"), "manifestation", shortened(text), all_codes),
         Fact(_("How severe"), "severity", _severity(reaction)),
@@ -238,8 +238,8 @@ def _deeds(provenance: Json) -> Iterator[str]:
 
 def _also(provenance: Json) -> Iterator[Also]:
     for reason in provenance.get("reason", ()):
-        if said := concept(reason):
-            yield Also(_("reason: %(reason)s", reason=said))
+        if text := concept(reason):
+            yield Also(_("reason: %(reason)s", reason=text))
     for entity in provenance.get("entity", ()):
         source = entity.get("what") or {}
         what = reference(source, provenance)

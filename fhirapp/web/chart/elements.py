@@ -73,8 +73,8 @@ def _named(resource: Json) -> str:
         return shortened(name)
     for one in name or ():
         parts = [*one.get("prefix", ()), *one.get("given", ()), one.get("family")]
-        if said := one.get("text") or " ".join(filter(None, parts)):
-            return shortened(said)
+        if text := one.get("text") or " ".join(filter(None, parts)):
+            return shortened(text)
     return _("name not recorded")
 
 
@@ -87,9 +87,9 @@ def notes(values: Iterable[Json] | None) -> list[str]:
     found = []
     for one in values or ():
         who = reference(one.get("authorReference")) or shortened(one.get("authorString") or "")
-        said = ", ".join(filter(None, (who, when(one.get("time")))))
+        author = ", ".join(filter(None, (who, when(one.get("time")))))
         text = shortened(one.get("text") or "", LONG) or _("without words")
-        found.append(f"{text} ({said})" if said else text)
+        found.append(f"{text} ({author})" if author else text)
     return found
 
 

@@ -60,12 +60,12 @@ def _name_visits(entries: Sequence[dict[str, Any]], token: OwnToken) -> None:
     """Name the visits, of which a reference says nothing to a person."""
     named: dict[str, str] = {}
     for entry in entries:
-        given = (entry.get("resource") or {}).get("encounter") or {}
-        place = given.get("reference")
-        if place and not given.get("display"):
+        encounter = (entry.get("resource") or {}).get("encounter") or {}
+        place = encounter.get("reference")
+        if place and not encounter.get("display"):
             if place not in named and len(named) < _MOST_VISITS:
-                named[place] = visit(given, token, via=VIA)
-            given["display"] = named.get(place, place)
+                named[place] = visit(encounter, token, via=VIA)
+            encounter["display"] = named.get(place, place)
 
 
 def _version(entry: Json, before: Json | None, *, is_first: bool) -> Version:
@@ -86,16 +86,16 @@ def _version(entry: Json, before: Json | None, *, is_first: bool) -> Version:
 
 def changes(before: Json, after: Json) -> Iterator[Change]:
     """Yield what differs between two versions, in the order in which a person reads them."""
-    told: set[str] = set()
-    for what, names, said in _ELEMENTS:
-        told.update(names)
+    covered: set[str] = set()
+    for what, names, words in _ELEMENTS:
+        covered.update(names)
         if all(before.get(name) == after.get(name) for name in names):
             continue
-        was, became = said(before) or _("not recorded"), said(after) or _("not recorded")
+        was, became = words(before) or _("not recorded"), words(after) or _("not recorded")
         if was == became:
             was, became = _("the same in words"), _("written in another way")
         yield Change(_(what), was, became)
-    others = {*before, *after} - told - _NOT_TOLD
+    others = {*before, *after} - covered - _NOT_TOLD
     if any(before.get(name) != after.get(name) for name in others):
         differing = sorted(name for name in others if before.get(name) != after.get(name))
         yield Change(_("other details"), "", shortened(", ".join(differing)))
@@ -106,19 +106,19 @@ def _coded(name: str) -> Callable[[Json], str]:
 
 
 def _status(name: str) -> Callable[[Json], str]:
-    def said(one: Json) -> str:
+    def words(one: Json) -> str:
         codings = (one.get(name) or {}).get("coding", ())
         return ", ".join(word(coding["code"]) for coding in codings if coding.get("code"))
 
-    return said
+    return words
 
 
 def _reactions(one: Json) -> str:
-    said = []
+    texts = []
     for reaction in reactions(one):
         text = reaction.text or _("reaction not recorded")
-        said.append(f"{text} ({word(reaction.severity)})" if reaction.severity else text)
-    return shortened("; ".join(said))
+        texts.append(f"{text} ({word(reaction.severity)})" if reaction.severity else text)
+    return shortened("; ".join(texts))
 
 
 def _word(name: str) -> Callable[[Json], str]:

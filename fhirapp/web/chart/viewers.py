@@ -133,7 +133,7 @@ def _what(seen: Sequence[str]) -> str:
     """Return how many of each type were shown, each resource once."""
     once = {name.rpartition("/")[0] for name in seen}
     counts = Counter(name.partition("/")[0] for name in once)
-    said = []
+    parts = []
     for type_name, number in sorted(counts.items()):
-        said.append(one_of(type_name) if number == 1 else f"{number} {plural_of(type_name)}")
-    return ", ".join(said) or _("requested; nothing was found or sent")
+        parts.append(one_of(type_name) if number == 1 else f"{number} {plural_of(type_name)}")
+    return ", ".join(parts) or _("requested; nothing was found or sent")

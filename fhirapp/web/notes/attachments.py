@@ -62,15 +62,15 @@ def attachment(note: Mapping[str, Any], number: int, token: OwnToken) -> Attachm
     contents = note.get("content", ())
     if not 1 <= number <= len(contents):
         return None
-    given = contents[number - 1].get("attachment") or {}
+    element = contents[number - 1].get("attachment") or {}
     plain = Attachment(
-        number, shortened(str(given.get("title", ""))), str(given.get("contentType", "")), None
+        number, shortened(str(element.get("title", ""))), str(element.get("contentType", "")), None
     )
-    if int(given.get("size") or 0) > MAX_BYTES:
+    if int(element.get("size") or 0) > MAX_BYTES:
         return plain._replace(problem=_(_TOO_LARGE))
-    if "data" in given:
-        return _checked(_inline(plain, str(given["data"])), given)
-    return _checked(_fetched(plain, str(given.get("url", "")), token), given)
+    if "data" in element:
+        return _checked(_inline(plain, str(element["data"])), element)
+    return _checked(_fetched(plain, str(element.get("url", "")), token), element)
 
 
 _TOO_LARGE = _("It is larger than 20 MB, too large to be shown here; an app can fetch it.")
@@ -107,9 +107,9 @@ def _fetched(plain: Attachment, url: str, token: OwnToken) -> Attachment:
     return plain._replace(problem=_("The document is not here (any more), or you may not read it."))
 
 
-def _checked(found: Attachment, given: Mapping[str, Any]) -> Attachment:
+def _checked(found: Attachment, element: Mapping[str, Any]) -> Attachment:
     """Say so where the bytes are not those that the note was made with."""
-    expected = given.get("hash")
+    expected = element.get("hash")
     if found.data is None or not expected or sha1(found.data) == expected:
         return found
     return found._replace(
@@ -189,10 +189,10 @@ def content(found: Attachment) -> Response:
         raise PageError(404, _("This document is not shown in a frame."))
     try:
         # It comes from nh3, with the elements and attributes of fhirapp/text/showing.py.
-        html, told = Markup(extractor().html_of(data, found.content_type)), ""
+        html, reason = Markup(extractor().html_of(data, found.content_type)), ""
     except Unreadable as error:
-        html, told = Markup(""), str(error)
-    body = render_template("notes/framed.html", title=found.title, html=html, told=told)
+        html, reason = Markup(""), str(error)
+    body = render_template("notes/framed.html", title=found.title, html=html, reason=reason)
     return _answer(body.encode(), "text/html; charset=utf-8")
 
 

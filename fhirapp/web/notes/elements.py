@@ -35,7 +35,7 @@ class Line(NamedTuple):
     id: str
     version: str
     kind: str
-    # What it is about, where somebody told more than its kind.
+    # What it is about, where that is more than its kind.
     about: str
     # As it stands; "" where the note has none.
     date: str
@@ -75,13 +75,13 @@ def kind_of_note(note: Json) -> str:
 
 
 def about(note: Json) -> str:
-    """Return what a note is about, as told in its description or by the titles of its documents."""
+    """Return what a note is about, by its description or the titles of its documents."""
     if description := note.get("description"):
         return shortened(str(description))
     titles = [(one.get("attachment") or {}).get("title") for one in note.get("content", ())]
     kind = kind_of_note(note).casefold()
-    told = dict.fromkeys(str(one) for one in titles if one and str(one).casefold() != kind)
-    return shortened(", ".join(told))
+    titled = dict.fromkeys(str(one) for one in titles if one and str(one).casefold() != kind)
+    return shortened(", ".join(titled))
 
 
 def concept(value: Json | None) -> str:
@@ -116,9 +116,9 @@ def local_id(value: Json | None, kind: str) -> str:
 
 def status(note: Json) -> Status:
     """Return how far a note holds."""
-    given = {str(note.get("status", "")), str(note.get("docStatus", ""))}
-    words = [word(code) for code in NOTE_STATUSES if code in given]
-    return Status(", ".join(words), bool(given & PAST_STATUSES))
+    codes = {str(note.get("status", "")), str(note.get("docStatus", ""))}
+    words = [word(code) for code in NOTE_STATUSES if code in codes]
+    return Status(", ".join(words), bool(codes & PAST_STATUSES))
 
 
 def formats(note: Json) -> tuple[str, ...]:
@@ -173,8 +173,8 @@ def person(patient: Json) -> str:
     """Return the name of a Patient or Practitioner."""
     for name in patient.get("name", ()):
         parts = [*name.get("given", ()), name.get("family")]
-        if said := name.get("text") or " ".join(str(one) for one in parts if one):
-            return shortened(str(said))
+        if text := name.get("text") or " ".join(str(one) for one in parts if one):
+            return shortened(str(text))
     return _("Name not recorded")
 
 
@@ -210,7 +210,7 @@ def _unnamed(held: Any) -> Iterator[dict[str, Any]]:
                 yield from _unnamed(one)
 
 
-# Told elsewhere, or about what is told itself.
+# Shown elsewhere, or the resource itself.
 _LEFT_OUT = frozenset({"contained", "patient", "relatesTo", "subject", "target"})
 
 
@@ -221,6 +221,6 @@ def _name_of(address: str, token: OwnToken, via: str) -> str:
         return ""
     if found["resourceType"] == "DocumentReference":
         return f"{kind_of_note(found)}, {day_of(found.get('date'))}"
-    if isinstance(given := found.get("name"), str):
-        return shortened(given)
-    return person(found) if given else ""
+    if isinstance(title := found.get("name"), str):
+        return shortened(title)
+    return person(found) if title else ""

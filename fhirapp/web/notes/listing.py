@@ -35,19 +35,20 @@ class Refused(Exception):
 class Listing(NamedTuple):
     """What a search found; resources are the notes as FHIR has them, next is a cursor or "".
 
-    told are the sentences in which the server says what it left out of the search.
+    notices are what the server says of the search; is_ranked whether the best come first.
     """
 
     resources: tuple[dict[str, Any], ...]
     lines: tuple[Line, ...]
     total: int
     next: str
-    told: tuple[str, ...]
+    notices: tuple[str, ...]
+    is_ranked: bool
 
 
 def search(parameters: Parameters, token: OwnToken) -> Listing:
     """Return the notes that a search finds. Raises Refused, PageError."""
-    bundle = _asked(parameters, token)
+    bundle = _ask(parameters, token)
     entries = bundle.get("entry", ())
     of = {
         mode: [one["resource"] for one in entries if one["search"]["mode"] == mode]
@@ -58,7 +59,10 @@ def search(parameters: Parameters, token: OwnToken) -> Listing:
     notes = tuple(of["match"])
     lines = (line(one) for one in notes)
     named = tuple(one._replace(patient=names.get(one.patient_id, one.patient)) for one in lines)
-    return Listing(notes, named, int(bundle.get("total", 0)), _cursor(bundle), tuple(_told(of)))
+    # What very many notes have is not ranked: its matches have no score.
+    is_ranked = any("score" in entry["search"] for entry in entries)
+    total = int(bundle.get("total", 0))
+    return Listing(notes, named, total, _cursor(bundle), tuple(_notices(of)), is_ranked)
 
 
 _MODES = ("match", "include", "outcome")
@@ -69,9 +73,9 @@ def every(
 ) -> Iterator[dict[str, Any]]:
     """Yield what a search finds, from page to page, as many as are wanted. Raises PageError."""
     cursor = ""
-    given = [*parameters, ("_count", str(min(most, 1_000))), ("_total", "none")]
+    first = [*parameters, ("_count", str(min(most, 1_000))), ("_total", "none")]
     while most > 0:
-        sent = [*given, ("_cursor", cursor)] if cursor else given
+        sent = [*first, ("_cursor", cursor)] if cursor else first
         bundle = read(f"/fhir/{kind}?{urlencode(sent, quote_via=quote)}", token, via=VIA)
         found = [
             one["resource"] for one in bundle.get("entry", ()) if one["search"]["mode"] == "match"
@@ -83,7 +87,7 @@ def every(
             return
 
 
-def _asked(parameters: Parameters, token: OwnToken) -> dict[str, Any]:
+def _ask(parameters: Parameters, token: OwnToken) -> dict[str, Any]:
     path = f"/fhir/DocumentReference?{urlencode(parameters, quote_via=quote)}"
     answer = ask(path, token.secret, headers={"Accept": "application/fhir+json"}, via=VIA)
     bundle: dict[str, Any] = answer.json() if answer.status in (200, 400) else {}
@@ -103,7 +107,7 @@ def _cursor(bundle: dict[str, Any]) -> str:
     return ""
 
 
-def _told(of: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
+def _notices(of: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
     for outcome in of["outcome"]:
         yield from _sentences(outcome)
 
@@ -149,8 +153,8 @@ class NotesOfPatient(NamedTuple):
 
 def of_patient(patient_id: str, token: OwnToken) -> NotesOfPatient:
     """Return the notes that the token may see, the newest first. Raises PageError."""
-    asked = [("patient", patient_id), ("_sort", "-date"), ("_count", str(PAGE))]
-    found = search(asked, token)
+    parameters = [("patient", patient_id), ("_sort", "-date"), ("_count", str(PAGE))]
+    found = search(parameters, token)
     drawn = None
     if found.total <= _AT_ONCE:
         notes = found.resources if found.total <= PAGE else None
@@ -183,9 +187,9 @@ def _dot(note: dict[str, Any]) -> Dot:
 
 def _visits(patient_id: str, token: OwnToken) -> list[Visit]:
     """Return the encounters, none where the token may not see them."""
-    asked = [("patient", patient_id), ("_elements", "period,type")]
+    parameters = [("patient", patient_id), ("_elements", "period,type")]
     try:
-        return [_visit(one) for one in every("Encounter", asked, token, _MOST_VISITS)]
+        return [_visit(one) for one in every("Encounter", parameters, token, _MOST_VISITS)]
     except PageError:
         return []
 

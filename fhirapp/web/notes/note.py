@@ -63,7 +63,7 @@ class Opened(NamedTuple):
 class Shown(NamedTuple):
     """A document in the page.
 
-    text is what is marked in it, is_cut says that there is more; pages are those of a PDF; told
+    text is what is marked in it, is_cut says that there is more; pages are those of a PDF; remark
     says why something is missing.
     """
 
@@ -73,7 +73,7 @@ class Shown(NamedTuple):
     hits: int
     is_cut: bool
     pages: int
-    told: str
+    remark: str
 
     @property
     def size(self) -> str:
@@ -81,7 +81,7 @@ class Shown(NamedTuple):
 
 
 def no_record() -> PageError:
-    """Return what a patient is told who has no record here."""
+    """Return what a patient reads who has no record here."""
     return PageError(
         403, _("Ask the clinic to link it to you."), _("No record is linked to you yet")
     )
@@ -122,16 +122,16 @@ class Whose(NamedTuple):
 
 
 def whose(one: Opened) -> Whose:
-    """Return whose record a note is in, as far as may be read and is told."""
+    """Return whose record a note is in, as far as may be read and is recorded."""
     subject = one.note.get("subject") or {}
     patient_id = local_id(subject, "Patient")
-    told = Whose(patient_id, reference(subject), "")
+    recorded = Whose(patient_id, reference(subject), "")
     if not patient_id:
-        return told
+        return recorded
     try:
         patient = read(f"/fhir/Patient/{quote(patient_id)}", one.token, via=VIA)
     except PageError:
-        return told
+        return recorded
     born = patient.get("birthDate")
     return Whose(patient_id, person(patient), day_of(born) if born else "")
 
@@ -153,9 +153,9 @@ def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Sho
     if time.monotonic() > until:
         problem = _("Those before it took too long to read. Save the file to see this one.")
     if problem or document.data is None:
-        return Shown(document, "download", [], 0, is_cut=False, pages=0, told=problem)
+        return Shown(document, "download", [], 0, is_cut=False, pages=0, remark=problem)
     kind = way(document)
-    pages, is_cut, text, told = 0, False, "", ""
+    pages, is_cut, text, remark = 0, False, "", ""
     try:
         if kind == "pdf":
             pages = extractor().pages_of(document.data)
@@ -163,18 +163,20 @@ def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Sho
             text, is_cut = plain_text(document)
         elif kind not in ("picture", "download"):
             text, unread = read_words(document)
-            told = _unread(unread)
+            remark = _unread(unread)
     except Unreadable as error:
-        told = _("Its words could not be read: %(reason)s.", reason=str(error))
-    told = " ".join(filter(None, (told, _turned(text))))
+        remark = _("Its words could not be read: %(reason)s.", reason=str(error))
+    remark = " ".join(filter(None, (remark, _turned(text))))
     if kind == "download":
-        told = _not_shown(document)
+        remark = _not_shown(document)
     elif not document.data:
-        told = _("It is empty.")
-    elif kind == "pdf" and not text and not told:
-        told = _("It has pictures only: none of its words can be read out or found.")
+        remark = _("It is empty.")
+    elif kind == "pdf" and not text and not remark:
+        remark = _("It has pictures only: none of its words can be read out or found.")
     marked = mark_hits(text, phrases)
-    return Shown(document, kind, marked, sum(piece.is_hit for piece in marked), is_cut, pages, told)
+    return Shown(
+        document, kind, marked, sum(piece.is_hit for piece in marked), is_cut, pages, remark
+    )
 
 
 def _unread(parts: Sequence[Unread]) -> str:
@@ -209,11 +211,11 @@ def _not_shown(document: Attachment) -> str:
 
 
 def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
-    """Return what stands in a note's heading, beside its kind and its day."""
+    """Return what a note's heading has beside its kind and its day."""
     context = note.get("context") or {}
     period = context.get("period") or {}
     visits = [visit(one, token) for one in context.get("encounter", ())[:5]]
-    given = [
+    facts = [
         (_("What it is about"), note.get("description", "")),
         (_("Signed by"), reference(note.get("authenticator"))),
         (_("Kept by"), reference(note.get("custodian")) or _("not recorded")),
@@ -222,7 +224,7 @@ def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
         (_("Number"), ", ".join(_numbers(note))),
         (_("Marked as"), ", ".join(filter(None, map(_label, note.get("securityLabel", ()))))),
     ]
-    return [(name, said) for name, said in given if said]
+    return [(name, text) for name, text in facts if text]
 
 
 def _numbers(note: Mapping[str, Any]) -> Iterator[str]:
@@ -248,12 +250,12 @@ _CONFIDENTIAL = {
 
 
 def _label(value: Mapping[str, Any]) -> str:
-    said = concept(value)
-    return _(_CONFIDENTIAL[said]) if said in _CONFIDENTIAL else said
+    level = concept(value)
+    return _(_CONFIDENTIAL[level]) if level in _CONFIDENTIAL else level
 
 
 def visit(value: Mapping[str, Any] | None, token: OwnToken, via: str = VIA) -> str:
-    """Return an encounter in words, as much as may be read of it; "" where none is told."""
+    """Return an encounter in words, as much as may be read of it; "" where none is recorded."""
     place = str((value or {}).get("reference", ""))
     if not place.startswith("Encounter/"):
         return reference(value)

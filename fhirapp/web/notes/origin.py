@@ -51,9 +51,9 @@ class Origin(NamedTuple):
 
 def origins(note_id: str, token: OwnToken) -> list[Origin] | None:
     """Return where a note came from, None where the token may not see it."""
-    asked = [("target", f"DocumentReference/{note_id}"), ("_sort", "-recorded")]
+    parameters = [("target", f"DocumentReference/{note_id}"), ("_sort", "-recorded")]
     try:
-        found = list(every("Provenance", asked, token, _MOST))
+        found = list(every("Provenance", parameters, token, _MOST))
     except PageError:
         return None
     add_names(found, token, VIA)
@@ -71,7 +71,7 @@ def _origin(provenance: Mapping[str, Any], here: str) -> Origin:
     signatures = [
         _(
             "Signed by %(who)s, %(when)s.",
-            who=reference(one.get("who")) or _("somebody"),
+            who=reference(one.get("who")) or _("a person who is not named"),
             when=moment_of(one.get("when")),
         )
         for one in provenance.get("signature", ())[:5]
@@ -81,8 +81,8 @@ def _origin(provenance: Mapping[str, Any], here: str) -> Origin:
         _("Because: %(reasons)s.", reasons=reasons) if reasons else "",
         _happened(provenance),
     ]
-    told = (*dict.fromkeys(agents), *entities, *signatures, *filter(None, others))
-    return Origin(heading, tuple(_sentence(one) for one in told))
+    parts = (*dict.fromkeys(agents), *entities, *signatures, *filter(None, others))
+    return Origin(heading, tuple(_sentence(part) for part in parts))
 
 
 def _happened(provenance: Mapping[str, Any]) -> str:
@@ -103,8 +103,8 @@ def _agent(agent: Mapping[str, Any]) -> str:
     )
     who = people([agent.get("who") or {}]) or _("not recorded")
     behalf = reference(agent.get("onBehalfOf"))
-    said = f"{role or _('involved:')} {who}"
-    return _("%(said)s, for %(whom)s", said=said, whom=behalf) if behalf and behalf != who else said
+    text = f"{role or _('involved:')} {who}"
+    return _("%(text)s, for %(whom)s", text=text, whom=behalf) if behalf and behalf != who else text
 
 
 def _entity(entity: Mapping[str, Any], here: str) -> str:

@@ -15,7 +15,7 @@ from fhirapp.web.notes.elements import line, moment_of, version_of
 from fhirapp.web.notes.listing import Refused, name_of_patient, timeline_of
 from fhirapp.web.notes.note import MOST_PAGES, facts, no_record, opened, relations, shown, whose
 from fhirapp.web.notes.origin import origins
-from fhirapp.web.notes.search import Asked, Found
+from fhirapp.web.notes.search import Found, Query
 from fhirapp.web.notes.versions import MOST, compared, versions
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, signed_in
 from fhirapp.web.texts import _
@@ -28,9 +28,9 @@ blueprint = blueprint_of("notes", __name__)
 def find() -> Response:
     """Find notes by their words; of one patient, list them all. Aborts with 400, 403."""
     try:
-        wanted = search.asked(request.args)
+        wanted = search.query_of(request.args)
     except Refused as error:
-        return _found(Asked(request.args.get("q", "")[:500], "", "", "", "", False, ""), str(error))
+        return _found(Query(request.args.get("q", "")[:500], "", "", "", "", False, ""), str(error))
     is_patient = signed_in().user.role == PATIENT
     if is_patient:
         # Their record: there is nothing to rank among, and no other to choose.
@@ -60,13 +60,13 @@ def find() -> Response:
 
 
 def _found(
-    wanted: Asked, refused: str = "", *, found: Found | None = None, **values: Any
+    wanted: Query, refused: str = "", *, found: Found | None = None, **values: Any
 ) -> Response:
     """Return the page of a search."""
     return _page(
         "notes/find.html",
         400 if refused else 200,
-        asked=wanted,
+        query=wanted,
         refused=refused,
         found=found,
         kinds=search.KINDS,
@@ -85,7 +85,7 @@ def _first_record() -> str:
     return linked[0]
 
 
-def _others(wanted: Asked) -> list[tuple[str, str]]:
+def _others(wanted: Query) -> list[tuple[str, str]]:
     """Return where a patient finds the same in the other records that are linked: address, name.
 
     A search is of one record: each has a token of its own.
@@ -111,9 +111,9 @@ def _page(template: str, status: int = 200, **values: Any) -> Response:
 @for_signed_in
 def show(note_id: str) -> Response:
     """Show a note and its documents; an earlier version with ?version=. Aborts with 404."""
-    asked = _version("version")
-    one = opened(note_id, asked)
-    newest = _newest(note_id) if asked else version_of(one.note)
+    version = _version("version")
+    one = opened(note_id, version)
+    newest = _newest(note_id) if version else version_of(one.note)
     q = request.args.get("q", "")[:500]
     return _page(
         "notes/note.html",

@@ -42,12 +42,12 @@ class Piece(NamedTuple):
 _Word = tuple[str, int, int]
 
 
-def phrases_of(asked: str) -> list[Phrase]:
+def phrases_of(query: str) -> list[Phrase]:
     """Return what a search looks for; nothing where it is not understood."""
-    if not asked.strip():
+    if not query.strip():
         return []
     try:
-        choices = _CONTENT.choices(asked)
+        choices = _CONTENT.choices(query)
         return [phrase for one in choices for phrase in _CONTENT.phrases(unescape(one))]
     except InvalidParameter:
         return []
@@ -107,11 +107,12 @@ def _spans(text: str, wanted: Sequence[Phrase]) -> list[tuple[int, int]]:
             if not (word[0] == last or (phrase.prefix and word[0].startswith(last))):
                 continue
             length = len(phrase.words)
-            said = [*latest][-length:]
-            if len(said) == length and all(
-                one[0] == expected for one, expected in zip(said[:-1], phrase.words, strict=False)
+            latest_words = [*latest][-length:]
+            if len(latest_words) == length and all(
+                one[0] == expected
+                for one, expected in zip(latest_words[:-1], phrase.words, strict=False)
             ):
-                found.append((said[0][1], word[2]))
+                found.append((latest_words[0][1], word[2]))
         if len(found) >= _MOST_HITS:
             break
     return found
@@ -162,7 +163,7 @@ KINDS = (
 )
 
 
-class Asked(NamedTuple):
+class Query(NamedTuple):
     """What was typed: words, whose record, the kind as a code, days, the order, a cursor."""
 
     q: str
@@ -184,7 +185,7 @@ class Asked(NamedTuple):
     def address(self, **changed: Any) -> str:
         """Return the address of this search, with something else in it."""
         now = self._replace(**changed)
-        given = {
+        values = {
             "q": now.q,
             "patient": now.patient,
             "kind": now.kind,
@@ -193,55 +194,49 @@ class Asked(NamedTuple):
             "order": "newest" if now.newest and now.q else "",
             "cursor": now.cursor,
         }
-        kept = {name: value for name, value in given.items() if value}
+        kept = {name: value for name, value in values.items() if value}
         return f"/notes?{urlencode(kept, quote_via=quote)}"
 
 
 class Hit(NamedTuple):
-    """A note that was found; pieces are the words around hits, told what is instead of them."""
+    """A note that was found; pieces are the words around hits, remark stands for them."""
 
     line: Line
     pieces: list[list[Piece]]
-    told: str
+    remark: str
 
 
 class Found(NamedTuple):
-    """What a search came to; told are the sentences in which the server says what it did not do."""
+    """What a search came to."""
 
     listing: Listing
     hits: tuple[Hit, ...]
-    told: tuple[str, ...]
-
-    @property
-    def is_ranked(self) -> bool:
-        # What very many notes have is not ranked, and the answer says so. fhirapp/rest/search.py
-        return not any("newest first" in one for one in self.told)
 
 
-def asked(arguments: MultiDict[str, str]) -> Asked:
+def query_of(arguments: MultiDict[str, str]) -> Query:
     """Read an address. Raises Refused."""
-    given = {name: arguments.get(name, "").strip() for name in _NAMES}
-    if len(given["q"]) > _LONGEST:
+    values = {name: arguments.get(name, "").strip() for name in _NAMES}
+    if len(values["q"]) > _LONGEST:
         raise Refused(_("A search takes 500 characters at most."))
     for name in ("from", "to"):
-        if given[name] and not _DAY.fullmatch(given[name]):
+        if values[name] and not _DAY.fullmatch(values[name]):
             raise Refused(_("A day is written as 2024-03-05, or 2024-03, or 2024."))
-    is_newest = given["order"] == "newest" or bool(given["cursor"])
-    return Asked(
-        given["q"],
-        given["patient"],
-        given["kind"],
-        given["from"],
-        given["to"],
+    is_newest = values["order"] == "newest" or bool(values["cursor"])
+    return Query(
+        values["q"],
+        values["patient"],
+        values["kind"],
+        values["from"],
+        values["to"],
         is_newest,
-        given["cursor"],
+        values["cursor"],
     )
 
 
 _NAMES = ("q", "patient", "kind", "from", "to", "order", "cursor")
 
 
-def find(wanted: Asked, token: OwnToken) -> Found:
+def find(wanted: Query, token: OwnToken) -> Found:
     """Return the notes, the best or the newest first. Raises Refused, PageError."""
     listing = search(_parameters(wanted), token)
     phrases = phrases_of(wanted.q)
@@ -250,11 +245,11 @@ def find(wanted: Asked, token: OwnToken) -> Found:
         _hit(line, note, phrases, token, until)
         for line, note in zip(listing.lines, listing.resources, strict=True)
     )
-    return Found(listing, found, listing.told)
+    return Found(listing, found)
 
 
-def _parameters(wanted: Asked) -> list[tuple[str, str]]:
-    given = [
+def _parameters(wanted: Query) -> list[tuple[str, str]]:
+    values = [
         ("_content", wanted.q),
         ("patient", wanted.patient),
         ("type", wanted.kind),
@@ -265,7 +260,7 @@ def _parameters(wanted: Asked) -> list[tuple[str, str]]:
         ("_cursor", wanted.cursor),
         ("_include", "" if wanted.patient else "DocumentReference:patient"),
     ]
-    return [(name, value) for name, value in given if value]
+    return [(name, value) for name, value in values if value]
 
 
 def _since(day: str) -> str:
@@ -294,7 +289,7 @@ def _hit(
     """Return a note with the words around what was looked for."""
     if not phrases:
         return Hit(line, [], "")
-    told = _("Found in the note's details, not in its text.")
+    remark = _("Found in the note's details, not in its text.")
     for number in range(1, min(len(note.get("content", ())), _DOCUMENTS) + 1):
         if time.monotonic() > until:
             return Hit(line, [], _("Open it to see the words: reading them took too long here."))
@@ -307,4 +302,4 @@ def _hit(
             continue
         if pieces := snippets(text, phrases):
             return Hit(line, pieces, "")
-    return Hit(line, [], told)
+    return Hit(line, [], remark)

@@ -208,9 +208,9 @@ def _single(dot: Dot, x: float, y: float) -> Markup:
 def _several(patient_id: str, near: _Near, x: float, y: float) -> Markup:
     first, last = near[0][1], near[-1][1]
     codes = {dot.code for _x, _day_of_it, dot in near}
-    asked = {"patient": patient_id, "from": first.isoformat(), "to": last.isoformat()}
+    parameters = {"patient": patient_id, "from": first.isoformat(), "to": last.isoformat()}
     if len(codes) == 1 and "" not in codes:
-        asked["kind"] = codes.pop()
+        parameters["kind"] = codes.pop()
     days = first.isoformat() if first == last else f"{first.isoformat()} to {last.isoformat()}"
     kinds = {dot.kind for _x, _day_of_it, dot in near}
     kind = kinds.pop() if len(kinds) == 1 else _("several kinds")
@@ -218,7 +218,7 @@ def _several(patient_id: str, near: _Near, x: float, y: float) -> Markup:
     number = Markup('<text class="count" x="{}" y="{}">{}</text>').format(
         x, y + 4, _short(len(near))
     )
-    address = f"/notes?{urlencode(asked, quote_via=quote)}"
+    address = f"/notes?{urlencode(parameters, quote_via=quote)}"
     look = "dot many past" if all(dot.is_past for _x, _day_of_it, dot in near) else "dot many"
     radius = 11 if len(near) < 100 else 14
     return _LINK.format(address, look, title, x, y, x, y, radius, number)

@@ -60,8 +60,8 @@ def _version(entry: Json, before: Json | None) -> Version:
         when = moment_of((entry.get("response") or {}).get("lastModified"))
         return Version(number, when, _("deleted"), True, previous, (_("It was deleted."),))
     if earlier is None:
-        told = _("It came back.") if before else _("The first version that is kept.")
-        changed: tuple[str, ...] = (told,)
+        change = _("It came back.") if before else _("The first version that is kept.")
+        changed: tuple[str, ...] = (change,)
     else:
         changed = tuple(changes(earlier, note)) or (_("Nothing but the version's number."),)
     when = moment_of(note.get("meta", {}).get("lastUpdated"))
@@ -115,7 +115,7 @@ def _facts(note: Json) -> dict[str, str]:
     related = (
         f"{one.get('code')} {reference(one.get('target'))}" for one in note.get("relatesTo", ())
     )
-    given = {
+    details = {
         _("Kind"): concept(note.get("type")),
         _("Status of the record"): str(note.get("status", "")),
         _("Status of the text"): str(note.get("docStatus", "")),
@@ -132,7 +132,7 @@ def _facts(note: Json) -> dict[str, str]:
         _("Care from"): day_of(period["start"]) if period.get("start") else "",
         _("Care until"): day_of(period["end"]) if period.get("end") else "",
     }
-    return {name: said for name, said in given.items() if said}
+    return {name: text for name, text in details.items() if text}
 
 
 def _documents(before: Any, after: Any) -> Iterator[str]:
@@ -173,9 +173,9 @@ def _document_changes(which: str, before: Json, after: Json) -> Iterator[str]:
 
 
 def _document(content: Json) -> str:
-    given = content.get("attachment") or {}
-    length = f", {size(int(given['size']))}" if given.get("size") else ""
-    return f"{format_of(str(given.get('contentType', '')))}{length}"
+    element = content.get("attachment") or {}
+    length = f", {size(int(element['size']))}" if element.get("size") else ""
+    return f"{format_of(str(element.get('contentType', '')))}{length}"
 
 
 # Each has its bytes fetched and read twice.
@@ -183,12 +183,12 @@ _MOST_DOCUMENTS = 5
 
 
 class Documents(NamedTuple):
-    """The documents of one place in both versions; difference is None where told says why."""
+    """The documents of one place in both versions; difference is None where remarks says why."""
 
     number: int
     title: str
     difference: Difference | None
-    told: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 class Compared(NamedTuple):
@@ -203,39 +203,41 @@ def compared(before: Opened, after: Opened) -> Compared:
     """Return what differs. Raises PageError."""
     count = max(len(one.note.get("content", ())) for one in (before, after))
     documents = [_compared(n, before, after) for n in range(1, min(count, _MOST_DOCUMENTS) + 1)]
-    told = tuple(changes(before.note, after.note))
-    return Compared(told, tuple(documents), max(count - _MOST_DOCUMENTS, 0))
+    remarks = tuple(changes(before.note, after.note))
+    return Compared(remarks, tuple(documents), max(count - _MOST_DOCUMENTS, 0))
 
 
 def _compared(number: int, before: Opened, after: Opened) -> Documents:
     old, new = (attachment(one.note, number, one.token) for one in (before, after))
     title = next((one.title for one in (new, old) if one is not None and one.title), "")
-    told: list[str] = []
-    old_text = _text(old, _("The earlier one"), told)
-    new_text = _text(new, _("The later one"), told)
+    remarks: list[str] = []
+    old_text = _text(old, _("The earlier one"), remarks)
+    new_text = _text(new, _("The later one"), remarks)
     if old_text is None or new_text is None:
-        return Documents(number, title, None, tuple(told))
-    return Documents(number, title, difference(old_text, new_text), tuple(told))
+        return Documents(number, title, None, tuple(remarks))
+    return Documents(number, title, difference(old_text, new_text), tuple(remarks))
 
 
-def _text(found: Attachment | None, which: str, told: list[str]) -> str | None:
+def _text(found: Attachment | None, which: str, remarks: list[str]) -> str | None:
     """Return a document's text, "" where that version has no such document; None where unread."""
     if found is None:
-        told.append(_("%(which)s does not have this document.", which=which))
+        remarks.append(_("%(which)s does not have this document.", which=which))
         return ""
     if found.remark:
-        told.append(f"{which}: {found.remark}")
+        remarks.append(f"{which}: {found.remark}")
     if found.data is None:
-        told.append(f"{which}: {found.problem}")
+        remarks.append(f"{which}: {found.problem}")
         return None
     kind = way(found)
     if kind in ("picture", "download"):
-        told.append(
+        remarks.append(
             _("%(which)s has no text to compare (%(format)s).", which=which, format=found.format)
         )
         return None
     try:
         return plain_text(found)[0] if kind == "text" else words(found)
     except Unreadable as error:
-        told.append(_("%(which)s could not be read: %(reason)s.", which=which, reason=str(error)))
+        remarks.append(
+            _("%(which)s could not be read: %(reason)s.", which=which, reason=str(error))
+        )
         return None

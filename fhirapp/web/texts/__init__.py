@@ -48,7 +48,7 @@ def _(text: str, /, **values: Any) -> str:
     return _gettext(text) % values if values else _gettext(text)
 
 
-def said(error: RefusedCommand) -> str:
+def reason_of(error: RefusedCommand) -> str:
     """Return why something cannot be done, for a page."""
     values = {
         name: _gettext(value) if isinstance(value, Marked) else value
