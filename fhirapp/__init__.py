@@ -23,6 +23,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from fhirapp.ops import health, jobs
 
     app = bare_app(settings or load_settings())
-    for part in (db, auth, audit, rest, resources, worker, bulk, web, health, jobs):
+    # After rest/: Flask then logs an answer before CORS is added to it.
+    for part in (db, auth, rest, audit, resources, worker, bulk, web, health, jobs):
         part.init_app(app)
     return app

@@ -13,10 +13,11 @@ from flask.sansio.app import App
 from sqlalchemy import Table
 
 from fhirapp.db import Versioned, quoted
+from fhirapp.fhir.elements import Binding, binding_at
 from fhirapp.fhir.resource import ResourceSchema
 from fhirapp.search.fulltext import declare_words
 from fhirapp.search.index import IndexTables, index_tables
-from fhirapp.search.parameter import Parameters
+from fhirapp.search.parameter import Parameter, Parameters
 from fhirapp.search.words import Words
 
 
@@ -173,6 +174,18 @@ class Definition:
             for column, name in self.schema.columns().items()
             if column in self.table.columns
         }
+
+    def bindings(self, parameter: Parameter) -> list[Binding]:
+        """Return the required bindings of a parameter's elements; none unless all have one."""
+        if parameter.searches:
+            searched = [self.params.by_name[name] for name in parameter.searches]
+            return [binding for part in searched for binding in self.bindings(part)]
+        bindings = []
+        for path in parameter.paths:
+            name, *rest = path.split(".")
+            element = self.schema.elements.get(name)
+            bindings.append(binding_at(element.check if element else None, rest))
+        return [binding for binding in bindings if binding] if all(bindings) else []
 
 
 _TYPES = "fhirapp.types"

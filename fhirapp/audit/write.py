@@ -24,8 +24,7 @@ from urllib.parse import quote_plus, unquote_plus
 from flask import Flask, Response, current_app, g, request
 
 from fhirapp.auth.clients.registration import PAGES
-from fhirapp.auth.protector import Token, used_token
-from fhirapp.auth.refusals import request_id
+from fhirapp.auth.protector import Token, request_id, used_token
 from fhirapp.config import settings_of
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json

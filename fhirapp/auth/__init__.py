@@ -6,7 +6,7 @@ import logging
 
 from flask import Flask
 
-from fhirapp.auth import cors, keys, protector
+from fhirapp.auth import keys, protector
 from fhirapp.auth.oauth import server
 
 
@@ -18,4 +18,3 @@ def init_app(app: Flask) -> None:
     protector.init_app(app)
     server.init_app(app)
     app.register_blueprint(server.blueprint)
-    cors.init_app(app)

@@ -7,6 +7,7 @@ written. Source: RFC 6750; decisions §4, §6.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -17,14 +18,13 @@ from authlib.oauth2.rfc6749 import MissingAuthorizationError, UnsupportedTokenTy
 from authlib.oauth2.rfc6750 import BearerTokenValidator
 from flask import Flask, current_app, g, request
 
-from fhirapp.auth import refusals
 from fhirapp.auth.models import PATIENT, digest
-from fhirapp.auth.refusals import shown
 from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, access_of
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import reader
 from fhirapp.db.reader import generation, read_since
 from fhirapp.fhir.outcome import FhirError, Forbidden, LoginRequired, Throttled, TokenExpired
+from fhirapp.fhir.temporal import exact_at
 
 LONGEST_SECONDS = 1.0
 _MOST = 10_000
@@ -202,6 +202,7 @@ class Protector(ResourceProtector):  # type: ignore[misc]
 
 
 _EXTENSION = "fhirapp.protector"
+REQUEST_ID_HEADER = "X-Request-Id"
 
 
 def init_app(app: Flask) -> None:
@@ -221,6 +222,15 @@ def used_token() -> Token | None:
     return found
 
 
+def request_id() -> str:
+    """Return the id of the request that is served, by which its refusal is found."""
+    known: str | None = g.get("request_id")
+    if known is None:
+        # Milliseconds first, so that the refusals of one second are sorted too.
+        known = g.request_id = f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"
+    return known
+
+
 def insufficient_scope(diagnostics: str, needed: str, parameter: str | None = None) -> Forbidden:
     """Return the error for a token whose scope does not reach, with a scope that would."""
     # RFC 6750 §3.
@@ -231,21 +241,12 @@ def insufficient_scope(diagnostics: str, needed: str, parameter: str | None = No
     return error
 
 
-def record_refusal(error: FhirError) -> None:
-    """Keep why the request is refused, where it came with a token that is or was one."""
-    token = used_token()
-    if token is not None and error.status in (401, 403):
-        refusals.record(
-            token.client_id, error.status, [*_reasons(token, error)], user_id=token.user_id
-        )
-
-
-def _reasons(token: Token, error: FhirError) -> Iterator[str]:
+def refusal_reasons(token: Token, error: FhirError) -> Iterator[str]:
     """Say which part of scope ∩ client ∩ user is missing."""
     yield error.diagnostics
     yield from _needed(token, error)
     if token.is_expired():
-        yield f"The token expired at {shown(token.expires_at)}."
+        yield f"The token expired at {exact_at(token.expires_at)}."
     if token.revoked:
         yield "The token was revoked."
     if token.grant_revoked:

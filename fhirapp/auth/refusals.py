@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
-from flask import Response, current_app, g, request
+from flask import Response, current_app, request
 from joserfc import jws
 from joserfc.errors import JoseError
 from sqlalchemy import Select, delete, func, insert, select
@@ -33,11 +31,12 @@ from fhirapp.auth.models import (
     User,
     digest,
 )
+from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
 from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
 from fhirapp.auth.throttle import Failures
 from fhirapp.config import token_url
 from fhirapp.db import db, is_busy, writing
-from fhirapp.fhir import temporal
+from fhirapp.fhir.temporal import exact_at
 
 # Of an address that a client sent, in characters.
 _LONGEST = 100
@@ -153,9 +152,9 @@ def _of_code(client_id: str, code: AuthorizationCode | None) -> Iterator[str]:
         yield "The code was issued to another client."
     else:
         if code.used_at is not None:
-            yield f"The code was used before, at {shown(code.used_at)}; it serves once."
+            yield f"The code was used before, at {exact_at(code.used_at)}; it serves once."
         if code.expires_at <= time.time():
-            yield f"The code expired at {shown(code.expires_at)}; it serves for a minute."
+            yield f"The code expired at {exact_at(code.expires_at)}; it serves for a minute."
         if request.form.get("redirect_uri") != code.redirect_uri:
             yield "redirect_uri is not the one of the authorization request."
         verifier = request.form.get("code_verifier", "")
@@ -172,27 +171,22 @@ def _of_refresh_token(client_id: str, token: RefreshToken | None) -> Iterator[st
     else:
         if token.used_at is not None:
             yield (
-                f"The refresh token was used before, at {shown(token.used_at)}; each serves once,"
-                " and the answer brings the next one."
+                f"The refresh token was used before, at {exact_at(token.used_at)};"
+                " each serves once, and the answer brings the next one."
             )
         if token.expires_at <= time.time():
-            yield f"The refresh token expired at {shown(token.expires_at)}."
+            yield f"The refresh token expired at {exact_at(token.expires_at)}."
         yield from _of_grant(token.grant_id)
 
 
 def _of_grant(grant_id: str) -> Iterator[str]:
     grant = db.session.get_one(Grant, grant_id)
     if grant.revoked_at is not None:
-        yield f"The consent ended at {shown(grant.revoked_at)}."
+        yield f"The consent ended at {exact_at(grant.revoked_at)}."
     elif grant.expires_at <= time.time():
-        yield f"The consent lasted until {shown(grant.expires_at)}."
+        yield f"The consent lasted until {exact_at(grant.expires_at)}."
     if db.session.get_one(User, grant.user_id).disabled:
         yield "The user is disabled."
-
-
-def shown(seconds: int) -> str:
-    """Return a moment as refusals tell it: 3 May 2026, 14:05:09 CDT."""
-    return temporal.exact(temporal.local(datetime.fromtimestamp(seconds, UTC)))
 
 
 KEPT_SECONDS = 30 * 86_400
@@ -206,22 +200,12 @@ PER_MINUTE = 30
 UNPROVED = 5
 # What is kept of each: a client's scope can be as long as a page.
 MOST_REASONS, LONGEST_REASON = 12, 500
-HEADER = "X-Request-Id"
 # patient/Patient.rs?name=Hartwell: a client may ask for whom it likes.
 _FILTER = re.compile(r"([?&][^=&\s]+=)[^&\s]+")
 _REQUEST_ID = re.compile(r"[0-9a-f]{16}")
 _EXTENSION = "fhirapp.refusals"
 # Errors that come once the client proved who it is.
 _AFTER_PROOF = frozenset({"invalid_grant", "invalid_scope", "unauthorized_client"})
-
-
-def request_id() -> str:
-    """Return the id of the request that is served, by which its refusal is found."""
-    found: str | None = g.get("request_id")
-    if found is None:
-        # Milliseconds first: so the refusals of one second sort too.
-        found = g.request_id = f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"
-    return found
 
 
 def record(
@@ -283,7 +267,7 @@ def record_oauth(response: Response, client_id: str | None, error: OAuth2Error) 
     Without client_id, where the request failed before the client was known, it is the one that the
     request says that it comes from. Anybody can say that: of those fewer are written.
     """
-    response.headers[HEADER] = request_id()
+    response.headers[REQUEST_ID_HEADER] = request_id()
     client = claimed_client() if client_id is None else db.session.get(Client, client_id)
     # A public client's name is no proof.
     is_proved = client is not None and client.kind != "public"

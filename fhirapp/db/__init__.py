@@ -32,7 +32,6 @@ from fhirapp.db.base import (
     RowNumber,
     Versioned,
     db,
-    quoted,
 )
 from fhirapp.db.reader import (
     EXTENSION,
@@ -41,6 +40,7 @@ from fhirapp.db.reader import (
     forget_reader,
     forget_spares,
     generation,
+    quoted,
     reader,
 )
 from fhirapp.fhir import json as fhir_json

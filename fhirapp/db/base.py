@@ -122,8 +122,3 @@ class DomainVersioned(Versioned):
     __abstract__ = True
 
     text: Mapped[Any | None] = mapped_column(sort_order=-1)
-
-
-def quoted(name: str) -> str:
-    """Return a table's name as SQL writes it: `binary` is a reserved word."""
-    return f'"{name}"'

@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 from sqlalchemy.pool import PoolProxiedConnection
 
 from fhirapp.config import ConfigurationError
-from fhirapp.db.base import db, quoted
+from fhirapp.db.base import db
 
 _SIZE = 8
 _NAME = "generation"
@@ -64,6 +64,11 @@ def generation() -> Generation:
     """Return the running app's."""
     found: Generation = current_app.extensions[EXTENSION]
     return found
+
+
+def quoted(name: str) -> str:
+    """Return a table's name as SQL writes it: `binary` is a reserved word."""
+    return f'"{name}"'
 
 
 # Connections to SQLite that nobody reads with now: as many as read at once.

@@ -220,6 +220,11 @@ def exact(then: datetime) -> str:
     return f"{then.day} {then:%B} {then.year}, {then:%H:%M:%S} {zone_name(then)}"
 
 
+def exact_at(seconds: int) -> str:
+    """Return a Unix time as a local time to the second."""
+    return exact(local(datetime.fromtimestamp(seconds, UTC)))
+
+
 def begin_of(day: date) -> datetime:
     """Return when a day begins at the clinic."""
     return datetime.combine(day, time(), zone())

@@ -37,8 +37,8 @@ from fhirapp.fhir.outcome import (
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.reset import start_timer
-from fhirapp.rest.errors import MAX_BODY, MAX_HEADERS
-from fhirapp.rest.negotiation import FHIR_JSON
+from fhirapp.rest.middleware import MAX_BODY, MAX_HEADERS
+from fhirapp.rest.response import FHIR_JSON
 
 _log = logging.getLogger(__name__)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from flask import Flask
 
 from fhirapp.auth import scopes
-from fhirapp.rest import access, capability, definitions, errors, openapi, paging
+from fhirapp.rest import access, capability, definitions, errors, middleware, openapi, paging
 
 
 def init_app(app: Flask) -> None:
     """Give the app its errors, scopes, pages and descriptions of itself."""
+    middleware.init_app(app)
     errors.init_app(app)
     scopes.init_app(app, scopes.ServedTypes(access.enforceable, access.types_of_scopes))
     paging.init_app(app)

@@ -5,6 +5,7 @@ Which rows a token may see: its limit as a piece of WHERE, made here alone. deci
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from fhirapp.auth.protector import authenticate, insufficient_scope
@@ -12,7 +13,8 @@ from fhirapp.auth.scopes import Access, Grant, Scope
 from fhirapp.config import base_url
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
-from fhirapp.fhir.outcome import FhirError
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.outcome import FhirError, NotFound, UnknownInteraction
 from fhirapp.search.parameter import Context
 from fhirapp.search.reference import Reference
 from fhirapp.search.values import AnyCondition, Condition, any_of, split
@@ -238,14 +240,17 @@ def _holds(reader: Reader, condition: Condition | None) -> bool:
 
 
 _NAMES = {"r": "read", "s": "search"}
+_ID = re.compile(ID_PATTERN)
 
 
 def access_to(definition: Definition, permission: str, resource_id: str | None = None) -> Access:
     """Return the request's access, once it is known to reach the type at all.
 
     permission is "r" or "s"; resource_id is that of the one resource that is read. Raises
-    LoginRequired, TokenExpired or Forbidden, before any data is touched.
+    LoginRequired, TokenExpired or Forbidden, and what check_id raises, before any data is touched.
     """
+    if resource_id is not None:
+        check_id(definition, resource_id)
     access = authenticate().access()
     if definition.visibility is Visibility.SCOPE:
         reaches = bool(access.grants(definition.name, permission))
@@ -260,6 +265,18 @@ def access_to(definition: Definition, permission: str, resource_id: str | None =
             f"system/{definition.name}.{permission}",
         )
     return access
+
+
+def check_id(definition: Definition, resource_id: str) -> None:
+    """Tell an operation (`$…`) or interaction (`_…`) that is not here from an unknown resource.
+
+    Raises UnknownInteraction; what can be no id at all is NotFound, once there is a token.
+    """
+    if resource_id[:1] in ("$", "_"):
+        raise UnknownInteraction("There is no such resource type or operation here.")
+    if not _ID.fullmatch(resource_id):
+        access_to(definition, "r")
+        raise NotFound(f"{definition.name}: this can be no id.")
 
 
 def enforceable(scope: Scope) -> bool:

@@ -5,115 +5,69 @@ Source: decisions §1.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response
 from flask.sansio.app import App
 
 from fhirapp.definition import Definition, register_type
-from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.outcome import NotFound, UnknownInteraction
-from fhirapp.rest.access import access_to
 from fhirapp.rest.history import history_instance, history_type
 from fhirapp.rest.read import read, vread
 from fhirapp.rest.search import search_type
 
 # service.md 2.1: the self link of a search is under /api, so /api answers as /fhir does.
 ROOTS = ("/fhir", "/api")
-_ID = re.compile(ID_PATTERN)
+View = Callable[..., Response]
+_INSTANCE = "/<resource_id>"
 
 
 class ResourceBlueprint(Blueprint):
     """The blueprint of a type: read, vread and history; search where the type is searchable.
 
-    operations are the functions of the definition's operations, by name.
+    Each view takes the definition and the ids in the address. operations are the views of the
+    definition's operations, by name.
     """
 
     def __init__(
         self,
         import_name: str,
         definition: Definition,
-        operations: Mapping[str, Callable[..., Response]] | None = None,
+        operations: Mapping[str, View] | None = None,
+        read: View = read,
     ) -> None:
         super().__init__(definition.name, import_name)
         self.definition = definition
-        self._operations = operations or {}
-        name = definition.name
         if definition.searchable:
-            for root in ROOTS:
-                for tail in ("", "/", "/_search"):
-                    self.add_url_rule(
-                        f"{root}/{name}{tail}",
-                        endpoint="search_type",
-                        view_func=self.search_type,
-                        methods=["GET", "POST"],
-                    )
-        if "history-type" in definition.interactions:
-            self.add_url_rule(f"/fhir/{name}/_history", view_func=self.history_type)
-        instance = f"/fhir/{name}/<resource_id>"
-        self.add_url_rule(instance, view_func=self.read)
-        if "history-instance" in definition.interactions:
-            self.add_url_rule(f"{instance}/_history", view_func=self.history_instance)
-        if "vread" in definition.interactions:
-            self.add_url_rule(f"{instance}/_history/<version_id>", view_func=self.vread)
-
+            paths = [(root, tail) for root in ROOTS for tail in ("", "/", "/_search")]
+            self._route("search_type", search_type, paths, ["GET", "POST"])
+        self._route("read", read, [("/fhir", _INSTANCE)])
+        for interaction, view, path in (
+            ("history-type", history_type, "/_history"),
+            ("history-instance", history_instance, f"{_INSTANCE}/_history"),
+            ("vread", vread, f"{_INSTANCE}/_history/<version_id>"),
+        ):
+            if interaction in definition.interactions:
+                self._route(view.__name__, view, [("/fhir", path)])
         for operation in definition.operations:
-            place = "/<resource_id>" if operation.instance else ""
-            self.add_url_rule(
-                f"/fhir/{name}{place}/${operation.name}",
-                endpoint=operation.name,
-                view_func=self._operation(operation.name),
-                methods=["GET", "POST"],
-            )
+            path = f"{_INSTANCE if operation.instance else ''}/${operation.name}"
+            view = (operations or {})[operation.name]
+            self._route(operation.name, view, [("/fhir", path)], ["GET", "POST"])
 
-    def _operation(self, name: str) -> Callable[..., Response]:
-        """Return the view of an operation, of the type or of the resource with an id."""
-
-        def view(resource_id: str | None = None) -> Response:
-            if resource_id is None:
-                return self._operations[name](self.definition)
-            check_id(self.definition, resource_id)
-            return self._operations[name](self.definition, resource_id)
-
-        return view
+    def _route(
+        self,
+        endpoint: str,
+        view: View,
+        paths: list[tuple[str, str]],
+        methods: list[str] | None = None,
+    ) -> None:
+        """Serve a view of the type at these paths: of each the root and what follows the name."""
+        bound = partial(view, self.definition)
+        for root, tail in paths:
+            rule = f"{root}/{self.definition.name}{tail}"
+            self.add_url_rule(rule, endpoint, bound, methods=methods)
 
     def register(self, app: App, options: dict[str, Any]) -> None:
         super().register(app, options)
         register_type(app, self.definition)
-
-    def search_type(self) -> Response:
-        """Search the type."""
-        return search_type(self.definition)
-
-    def read(self, resource_id: str) -> Response:
-        """Return the current version."""
-        check_id(self.definition, resource_id)
-        return read(self.definition, resource_id)
-
-    def vread(self, resource_id: str, version_id: str) -> Response:
-        """Return one version."""
-        check_id(self.definition, resource_id)
-        return vread(self.definition, resource_id, version_id)
-
-    def history_type(self) -> Response:
-        """Return the versions of all resources, newest first."""
-        return history_type(self.definition)
-
-    def history_instance(self, resource_id: str) -> Response:
-        """Return the versions, newest first."""
-        check_id(self.definition, resource_id)
-        return history_instance(self.definition, resource_id)
-
-
-def check_id(definition: Definition, resource_id: str) -> None:
-    """Tell an operation (`$…`) or interaction (`_…`) that is not here from an unknown resource.
-
-    Raises UnknownInteraction; what can be no id at all is NotFound, once there is a token.
-    """
-    if resource_id[:1] in ("$", "_"):
-        raise UnknownInteraction("There is no such resource type or operation here.")
-    if not _ID.fullmatch(resource_id):
-        access_to(definition, "r")
-        raise NotFound(f"{definition.name}: this can be no id.")

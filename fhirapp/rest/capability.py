@@ -16,10 +16,16 @@ from fhirapp.fhir import terminology
 from fhirapp.fhir.temporal import check_date
 from fhirapp.rest import definitions
 from fhirapp.rest.include import includable
-from fhirapp.rest.negotiation import FORM_PARAMETERS, arguments, check_known, negotiate
-from fhirapp.rest.response import document_etag, respond
-from fhirapp.search.controls import REVINCLUDE
+from fhirapp.rest.response import (
+    FORM_PARAMETERS,
+    arguments,
+    check_known,
+    document_etag,
+    negotiate,
+    respond,
+)
 from fhirapp.search.parameter import Parameter
+from fhirapp.search.query import REVINCLUDE
 
 blueprint = Blueprint("capability", __name__)
 

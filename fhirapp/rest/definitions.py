@@ -14,8 +14,15 @@ from flask import Blueprint, Flask, Response
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import NotFound, UnsupportedParameter
-from fhirapp.rest.negotiation import FORM_PARAMETERS, arguments, check_known, negotiate
-from fhirapp.rest.response import document_etag, fhir_address, respond
+from fhirapp.rest.response import (
+    FORM_PARAMETERS,
+    arguments,
+    check_known,
+    document_etag,
+    fhir_address,
+    negotiate,
+    respond,
+)
 from fhirapp.search.parameter import Parameter
 
 blueprint = Blueprint("definitions", __name__)

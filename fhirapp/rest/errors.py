@@ -10,35 +10,26 @@ from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
 
-from fhirapp.auth.protector import record_refusal
-from fhirapp.auth.refusals import HEADER, request_id
+from fhirapp.auth import refusals
+from fhirapp.auth.protector import REQUEST_ID_HEADER, refusal_reasons, request_id, used_token
 from fhirapp.db import is_busy
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     BodyTooLong,
     FhirError,
-    HeadersTooLong,
     InternalError,
     InvalidParameter,
     MethodNotAllowed,
     Unavailable,
     UnknownInteraction,
-    UrlTooLong,
 )
-from fhirapp.rest.negotiation import FHIR_JSON
+from fhirapp.rest.middleware import MAX_BODY
+from fhirapp.rest.response import FHIR_JSON
 
 _log = logging.getLogger(__name__)
 
 # What shows an error to people, where there are pages: web/ puts it here.
 ERROR_PAGE = "fhirapp.error_page"
-# In bytes. Waitress is told more (ops/serve.py), so that these answers are ours.
-MAX_URL = 8 * 1024
-MAX_HEADERS = 32 * 1024
-MAX_BODY = 1024 * 1024
-# Of pages that take an address of ours as a parameter, its signs escaped; how theirs begin is in
-# the extension, where web/ puts it.
-MAX_LONG_URL = 4 * MAX_URL
-LONG_URLS = "fhirapp.long_urls"
 RETRY_SECONDS = 2
 # Refusals that somebody can look up. Not 404: it is the same bytes for unknown and for hidden.
 _NAMED = frozenset({401, 403, 429})
@@ -46,27 +37,10 @@ _OAUTH_ERRORS = {500: "server_error", 503: "temporarily_unavailable"}
 
 
 def init_app(app: Flask) -> None:
-    """Register the limits and the handlers."""
-    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    app.before_request(check_size)
+    """Register the handlers."""
     app.register_error_handler(FhirError, render)
     app.register_error_handler(HTTPException, render_http)
     app.register_error_handler(Exception, render_unexpected)
-
-
-def check_size() -> None:
-    """Refuse what is too long to be meant. Raises UrlTooLong, HeadersTooLong or BodyTooLong."""
-    environ = request.environ
-    is_long = environ["PATH_INFO"].startswith(current_app.extensions.get(LONG_URLS, ()))
-    most = MAX_LONG_URL if is_long else MAX_URL
-    if len(environ["PATH_INFO"]) + len(environ.get("QUERY_STRING", "")) > most:
-        raise UrlTooLong(f"The address is longer than {most} bytes; send a POST to _search.")
-    if sum(len(name) + len(value) for name, value in environ.items() if name[:5] == "HTTP_") > (
-        MAX_HEADERS
-    ):
-        raise HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes.")
-    if (request.content_length or 0) > MAX_BODY:
-        raise BodyTooLong(f"The body is longer than {MAX_BODY} bytes.")
 
 
 def is_fhir_path() -> bool:
@@ -93,10 +67,19 @@ def render(error: FhirError) -> Response:
         )
     response.headers["Cache-Control"] = "no-store"
     if error.status in _NAMED or error.status >= 500:
-        response.headers[HEADER] = request_id()
+        response.headers[REQUEST_ID_HEADER] = request_id()
     response.headers.extend(error.headers)
-    record_refusal(error)
+    _record(error)
     return response
+
+
+def _record(error: FhirError) -> None:
+    """Keep why the request is refused, where it came with a token that is or was valid."""
+    token = used_token()
+    if token is not None and error.status in (401, 403):
+        refusals.record(
+            token.client_id, error.status, [*refusal_reasons(token, error)], user_id=token.user_id
+        )
 
 
 def render_http(error: HTTPException) -> Response | HTTPException:

@@ -29,11 +29,17 @@ from fhirapp.fhir.json import Entry, bundle, interaction
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.rest.access import access_to
-from fhirapp.rest.negotiation import FORM_PARAMETERS, arguments, negotiate
 from fhirapp.rest.paging import bundle_id, page_link
 from fhirapp.rest.read import COLUMNS, Version, find_version, visible_versions
-from fhirapp.rest.response import fhir_address, respond, with_addresses
-from fhirapp.search.controls import parse_count
+from fhirapp.rest.response import (
+    FORM_PARAMETERS,
+    arguments,
+    fhir_address,
+    negotiate,
+    respond,
+    with_addresses,
+)
+from fhirapp.search.query import parse_count
 from fhirapp.search.values import SHOWN, Condition
 
 _KNOWN = ("_count", "_since", "_at", "_cursor", *FORM_PARAMETERS)

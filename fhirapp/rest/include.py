@@ -21,7 +21,7 @@ from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.access import visible
 from fhirapp.rest.paging import Match
 from fhirapp.rest.read import visible_versions
-from fhirapp.search.controls import REVINCLUDE, Controls, Include
+from fhirapp.search.query import REVINCLUDE, Controls, Include
 from fhirapp.search.reference import Reference
 from fhirapp.search.values import SHOWN, Condition, values_at
 

@@ -11,9 +11,9 @@ from fhirapp.definition import Definition, OperationParameter, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest import definitions
 from fhirapp.rest.definitions import modifiers_of
-from fhirapp.rest.negotiation import FHIR_JSON
-from fhirapp.search.controls import REVINCLUDE, SUMMARIES, TOTALS
+from fhirapp.rest.response import FHIR_JSON
 from fhirapp.search.parameter import Parameter
+from fhirapp.search.query import REVINCLUDE, SUMMARIES, TOTALS
 from fhirapp.search.reference import Reference
 
 Node = dict[str, Any]

@@ -22,10 +22,9 @@ from fhirapp.fhir.outcome import (
     UnsupportedParameter,
 )
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, interval
-from fhirapp.rest.negotiation import FORM_PARAMETERS, MAX_PARAMETERS, arguments, parse_form
-from fhirapp.search.controls import Arguments, parse_count
-from fhirapp.search.page import fingerprint
-from fhirapp.search.query import MAX_LENGTH, MAX_VALUES
+from fhirapp.rest.paging import fingerprint
+from fhirapp.rest.response import FORM_PARAMETERS, MAX_PARAMETERS, arguments, parse_form
+from fhirapp.search.query import MAX_LENGTH, MAX_VALUES, Arguments, parse_count
 from fhirapp.search.values import SHOWN, escape, split
 
 JSON_TYPES = ("application/fhir+json", "application/json")

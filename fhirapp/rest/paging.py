@@ -1,44 +1,96 @@
-"""The pages of a search: their matches, links and total.
+"""The pages of a search: their matches, links and total, and the cursors between them.
 
-Source: service.md 2.1; decisions 2.1, 2.5, §3.
+A cursor is opaque and signed; the server keeps nothing. With `_sort=_score` the best of the newest
+CANDIDATES matches of words are ranked, on one page.
+Source: service.md 2.1; FHIR R4 search §3.1.1.5.1; decisions 2.1, 2.5, §3.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
 from flask import Flask, current_app
+from itsdangerous import BadData, URLSafeSerializer
 
 from fhirapp.auth.keys import key_of
 from fhirapp.config import base_url, settings
 from fhirapp.db import Reader
-from fhirapp.search.controls import MAX_IDS, Controls, Order, Place
+from fhirapp.definition import Definition
+from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.search.fulltext import words_table
 from fhirapp.search.page import (
     COLUMNS,
+    NEWEST_FIRST,
     Cursor,
-    Cursors,
+    Order,
+    Place,
     Run,
     Selection,
     find_page,
     last_row,
     place_of,
 )
+from fhirapp.search.query import MAX_IDS, Controls, Query
+from fhirapp.search.values import IndexCondition
+from fhirapp.search.words import Words, scores
 from fhirapp.store.version import generation
 
 _CURSORS = "fhirapp.cursors"
 _TOTALS = "fhirapp.totals"
 _MAX_TOTALS = 1_000
+# Of a search for words, so many matches are ranked; beyond RANKABLE none is.
+CANDIDATES = 500
+RANKABLE = 20_000
+TOO_COMMON = (
+    "_sort",
+    f"the words are in more than {RANKABLE:,} resources and were not ranked; newest first",
+)
+# A score depends on how rare the words are among all records.
+LIMITED = ("_sort", "_score ranks among all records, which this token may not see; newest first")
 
 
 def init_app(app: Flask) -> None:
     """Give the app its signer of cursors and its cache of totals."""
     app.extensions[_CURSORS] = Cursors(key_of(app))
     app.extensions[_TOTALS] = Totals()
+
+
+class Cursors:
+    """Signs and reads cursors with the server's key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._serializer = URLSafeSerializer(key, salt="cursor")
+
+    def write(self, cursor: Cursor, query_fingerprint: str) -> str:
+        text = self._serializer.dumps([*cursor, query_fingerprint])
+        return text if isinstance(text, str) else text.decode()
+
+    def read(self, value: str, query_fingerprint: str) -> Cursor:
+        """Raises InvalidParameter when it was tampered with or belongs to another query."""
+        try:
+            place, backwards, mark, of_query = self._serializer.loads(value)
+        except (BadData, ValueError, TypeError):
+            raise InvalidParameter(
+                "_cursor", "is not one of this server's; start again from the first page"
+            ) from None
+        if of_query != query_fingerprint:
+            raise InvalidParameter(
+                "_cursor", "belongs to another search; start again from the first page"
+            )
+        return Cursor(tuple(place), backwards, mark)
+
+
+def fingerprint(resource_type: str, parameters: Sequence[tuple[str, str]]) -> str:
+    """Return what identifies a query: type and parameters, in any order."""
+    text = repr((resource_type, sorted(parameters)))
+    return blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def page_link(path: str, parameters: Sequence[tuple[str, str]]) -> str:
@@ -80,13 +132,16 @@ class Match(NamedTuple):
 class Page(NamedTuple):
     """The matches of one page in order, and whether there are pages before and after it.
 
-    mark is the table's last row number when paging began.
+    mark is the table's last row number when paging began. scores are by row number; unranked says
+    why there are none, as Query.ignored does.
     """
 
     matches: Sequence[Match]
-    before: bool
-    after: bool
-    mark: int
+    before: bool = False
+    after: bool = False
+    mark: int = 0
+    scores: Mapping[int, float] = MappingProxyType({})
+    unranked: Sequence[tuple[str, str]] = ()
 
     @property
     def is_single(self) -> bool:
@@ -95,17 +150,17 @@ class Page(NamedTuple):
 
 
 def read_page(
-    run: Run, selection: Selection, order: Order, controls: Controls, made_for: str
+    run: Run, selection: Selection, order: Order, controls: Controls, query_fingerprint: str
 ) -> Page:
     """Read one page, and one more row to learn whether another page follows.
 
-    made_for is the fingerprint that its cursor must have. Raises InvalidParameter.
+    Its cursor must be of the query with this fingerprint. Raises InvalidParameter.
     """
     if controls.only_total:
-        return Page((), before=False, after=False, mark=0)
+        return Page(())
     cursor = None
     if controls.cursor is not None:
-        cursor = cursors().read(controls.cursor, made_for)
+        cursor = cursors().read(controls.cursor, query_fingerprint)
     # decisions 2.5: where _id is given, one page holds all
     count = MAX_IDS if controls.count is None else controls.count
     rows = find_page(run, selection, order, cursor, count + 1)
@@ -124,7 +179,7 @@ def links_of(
     parameters: Sequence[tuple[str, str]],
     controls: Controls,
     page: Page,
-    made_for: str,
+    query_fingerprint: str,
 ) -> list[tuple[str, str]]:
     """Return the links of a search: self, then further_links (decisions 2.1).
 
@@ -135,11 +190,11 @@ def links_of(
     if settings().self_link == "fhir":
         place = [] if controls.cursor is None else [("_cursor", controls.cursor)]
         own = page_link(type_name, [*applied, *place])
-    return [("self", own), *further_links(type_name, applied, page, made_for)]
+    return [("self", own), *further_links(type_name, applied, page, query_fingerprint)]
 
 
 def further_links(
-    path: str, applied: Sequence[tuple[str, str]], page: Page, made_for: str
+    path: str, applied: Sequence[tuple[str, str]], page: Page, query_fingerprint: str
 ) -> list[tuple[str, str]]:
     """Return first, and next and previous where there are more pages, below /fhir/<path>."""
     links = [("first", page_link(path, applied))]
@@ -149,7 +204,7 @@ def further_links(
     ):
         if exists and page.matches:
             cursor = Cursor(page.matches[edge].place, backwards, page.mark)
-            further = [*applied, ("_cursor", cursors().write(cursor, made_for))]
+            further = [*applied, ("_cursor", cursors().write(cursor, query_fingerprint))]
             links.append((relation, page_link(path, further)))
     return links
 
@@ -190,3 +245,49 @@ def total_of(snapshot: Reader, selection: Selection) -> int:
         count = int(snapshot.all(select.sql, select.values)[0][0])
         totals.put(key, count)
     return count
+
+
+def ranked_page(
+    run: Run,
+    definition: Definition,
+    query: Query,
+    selection: Selection,
+    controls: Controls,
+    *,
+    is_limited: bool,
+) -> Page:
+    """Return the one page of a search by `_score`. Raises FhirError.
+
+    is_limited says that the token may not see every record.
+    """
+    searches = [
+        (parameter, value)
+        for name, value in query.applied
+        if isinstance(parameter := definition.params.by_name.get(name), Words)
+    ]
+    if not searches:
+        raise InvalidParameter("_sort", "_score needs words to search for: _content or _text")
+    if controls.only_total:
+        return Page(())
+    rows = [Match.of(row) for row in find_page(run, selection, NEWEST_FIRST, None, CANDIDATES)]
+    count = CANDIDATES if controls.count is None else controls.count
+    if is_limited:
+        return Page(rows[:count], unranked=[LIMITED])
+    if _are_common(run, definition, query):
+        return Page(rows[:count], unranked=[TOO_COMMON])
+    if not rows:
+        return Page(())
+    ranks = scores(run, definition.tables, searches, [row.pk for row in rows])
+    rows.sort(key=lambda row: ranks[row.pk], reverse=True)
+    return Page(rows[:count], scores={row.pk: ranks[row.pk] for row in rows[:count]})
+
+
+def _are_common(run: Run, definition: Definition, query: Query) -> bool:
+    """Say whether so many rows have the words that ranking them would take long."""
+    table = words_table(definition.tables)
+    for condition in query.conditions:
+        if isinstance(condition, IndexCondition) and condition.table == table:
+            probe = condition.count_to(RANKABLE)
+            if run(probe.sql, probe.values)[0][0] >= RANKABLE:
+                return True
+    return False

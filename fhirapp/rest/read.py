@@ -12,9 +12,17 @@ from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Visibility
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.rest.access import NOTHING, access_to, visible
-from fhirapp.rest.negotiation import FORM_PARAMETERS, arguments, check_known, is_strict, negotiate
-from fhirapp.rest.response import check_subset, respond, subset, with_addresses
-from fhirapp.search.controls import Controls, parse_controls
+from fhirapp.rest.response import (
+    FORM_PARAMETERS,
+    arguments,
+    check_known,
+    is_strict,
+    negotiate,
+    respond,
+    with_addresses,
+)
+from fhirapp.rest.subset import check_subset, subset
+from fhirapp.search.query import Controls, parse_controls
 from fhirapp.search.values import Condition
 
 
@@ -31,8 +39,6 @@ class Version(NamedTuple):
 
 # FHIR R4 http §3.1.0.1.4: a read may ask for a part of the resource.
 _PARTS = ("_summary", "_elements")
-_KNOWN = (*FORM_PARAMETERS, *_PARTS)
-_WHOLE = parse_controls([], default=1, greatest=1)
 COLUMNS = ", ".join(f"h.{name}" for name in Version._fields)
 
 
@@ -118,14 +124,14 @@ def visible_versions(definition: Definition, access: Access) -> list[Condition]:
     return conditions
 
 
-def _wanted(definition: Definition) -> tuple[bool, Controls]:
-    """Read how the answer is wanted, and which part of the resource. Raises FhirError."""
+def _wanted(definition: Definition) -> tuple[bool, Controls | None]:
+    """Return `_pretty`, and which part of the resource is requested, if any. Raises FhirError."""
     parameters = arguments()
     if not parameters:
-        return negotiate(parameters), _WHOLE
-    check_known(parameters, _KNOWN)
+        return negotiate(parameters), None
+    check_known(parameters, (*FORM_PARAMETERS, *_PARTS))
     controls = parse_controls(
-        [one for one in parameters if one[0] in _PARTS], default=1, greatest=1
+        [(name, value) for name, value in parameters if name in _PARTS], default=1, greatest=1
     )
     if controls.summary == "count":
         raise InvalidParameter("_summary", "count is of a search; use true, text, data or false")
@@ -137,7 +143,7 @@ def _respond(
     snapshot: Reader,
     definition: Definition,
     version: Version | None,
-    wanted: tuple[bool, Controls],
+    wanted: tuple[bool, Controls | None],
     name: str,
 ) -> Response:
     if version is None:
@@ -147,7 +153,9 @@ def _respond(
         raise Gone(f"{name} was deleted.")
     pretty, controls = wanted
     served(definition.name, version.id, version.version_id)
-    body = subset(definition, version.body, controls.summary, controls.elements)
+    body = version.body
+    if controls is not None:
+        body = subset(definition, body, controls.summary, controls.elements)
     return respond(
         with_addresses(body, definition.attachments),
         pretty,

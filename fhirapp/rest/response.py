@@ -1,40 +1,207 @@
-"""Answers under /fhir: media type, entity tags, caching; and parts of resources.
+"""Requests and answers under /fhir: their parameters, the media type, caching.
 
-Of a part, by `_summary` or `_elements`, mandatory elements and modifier elements, which can turn
-round what the others say, are never left out. `_summary=text` alone has no modifier elements: R4
-says what is in it to the element. Source: service.md 4; decisions 2.14; FHIR R4 search §3.1.1.5.8,
-§3.1.1.5.9.
+The server has one format, FHIR JSON of version 4.0 in UTF-8, so negotiation only decides whether
+the client accepts it. The answer's type is application/fhir+json (service.md 4), without
+fhirVersion and charset, whichever of its names the client used: FHIR R4 leaves that open.
+Source: FHIR R4 http §3.1.0.1; RFC 9110 §12.5.1, §13; RFC 7240; decisions 2.6, 2.14, §4.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from difflib import get_close_matches
-from functools import cache
 from hashlib import blake2b
-from typing import Any
+from urllib.parse import parse_qsl
 
 from flask import Response, request
-from werkzeug.http import http_date, parse_date
+from werkzeug.http import http_date, parse_date, parse_list_header, parse_options_header
 
 from fhirapp.config import base_url
-from fhirapp.definition import Definition
-from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir import terminology
-from fhirapp.fhir.elements import Check, Complex, Repeating
-from fhirapp.fhir.json import body_of, compact, member, members_of
-from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.fhir.resource import ResourceSchema
+from fhirapp.fhir.json import compact
+from fhirapp.fhir.outcome import (
+    InvalidParameter,
+    NotAcceptable,
+    RepeatedParameter,
+    UnsupportedParameter,
+)
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.rest.negotiation import FHIR_JSON, handling
-from fhirapp.search.controls import Controls
-from fhirapp.search.values import SHOWN
+from fhirapp.search.values import SHOWN, parse_boolean
 
+FHIR_JSON = "application/fhir+json"
+FORM = "application/x-www-form-urlencoded"
+# What else a client may call it.
+_OTHER_NAMES = frozenset({"application/json", "text/json"})
+_JSON = _OTHER_NAMES | {FHIR_JSON}
+_FORMATS = _JSON | {"json"}
+# The ranges that hold FHIR JSON: of those in a request, the one with the greatest number decides.
+_MATCHING = {FHIR_JSON: 3, **dict.fromkeys(_OTHER_NAMES, 2), "application/*": 1, "*/*": 0}
+# The parameters of a media type that are heeded, and the values that fit; 4.0.1 is no value of
+# fhirVersion, but clients send it.
+_HEEDED = {"fhirVersion": ("4.0", "4.0.1"), "charset": ("utf-8", "utf8")}
+# The parameters that shape an answer and do not choose what is in it.
+FORM_PARAMETERS = ("_format", "_pretty")
+MAX_PARAMETERS = 200
 _CACHE = "no-cache, private"
 # RFC 7240 §2: Prefer, for under strict handling another answer may come.
 _VARY = "Accept, Authorization, Prefer"
+
+
+def arguments() -> list[tuple[str, str]]:
+    """Return the parameters of the request's URL, repeated ones in their order.
+
+    Raises InvalidParameter.
+    """
+    query = request.environ.get("QUERY_STRING", "")
+    return parse_form(query.encode("latin-1")) if query else []
+
+
+def parse_form(text: bytes) -> list[tuple[str, str]]:
+    """Read parameters as a form writes them. Raises InvalidParameter.
+
+    What is no UTF-8 is refused: werkzeug would drop it, which would widen the answer.
+    """
+    try:
+        return parse_qsl(
+            text.decode(),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MAX_PARAMETERS,
+        )
+    except UnicodeDecodeError:
+        raise InvalidParameter("request", "the parameters are not UTF-8") from None
+    except ValueError:
+        raise InvalidParameter(
+            "request", f"has more than {MAX_PARAMETERS} parameters; that is the most"
+        ) from None
+
+
+def check_known(parameters: Iterable[tuple[str, str]], known: Sequence[str]) -> None:
+    """Refuse parameters that an interaction does not know, where the client asks for strictness.
+
+    Else they are ignored: a resource has no place for the warning. Raises UnsupportedParameter.
+    """
+    if is_strict():
+        for name, _ in parameters:
+            if name not in known:
+                raise UnsupportedParameter(
+                    name, f"is not a parameter here; use {' or '.join(known)}"
+                )
+
+
+def negotiate(parameters: Iterable[tuple[str, str]]) -> bool:
+    """Check `_format` and Accept; return `_pretty`. Raises NotAcceptable or a ParameterError."""
+    values: dict[str, str] = {}
+    for name, value in parameters:
+        if name in FORM_PARAMETERS and value:
+            if name in values:
+                raise RepeatedParameter(name, "may be given once")
+            values[name] = value
+    media = values.get("_format")
+    if media is not None:
+        _check_format(media)
+    else:
+        _check_accept()
+    return "_pretty" not in values or parse_boolean("_pretty", values["_pretty"])
+
+
+def prefers_json() -> bool:
+    """Say whether FHIR JSON is asked for by name, and nothing else more: for Binary.
+
+    FHIR R4 binary §2.41.4: without that the bytes themselves are the answer.
+    """
+    if request.args.get("_format"):
+        return True
+    named = [(_essence(media), quality) for media, quality in request.accept_mimetypes]
+    wanted = max((quality for media, quality in named if media in _JSON), default=0)
+    others = max((quality for media, quality in named if media not in _MATCHING), default=0)
+    return wanted > 0 and wanted >= others
+
+
+def handling() -> str | None:
+    """Return the handling that the client prefers, strict or lenient; None where it says neither.
+
+    Of several the first counts. Source: RFC 7240 §2, §4.4; FHIR R4 search §3.1.1.1.
+    """
+    prefer = request.environ.get("HTTP_PREFER")
+    if not prefer:
+        return None
+    # RFC 7240 separates preferences by commas; some clients write semicolons.
+    for preference in parse_list_header(prefer.replace(";", ",")):
+        name, _, value = preference.partition("=")
+        if name.strip().lower() == "handling":
+            wanted = value.strip().strip('"').lower()
+            return wanted if wanted in ("strict", "lenient") else None
+    return None
+
+
+def is_strict() -> bool:
+    """Say whether the client asks for strict handling."""
+    return handling() == "strict"
+
+
+def _check_format(value: str) -> None:
+    """Check the `_format` that is asked for. Raises NotAcceptable."""
+    essence, _, rest = value.partition(";")
+    # A plus sign that the client did not escape arrives as a space.
+    media = essence.strip().replace(" ", "+").lower()
+    if media not in _FORMATS:
+        message = f"_format: {value[:SHOWN]!r} is not supported; use {FHIR_JSON}"
+        raise NotAcceptable(message, parameter="_format")
+    misfit = _misfit(_heeded(f"{media};{rest}"))
+    if misfit:
+        raise NotAcceptable(f"_format: {_refusal(misfit)}", parameter="_format")
+
+
+def _check_accept() -> None:
+    """Check that the Accept header allows FHIR JSON. Raises NotAcceptable.
+
+    A header without a range that can be read asks for nothing.
+    """
+    accept = request.environ.get("HTTP_ACCEPT")
+    if accept is None or accept in (FHIR_JSON, "*/*") or not request.accept_mimetypes:
+        return
+    matching, misfits = [], []
+    for value, quality in request.accept_mimetypes:
+        media, parameters = _essence(value), _heeded(value)
+        # To refuse one of the other names does not refuse FHIR JSON.
+        if media not in _MATCHING or (media in _OTHER_NAMES and not quality):
+            continue
+        misfit = _misfit(parameters)
+        if misfit:
+            misfits.append(misfit)
+        else:
+            matching.append((_MATCHING[media], len(parameters), quality))
+    if matching and max(matching)[-1] > 0:
+        return
+    if misfits and not matching:
+        raise NotAcceptable(f"The Accept header: {_refusal(misfits[0])}")
+    raise NotAcceptable(f"The Accept header allows no JSON; this server answers {FHIR_JSON}.")
+
+
+def _essence(media: str) -> str:
+    """Return a media type without its parameters."""
+    return media.partition(";")[0].strip().lower()
+
+
+def _heeded(media: str) -> dict[str, str]:
+    """Return the parameters of a media type that are heeded, in lower case."""
+    parameters = parse_options_header(media)[1]
+    return {
+        name: parameters[name.lower()].lower() for name in _HEEDED if name.lower() in parameters
+    }
+
+
+def _misfit(parameters: Mapping[str, str]) -> str:
+    """Return the first heeded parameter that no answer has, empty where there is none."""
+    for name, value in parameters.items():
+        if value not in _HEEDED[name]:
+            return f"{name}={value}"
+    return ""
+
+
+def _refusal(misfit: str) -> str:
+    ours = " and ".join(f"{name}={values[0]}" for name, values in _HEEDED.items())
+    return f"{misfit[:SHOWN]} is not supported; this server answers {FHIR_JSON} with {ours}."
 
 
 def respond(
@@ -111,167 +278,3 @@ def _date(value: str | None) -> datetime | None:
 def document_etag(body: bytes) -> str:
     """Return the entity tag of what is made of the declarations and changes with its content."""
     return f'W/"{blake2b(body, digest_size=16).hexdigest()}"'
-
-
-_SUBSETTED = {"system": terminology.OBSERVATION_VALUE, "code": "SUBSETTED"}
-_ALWAYS = frozenset({"resourceType", "id", "meta"})
-# Of an element that R4 marks for the summary, beside its members that are marked themselves.
-_BESIDE = frozenset({"id", "extension", "modifierExtension"})
-_MAX_ELEMENTS = 50
-_LOCAL = re.compile(rb'"reference": "#([^"]+)"')
-
-
-def check_subset(
-    definition: Definition, controls: Controls, *, strict: bool
-) -> tuple[tuple[str, str], ...]:
-    """Return each element of `_elements` that the type has not, as (parameter, reason).
-
-    Raises InvalidParameter for parts that do not go together; if strict, for such an element too.
-    """
-    if len(controls.elements) > _MAX_ELEMENTS:
-        raise InvalidParameter("_elements", f"lists more than {_MAX_ELEMENTS}; that is the most")
-    if controls.elements and controls.summary in ("true", "text", "data"):
-        raise InvalidParameter(
-            "_elements", f"cannot be combined with _summary={controls.summary}; use one of the two"
-        )
-    if controls.summary == "text" and (controls.includes or controls.revinclude):
-        raise InvalidParameter("_summary", "text cannot be combined with _include or _revinclude")
-    unknown = unknown_elements(definition, controls.elements)
-    if unknown and strict:
-        raise InvalidParameter("_elements", unknown[0])
-    return tuple(("_elements", f"{reason}; it was ignored") for reason in unknown)
-
-
-def unknown_elements(definition: Definition, elements: Sequence[str]) -> list[str]:
-    """Return for each of these names that is no element of the type what is wrong with it."""
-    schema = definition.schema
-    reasons = []
-    for name in dict.fromkeys(elements):
-        if not _named(schema, name):
-            element, names = name[:SHOWN], [*schema.elements, *_choices(schema)]
-            near = get_close_matches(element.removeprefix(f"{definition.name}."), names, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            reasons.append(f"{element!r} is not an element of {definition.name}{hint}")
-    return reasons
-
-
-def subset(definition: Definition, body: bytes, summary: str, elements: Sequence[str]) -> bytes:
-    """Return the part of a body that `_summary` or `_elements` asks for, marked as a part.
-
-    The whole body for "false" without elements. Names that are no elements ask for nothing.
-    """
-    if summary == "false" and not elements:
-        return body
-    schema = definition.schema
-    kept = _kept(schema, summary, elements)
-    whole = members_of(body)
-    part = {name: text for name, text in whole.items() if name.lstrip("_") in kept}
-    if summary == "true":
-        part = _summarised(schema, part)
-    if "contained" in whole and "contained" not in part:
-        part = _with_contained(whole, part)
-    part["meta"] = _marked(part["meta"])
-    return body_of(part)
-
-
-def _kept(schema: ResourceSchema, summary: str, elements: Sequence[str]) -> set[str]:
-    """Return the names of the elements that stay."""
-    declared = schema.elements
-    if summary == "data":
-        return {*_ALWAYS, *declared} - {"text"}
-    mandatory = {name for name, element in declared.items() if element.expected}
-    if summary == "text":
-        return {*_ALWAYS, "text", *mandatory}
-    modifiers = {name for name, element in declared.items() if element.modifier}
-    if summary == "true":
-        wanted = {name for name, element in declared.items() if element.summary}
-    else:
-        wanted = {name for listed in elements for name in _named(schema, listed)}
-    return {*_ALWAYS, *mandatory, *modifiers, *wanted}
-
-
-def _named(schema: ResourceSchema, name: str) -> set[str]:
-    """Return the elements that a name names: of a choice, as `onset` or `onset[x]`, all of it."""
-    if name in schema.elements or name in _ALWAYS:
-        return {name}
-    return _choices(schema).get(name.removesuffix("[x]"), set())
-
-
-def _choices(schema: ResourceSchema) -> dict[str, set[str]]:
-    """Return the elements of each choice."""
-    choices: dict[str, set[str]] = {}
-    for name, element in schema.elements.items():
-        if element.choice:
-            choices.setdefault(element.choice, set()).add(name)
-    return choices
-
-
-def _summarised(schema: ResourceSchema, part: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the members cut to what R4 marks inside them; what is left empty goes."""
-    cut = {}
-    for name, text in part.items():
-        element = schema.elements.get(name)
-        # What stays for another reason, a modifierExtension, stays whole.
-        is_marked = element is not None and (element.summary or element.expected)
-        if element is None or not is_marked or not _has_marks(element.check):
-            cut[name] = text
-        elif (left := _cut(fhir_json.loads(text), element.check)) not in ({}, []):
-            cut[name] = member(left)
-    return cut
-
-
-@cache
-def _has_marks(check: Check) -> bool:
-    """Say whether R4 marks some members of an element, or of what is in it, and others not."""
-    if isinstance(check, Repeating):
-        return _has_marks(check.item)
-    if not isinstance(check, Complex):
-        return False
-    return check.summary is not None or any(map(_has_marks, check.elements.values()))
-
-
-def _cut(value: Any, check: Check | None) -> Any:
-    if isinstance(check, Repeating):
-        return [left for one in value if (left := _cut(one, check.item)) != {}]
-    if not isinstance(check, Complex):
-        return value
-    marked = {*(check.summary or check.elements), *check.required, *_BESIDE}
-    cut = {
-        name: _cut(content, check.elements.get(name))
-        for name, content in value.items()
-        if name.lstrip("_") in marked
-    }
-    return {name: left for name, left in cut.items() if left not in ({}, [])}
-
-
-def _with_contained(whole: Mapping[str, bytes], part: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the part with the contained resources that it refers to, which have no other place.
-
-    FHIR R4 references §2.3.0.3.
-    """
-    held = {one["id"]: one for one in fhir_json.loads(whole["contained"])}
-    texts = {name: fhir_json.dumps_indented(one) for name, one in held.items()}
-    wanted: set[str] = set()
-    found = [name for text in part.values() for name in _local_references(text)]
-    while found:
-        name = found.pop()
-        if name in held and name not in wanted:
-            wanted.add(name)
-            found += _local_references(texts[name])
-    kept = [one for name, one in held.items() if name in wanted]
-    if not kept:
-        return dict(part)
-    together = {**part, "contained": member(kept)}
-    return {name: together[name] for name in whole if name in together}
-
-
-def _local_references(text: bytes) -> list[str]:
-    """Return the ids of contained resources that JSON refers to; in text quotes are escaped."""
-    return [found.decode() for found in _LOCAL.findall(text)]
-
-
-def _marked(meta: bytes) -> bytes:
-    """Return Resource.meta with the tag that says that the resource is only a part of itself."""
-    content = fhir_json.loads(meta)
-    tags = content.get("tag", [])
-    return meta if _SUBSETTED in tags else member({**content, "tag": [*tags, _SUBSETTED]})

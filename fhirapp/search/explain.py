@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from fhirapp.config import fhir_url
 from fhirapp.fhir.outcome import issue
-from fhirapp.search.controls import BY_SCORE, Controls, Include
+from fhirapp.search.page import BY_SCORE
 from fhirapp.search.parameter import Context, Parameter, Parameters
-from fhirapp.search.query import Query
+from fhirapp.search.query import Controls, Include, Query
 from fhirapp.search.values import parse_boolean, repr_value
 
 SPEC = "http://hl7.org/fhir/R4/search.html"

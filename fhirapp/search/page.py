@@ -1,25 +1,97 @@
 """A page of results: which rows, in which order, from where on.
 
-Paging shows what there was when it began, as it is now: each resource stands where it stood at the
-first page, though it may have changed since, so that it is neither missed nor seen twice. What came
-later is not shown, nor what no longer matches or is no more. Source: decisions §3.
-
-Where a page begins: an opaque, signed cursor; the server keeps nothing.
+Paging shows what there was when it began, as it is now: each resource keeps the place that it had
+at the first page, though it may have changed since, so that it is neither missed nor seen twice.
+What came later is not shown, nor what no longer matches or was deleted. The order is newest first,
+or as `_sort` says. Source: FHIR R4 search §3.1.1.5.1; decisions §3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from itsdangerous import BadData, URLSafeSerializer
+from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
+from fhirapp.search.parameter import Context, Key, Parameters, Walk, is_named
+from fhirapp.search.values import SHOWN, Condition
 
-from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.search.controls import NEWEST_FIRST, Order, Place
-from fhirapp.search.parameter import Walk, is_named
-from fhirapp.search.values import Condition
+MAX_KEYS = 5
+# The best match first, where words are searched for; it has no `-`.
+BY_SCORE = "_score"
+Place = tuple[Any, ...]
+_NEWEST = Key("{row}.last_updated", descending=True)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The keys that results are sorted by; the last is unique."""
+
+    keys: tuple[Key, ...]
+
+    def columns(self, row: str) -> Condition:
+        """Return the keys of a row as columns k0, k1 … of a SELECT."""
+        return Condition(
+            ", ".join(f"{key.sql.format(row=row)} AS k{at}" for at, key in enumerate(self.keys)),
+            tuple(value for key in self.keys for value in key.values),
+        )
+
+    def by(self, names: Sequence[str], *, backwards: bool) -> str:
+        """Return the ORDER BY of keys that have these names in SQL."""
+        return "ORDER BY " + ", ".join(
+            f"{name} {'DESC' if key.descending != backwards else 'ASC'}"
+            for name, key in zip(names, self.keys, strict=True)
+        )
+
+    def beyond(self, names: Sequence[str], place: Place, *, backwards: bool) -> Condition:
+        """Return the condition that a row comes after a place, backwards before it."""
+        signs = ["<" if key.descending != backwards else ">" for key in self.keys]
+        if len(set(signs)) == 1:
+            marks = ", ".join("?" * len(place))
+            return Condition(f"({', '.join(names)}) {signs[0]} ({marks})", tuple(place))
+        # Directions that differ: less in the first key, or equal in it and less in the second …
+        choices: list[str] = []
+        values: list[Any] = []
+        for last, sign in enumerate(signs):
+            equal = [f"{name} = ?" for name in names[:last]]
+            choices.append(" AND ".join([*equal, f"{names[last]} {sign} ?"]))
+            values += place[: last + 1]
+        return Condition(f"({' OR '.join(choices)})", tuple(values))
+
+    def sorted(
+        self, rows: Sequence[Place], *, backwards: bool, place: Callable[[Place], Place]
+    ) -> list[Place]:
+        """Sort rows that have these keys; place is their position in a row."""
+        found = list(rows)
+        for at, key in reversed([*enumerate(self.keys)]):
+            found.sort(key=lambda row: place(row)[at], reverse=key.descending != backwards)
+        return found
+
+
+NEWEST_FIRST = Order((_NEWEST, Key("{row}.id", descending=True)))
+
+
+def parse_sort(value: str, parameters: Parameters, context: Context) -> Order:
+    """Read `_sort`: "status,-date" is by status, then the latest first. Raises FhirError.
+
+    Without it, and by score, the newest come first.
+    """
+    if value in ("", BY_SCORE):
+        return NEWEST_FIRST
+    names = value.split(",")
+    if len(names) > MAX_KEYS:
+        raise InvalidParameter("_sort", f"takes at most {MAX_KEYS} parameters")
+    keys = []
+    for name in names:
+        parameter = parameters.by_name.get(name.removeprefix("-"))
+        if parameter is None:
+            raise InvalidParameter(
+                "_sort", f"{name[:SHOWN]!r} is not a search parameter of this type"
+            )
+        if not parameter.sortable:
+            raise UnsupportedParameter("_sort", f"{parameter.name} has no order")
+        keys.append(parameter.sort_key(context, descending=name.startswith("-")))
+    return Order((*keys, Key("{row}.id", descending=keys[-1].descending)))
 
 
 class Cursor(NamedTuple):
@@ -31,37 +103,6 @@ class Cursor(NamedTuple):
     place: tuple[Any, ...]
     backwards: bool
     mark: int
-
-
-class Cursors:
-    """Signs and reads cursors with the server's key."""
-
-    def __init__(self, key: bytes) -> None:
-        self._serializer = URLSafeSerializer(key, salt="cursor")
-
-    def write(self, cursor: Cursor, fingerprint: str) -> str:
-        text = self._serializer.dumps([*cursor, fingerprint])
-        return text if isinstance(text, str) else text.decode()
-
-    def read(self, value: str, fingerprint: str) -> Cursor:
-        """Raises InvalidParameter when it was tampered with or belongs to another query."""
-        try:
-            place, backwards, mark, made_for = self._serializer.loads(value)
-        except (BadData, ValueError, TypeError):
-            raise InvalidParameter(
-                "_cursor", "is not one of this server's; start again from the first page"
-            ) from None
-        if made_for != fingerprint:
-            raise InvalidParameter(
-                "_cursor", "belongs to another search; start again from the first page"
-            )
-        return Cursor(tuple(place), backwards, mark)
-
-
-def fingerprint(resource_type: str, parameters: Sequence[tuple[str, str]]) -> str:
-    """Return what identifies a query: type and parameters, in any order."""
-    text = repr((resource_type, sorted(parameters)))
-    return blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]

@@ -1,8 +1,8 @@
-"""A search's parameters become conditions, and these the WHERE of one SELECT.
+"""A search's query string is read: what shapes the answer, and what selects the resources.
 
-Source: FHIR R4 search §3.1.1; decisions §3.
-
-The search parameters that every type has. Source: FHIR R4 search §3.1.1.3; decisions §3.
+Controls (`_count`, `_sort`, `_summary`, `_include` …) shape the answer. The other parameters become
+conditions, and these the WHERE of one SELECT.
+Source: service.md 4, rules 3, 5; FHIR R4 search §3.1.1, §3.1.1.5; decisions 2, §3.
 """
 
 from __future__ import annotations
@@ -11,16 +11,167 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
-from fhirapp.search.controls import Arguments, check_ids
+from fhirapp.fhir.outcome import (
+    InvalidParameter,
+    MissingParameter,
+    RepeatedParameter,
+    UnsupportedParameter,
+)
 from fhirapp.search.date import LastUpdated
 from fhirapp.search.fulltext import WordsCondition
 from fhirapp.search.page import Run, Selection
 from fhirapp.search.parameter import Context, Identity, Parameters
 from fhirapp.search.string import Uri
 from fhirapp.search.token import Token
-from fhirapp.search.values import SHOWN, AnyCondition, Condition, IndexCondition, split
+from fhirapp.search.values import (
+    SHOWN,
+    AnyCondition,
+    Condition,
+    IndexCondition,
+    parse_boolean,
+    split,
+)
 from fhirapp.search.words import Words
+
+Arguments = Sequence[tuple[str, str]]
+
+REVINCLUDE = "Provenance:target"
+MAX_IDS = 100
+MAX_INCLUDES = 20
+TOTALS = ("accurate", "estimate", "none")
+SUMMARIES = ("true", "text", "data", "count", "false")
+ITERATE = "iterate"
+# `_format` and `_pretty` are named so that they are known: rest/response.py reads them.
+_ONCE = frozenset(
+    {
+        *("_count", "_cursor", "_elements", "_explain", "_format", "_pretty"),
+        *("_revinclude", "_sort", "_summary", "_total"),
+    }
+)
+# Not part of the links to further pages: where a page begins, and how many there are on it.
+_OWN = frozenset({"_count", "_cursor"})
+
+
+@dataclass(frozen=True)
+class Include:
+    """What `_include` names, unread: `DocumentReference:author`; iterate also from includes."""
+
+    value: str
+    iterate: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"_include:{ITERATE}" if self.iterate else "_include"
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The answer that is wanted: count is None where every listed id goes on one page.
+
+    summary is one of SUMMARIES, total of TOTALS; sort, and elements, are as they were given.
+    """
+
+    count: int | None
+    summary: str = "false"
+    elements: tuple[str, ...] = ()
+    total: str = "accurate"
+    sort: str = ""
+    explain: bool = False
+    revinclude: bool = False
+    includes: tuple[Include, ...] = ()
+    cursor: str | None = None
+    # As they stand in the links of further pages.
+    applied: tuple[tuple[str, str], ...] = ()
+    # What is left of the arguments: the search parameters.
+    rest: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def only_total(self) -> bool:
+        return self.count == 0 or self.summary == "count"
+
+    @property
+    def is_part(self) -> bool:
+        """Whether parts of resources are answered, not whole ones."""
+        return self.summary != "false" or bool(self.elements)
+
+
+def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Controls:
+    """Take the controls out of a request's arguments. Raises FhirError."""
+    single, includes, rest = _sorted_out(arguments)
+    # decisions 2.5: ignored, 0 too, when _id is given
+    by_id = any(name == "_id" and value.strip() for name, value in rest)
+    count = None if by_id else parse_count(single.get("_count"), default, greatest)
+    if (revinclude := single.get("_revinclude")) not in (None, REVINCLUDE):
+        message = f"{revinclude[:SHOWN]!r} is not supported; use {REVINCLUDE}"
+        raise InvalidParameter("_revinclude", message)
+    kept = [(name, value) for name, value in single.items() if name not in _OWN]
+    kept += [(one.name, one.value) for one in includes]
+    if "_count" in single and count is not None:
+        kept.append(("_count", str(count)))
+    return Controls(
+        count=count,
+        summary=_one_of("_summary", single.get("_summary", "false"), SUMMARIES),
+        elements=tuple(filter(None, single.get("_elements", "").split(","))),
+        total=_one_of("_total", single.get("_total", "accurate"), TOTALS),
+        sort=single.get("_sort", ""),
+        explain=parse_boolean("_explain", single.get("_explain", "false")),
+        revinclude=revinclude is not None,
+        includes=includes,
+        cursor=single.get("_cursor"),
+        applied=tuple(kept),
+        rest=tuple(rest),
+    )
+
+
+def _sorted_out(
+    arguments: Arguments,
+) -> tuple[dict[str, str], tuple[Include, ...], list[tuple[str, str]]]:
+    """Return the controls that may be given once, the includes, and what is left."""
+    single: dict[str, str] = {}
+    includes: dict[Include, None] = {}
+    rest = []
+    for name, value in arguments:
+        base, _, modifier = name.partition(":")
+        if base == "_include":
+            if modifier not in ("", ITERATE):
+                raise UnsupportedParameter(name, f"the modifier is not supported; use {ITERATE}")
+            if value:
+                includes[Include(value, modifier == ITERATE)] = None
+        elif base not in _ONCE:
+            rest.append((name, value))
+        elif ":" in name:
+            raise UnsupportedParameter(name, "the modifier is not supported")
+        elif value and name in single:
+            raise RepeatedParameter(name, "may be given once")
+        elif value:
+            single[name] = value
+    if len(includes) > MAX_INCLUDES:
+        raise InvalidParameter("_include", f"may be given {MAX_INCLUDES} times at most")
+    return single, tuple(includes), rest
+
+
+def require_patient_or_id(parameters: Sequence[str]) -> None:
+    """Refuse a search that names no patient and no id (decisions 2.4). Raises MissingParameter."""
+    if not {"_id", "patient", "subject"} & {name.partition(":")[0] for name in parameters}:
+        raise MissingParameter("patient", "is required when _id is not given")
+
+
+def parse_count(value: str | None, default: int, greatest: int) -> int:
+    """Read `_count`: cut to the greatest, not refused (decisions 2.5). Raises InvalidParameter."""
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdecimal()):
+        raise InvalidParameter("_count", f"{value[:SHOWN]!r} is not a whole number of 0 or more")
+    # A number too long to matter is cut like any other that is too large.
+    return min(int(value[:10]), greatest) if len(value) <= 10 else greatest
+
+
+def _one_of(name: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        message = f"{value[:SHOWN]!r} is not supported; use {', '.join(choices)}"
+        raise InvalidParameter(name, message)
+    return value
+
 
 # Up to so many index rows are gathered first; more are asked for row by row, in the result's order.
 # That is done soon, save where many old rows have what no later one has: these are passed first.
@@ -73,8 +224,9 @@ def parse_query(
         listed += sum(len(split(value, ",")) for value in values)
         if listed > MAX_VALUES:
             raise InvalidParameter(base, f"{MAX_VALUES} values in a search are the most")
-        if isinstance(parameter, Identity):
-            check_ids(parameter.ids(values))
+        if isinstance(parameter, Identity) and (ids := len(parameter.ids(values))) > MAX_IDS:
+            # decisions 2.5: all of them go on one page
+            raise InvalidParameter("_id", f"lists {ids} ids; {MAX_IDS} is the most")
         conditions += parameter.conditions(modifier, values, context)
         if len(conditions) > MAX_CONDITIONS:
             raise InvalidParameter(base, f"{MAX_CONDITIONS} conditions in a search are the most")

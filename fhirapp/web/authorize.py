@@ -17,7 +17,7 @@ from fhirapp.auth.scopes import OFFLINE, ONLINE
 from fhirapp.auth.users.sessions import Signed
 from fhirapp.config import base_url
 from fhirapp.fhir.outcome import FhirError
-from fhirapp.rest.negotiation import parse_form
+from fhirapp.rest.response import parse_form
 from fhirapp.web.labels import in_words, returns_to
 from fhirapp.web.pages import (
     PageError,

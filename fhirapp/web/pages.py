@@ -22,7 +22,7 @@ from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
 from fhirapp.auth.models import ADMINISTRATOR, STAFF
-from fhirapp.auth.refusals import HEADER, request_id
+from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
@@ -327,7 +327,7 @@ def _render_unexpected(error: Exception) -> Response:
     _log.error("request %s failed", request_id(), exc_info=error)
     message = _("This is an error of the server. Its request id is %(id)s.", id=request_id())
     response = error_page(500, message)
-    response.headers[HEADER] = request_id()
+    response.headers[REQUEST_ID_HEADER] = request_id()
     return response
 
 

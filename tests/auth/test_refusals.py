@@ -31,8 +31,8 @@ from fhirapp.auth.models import (
     User,
     UserPatient,
 )
+from fhirapp.auth.protector import REQUEST_ID_HEADER
 from fhirapp.auth.refusals import (
-    HEADER,
     KEPT,
     KEPT_SECONDS,
     LONGEST_REASON,
@@ -101,7 +101,7 @@ def clinician(app: Flask) -> Denied:
 def kept(app: Flask, response: TestResponse) -> Refusal:
     """Return what is kept of a refused request, found by the id in its answer."""
     with app.app_context():
-        found = find_refusal(response.headers[HEADER])
+        found = find_refusal(response.headers[REQUEST_ID_HEADER])
         assert found is not None, response.text
         return found
 
@@ -262,7 +262,7 @@ def test_of_whoever_is_not_known_nothing_is_kept(app, http, header):
     response = http.get("/fhir/AllergyIntolerance", headers=headers)
     assert response.status_code == 401
     with app.app_context():
-        assert find_refusal(response.headers[HEADER]) is None
+        assert find_refusal(response.headers[REQUEST_ID_HEADER]) is None
         assert len(newest_refusals(1000)) == before
 
 
@@ -448,7 +448,7 @@ def test_of_a_client_that_is_not_there_nothing_is_kept(app, proof):
     response = asked_as(app, add_program(app), proof)
     assert response.status_code in (400, 401)
     with app.app_context():
-        assert find_refusal(response.headers[HEADER]) is None
+        assert find_refusal(response.headers[REQUEST_ID_HEADER]) is None
 
 
 def test_whoever_only_says_that_it_is_a_client_writes_less_often(app):
@@ -526,7 +526,7 @@ def test_of_a_client_the_newest_are_kept(app):
     response = Fhir(app, token_of(app, program, "system/*.rs")).get("AllergyIntolerance")
     assert count_of(app, client_id) == KEPT
     with app.app_context():
-        assert refusals_of(client_id)[0].request_id == response.headers[HEADER]
+        assert refusals_of(client_id)[0].request_id == response.headers[REQUEST_ID_HEADER]
         assert find_refusal(f"{1000:016x}") is None
         assert find_refusal(f"{1001:016x}") is not None
 
@@ -555,7 +555,7 @@ def test_where_the_database_is_busy_the_answer_is_the_same_and_nothing_is_kept(a
         places.release(held)
     assert response.status_code == 403
     with app.app_context():
-        assert find_refusal(response.headers[HEADER]) is None
+        assert find_refusal(response.headers[REQUEST_ID_HEADER]) is None
 
 
 @pytest.mark.parametrize("asked", ["", "x", "0" * 15, "0" * 17, "\0" * 16, "g" * 16, "é" * 16])
@@ -565,7 +565,10 @@ def test_what_is_no_request_id_finds_nothing(app, asked):
 
 
 def test_request_ids_sort_by_time(app, patient):
-    ids = [patient.fhir.get("AllergyIntolerance?patient=p2").headers[HEADER] for _ in range(3)]
+    ids = [
+        patient.fhir.get("AllergyIntolerance?patient=p2").headers[REQUEST_ID_HEADER]
+        for _ in range(3)
+    ]
     with app.app_context():
         found = [one.request_id for one in refusals_of(patient.flow.program.client_id)]
     assert sorted(found, reverse=True) == found
@@ -580,7 +583,7 @@ def administrator(app: Flask) -> Browser:
 
 
 def test_the_administrator_looks_a_refusal_up(patient, administrator):
-    request_id = patient.fhir.get("AllergyIntolerance?patient=p2").headers[HEADER]
+    request_id = patient.fhir.get("AllergyIntolerance?patient=p2").headers[REQUEST_ID_HEADER]
     page = administrator.get("/admin/refusals")
     assert request_id in page.words
     page = page.submit("Look it up", id=f" {request_id.upper()} ")
@@ -603,11 +606,11 @@ def test_an_id_of_which_nothing_is_kept_is_told(administrator, asked):
 def test_the_owner_of_a_client_reads_its_refusals_and_no_others(app, patient, clinician):
     with app.app_context(), writing() as connection:
         code = owner_code(connection, patient.flow.program.client_id)
-    mine = patient.fhir.get("AllergyIntolerance?patient=p2").headers[HEADER]
-    other = clinician.fhir.get("AllergyIntolerance").headers.get(HEADER)
+    mine = patient.fhir.get("AllergyIntolerance?patient=p2").headers[REQUEST_ID_HEADER]
+    other = clinician.fhir.get("AllergyIntolerance").headers.get(REQUEST_ID_HEADER)
     assert other is None
     expired(clinician)
-    other = clinician.fhir.get("AllergyIntolerance").headers[HEADER]
+    other = clinician.fhir.get("AllergyIntolerance").headers[REQUEST_ID_HEADER]
     page = Browser(app).get(f"/apps/{code}")
     assert mine in page.words
     assert other not in page.words

@@ -11,9 +11,8 @@ from flask import Flask
 
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
-from fhirapp.auth.refusals import shown
 from fhirapp.fhir import temporal
-from fhirapp.fhir.temporal import instant_of
+from fhirapp.fhir.temporal import exact_at, instant_of
 from fhirapp.fhir.terminology import onset, when
 from fhirapp.web import times
 from fhirapp.web.admin import growth
@@ -52,7 +51,7 @@ def test_an_instant_has_the_day_of_the_zone_and_names_it(at, zone):
     assert when("2024-03-01T20:15:09.123456789-06:00") == f"{day} {name}"
     assert times.day(SECONDS) == day
     assert times.moment(SECONDS) == f"{day}, {hour} {name}"
-    assert times.exact(EVENING) == shown(SECONDS) == f"{day}, {hour}:09 {name}"
+    assert times.exact(EVENING) == exact_at(SECONDS) == f"{day}, {hour}:09 {name}"
     assert times.partial(EVENING) == day
     brief = day.replace("March", "Mar")
     assert day_of(EVENING) == brief

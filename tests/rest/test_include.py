@@ -9,7 +9,7 @@ from fhirapp.db import Reader, db
 from fhirapp.definition import types
 from fhirapp.rest.include import MAX_INCLUDED, MAX_STEPS, included_with, parse_includes
 from fhirapp.rest.paging import Match
-from fhirapp.search.controls import Controls, Include
+from fhirapp.search.query import Controls, Include
 from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish
 from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link

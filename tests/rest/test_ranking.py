@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fhirapp.rest import search
+from fhirapp.rest import paging
 from tests.conftest import token_for
 from tests.support.contract import allergy, publish
 from tests.support.helpers import Fhir, assert_outcome, ids, link
@@ -83,7 +83,7 @@ def test_a_score_is_a_sort_of_its_own(fhir, sort):
 
 
 def test_words_that_very_many_have_are_not_ranked_and_the_answer_says_so(fhir, monkeypatch):
-    monkeypatch.setattr(search, "RANKABLE", 3)
+    monkeypatch.setattr(paging, "RANKABLE", 3)
     bundle = fhir.read("AllergyIntolerance?patient=p1&_content=rash&_sort=_score")
     assert ids(bundle) == ["once", "often", "lost"]
     (outcome,) = [

@@ -12,7 +12,7 @@ import pytest
 
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Check, Complex, Repeating
-from fhirapp.rest.response import subset
+from fhirapp.rest.subset import subset
 from tests.support.contract import SERVED, allergy
 from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids
 

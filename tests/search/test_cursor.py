@@ -9,7 +9,8 @@ from itsdangerous import URLSafeSerializer
 
 from fhirapp.auth.keys import key_of
 from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.search.page import Cursor, Cursors, fingerprint
+from fhirapp.rest.paging import Cursors, fingerprint
+from fhirapp.search.page import Cursor
 from tests.support.helpers import assert_outcome, link
 
 REPEATABLE = settings(deadline=None, derandomize=True, max_examples=100)

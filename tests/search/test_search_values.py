@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fhirapp.definition import types
-from fhirapp.rest.explain import bindings_of
 from tests.support.contract import allergy, publish
 from tests.support.helpers import ids
 
@@ -199,7 +198,7 @@ def test_every_code_of_a_required_binding_is_known(app):
             f"{definition.name}.{parameter.name}"
             for definition in types().values()
             for parameter in definition.params
-            if parameter.kind == "token" and bindings_of(definition, parameter)
+            if parameter.kind == "token" and definition.bindings(parameter)
         }
     assert {
         *(f"{ALLERGY}.{name}" for name in ("status", "clinical-status", "verification-status")),

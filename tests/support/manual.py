@@ -22,9 +22,10 @@ from fhirapp.documents import extractor
 from fhirapp.documents.media import MAX_CHARACTERS
 from fhirapp.exchange.repair.log import RULES
 from fhirapp.exchange.tables.columns import COLUMNS
-from fhirapp.rest import errors, include, negotiation, search
+from fhirapp.rest import include, middleware, paging, response
 from fhirapp.rest.definitions import modifiers_of
-from fhirapp.search import controls, index, query, string, words
+from fhirapp.search import index, query, string, words
+from fhirapp.search.page import MAX_KEYS
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import COMMON, WORDS
 from fhirapp.search.reference import Reference
@@ -138,31 +139,31 @@ def limits() -> str:
     reader = signature(extractor.Extractor).parameters
     rows = [
         ("Matches on a page, by `_count`", f"{Settings.page_max:,}", "is cut"),
-        ("Ids in `_id`", f"{controls.MAX_IDS}", "400"),
+        ("Ids in `_id`", f"{query.MAX_IDS}", "400"),
         ("Values of a search, commas counted", f"{query.MAX_VALUES}", "400"),
         ("Conditions of a search, repetitions counted", f"{query.MAX_CONDITIONS}", "400"),
         ("Characters of a value in a search", f"{query.MAX_LENGTH:,}", "400"),
-        ("Parameters of a request", f"{negotiation.MAX_PARAMETERS}", "400"),
-        ("Parameters to sort by", f"{controls.MAX_KEYS}", "400"),
-        ("`_include`", f"{controls.MAX_INCLUDES}", "400"),
+        ("Parameters of a request", f"{response.MAX_PARAMETERS}", "400"),
+        ("Parameters to sort by", f"{MAX_KEYS}", "400"),
+        ("`_include`", f"{query.MAX_INCLUDES}", "400"),
         ("Steps of `_include:iterate`", f"{include.MAX_STEPS}", "the answer says so"),
         ("Included resources on a page", f"{include.MAX_INCLUDED:,}", "the answer says so"),
         ("Characters of a string", f"{index.KEY_LENGTH}", "400"),
         ("… with `:contains` or `:text`", f"{string.STEP}", "400"),
         ("Words of `_text` and `_content`", f"{words.MAX_WORDS}", "400"),
-        ("Matches that `_sort=_score` ranks", f"{search.CANDIDATES}", "the newest are ranked"),
+        ("Matches that `_sort=_score` ranks", f"{paging.CANDIDATES}", "the newest are ranked"),
         (
             "Resources that have the words it ranks by",
-            f"{search.RANKABLE:,}",
+            f"{paging.RANKABLE:,}",
             "newest first, and the answer says so",
         ),
         ("Size of a document whose words are read", _megabytes(extractor.MAX_BYTES), _UNREAD),
         ("Time to read it", f"{reader['seconds'].default} s", _UNREAD),
         ("Memory to read it, on Linux", f"{reader['megabytes'].default} MB", _UNREAD),
         ("Characters of its text", f"{MAX_CHARACTERS:,}", "the rest is not found"),
-        ("Address", f"{errors.MAX_URL // 1024} KiB", "414: search by POST"),
-        ("Headers", f"{errors.MAX_HEADERS // 1024} KiB", "431"),
-        ("Body", f"{errors.MAX_BODY // 1024} KiB", "413"),
+        ("Address", f"{middleware.MAX_URL // 1024} KiB", "414: search by POST"),
+        ("Headers", f"{middleware.MAX_HEADERS // 1024} KiB", "431"),
+        ("Body", f"{middleware.MAX_BODY // 1024} KiB", "413"),
     ]
     return table(("What", "At most", "More of it"), rows)
 

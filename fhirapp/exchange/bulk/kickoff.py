@@ -37,7 +37,8 @@ from fhirapp.fhir.outcome import (
     UnsupportedParameter,
 )
 from fhirapp.fhir.temporal import instant_of, interval
-from fhirapp.rest.negotiation import (
+from fhirapp.rest.operation import is_text, parse_body
+from fhirapp.rest.response import (
     FORM_PARAMETERS,
     arguments,
     handling,
@@ -45,11 +46,9 @@ from fhirapp.rest.negotiation import (
     negotiate,
     parse_form,
 )
-from fhirapp.rest.operation import is_text, parse_body
-from fhirapp.rest.response import unknown_elements
-from fhirapp.search.controls import parse_controls
+from fhirapp.rest.subset import unknown_elements
 from fhirapp.search.parameter import Context
-from fhirapp.search.query import MAX_LENGTH, parse_query
+from fhirapp.search.query import MAX_LENGTH, parse_controls, parse_query
 from fhirapp.search.values import SHOWN, AnyCondition
 
 NDJSON = "application/fhir+ndjson"

@@ -42,9 +42,8 @@ from fhirapp.fhir.outcome import (
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, Job
-from fhirapp.rest.blueprint import check_id
-from fhirapp.rest.negotiation import FHIR_JSON, is_strict
-from fhirapp.rest.response import fhir_address
+from fhirapp.rest.access import check_id
+from fhirapp.rest.response import FHIR_JSON, fhir_address, is_strict
 from fhirapp.rest.stream import Span, carry, wanted_span
 
 blueprint = Blueprint("bulk", __name__)

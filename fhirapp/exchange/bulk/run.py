@@ -36,7 +36,8 @@ from fhirapp.fhir.temporal import instant
 from fhirapp.jobs import table, worker
 from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, Job, Progress
 from fhirapp.jobs.worker import WITHOUT_PAUSES, Pace
-from fhirapp.rest.response import subset, with_addresses
+from fhirapp.rest.response import with_addresses
+from fhirapp.rest.subset import subset
 
 _log = logging.getLogger(__name__)
 

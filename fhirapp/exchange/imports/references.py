@@ -23,8 +23,7 @@ from fhirapp.exchange.imports.bundles import split_address
 from fhirapp.exchange.imports.records import Scratch
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError
-from fhirapp.search.controls import NEWEST_FIRST
-from fhirapp.search.page import find_page
+from fhirapp.search.page import NEWEST_FIRST, find_page
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import parse_query, select
 

@@ -31,10 +31,9 @@ from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.fhir.terminology import ReactionWords
 from fhirapp.rest.access import access_to, check_patients, visible
-from fhirapp.rest.negotiation import negotiate
 from fhirapp.rest.operation import parse_operation
 from fhirapp.rest.read import find_version
-from fhirapp.rest.response import respond
+from fhirapp.rest.response import negotiate, respond
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import select
 

@@ -22,16 +22,16 @@ from fhirapp.resources.binary.content import (
 from fhirapp.resources.binary.model import Binary
 from fhirapp.resources.binary.schema import BinarySchema
 from fhirapp.rest.access import access_to, carried_visibly
-from fhirapp.rest.blueprint import ResourceBlueprint, check_id
-from fhirapp.rest.negotiation import (
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.rest.response import (
     FHIR_JSON,
     FORM_PARAMETERS,
     arguments,
     check_known,
     negotiate,
     prefers_json,
+    respond,
 )
-from fhirapp.rest.response import respond
 from fhirapp.rest.stream import Span, carry, check_preconditions, wanted_span
 from fhirapp.store.prepare import sha1
 
@@ -43,36 +43,32 @@ def _size_and_hash(columns: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"size": len(data), "hash": sha1(data)}
 
 
-class BinaryBlueprint(ResourceBlueprint):
-    """Binary is read as it is now; its earlier versions are not served."""
+def read(definition: Definition, resource_id: str) -> Response:
+    """Return the bytes, or with an Accept of FHIR JSON the resource. FHIR R4 binary §2.41.4.
 
-    def read(self, resource_id: str) -> Response:
-        """Return the bytes, or with an Accept of FHIR JSON the resource. FHIR R4 binary §2.41.4.
-
-        Raises NotFound, Gone, PreconditionFailed, RangeNotSatisfiable.
-        """
-        check_id(self.definition, resource_id)
-        access = access_to(self.definition, "r")
-        given = arguments()
-        check_known(given, FORM_PARAMETERS)
-        pretty = negotiate(given) if prefers_json() else None
-        snapshot = reader()
-        version = newest_version(snapshot, resource_id)
-        if version is None or not carried_visibly(snapshot, access, resource_id):
-            raise NotFound(f"Binary/{resource_id} is not known here.")
-        if version.deleted:
-            raise Gone(f"Binary/{resource_id} was deleted.")
-        check_preconditions(version.version_id, version.last_updated)
-        served(self.definition.name, resource_id, version.version_id)
-        # Asked last: that it is here must not show in how long a refusal takes.
-        stored = StoredBytes.of(snapshot, version)
-        if pretty is None:
-            return _bytes(stored)
-        response = _response(version, FHIR_JSON)
-        if response.status_code == 200:
-            content = StoredJson.of(snapshot, stored, _SCHEMA, pretty=pretty)
-            carry(response, content, Span(0, content.length))
-        return response
+    Raises NotFound, Gone, PreconditionFailed, RangeNotSatisfiable.
+    """
+    access = access_to(definition, "r", resource_id)
+    parameters = arguments()
+    check_known(parameters, FORM_PARAMETERS)
+    pretty = negotiate(parameters) if prefers_json() else None
+    snapshot = reader()
+    version = newest_version(snapshot, resource_id)
+    if version is None or not carried_visibly(snapshot, access, resource_id):
+        raise NotFound(f"Binary/{resource_id} is not known here.")
+    if version.deleted:
+        raise Gone(f"Binary/{resource_id} was deleted.")
+    check_preconditions(version.version_id, version.last_updated)
+    served(definition.name, resource_id, version.version_id)
+    # Asked last: that it is here must not show in how long a refusal takes.
+    stored = StoredBytes.of(snapshot, version)
+    if pretty is None:
+        return _bytes(stored)
+    response = _response(version, FHIR_JSON)
+    if response.status_code == 200:
+        content = StoredJson.of(snapshot, stored, _SCHEMA, pretty=pretty)
+        carry(response, content, Span(0, content.length))
+    return response
 
 
 def _bytes(stored: StoredBytes) -> Response:
@@ -105,7 +101,7 @@ def _response(version: Version, content_type: str) -> Response:
     )
 
 
-blueprint = BinaryBlueprint(
+blueprint = ResourceBlueprint(
     __name__,
     Definition(
         name="Binary",
@@ -123,4 +119,5 @@ blueprint = BinaryBlueprint(
             sensitive=True,
         ),
     ),
+    read=read,
 )

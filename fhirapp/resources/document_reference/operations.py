@@ -21,14 +21,13 @@ from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.json import MATCH, Entry, bundle
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.access import access_to, check_patients, visible
-from fhirapp.rest.negotiation import negotiate
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import bundle_id, further_links, page_link, read_page, total_of
-from fhirapp.rest.response import fhir_address, respond, with_addresses
-from fhirapp.search.controls import NEWEST_FIRST, Controls
+from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
 from fhirapp.search.date import cared_for
+from fhirapp.search.page import NEWEST_FIRST
 from fhirapp.search.parameter import Context
-from fhirapp.search.query import select
+from fhirapp.search.query import Controls, select
 from fhirapp.search.values import AnyCondition, Condition, parse_boolean
 
 DOCREF = Operation(

@@ -28,16 +28,14 @@ from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound, issue, operat
 from fhirapp.fhir.temporal import instant_of
 from fhirapp.rest.access import access_to, visible
 from fhirapp.rest.include import Inclusion, Join, PageResource, included_with, references
-from fhirapp.rest.negotiation import negotiate
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import Match, bundle_id, cursors, page_link, total_of
 from fhirapp.rest.read import find_version
-from fhirapp.rest.response import fhir_address, respond, with_addresses
-from fhirapp.search.controls import Controls, Order
+from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
 from fhirapp.search.date import cared_for
-from fhirapp.search.page import Cursor, Selection, find_page, last_row
+from fhirapp.search.page import Cursor, Order, Selection, find_page, last_row
 from fhirapp.search.parameter import Key
-from fhirapp.search.query import select
+from fhirapp.search.query import Controls, select
 from fhirapp.search.values import SHOWN, AnyCondition, Condition
 
 EVERYTHING = Operation(
@@ -75,7 +73,7 @@ class _Place(NamedTuple):
 
 def everything(definition: Definition, resource_id: str) -> Response:
     """Return the record as a searchset Bundle. Raises NotFound, Gone, FhirError."""
-    access = access_to(definition, "r")
+    access = access_to(definition, "r", resource_id)
     operation = parse_operation(EVERYTHING)
     pretty = negotiate(operation.parameters)
     snapshot = reader()

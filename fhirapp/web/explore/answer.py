@@ -16,7 +16,7 @@ from werkzeug.datastructures import Headers
 
 from fhirapp.config import base_url
 from fhirapp.definition import Definition
-from fhirapp.rest.negotiation import FHIR_JSON
+from fhirapp.rest.response import FHIR_JSON
 from fhirapp.web.explore.address import HEADERS, SENT_VIA, Address, NoAddressError
 from fhirapp.web.explore.explanation import Note, issues_of, note_of
 from fhirapp.web.internal_client import Answer, ask

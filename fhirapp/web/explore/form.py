@@ -21,11 +21,10 @@ from werkzeug.datastructures import MultiDict
 from fhirapp.audit.read import entries
 from fhirapp.definition import Definition, featured_types, types
 from fhirapp.rest.definitions import modifiers_of
-from fhirapp.rest.explain import bindings_of
 from fhirapp.rest.include import includable
-from fhirapp.search.controls import ITERATE, REVINCLUDE, SUMMARIES, TOTALS
 from fhirapp.search.date import PREFIXES, Date
 from fhirapp.search.parameter import Parameter
+from fhirapp.search.query import ITERATE, REVINCLUDE, SUMMARIES, TOTALS
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 from fhirapp.search.values import escape, values_at
@@ -269,7 +268,7 @@ def _meanings(parameter: Parameter) -> Iterator[Choice]:
 
 def listed_codes(definition: Definition, parameter: Parameter) -> list[str]:
     """Return the codes of the required bindings of a parameter's elements."""
-    bindings = bindings_of(definition, parameter) if isinstance(parameter, Token) else ()
+    bindings = definition.bindings(parameter) if isinstance(parameter, Token) else ()
     return [*dict.fromkeys(code for binding in bindings for code in binding.codes)]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from flask import Response, request
 
 from fhirapp.audit.read import Entry, entries
-from fhirapp.rest.negotiation import FHIR_JSON
+from fhirapp.rest.response import FHIR_JSON
 from fhirapp.web.explore.address import SENT_VIA, NoAddressError, explorer_link, read_address
 from fhirapp.web.explore.answer import FORM
 from fhirapp.web.internal_client import ask, token_of

@@ -26,7 +26,7 @@ from fhirapp.auth.users.accounts import linked_patients
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import Definition, types
-from fhirapp.rest.errors import LONG_URLS
+from fhirapp.rest.middleware import LONG_URLS
 from fhirapp.web.explore.address import (
     BESIDE,
     HEADERS,

@@ -1,8 +1,8 @@
-"""Browser apps of other origins: which may read our answers. The Fetch standard §CORS protocol.
+"""What every request and every answer passes: limits of size, and CORS for browser apps.
 
-Discovery, and how an app should look, is for all. Tokens and records are for the origins of the
-registered clients' redirect URIs; no cookie is ever honoured there, so nothing is allowed with
-credentials.
+Discovery, and how an app should look, may be read from any origin. Tokens and records may be read
+from the origins of the registered clients' redirect URIs; no cookie is ever honoured there, so
+nothing is allowed with credentials. Source: decisions §4; the Fetch standard §CORS protocol.
 """
 
 from __future__ import annotations
@@ -11,12 +11,21 @@ import json
 import re
 from urllib.parse import urlsplit
 
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, request
 
 from fhirapp.auth.models import ANY_LOOPBACK
 from fhirapp.config import is_loopback
 from fhirapp.db import reader
+from fhirapp.fhir.outcome import BodyTooLong, HeadersTooLong, UrlTooLong
 
+# In bytes. Waitress is told more (ops/serve.py), so that these answers are ours.
+MAX_URL = 8 * 1024
+MAX_HEADERS = 32 * 1024
+MAX_BODY = 1024 * 1024
+# Of pages that take an address of ours as a parameter, its signs escaped; how theirs begin is in
+# the extension, where web/ puts it.
+MAX_LONG_URL = 4 * MAX_URL
+LONG_URLS = "fhirapp.long_urls"
 _PUBLIC = re.compile(
     r"(?:/fhir)?/\.well-known/.*|/fhir/metadata|/oauth/jwks\.json|/smart-style\.json"
 )
@@ -36,9 +45,26 @@ _CLIENTS = (
 
 
 def init_app(app: Flask) -> None:
-    """Answer preflights, and say with each answer who may read it."""
+    """Register the limits, the answer to preflights, and who may read each answer."""
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
     app.before_request(_preflight)
+    app.before_request(check_size)
     app.after_request(_allow)
+
+
+def check_size() -> None:
+    """Refuse what is too long to be meant. Raises UrlTooLong, HeadersTooLong or BodyTooLong."""
+    environ = request.environ
+    is_long = environ["PATH_INFO"].startswith(current_app.extensions.get(LONG_URLS, ()))
+    most = MAX_LONG_URL if is_long else MAX_URL
+    if len(environ["PATH_INFO"]) + len(environ.get("QUERY_STRING", "")) > most:
+        raise UrlTooLong(f"The address is longer than {most} bytes; send a POST to _search.")
+    if sum(len(name) + len(value) for name, value in environ.items() if name[:5] == "HTTP_") > (
+        MAX_HEADERS
+    ):
+        raise HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes.")
+    if (request.content_length or 0) > MAX_BODY:
+        raise BodyTooLong(f"The body is longer than {MAX_BODY} bytes.")
 
 
 def _preflight() -> Response | None:
