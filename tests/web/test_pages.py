@@ -48,7 +48,7 @@ NO_PAGES = {
 }
 NO_PAGES |= {"/explore/address", "/explore/form", "/explore/codes", "/explore/whole"}
 NO_PAGES |= {"/learn/<name>/progress"}
-NO_PAGES |= {f"/admin/{part}/<task_id>/files/<name>" for part in ("imports", "exports")}
+NO_PAGES |= {f"/admin/{part}/<job_id>/files/<name>" for part in ("imports", "exports")}
 NO_PAGES |= {"/admin/backups/<name>/file", "/admin/uploads/<upload_id>"}
 _CONTENT = "/notes/<note_id>/content/<int:number>"
 NO_PAGES |= {_CONTENT, f"{_CONTENT}/page/<int:place>.png", f"{_CONTENT}/file"}
