@@ -17,7 +17,7 @@ from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError, NotFound, UnknownInteraction
 from fhirapp.search.parameter import Context
 from fhirapp.search.reference import Reference
-from fhirapp.search.values import AnyCondition, Condition, any_of, split
+from fhirapp.search.values import AnyCondition, Condition, all_of, any_of, split
 from fhirapp.store.prepare import CARRIES
 
 NOTHING = Condition("1 = 0", narrows=True)
@@ -66,14 +66,7 @@ def _granted(definition: Definition, grant: Grant) -> AnyCondition | None:
     if limits is None:
         return None
     parts += limits
-    if not parts:
-        return ANYTHING
-    rendered = [part.where() for part in parts]
-    return Condition(
-        "(" + " AND ".join(part.sql for part in rendered) + ")",
-        tuple(value for part in rendered for value in part.values),
-        narrows=any(part.narrows for part in parts),
-    )
+    return all_of(parts)
 
 
 def filtered(

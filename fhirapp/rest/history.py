@@ -40,7 +40,7 @@ from fhirapp.rest.response import (
     with_addresses,
 )
 from fhirapp.search.query import parse_count
-from fhirapp.search.values import SHOWN, Condition
+from fhirapp.search.values import SHOWN, Condition, all_of
 
 _KNOWN = ("_count", "_since", "_at", "_cursor", *FORM_PARAMETERS)
 _UNSUPPORTED = {
@@ -221,26 +221,20 @@ def _versions(
         columns = ", ".join(f"h.{name}" for name in history.order)
         after = Condition(f"({columns}) < ({', '.join('?' * len(place))})", tuple(place))
         selecting = [*selecting, after]
-    where = _where(selecting)
+    where = all_of(selecting)
     order = ", ".join(f"h.{name} DESC" for name in history.order)
     rows = snapshot.all(
-        f"SELECT {COLUMNS} FROM {definition.sql_table} h{where.sql} ORDER BY {order} LIMIT {limit}",
+        f"SELECT {COLUMNS} FROM {definition.sql_table} h WHERE {where.sql}"
+        f" ORDER BY {order} LIMIT {limit}",
         where.values,
     )
     return [Version(*row) for row in rows]
 
 
 def _total(snapshot: Reader, definition: Definition, selecting: Sequence[Condition]) -> int:
-    where = _where(selecting)
-    sql = f"SELECT count(*) FROM {definition.sql_table} h{where.sql}"
+    where = all_of(selecting)
+    sql = f"SELECT count(*) FROM {definition.sql_table} h WHERE {where.sql}"
     return int(snapshot.all(sql, where.values)[0][0])
-
-
-def _where(conditions: Sequence[Condition]) -> Condition:
-    """Return the WHERE clause of these conditions, empty where there are none."""
-    sql = " AND ".join(condition.sql for condition in conditions)
-    values = tuple(value for condition in conditions for value in condition.values)
-    return Condition(f" WHERE {sql}" if sql else "", values)
 
 
 def _links(history: _History, values: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from fhirapp.rest.paging import Match
 from fhirapp.rest.read import visible_versions
 from fhirapp.search.query import REVINCLUDE, Controls, Include
 from fhirapp.search.reference import Reference
-from fhirapp.search.values import SHOWN, Condition, values_at
+from fhirapp.search.values import SHOWN, Condition, all_of, is_in, values_at
 
 # How often `_include:iterate` goes on from what it brought, and how much a page brings in all.
 MAX_STEPS = 5
@@ -214,20 +214,20 @@ def provenance_of(
         raise InvalidParameter("_revinclude", f"{REVINCLUDE} is not served here")
     if not matches:
         return []
-    ids = [one.id for one in matches]
+    of_matches = is_in("t.target_id", [match.id for match in matches])
     conditions = [
         Condition("r.is_current"),
         Condition(
             f"r.pk IN (SELECT t.pk FROM {quoted(provenance.tables.reference.name)} t"
-            f" WHERE t.param = 'target' AND t.target_id IN ({_marks(ids)}) AND t.target_type = ?)",
-            (*ids, definition.name),
+            f" WHERE t.param = 'target' AND {of_matches.sql} AND t.target_type = ?)",
+            (*of_matches.values, definition.name),
         ),
         *_limit(provenance, access),
     ]
     order = "r.last_updated DESC, r.id DESC"
-    here = {one.name for one in matches}
-    rows = _rows(snapshot, provenance, "r", conditions, order)
-    return [one for one in rows if one.name not in here]
+    here = {match.name for match in matches}
+    found = _rows(snapshot, provenance, "r", conditions, order)
+    return [resource for resource in found if resource.name not in here]
 
 
 def _targets(
@@ -244,13 +244,13 @@ def _targets(
         params = sorted({param for join in from_source for param in join.params})
         if not params:
             continue
+        definition = types()[source]
+        of_rows = all_of([is_in("k.pk", [row.pk for row in rows]), is_in("k.param", params)])
         pointed = snapshot.all(
             "SELECT k.pk, k.param, k.target_type, k.target_id"
-            f" FROM {quoted(types()[source].tables.reference.name)} k"
-            f" WHERE k.pk IN ({_marks(rows)}) AND k.param IN ({_marks(params)})",
-            (*(row.pk for row in rows), *params),
+            f" FROM {quoted(definition.tables.reference.name)} k WHERE {of_rows.sql}",
+            of_rows.values,
         )
-        definition = types()[source]
         versions = {
             row.pk: _versions(definition, params, row.body)
             for row in rows
@@ -318,8 +318,7 @@ def _limit(definition: Definition, access: Access) -> list[Condition]:
 
 
 def _among(row: str, targets: Collection[Target]) -> Condition:
-    ids = sorted({target.id for target in targets})
-    return Condition(f"{row}.id IN ({_marks(ids)})", tuple(ids))
+    return is_in(f"{row}.id", sorted({target.id for target in targets}))
 
 
 def _rows(
@@ -329,14 +328,10 @@ def _rows(
     conditions: Sequence[Condition],
     order: str,
 ) -> list[PageResource]:
-    found = snapshot.all(
+    where = all_of(conditions)
+    rows = snapshot.all(
         f"SELECT {row}.id, {row}.version_id, {row}.pk, {row}.body"
-        f" FROM {definition.sql_table} {row}"
-        f" WHERE {' AND '.join(one.sql for one in conditions)} ORDER BY {order}",
-        [value for one in conditions for value in one.values],
+        f" FROM {definition.sql_table} {row} WHERE {where.sql} ORDER BY {order}",
+        where.values,
     )
-    return [PageResource(definition.name, *one) for one in found]
-
-
-def _marks(values: Collection[object]) -> str:
-    return ", ".join("?" * len(values))
+    return [PageResource(definition.name, *values) for values in rows]

@@ -23,7 +23,7 @@ from fhirapp.rest.response import (
 )
 from fhirapp.rest.subset import check_subset, subset
 from fhirapp.search.query import Controls, parse_controls
-from fhirapp.search.values import Condition
+from fhirapp.search.values import Condition, all_of, is_in
 
 
 class Version(NamedTuple):
@@ -80,10 +80,9 @@ def find_version(
     else:
         parts.append(Condition("h.version_id = ?", (version_id,)))
     parts += visible_versions(definition, access)
+    where = all_of(parts)
     row = snapshot.first(
-        f"SELECT {COLUMNS} FROM {definition.sql_table} h"
-        f" WHERE {' AND '.join(part.sql for part in parts)}",
-        [value for part in parts for value in part.values],
+        f"SELECT {COLUMNS} FROM {definition.sql_table} h WHERE {where.sql}", where.values
     )
     return Version(*row) if row else None
 
@@ -107,9 +106,8 @@ def visible_versions(definition: Definition, access: Access) -> list[Condition]:
     conditions: list[Condition] = []
     patients = {grant.patient for grant in access.grants(definition.name, "r")}
     if definition.compartment and patients and None not in patients:
-        # Not enough alone, but an index tells.
-        marks = ", ".join("?" for _ in patients)
-        conditions.append(Condition(f"h.patient_id IN ({marks})", tuple(patients)))
+        # Not enough alone, but there is an index.
+        conditions.append(is_in("h.patient_id", patients))
     table, covered = definition.sql_table, limit.where()
     conditions += [
         Condition(

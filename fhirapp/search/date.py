@@ -36,7 +36,15 @@ from fhirapp.fhir.temporal import (
 )
 from fhirapp.search.index import LONG, DateRow, IndexRow, IndexTables
 from fhirapp.search.parameter import Context, Key, Parameter, never_missing
-from fhirapp.search.values import SHOWN, AnyCondition, Condition, IndexCondition, split
+from fhirapp.search.values import (
+    SHOWN,
+    AnyCondition,
+    Condition,
+    IndexCondition,
+    all_of,
+    any_of,
+    split,
+)
 
 LOWER = ("gt", "ge", "sa")
 UPPER = ("lt", "le", "eb")
@@ -284,8 +292,8 @@ def _compare_moment(prefix: str, moment: str, start: str, end: str) -> tuple[str
             return f"{moment} < ?", (end,)
 
 
-# A period without start and end does not tell when it was.
-_TOLD = "k.param = ? AND (k.low > ? OR k.high < ?)"
+# A period without start and end does not say when it was.
+_IS_DATED = "k.param = ? AND (k.low > ? OR k.high < ?)"
 _ALWAYS = (EARLIEST, LATEST)
 
 
@@ -298,24 +306,13 @@ def cared_for(
     whether a resource that has none of them fulfils the condition.
     """
     table = quoted(tables.date.name)
-    choices: list[Condition] = []
-    lacks: list[Condition] = []
+    choices: list[AnyCondition] = []
+    lacks: list[AnyCondition] = []
     for name in names:
-        matching = IndexCondition(
-            table, f"{_TOLD} AND k.low < ? AND k.high > ?", (name, *_ALWAYS, time.high, time.low)
-        )
-        choices.append(_all([*lacks, matching.where()]))
-        lacks.append(IndexCondition(table, _TOLD, (name, *_ALWAYS), negated=True).where())
+        during = f"{_IS_DATED} AND k.low < ? AND k.high > ?"
+        care = IndexCondition(table, during, (name, *_ALWAYS, time.high, time.low))
+        choices.append(all_of([*lacks, care]))
+        lacks.append(IndexCondition(table, _IS_DATED, (name, *_ALWAYS), negated=True))
     if undated:
-        choices.append(_all(lacks))
-    return Condition(
-        "(" + " OR ".join(one.sql for one in choices) + ")",
-        tuple(value for one in choices for value in one.values),
-    )
-
-
-def _all(conditions: Sequence[Condition]) -> Condition:
-    return Condition(
-        "(" + " AND ".join(one.sql for one in conditions) + ")",
-        tuple(value for one in conditions for value in one.values),
-    )
+        choices.append(all_of(lacks))
+    return any_of(choices).where()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
 from fhirapp.search.parameter import Context, Key, Parameters, Walk, is_named
-from fhirapp.search.values import SHOWN, Condition
+from fhirapp.search.values import SHOWN, Condition, all_of
 
 MAX_KEYS = 5
 # The best match first, where words are searched for; it has no `-`.
@@ -147,9 +147,8 @@ class Selection:
 
     def and_where(self, *conditions: Condition) -> Selection:
         """Return the selection of rows for which these conditions hold too."""
-        where = " AND ".join([self.where, *(one.sql for one in conditions)])
-        values = (*self.values, *(value for one in conditions for value in one.values))
-        return Selection(self.table, where, values, self.is_gathered, self.narrows)
+        where = all_of([Condition(self.where, self.values), *conditions])
+        return Selection(self.table, where.sql, where.values, self.is_gathered, self.narrows)
 
 
 def find_page(

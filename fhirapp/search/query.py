@@ -26,8 +26,8 @@ from fhirapp.search.token import Token
 from fhirapp.search.values import (
     SHOWN,
     AnyCondition,
-    Condition,
     IndexCondition,
+    all_of,
     parse_boolean,
     split,
 )
@@ -273,7 +273,7 @@ def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selectio
     conditions = [_near(condition, run) for condition in conditions]
     narrows = any(condition.narrows for condition in conditions)
     rarest = None if narrows else _rarest(conditions, run)
-    where = _all_of(
+    where = all_of(
         condition.gathered()
         if condition is rarest and isinstance(condition, IndexCondition)
         else condition.where()
@@ -282,7 +282,7 @@ def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selectio
     throughout = None
     is_walked = rarest is None and not narrows
     if is_walked and any(isinstance(condition, WordsCondition) for condition in conditions):
-        throughout = _all_of(
+        throughout = all_of(
             condition.listed() if isinstance(condition, WordsCondition) else condition.where()
             for condition in conditions
         )
@@ -293,15 +293,6 @@ def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selectio
         is_gathered=rarest is not None,
         narrows=narrows,
         throughout=throughout,
-    )
-
-
-def _all_of(conditions: Iterable[Condition]) -> Condition:
-    """Return the condition that all these hold."""
-    together = list(conditions)
-    return Condition(
-        " AND ".join([condition.sql for condition in together] or ["1 = 1"]),
-        tuple(value for condition in together for value in condition.values),
     )
 
 
