@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from unicodedata import normalize
 
@@ -36,14 +36,47 @@ _UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _PAIRED = f"{_UNSPACED}\uac00-\ud7a3"
-_TOKEN = re.compile(rf"[{_PAIRED}]+|\d{{1,100}}+{MARK}\d{{1,100}}+|[^\W_{_PAIRED}]{{1,{_LONGEST}}}")
-_IS_PAIRED = re.compile(f"[{_PAIRED}]")
-_CONJOINING = re.compile("[\u1100-\u11ff]")
-_WRAP = rf"\r?\n(?:(?<=[{_UNSPACED}]\n)|(?<=[{_UNSPACED}]\r\n))(?=[{_UNSPACED}])"
-_WRAPPED = re.compile(_WRAP)
 _LETTER = rf"[^\W\d_{_PAIRED}]"
+_WRAP = rf"\r?\n(?:(?<=[{_UNSPACED}]\n)|(?<=[{_UNSPACED}]\r\n))(?=[{_UNSPACED}])"
 _HYPHEN = rf"[-\u2010](?<={_LETTER}.)[ \t]*\r?\n[ \t]*(?={_LETTER})"
-_HYPHENATED = re.compile(_HYPHEN)
+_ASCII_HYPHENATED = re.compile(r"-(?<=[A-Za-z].)[ \t]*\r?\n[ \t]*(?=[A-Za-z])")
+_CONJOINING = re.compile("[\u1100-\u11ff]")
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """Compiled at the first use, as are the next ones: together they take 24 ms of CPU."""
+    return re.compile(
+        rf"[{_PAIRED}]+|\d{{1,100}}+{MARK}\d{{1,100}}+|[^\W_{_PAIRED}]{{1,{_LONGEST}}}"
+    )
+
+
+@cache
+def _paired() -> re.Pattern[str]:
+    return re.compile(f"[{_PAIRED}]")
+
+
+@cache
+def _wrapped() -> re.Pattern[str]:
+    return re.compile(_WRAP)
+
+
+@cache
+def _hyphenated() -> re.Pattern[str]:
+    return re.compile(_HYPHEN)
+
+
+@cache
+def _standing() -> re.Pattern[str]:
+    """As _token, in a text as it is: accents may follow their letter, a line end be within."""
+    return re.compile(
+        rf"[{_PAIRED}](?:[{_PAIRED}\u0e48-\u0e4b\u3099\u309a]|{_WRAP})*"
+        r"|(?<![^\s(])\.\d++(?![.,\u00b7\u066b]\d)|\d+(?:[.,\u00b7\u066b]\d+)*"
+        rf"|[^\W_{_PAIRED}](?:[^\W_{_PAIRED}]|[\u0300-\u036f]|{_HYPHEN})*"
+        r"(?:(?<=\d)(?:[.,\u00b7\u066b]\d+)+)?"
+    )
+
+
 # So many are found by their parts too: to take each apart takes long.
 _MOST_PARTED = 2_000
 _LEFT, _RIGHT = re.compile(r"[^\W_]+\Z"), re.compile(r"[^\W_]+")
@@ -82,7 +115,7 @@ def words_sought(text: str) -> tuple[list[str], bool]:
     Of a run of pairs the last character stands alone in a text only where the run ends.
     """
     words = words_in(text)
-    if not words or len(words[-1]) > 1 or not _IS_PAIRED.match(words[-1]):
+    if not words or len(words[-1]) > 1 or not _is_paired(words[-1]):
         return words, False
     if len(words) > 1 and _is_pair(words[-2]):
         return words[:-1], False
@@ -101,14 +134,15 @@ def readable(words: tuple[str, ...]) -> str:
 def _joined(text: str) -> tuple[str, list[str]]:
     """Return a text with what line ends split in one, and the parts that hyphens stood between."""
     parts: list[str] = []
-    for found in islice(_HYPHENATED.finditer(text), _MOST_PARTED):
+    hyphenated = _ASCII_HYPHENATED if text.isascii() else _hyphenated()
+    for found in islice(hyphenated.finditer(text), _MOST_PARTED):
         left = _LEFT.search(text, max(0, found.start() - _LONGEST), found.start())
         right = _RIGHT.match(text, found.end(), found.end() + _LONGEST)
         both = f"{left[0] if left else ''} {right[0] if right else ''}"
         parts += [MARK, *_words(both)]
     if parts:
-        text = _HYPHENATED.sub("", text)
-    return (text if text.isascii() else _WRAPPED.sub("", text)), parts
+        text = hyphenated.sub("", text)
+    return (text if text.isascii() else _wrapped().sub("", text)), parts
 
 
 def _words(text: str) -> list[str]:
@@ -118,14 +152,14 @@ def _words(text: str) -> list[str]:
         text = text.encode().translate(_ASCII).decode().replace(_ASCII_MARK, MARK)
         words = text.split()
         if len(text) > _LONGEST and max(map(len, words), default=0) > _LONGEST:
-            return _TOKEN.findall(text)
+            return _token().findall(text)
         return words
     text = fold.__wrapped__(text)
     if _CONJOINING.search(text):
         text = normalize("NFC", text)
     text = _NUMBER.sub(_number, text.replace(_ASCII_MARK, " ")).replace(_ASCII_MARK, MARK)
-    words = _TOKEN.findall(text)
-    if _IS_PAIRED.search(text):
+    words = _token().findall(text)
+    if _paired().search(text):
         return [one for word in words for one in _pairs(word)]
     return words
 
@@ -136,7 +170,7 @@ def _number(found: re.Match[str]) -> str:
     number = found[0]
     before = text[start - 1 : start]
     parts = _MARKS.split(number)
-    if before.isalnum() and not _IS_PAIRED.match(before):
+    if before.isalnum() and not _is_paired(before):
         if len(parts) == 1:
             return number
         number = " ".join(parts)
@@ -154,7 +188,7 @@ def _number(found: re.Match[str]) -> str:
 
 
 def _pairs(word: str) -> Iterator[str]:
-    if not _IS_PAIRED.match(word):
+    if not _is_paired(word):
         yield word
         return
     for start in range(len(word)):
@@ -162,22 +196,18 @@ def _pairs(word: str) -> Iterator[str]:
 
 
 def _is_pair(word: str) -> bool:
-    return len(word) == 2 and _IS_PAIRED.match(word) is not None
+    return len(word) == 2 and _is_paired(word)
 
 
-# As _TOKEN, in a text as it stands: accents may stand behind their letter, a line end within.
-_STANDING = re.compile(
-    rf"[{_PAIRED}](?:[{_PAIRED}\u0e48-\u0e4b\u3099\u309a]|{_WRAP})*"
-    r"|(?<![^\s(])\.\d++(?![.,\u00b7\u066b]\d)|\d+(?:[.,\u00b7\u066b]\d+)*"
-    rf"|[^\W_{_PAIRED}](?:[^\W_{_PAIRED}]|[\u0300-\u036f]|{_HYPHEN})*"
-    r"(?:(?<=\d)(?:[.,\u00b7\u066b]\d+)+)?"
-)
+def _is_paired(text: str) -> bool:
+    """Say whether a text begins with a character that is indexed in pairs."""
+    return not text[:1].isascii() and _paired().match(text) is not None
 
 
 def located(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield the words of a text, each with its place: from, to."""
-    for found in _STANDING.finditer(text):
-        if _IS_PAIRED.match(found[0]):
+    for found in _standing().finditer(text):
+        if _is_paired(found[0]):
             yield from _located_pairs(found[0], found.start())
             continue
         for word in _indexed(found[0]):
