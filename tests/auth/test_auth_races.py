@@ -1,6 +1,6 @@
 """What serves once serves once, however many ask at the same moment: eight, in two processes.
 
-Exactly one wins, in each of fifty rounds.
+Exactly one wins, in each round.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from fhirapp.auth.models import AccessToken, Grant, Launch
-from fhirapp.config import settings_of
 from tests.support.authorizing import REDIRECT, VERIFIER, Flow, add_backend, parameters_of, rows
+from tests.support.effort import sample
 from tests.support.racing import racers
 
 Race = Callable[[dict[str, Any]], list[Any]]
@@ -29,8 +29,8 @@ def race(oauth: Flask) -> Iterator[Race]:
 
 @pytest.fixture(scope="module")
 def rounds(oauth: Flask) -> int:
-    """Return how often each is tried: seldomer on PostgreSQL, where a round takes longer."""
-    return 50 if settings_of(oauth).database_uri.startswith("sqlite") else 20
+    """Return how often each is tried."""
+    return sample(15, 50)
 
 
 def winner(answers: list[Any], error: str) -> dict[str, Any]:

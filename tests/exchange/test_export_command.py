@@ -150,8 +150,9 @@ def test_a_link_that_leads_nowhere_is_no_folder(clinic, tmp_path):
     assert_not_done(run(clinic, "export", str(link)), f"{link} is not a folder")
 
 
-@pytest.mark.parametrize("options", [[], ["--gzip"], ["--history"]])
-@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize(
+    ("options", "is_there"), [([], False), (["--gzip"], True), (["--history"], False)]
+)
 def test_where_the_disk_is_full_nothing_is_left(make_app, tmp_path, options, is_there):
     app = make_app(seed=False)
     note = os.urandom(150_000).hex()

@@ -11,7 +11,7 @@ from typing import Any
 from tests.support.effort import LONG, sample
 from tests.support.shell import ROOT, environment
 
-KILLS = sample(20, 200)
+KILLS = sample(12, 200)
 
 
 def records() -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ def test_statements_of_batches_do_not_pile_up() -> None:
     tune_gc()
     with engine.begin() as connection:
         table.create(connection)
-        for batch in range(sample(60, 300)):
+        for batch in range(sample(40, 300)):
             ids = [f"{batch}-{number}" for number in range(1_000)]
             connection.execute(select(table).where(table.c.id.in_(ids))).all()
             collect()

@@ -56,11 +56,11 @@ from tests.support.noted import add, attached, note
 THOROUGH = settings(
     deadline=None,
     derandomize=True,
-    max_examples=int(os.environ.get("FHIRAPP_TEST_SEARCHES", sample(100, 250))),
+    max_examples=int(os.environ.get("FHIRAPP_TEST_SEARCHES", sample(60, 250))),
 )
 WORDS = settings(
     THOROUGH,
-    max_examples=int(os.environ.get("FHIRAPP_TEST_SEARCHES", sample(25, 250))),
+    max_examples=int(os.environ.get("FHIRAPP_TEST_SEARCHES", sample(15, 250))),
 )
 QUICK = settings(deadline=None, derandomize=True, max_examples=80)
 
@@ -284,7 +284,7 @@ def test_each_modifier_of_a_parameter_finds_what_fits(app, name, own):
     held = everything(fhir, name)
     for strategy in terms_of(own, KINDS[name][own], held):
 
-        @settings(QUICK, max_examples=20)
+        @settings(QUICK, max_examples=sample(10, 20))
         @given(strategy)
         def check(term: tuple[str, str]) -> None:
             assert all_pages(fhir, name, [term, ("_count", "1000")]) == picked(held, [term])
