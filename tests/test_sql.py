@@ -9,11 +9,11 @@ from pathlib import Path
 from tests import ROOT
 
 PACKAGE = ROOT / "fhirapp"
-_READ = re.compile(r"\s*(?:SELECT|EXISTS \(SELECT)\s")
+_READ = re.compile(r"\s*(?:SELECT|EXISTS \(SELECT|WITH [a-z_]+ AS)\s", re.IGNORECASE)
 _OTHER = re.compile(
-    r"\s*(?:INSERT INTO|UPDATE \S+ SET|DELETE FROM|PRAGMA|VACUUM|ATTACH|TRUNCATE|ANALYZE|"
-    r"ALTER TABLE|BEGIN IMMEDIATE|SET LOCAL|SET TRANSACTION|"
-    r"CREATE (?:TABLE|INDEX|UNIQUE|VIRTUAL|TEMP))\b"
+    r"\s*(?:INSERT (?:OR [A-Z]+ )?INTO|REPLACE INTO|UPDATE (?:\S+ SET\b|\Z)|DELETE FROM|"
+    r"PRAGMA|VACUUM|ATTACH|TRUNCATE|ANALYZE|ALTER TABLE|BEGIN IMMEDIATE|SET LOCAL|SET TRANSACTION|"
+    r"(?:CREATE|DROP) (?:TABLE|INDEX|UNIQUE|VIRTUAL|TEMP|TEMPORARY|TRIGGER|VIEW))"
 )
 _ROW = re.compile(r"^\| `([a-z_/]+\.py)` \| .{20,} \|$", re.MULTILINE)
 
@@ -46,6 +46,17 @@ def reads_snapshots(path: Path) -> bool:
     return bool(imported & {"Reader", "reader"}) or path.parent.name == "search"
 
 
+def runs_text(path: Path) -> bool:
+    """Say whether a module runs SQL in another way than the reader's."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("exec_driver_sql", "executescript")
+        for node in ast.walk(tree)
+    )
+
+
 def modules_with_text() -> tuple[set[str], set[str]]:
     """Return the modules that read snapshots by text, and those with other SQL."""
     reading, other = set(), set()
@@ -54,7 +65,7 @@ def modules_with_text() -> tuple[set[str], set[str]]:
         if "migrations" in name:
             continue
         found = texts(path)
-        if any(map(_OTHER.match, found)):
+        if any(map(_OTHER.match, found)) or runs_text(path):
             other.add(name)
         elif any(map(_READ.match, found)):
             (reading if reads_snapshots(path) else other).add(name)
