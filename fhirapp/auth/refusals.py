@@ -7,7 +7,6 @@ client. No patient data is kept: of an address only its route.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -16,8 +15,6 @@ from typing import Any
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from flask import Response, current_app, request
-from joserfc import jws
-from joserfc.errors import JoseError
 from sqlalchemy import Select, delete, func, insert, select
 from werkzeug.datastructures import Authorization
 
@@ -34,6 +31,7 @@ from fhirapp.auth.models import (
 from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
 from fhirapp.auth.scopes import SESSION_SCOPES, parse_scope
 from fhirapp.auth.throttle import Failures
+from fhirapp.auth.unverified import InvalidJwt, read_jwt
 from fhirapp.config import token_url
 from fhirapp.db import db, is_busy, writing
 from fhirapp.fhir.temporal import exact_at
@@ -83,10 +81,9 @@ def _issuer(assertion: str) -> str | None:
 def _claims(assertion: str) -> dict[str, Any]:
     """Return what an assertion says, which nothing proves; nothing of one that cannot be read."""
     try:
-        claims = json.loads(jws.extract_compact(assertion.encode()).payload)
-    except (JoseError, ValueError, RecursionError):
+        return read_jwt(assertion).claims
+    except InvalidJwt:
         return {}
-    return claims if isinstance(claims, dict) else {}
 
 
 def _more(client: Client, error: str) -> Iterator[str]:

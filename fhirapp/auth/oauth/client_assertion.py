@@ -23,6 +23,7 @@ from sqlalchemy.exc import IntegrityError
 
 from fhirapp.auth.clients.key_sets import KeySets, Unfetched
 from fhirapp.auth.models import Client, UsedAssertion
+from fhirapp.auth.unverified import InvalidJwt, read_jwt
 from fhirapp.config import settings, token_url
 from fhirapp.db import db, writing
 
@@ -72,6 +73,11 @@ class ClientAssertion(JWTBearerClientAssertion):  # type: ignore[misc]
 
     def __call__(self, query_client: Any, request: Any) -> Any:
         """Return the client that signed, None where the request has no assertion."""
+        if assertion := request.form.get("client_assertion"):
+            try:
+                read_jwt(assertion)
+            except InvalidJwt as error:
+                raise InvalidClientError(description=f"The assertion: {error}") from None
         client = super().__call__(query_client, request)
         body_id = request.form.get("client_id")
         if client is not None and body_id is not None and body_id != client.client_id:

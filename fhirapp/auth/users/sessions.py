@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import unicodedata
 from functools import cache
+from pathlib import Path
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
@@ -159,8 +160,18 @@ def check(password: str, username: str) -> None:
         raise WeakPassword("Choose a password of at most %(most)s characters.", most=LONGEST)
     if len(username) >= _NAME_TELLS and username in password.lower():
         raise WeakPassword("It holds your user name; choose another.")
+    if _composed(password).casefold() in _common():
+        raise WeakPassword("It is one of the most common passwords; choose another.")
     if len(set(password)) < 5:
         raise WeakPassword("Choose a password that is harder to guess: a few words, say.")
+
+
+@cache
+def _common() -> frozenset[str]:
+    """Return the passwords that are tried first, in small letters."""
+    path = Path(__file__).with_name("common_passwords.txt")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return frozenset(line for line in lines if not line.startswith("# "))
 
 
 def hashed(password: str) -> str:

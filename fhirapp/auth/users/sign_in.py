@@ -115,6 +115,8 @@ def accept(connection: Connection, user: User, code: str) -> bool:
 WINDOW_SECONDS = 15 * 60
 # Failures in a window: of one name from one address, of one name, from one address.
 PER_NAME_AND_ADDRESS, PER_NAME, PER_ADDRESS = 5, 50, 50
+# Who signed in from an address before waits no longer there, however many fail: one try each time.
+_PACE_SECONDS = 2
 _PASSWORD, _CODE = "password", "code"
 # So long a network from which somebody signed in is one of theirs.
 _KNOWN_SECONDS = 90 * 86_400
@@ -156,7 +158,7 @@ def sign_in(
     db.session.rollback()
     proved = sessions.verify(stored, password)
     with writing() as connection:
-        tries.check(connection)
+        tries.take(connection)
         if not proved or not _remember(connection, user_id, stored or "", password):
             tries.failed(connection)
             return None
@@ -178,7 +180,7 @@ def prove(user_id: str, password: str, address: str) -> bool:
     db.session.rollback()
     proved = sessions.verify(stored, password)
     with writing() as connection:
-        tries.check(connection)
+        tries.take(connection)
         if proved:
             tries.succeeded(connection)
         else:
@@ -196,7 +198,7 @@ def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
     db.session.expunge_all()
     db.session.rollback()
     with writing() as connection:
-        tries.check(connection)
+        tries.take(connection)
         if not accept(connection, user, code):
             tries.failed(connection)
             return None
@@ -240,23 +242,41 @@ class _Tries:
 
     def __init__(self, what: str, name: str, address: str) -> None:
         network = network_of(address)
+        # Codes have six digits: who guesses them slowly finds one.
+        self.is_password = what == _PASSWORD
         # The name comes last: whatever is typed for one makes no other key.
         self.here = f"{what} {network} {name}"
         self.of_name = _of_name(what, name)
         self.of_network = f"sign-in from {network}"
         self.known = f"signed in from {network} {name}"
+        self.paced = f"{what} paced {network} {name}"
 
     def check(self, connection: Connection) -> None:
-        """Raise TooOften. Also after the hash: meanwhile other requests tried the same.
+        """Raise TooOften where there were too many failures.
 
-        Where strangers guess at a name, its owner still comes in from where they did before.
+        Wherever strangers guess at a name, from its owner's address too, the owner still comes in
+        from where they did before: slowly, but with the right password always.
         """
-        limits = {self.here: PER_NAME_AND_ADDRESS, self.of_network: PER_ADDRESS}
-        if not throttle.wait_seconds(connection, self.known, 1):
-            limits[self.of_name] = PER_NAME
-        wait = max(throttle.wait_seconds(connection, key, limit) for key, limit in limits.items())
-        if wait:
-            raise TooOften(wait)
+        if wait := self._wait(connection):
+            if not (self.is_password and throttle.wait_seconds(connection, self.known, 1)):
+                raise TooOften(wait)
+            if wait := throttle.wait_seconds(connection, self.paced, 1):
+                raise TooOften(wait)
+
+    def take(self, connection: Connection) -> None:
+        """Check again, after the hash: meanwhile other requests tried the same. Raises TooOften."""
+        self.check(connection)
+        if self._wait(connection):
+            throttle.count(connection, self.paced, _PACE_SECONDS)
+
+    def _wait(self, connection: Connection) -> int:
+        """Return how long a stranger would wait, in seconds."""
+        limits = {
+            self.here: PER_NAME_AND_ADDRESS,
+            self.of_network: PER_ADDRESS,
+            self.of_name: PER_NAME,
+        }
+        return max(throttle.wait_seconds(connection, key, limit) for key, limit in limits.items())
 
     def failed(self, connection: Connection) -> None:
         for key in (self.here, self.of_name, self.of_network):

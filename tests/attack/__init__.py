@@ -1,0 +1,1 @@
+"""What attackers try: each case is refused, and harms nobody else."""

@@ -1,0 +1,208 @@
+"""Whatever bytes a stranger sends for JSON, a form or a JWT: an error of theirs, not ours."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA384
+from flask import Flask
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fhirapp.auth.unverified import InvalidJwt, read_jwt
+from tests.conftest import token_for
+from tests.support.authorizing import KEY, Program, add_backend
+from tests.support.effort import sample
+
+ASSERTED = ("/oauth/token", "/oauth/introspect", "/oauth/revoke")
+JSON = st.recursive(
+    st.one_of(
+        *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
+        st.sampled_from(["RS384", "ES384", "none", "HS256", "https://fhir.example/oauth/token"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+HEADERS = st.dictionaries(
+    st.sampled_from(["alg", "typ", "kid", "jku", "crit", "jwk", "x5c", "b64", "zip", "enc", "p2c"]),
+    JSON,
+    max_size=5,
+)
+CLAIMS = st.dictionaries(
+    st.sampled_from(["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "cnf"]), JSON, max_size=7
+)
+DEEP = b"[" * 990 + b"]" * 990
+HEADER = b'{"alg":"ES384"}'
+DEEP_HEADER = b'{"alg":"ES384","x":' + DEEP + b"}"
+
+
+def part(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def jwt_of(header: Any, claims: Any, signature: bytes = b"x") -> str:
+    return ".".join(
+        [*(part(json.dumps(one).encode()) for one in (header, claims)), part(signature)]
+    )
+
+
+def signed(header: Any, claims: Any) -> str:
+    """Return a JWT with a signature that fits, whatever it says."""
+    text = jwt_of(header, claims).rpartition(".")[0]
+    r, s = decode_dss_signature(KEY.private_key.sign(text.encode(), ECDSA(SHA384())))
+    return f"{text}.{part(r.to_bytes(48, 'big') + s.to_bytes(48, 'big'))}"
+
+
+@pytest.fixture(scope="module")
+def app(make_app: Callable[..., Flask]) -> Flask:
+    return make_app()
+
+
+@pytest.fixture(scope="module")
+def backend(app: Flask) -> Program:
+    return add_backend(app)
+
+
+def refused(app: Flask, path: str, assertion: str, client_id: str | None = None) -> None:
+    """Assert that nobody is taken for a client by this assertion."""
+    form = {
+        "grant_type": "client_credentials",
+        "scope": "system/*.rs",
+        "token": "x",
+        "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+        "client_assertion": assertion,
+    }
+    if client_id:
+        form["client_id"] = client_id
+    # Another address each time: failures are counted.
+    address = f"2001:db8:{abs(hash(assertion)) % 65_536:x}:{len(assertion) % 65_536:x}::1"
+    answer = app.test_client().post(path, data=form, environ_base={"REMOTE_ADDR": address})
+    assert answer.status_code in (400, 401, 429), answer.text
+    assert answer.get_json()["error"] in ("invalid_client", "invalid_request", "slow_down")
+
+
+@pytest.mark.parametrize("path", ASSERTED)
+@pytest.mark.parametrize(
+    "assertion",
+    [
+        f"{part(HEADER)}.{part(b'[' * 990)}.{part(b'x')}",
+        f"{part(HEADER)}.{part(DEEP)}.{part(b'x')}",
+        f"{part(DEEP)}.{part(DEEP)}.{part(b'x')}",
+        f"{part(DEEP_HEADER)}.{part(DEEP_HEADER)}.x",
+        jwt_of({"alg": "ES384", "crit": 5}, {"iss": "a", "sub": "a"}),
+        jwt_of({"alg": "ES384", "crit": ["b64"], "b64": False}, {"iss": "a", "sub": "a"}),
+        jwt_of({"alg": ["ES384"]}, {}),
+        jwt_of({"alg": "ES384", "kid": {"a": 1}}, {"iss": ["a"], "sub": {"b": 1}}),
+        jwt_of({"alg": "ES384"}, {"iss": "a", "sub": "a", "exp": "soon"}),
+        jwt_of({"alg": "ES384"}, {"iss": "a", "sub": "a", "exp": 1e308}),
+        jwt_of([], []),
+        jwt_of(None, "x"),
+        "..",
+        "a.b.c",
+        "." * 1000,
+        part(b"\xff\xfe") + "." + part(b"\xff") + ".",
+        "é.é.é",
+    ],
+)
+def test_an_assertion_that_no_client_sends_is_refused(app, path, assertion):
+    refused(app, path, assertion)
+
+
+@pytest.mark.parametrize("path", ASSERTED)
+def test_what_a_known_client_signed_may_be_odd_too(app, backend, path):
+    for header, claims in (
+        ({"crit": 5}, {}),
+        ({"crit": ["exp"]}, {}),
+        ({}, {"aud": [{"a": 1}, 5]}),
+        ({}, {"exp": 9e15}),
+        ({}, {"nbf": "never"}),
+        ({}, {"iat": [1]}),
+        ({}, {"jti": "x" * 300}),
+        ({}, {"jti": "\u0000"}),
+        ({"jku": "http://127.0.0.1/"}, {}),
+    ):
+        said = {
+            "iss": backend.client_id,
+            "sub": backend.client_id,
+            "jti": "x",
+            "exp": 9e9,
+            **claims,
+        }
+        assertion = signed({"alg": "ES384", **header}, said)
+        refused(app, path, assertion, backend.client_id)
+
+
+@settings(max_examples=sample(150, 2_000))
+@given(
+    path=st.sampled_from(ASSERTED), header=HEADERS, claims=CLAIMS, signature=st.binary(max_size=9)
+)
+@example(path="/oauth/token", header={"alg": "ES384", "crit": 5}, claims={}, signature=b"")
+def test_whatever_a_jwt_says_it_is_refused_without_a_fault(app, path, header, claims, signature):
+    refused(app, path, jwt_of({"alg": "ES384", **header}, claims, signature))
+
+
+@settings(max_examples=sample(200, 5_000))
+@given(
+    st.one_of(st.text(max_size=60), st.binary(max_size=40).map(lambda b: f"{part(b)}.{part(b)}."))
+)
+def test_reading_a_jwt_fails_in_one_way(text):
+    try:
+        header, claims = read_jwt(text)
+    except InvalidJwt:
+        return
+    assert isinstance(header, dict)
+    assert isinstance(claims, dict)
+
+
+BODIES = st.one_of(
+    st.binary(max_size=60),
+    JSON.map(lambda one: json.dumps(one).encode()),
+    st.sampled_from(
+        [
+            *(b"", b"{", b"[]", b"null", b'"x"', b"1e999", b"NaN", DEEP, b'{"a":' + DEEP + b"}"),
+            b'{"resourceType":"Parameters","parameter":5}',
+            b'{"resourceType":"Parameters","parameter":[[]]}',
+            b'{"resourceType":"Parameters","parameter":[{"name":5,"valueString":{}}]}',
+            b'{"resourceType":"Parameters","parameter":[{"name":"patient","valueId":[1]}]}',
+            *(b"a=%00", b"%", b"a=b&" * 300, b"\xff=\xff", b"_cursor=x&_count=%2D1"),
+        ]
+    ),
+)
+TYPES = st.sampled_from(
+    [
+        *("application/fhir+json", "application/json", "application/x-www-form-urlencoded"),
+        *("multipart/form-data; boundary=x", "multipart/form-data", "text/plain", "", "é", "a/b;c"),
+    ]
+)
+
+
+def posts(app: Flask) -> list[str]:
+    """Return an address of each route that takes a POST, ids filled in."""
+    return sorted(
+        {
+            "".join(
+                "x" if is_variable else text for is_variable, text in rule._trace if text != "|"
+            )
+            for rule in app.url_map.iter_rules()
+            if "POST" in (rule.methods or ())
+        }
+    )
+
+
+@settings(max_examples=sample(300, 10_000))
+@given(data=st.data(), body=BODIES, kind=TYPES)
+def test_whatever_is_posted_anywhere_is_no_fault_of_ours(app, data, body, kind):
+    path = data.draw(st.sampled_from(posts(app)))
+    headers = {"Content-Type": kind}
+    if data.draw(st.booleans()):
+        headers["Authorization"] = f"Bearer {token_for(app, 'system/*.rs')}"
+    answer = app.test_client().post(path, data=body, headers=headers)
+    assert answer.status_code < 500, (path, answer.text)
