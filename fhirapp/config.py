@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, tzinfo
 from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -56,6 +57,20 @@ def _check_zone(name: str) -> None:
         raise ValidationError("it is not the IANA name of a time zone, such as Europe/Berlin.")
 
 
+def _check_networks(text: str) -> None:
+    try:
+        _networks(text)
+    except ValueError as error:
+        raise ValidationError(
+            f"{error}; give addresses or networks with commas between: 10.0.0.7, 172.16.0.0/12."
+        ) from None
+
+
+def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Read a list of addresses and networks. Raises ValueError."""
+    return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The server's settings; each field is the environment variable FHIRAPP_<NAME>."""
@@ -90,7 +105,21 @@ class Settings:
     )
     threads: int = _setting(Integer(validate=Range(1, 256)), 4, "Threads in each process")
     trusted_proxy: str = _setting(
-        String(), "", "Address of the reverse proxy whose X-Forwarded-For is believed", shown="none"
+        String(validate=_check_networks),
+        "",
+        "Reverse proxies whose X-Forwarded-For is believed: addresses or networks such as "
+        "`10.0.0.0/8`, with commas between",
+        shown="none",
+    )
+    connections: int = _setting(
+        Integer(validate=Range(10, 100_000)),
+        4000,
+        "Connections open at once; of more the slowest is closed",
+    )
+    connections_of_address: int = _setting(
+        Integer(validate=Range(1, 100_000)),
+        100,
+        "Connections open at once of one client's address",
     )
     page_size: int = _setting(Integer(validate=Range(1, 10_000)), 100, "Results on a page")
     page_max: int = _setting(
@@ -177,6 +206,11 @@ class Settings:
         return scheme + separator + rest
 
     @cached_property
+    def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks of the reverse proxies that are believed."""
+        return _networks(self.trusted_proxy)
+
+    @cached_property
     def zone(self) -> tzinfo:
         """The clinic's time zone; str() is its name."""
         return (_zone(self.timezone) if self.timezone else _machine_zone()) or UTC
@@ -220,13 +254,15 @@ def _project() -> Path:
 
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_LAST_PORT = 65_535
 # urlsplit() finds ::1 in http://evil[::1]/ too, which browsers do not.
 _LOOPBACK_AUTHORITY = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})?", re.I)
 
 
 def is_loopback(authority: str) -> bool:
     """Say whether host[:port] of an address names this machine, and nothing else."""
-    return _LOOPBACK_AUTHORITY.fullmatch(authority) is not None
+    match = _LOOPBACK_AUTHORITY.fullmatch(authority)
+    return match is not None and int((match[2] or ":0")[1:]) <= _LAST_PORT
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:

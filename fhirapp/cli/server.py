@@ -21,6 +21,7 @@ from fhirapp.ops import health
 from fhirapp.ops.check import check_database, check_file
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.prepare import first_setup_code, prepare
+from fhirapp.ops.proxies import seems_behind_proxy
 from fhirapp.ops.reset import refuse_others, reset
 from fhirapp.ops.serve import listen
 from fhirapp.ops.serve import serve as run
@@ -40,6 +41,12 @@ def serve(demo: bool | None, host: str | None, port: int | None) -> None:
     listener = listen(settings)
     code = first_setup_code(app)
     _greet(settings, listener.getsockname()[1], code)
+    if seems_behind_proxy(settings):
+        say(
+            f"Clients reach this server at {settings.base_url}, so a reverse proxy seems to be in "
+            "front, and FHIRAPP_TRUSTED_PROXY does not name it: all clients count as one, and "
+            "wrong passwords of one lock out the others."
+        )
     run(app, listener)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
+from collections import OrderedDict
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from threading import Event, Lock, Timer
 from types import TracebackType
@@ -22,6 +26,8 @@ _LIGHT_BYTES = 64 * 1024
 _START_SECONDS = 60
 
 _SCRIPT = Path(__file__).with_name("worker.py")
+# How an answer begins that is remembered of a document that the worker died of.
+_DIED, _DIED_SECONDS = b"D", 60
 # A worker has no use for the database's address and password.
 _SECRET = ("FHIRAPP_", "PG")
 _OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
@@ -36,12 +42,16 @@ class Extractor:
 
     A document may take so many seconds, and the worker so many megabytes (on Linux; Windows and
     macOS know no such limit). One that takes more is unreadable, and the next has a new worker.
-    Threads may share an extractor; processes that are forked must not.
+    It remembers so many megabytes of its last answers. Threads may share an extractor; processes
+    that are forked must not.
     """
 
-    def __init__(self, seconds: float = 10, megabytes: int = 512) -> None:
+    def __init__(
+        self, seconds: float = 10, megabytes: int = 512, remembered_megabytes: int = 0
+    ) -> None:
         self._seconds = seconds
         self._megabytes = megabytes
+        self._answers = _Answers(remembered_megabytes * 1_000_000)
         self._worker: _Worker | None = None
         self._lock = Lock()
 
@@ -102,8 +112,18 @@ class Extractor:
     def _answer(self, kind: Kind, data: bytes) -> bytes:
         if len(data) > MAX_BYTES:
             raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
-        with self._lock:
-            answer = self._request(kind, data)
+        key = (kind, sha256(data).digest())
+        # Before anything is waited for, and again: others may have waited for the same.
+        if (answer := self._answers.get(key)) is None:
+            with self._lock:
+                if (answer := self._answers.get(key)) is None:
+                    try:
+                        answer = self._request(kind, data)
+                    except _Died as error:
+                        answer = _DIED + str(error).encode()
+                    self._answers.keep(key, answer)
+        if answer[:1] == _DIED:
+            raise _Died(answer[1:].decode())
         if answer[:1] == media.UNREADABLE:
             raise Unreadable(answer[1:].decode())
         return answer[1:]
@@ -123,6 +143,42 @@ class Extractor:
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
+
+
+class _Answers:
+    """The last answers, by document and what was wanted of it, up to so many bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = 0
+        # Each with the time at which it is forgotten.
+        self._kept: OrderedDict[tuple[Kind, bytes], tuple[bytes, float]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: tuple[Kind, bytes]) -> bytes | None:
+        """Return an answer, None where it is not remembered."""
+        with self._lock:
+            answer, until = self._kept.get(key, (None, 0.0))
+            if answer is None:
+                return None
+            if time.monotonic() > until:
+                del self._kept[key]
+                self._size -= len(answer)
+                return None
+            self._kept.move_to_end(key)
+            return answer
+
+    def keep(self, key: tuple[Kind, bytes], answer: bytes) -> None:
+        """Remember an answer, and forget the oldest that there is no room for."""
+        with self._lock:
+            if key not in self._kept and len(answer) <= self._most:
+                # The machine may have been busy, and the document readable.
+                seconds = _DIED_SECONDS if answer[:1] == _DIED else math.inf
+                self._kept[key] = (answer, time.monotonic() + seconds)
+                self._size += len(answer)
+            while self._size > self._most:
+                _, (forgotten, _) = self._kept.popitem(last=False)
+                self._size -= len(forgotten)
 
 
 class _Worker:

@@ -88,6 +88,7 @@ def main(*, seconds: float, megabytes: int) -> None:
     """Answer requests on standard input, each within so many seconds of the processor."""
     # Ctrl-C is meant for the parent, but reaches the whole group of processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _make_way()
     load_codecs()
     requests: SimpleQueue[_Request] = SimpleQueue()
     Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
@@ -98,6 +99,13 @@ def main(*, seconds: float, megabytes: int) -> None:
         _allow(seconds)
         answer(sys.stdout.buffer, kind, data)
         del data
+
+
+def _make_way() -> None:
+    """Leave the core that the server is pinned to, and let it go first on every other."""
+    with suppress(AttributeError, OSError):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        os.nice(5)
 
 
 def _receive(stream: IO[bytes], requests: SimpleQueue[_Request]) -> None:

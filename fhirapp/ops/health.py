@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 
 from flask import Blueprint, Flask, Response, jsonify
@@ -56,6 +57,43 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(content)
 
 
+class Sparing(logging.Filter):
+    """Lets a message through ten times a minute; what is left out is counted.
+
+    A stranger who finds what makes the server log something could fill the disk by it.
+    """
+
+    PER_MINUTE = 10
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._since = 0.0
+        self._counts: Counter[tuple[str, str, int]] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a record is logged: by where in the code it comes from."""
+        if record.created - self._since >= 60:
+            left_out = sum(max(0, count - self.PER_MINUTE) for count in self._counts.values())
+            self._since = record.created
+            self._counts.clear()
+            if left_out:
+                record.msg = f"{record.getMessage()} ({left_out} like earlier ones were left out)"
+                record.args = ()
+        place = _place(record)
+        self._counts[place] += 1
+        return self._counts[place] <= self.PER_MINUTE
+
+
+def _place(record: logging.LogRecord) -> tuple[str, str, int]:
+    """Return where in the code a record comes from; of an exception, where that was raised."""
+    kind, _, trace = record.exc_info or (None, None, None)
+    if kind is None or trace is None:
+        return record.name, record.pathname, record.lineno
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return kind.__name__, trace.tb_frame.f_code.co_filename, trace.tb_lineno
+
+
 def configure(settings: Settings) -> None:
     """Send logs to standard error, as the settings say."""
     handler = logging.StreamHandler(sys.stderr)
@@ -63,6 +101,7 @@ def configure(settings: Settings) -> None:
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(Sparing())
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
     # It warns of every request that waits for a thread.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)

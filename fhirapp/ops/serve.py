@@ -14,31 +14,19 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from http import HTTPStatus
+from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from flask import Flask
-from waitress.channel import HTTPChannel
-from waitress.server import create_server
-from waitress.task import ErrorTask, WSGITask
 
 from fhirapp.auth import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.disk import database_path
-from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.outcome import (
-    BodyTooLong,
-    FhirError,
-    HeadersTooLong,
-    InternalError,
-    InvalidParameter,
-)
 from fhirapp.jobs.worker import running_jobs
+from fhirapp.ops.connections import Server, limits
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.reset import start_timer
-from fhirapp.rest.middleware import MAX_BODY, MAX_HEADERS
-from fhirapp.rest.response import FHIR_JSON
 
 _log = logging.getLogger(__name__)
 
@@ -47,19 +35,8 @@ DRAIN_SECONDS = 8
 _POLL_SECONDS = 0.5
 # A child that dies sooner is not replaced at once, lest the machine does nothing else.
 _SHORT_LIFE_SECONDS = 1.0
-
-# So much is sent to one client before the others have their turn.
-_TURN_BYTES = 1024 * 1024
-
-_WAITRESS = {
-    "connection_limit": 500,
-    "channel_timeout": 30,
-    "asyncore_use_poll": True,
-    # Above our own limits, whose answers are OperationOutcomes; beyond, _Refusal answers.
-    "max_request_body_size": 2 * MAX_BODY,
-    "max_request_header_size": 2 * MAX_HEADERS,
-    "ident": None,
-}
+_CGROUP = Path("/sys/fs/cgroup")
+_NO_QUOTA = 1_000
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -86,12 +63,13 @@ def serve(app: Flask, listener: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT. Raises ConfigurationError where a restore goes on."""
     settings = settings_of(app)
     cores = _cores()
-    count = settings.processes or len(cores)
+    count = settings.processes or min(len(cores), _quota())
     # Held by each process, so that nothing is restored under one that outlives its parent.
     with in_use(database_path(settings)):
         # A restore may have ended since the app was made.
         keys.init_app(app)
-        if count == 1 or not hasattr(os, "fork"):
+        # As PID 1 of a container it is the parent of every orphan, and must wait for them.
+        if (count == 1 and os.getpid() != 1) or not hasattr(os, "fork"):
             _pin(cores[0])
             run_one(app, listener)
         else:
@@ -99,19 +77,14 @@ def serve(app: Flask, listener: socket.socket) -> None:
 
 
 def run_one(
-    app: Flask, listener: socket.socket, still_wanted: Callable[[], bool] = lambda: True
+    app: Flask,
+    listener: socket.socket,
+    processes: int = 1,
+    still_wanted: Callable[[], bool] = lambda: True,
 ) -> None:
     """Serve in this process until a signal or the parent's end; then drain."""
     settings = settings_of(app)
-    options: dict[str, Any] = {**_WAITRESS, "threads": settings.threads}
-    if settings.trusted_proxy:
-        options |= {
-            "trusted_proxy": settings.trusted_proxy,
-            "trusted_proxy_headers": {"x-forwarded-for"},
-            "clear_untrusted_proxy_headers": True,
-        }
-    server = create_server(app, sockets=[listener], **options)
-    server.channel_class = _Channel
+    server = Server(app, listener, settings, limits(settings, processes))
     stopping = False
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -123,103 +96,17 @@ def run_one(
     start_timer(app)
     with running_jobs(app):
         while not stopping and still_wanted():
-            _turn(server)
+            server.turn(_POLL_SECONDS)
     _drain(server)
 
 
-def _turn(server: Any) -> None:
-    """Let waitress handle what has come, for at most half a second."""
-    server.asyncore.loop(timeout=_POLL_SECONDS, map=server._map, use_poll=True, count=1)
-    # Waitress closes what timed out when it can be written to, which a stalled client never can.
-    for channel in list(server.active_channels.values()):
-        if channel.will_close:
-            channel.handle_close()
-
-
-def _drain(server: Any) -> None:
+def _drain(server: Server) -> None:
     """Take no new connection; go on until every request that was begun is answered."""
-    server.accepting = False
-    server.del_channel()
-    # So that whoever comes now is refused at once, and may try another server.
-    server.socket.close()
+    server.stop_accepting()
     deadline = time.monotonic() + DRAIN_SECONDS
-    while time.monotonic() < deadline and any(
-        channel.requests or channel.request is not None or channel.total_outbufs_len
-        for channel in list(server.active_channels.values())
-    ):
-        _turn(server)
+    while time.monotonic() < deadline and server.is_busy:
+        server.turn(_POLL_SECONDS)
     server.task_dispatcher.shutdown(cancel_pending=True, timeout=1)
-
-
-class _Refusal(ErrorTask):  # type: ignore[misc]
-    """Waitress's own refusals (431, 413, a request that is no HTTP) as OperationOutcomes.
-
-    Of a form of the pages, which is read by a person, a sentence.
-    """
-
-    def execute(self) -> None:
-        error = _REFUSALS.get(self.request.error.code) or InvalidParameter(
-            "request", "is not HTTP that this server can read"
-        )
-        body, media = fhir_json.dumps_indented(error.outcome()), FHIR_JSON
-        if error.status == 413 and not self.request.path.startswith(("/fhir", "/oauth")):
-            body, media = _TOO_LARGE.encode(), "text/plain; charset=utf-8"
-        self.status = f"{error.status} {HTTPStatus(error.status).phrase}"
-        self.response_headers.append(("Content-Type", media))
-        self.set_close_on_finish()
-        self.content_length = len(body)
-        self.write(body)
-
-
-_TOO_LARGE = (
-    "What you sent is larger than 1 MB, so nothing was done. Go back. To import larger files, allow"
-    " JavaScript for this site; or copy them to the server, and there: fhirapp import FILES\n"
-)
-_REFUSALS: dict[int, FhirError] = {
-    413: BodyTooLong(f"The body is longer than {MAX_BODY} bytes."),
-    431: HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes."),
-    500: InternalError("Something went wrong here."),
-}
-
-
-class _Answer(WSGITask):  # type: ignore[misc]
-    """An answer that leaves the connection open where waitress closes it, and the other way."""
-
-    def set_close_on_finish(self) -> None:
-        """Close, but not because there is no body: each 304 would cost a new connection."""
-        wanted = self.request.headers.get("CONNECTION", "").lower()
-        if self.has_body or self.version != "1.1" or wanted == "close":
-            super().set_close_on_finish()
-
-    def build_response_header(self) -> bytes:
-        """Close after a body that is larger than what is buffered.
-
-        Else a client that sends its next requests at once, and reads nothing, holds the thread.
-        """
-        is_large = (self.content_length or 0) > self.channel.adj.outbuf_high_watermark
-        if is_large and self.request.command != "HEAD":
-            self.set_close_on_finish()
-        header: bytes = super().build_response_header()
-        return header
-
-
-class _Channel(HTTPChannel):  # type: ignore[misc]
-    task_class = _Answer
-    error_task_class = _Refusal
-    # In bytes, what may still be sent before others have their turn.
-    _allowance = _TURN_BYTES
-
-    def handle_write(self) -> None:
-        self._allowance = _TURN_BYTES
-        super().handle_write()
-
-    def send(self, data: bytes, do_close: bool = True) -> int:
-        """Send, but let others in: a client that takes all at once would be served alone."""
-        if self._allowance <= 0:
-            return 0
-        sent: int = super().send(data, do_close)
-        self._allowance -= sent
-        return sent
 
 
 class _Supervisor:
@@ -266,7 +153,7 @@ class _Supervisor:
             for number in signals:
                 signal.signal(number, lambda *_: os._exit(0))
             signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-            run_one(self._app, self._listener, lambda: os.getppid() == parent)
+            run_one(self._app, self._listener, len(self._cores), lambda: os.getppid() == parent)
             status = 0
         except BaseException:
             _log.exception("server process failed")
@@ -294,6 +181,23 @@ def _cores() -> list[int | None]:
     if hasattr(os, "sched_getaffinity"):
         return [*sorted(os.sched_getaffinity(0))]
     return [None] * (os.cpu_count() or 1)
+
+
+def _quota() -> int:
+    """Return how many cores' time a container may use, rounded up; many where it has no limit."""
+    for quota, period in (
+        ("cpu.max", ""),
+        ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
+    ):
+        try:
+            words = (_CGROUP / quota).read_text(encoding="ascii").split()
+            words += (_CGROUP / period).read_text(encoding="ascii").split() if period else []
+            used, of = int(words[0]), int(words[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if used > 0 and of > 0:
+            return -(-used // of)
+    return _NO_QUOTA
 
 
 def _pin(core: int | None) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from flask import Flask, Response, current_app, request
 
 from fhirapp.auth.models import ANY_LOOPBACK
-from fhirapp.config import is_loopback
+from fhirapp.config import is_loopback, settings
 from fhirapp.db import reader
 from fhirapp.fhir.outcome import BodyTooLong, HeadersTooLong, UrlTooLong
 
@@ -26,6 +26,12 @@ MAX_BODY = 1024 * 1024
 # the extension, where web/ puts it.
 MAX_LONG_URL = 4 * MAX_URL
 LONG_URLS = "fhirapp.long_urls"
+# Where web/ lists how the paths begin whose requests may take seconds: ops/fair.py.
+SLOW_PATHS = "fhirapp.slow_paths"
+# In the environ of a request that a named proxy brings; in the extensions, the address of a proxy
+# that seems to be one and is not named: ops/connections.py.
+VIA_PROXY = "fhirapp.via_proxy"
+UNNAMED_PROXY = "fhirapp.unnamed_proxy"
 _PUBLIC = re.compile(
     r"(?:/fhir)?/\.well-known/.*|/fhir/metadata|/oauth/jwks\.json|/smart-style\.json"
 )
@@ -37,6 +43,8 @@ _SHOWS = (
     " X-Request-Id, Preference-Applied"
 )
 _MAX_AGE_SECONDS = 600
+# A year. Not of subdomains, which may be other programs'.
+_HSTS = "max-age=31536000"
 _PORTS = {"http": 80, "https": 443}
 _CLIENTS = (
     "SELECT redirect_uris FROM oauth_client"
@@ -79,6 +87,10 @@ def _preflight() -> Response | None:
 
 
 def _allow(response: Response) -> Response:
+    headers = response.headers
+    headers["X-Content-Type-Options"] = "nosniff"
+    if settings().base_url.startswith("https:"):
+        headers["Strict-Transport-Security"] = _HSTS
     if "HTTP_ORIGIN" not in request.environ:
         return response
     if _is_public():

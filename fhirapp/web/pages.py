@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from flask import Blueprint, Flask, Response, current_app, g, render_template, request
 from markupsafe import Markup
@@ -26,10 +26,11 @@ from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
-from fhirapp.config import base_url, settings
+from fhirapp.config import base_url, is_loopback, settings
 from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.errors import ERROR_PAGE
+from fhirapp.rest.middleware import VIA_PROXY
 from fhirapp.web import cookies
 from fhirapp.web.texts import _, ngettext
 from fhirapp.web.times import day, exact, moment, partial
@@ -38,6 +39,7 @@ from fhirapp.web.times import day, exact, moment, partial
 _TITLES = {
     400: (_("That could not be read"), _("Go back, and try again.")),
     403: (_("You don't have access to this"), _("Sign in with an account that has access.")),
+    421: (_("Wrong address"), _("Open this site at its own address.")),
     404: (_("Page not found"), _("Check the address, or start at your account.")),
     405: (_("This page cannot do that"), _("Go back, and use what the page offers.")),
     409: (_("Already done"), _("Go back, and reload the page.")),
@@ -92,6 +94,7 @@ def init_app(app: Flask) -> None:
 def blueprint_of(name: str, module: str) -> Blueprint:
     """Return a blueprint of pages: its forms are checked, its errors are pages too."""
     blueprint = Blueprint(name, module, template_folder="templates")
+    blueprint.before_request(_check_host)
     blueprint.before_request(_check_form)
     blueprint.after_request(cookies.send)
     blueprint.register_error_handler(PageError, _render_error)
@@ -113,7 +116,6 @@ def page(
     policy = policy if leaves else f"{policy}; form-action 'self'"
     response.headers["Content-Security-Policy"] = policy
     response.headers["X-Frame-Options"] = "DENY"
-    response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -242,6 +244,19 @@ def from_elsewhere(view: View) -> View:
     """Accept a form that another site sends; the view must only show a page."""
     setattr(view, _OPEN, True)
     return view
+
+
+def _check_host() -> None:
+    """Refuse a page under another name than ours. Raises PageError.
+
+    A site whose name leads here (DNS rebinding) would be of our origin, with our cookies. A named
+    proxy checks the names itself.
+    """
+    host = request.environ.get("HTTP_HOST", "")
+    configured = settings().base_url
+    is_ours = host == urlsplit(configured).netloc if configured else is_loopback(host)
+    if not (is_ours or is_loopback(host) or request.environ.get(VIA_PROXY)):
+        raise PageError(421, _("This server has another name: %(address)s", address=base_url()))
 
 
 def _check_form() -> Response | None:

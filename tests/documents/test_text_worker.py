@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from fhirapp.documents import Extractor, Unreadable, media, worker
+from fhirapp.documents import extractor as extractor_module
 from fhirapp.documents.media import Kind, Unread
 from tests.support.documents import base64_section, clinical, laughs, lines, pdf_of_pages, section
 
@@ -37,6 +38,44 @@ def test_documents_one_after_the_other_are_read_by_one_process(children):
         assert (first, second) == ("Takes warfarin", "Takes heparin")
         assert children() == {one}
     assert children() == set()
+
+
+def test_what_was_read_lately_is_remembered(children):
+    with Extractor(remembered_megabytes=1) as extractor:
+        assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
+        (one,) = children()
+        os.kill(one, signal.SIGKILL)
+        assert extractor.text_of(HTML, "text/html") == "Takes warfarin"
+        time.sleep(0.5)
+        # Another document, or the same shown in another way, is read anew.
+        assert extractor.html_of(HTML, "text/html") == "<p>Takes warfarin</p>"
+        assert children() - {one}
+
+
+def test_what_is_remembered_takes_so_much_room():
+    with Extractor(remembered_megabytes=1) as extractor:
+        documents = [b"<p>%d " % number + b"word " * 80_000 for number in range(4)]
+        for document in documents:
+            extractor.text_of(document, "text/html")
+        kept = extractor._answers._kept
+        assert len(kept) == 2
+        assert extractor._answers._size == sum(len(answer) for answer, _ in kept.values())
+
+
+@pytest.mark.parametrize(("remembered", "tries"), [(60, 1), (0, 2)])
+def test_a_document_that_took_too_long_is_tried_again_after_a_while(monkeypatch, remembered, tries):
+    monkeypatch.setattr("fhirapp.documents.extractor._DIED_SECONDS", remembered)
+    asked = []
+    monkeypatch.setattr(Extractor, "_request", lambda _self, *_: asked.append(1) or died())
+
+    def died() -> bytes:
+        raise extractor_module._Died("takes longer than 5 s")
+
+    with Extractor(remembered_megabytes=1) as extractor:
+        for _ in range(2):
+            with pytest.raises(Unreadable, match="takes longer than 5 s"):
+                extractor.text_of(HTML, "text/html")
+    assert len(asked) == tries
 
 
 def test_plain_text_needs_no_process(children):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -16,6 +17,9 @@ from typing import Any
 
 import pytest
 
+from fhirapp.config import Settings
+from fhirapp.ops import health, serve
+from fhirapp.ops.proxies import seems_behind_proxy
 from tests.support.helpers import FHIR_JSON
 from tests.support.shell import ROOT, assert_not_done, environment, fhirapp
 
@@ -287,3 +291,70 @@ def test_logs_are_json_lines_where_that_is_wanted(start, tmp_path: Any):
     records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     assert [one["level"] for one in records if "is replaced" in one["message"]] == ["ERROR"]
     assert server.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 1_000),
+        ({"cpu.max": "max 100000"}, 1_000),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "20000 100000"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 1_000),
+        ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4),
+    ],
+)
+def test_a_container_has_as_many_processes_as_it_may_use_cores(tmp_path, monkeypatch, files, cores):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(serve, "_CGROUP", tmp_path)
+    assert serve._quota() == cores
+
+
+@pytest.mark.parametrize(
+    ("base_url", "proxy", "seems"),
+    [
+        ("https://clinic.example", "", True),
+        ("http://clinic.example", "", True),
+        ("http://clinic.example:8000", "", False),
+        ("https://clinic.example", "10.0.0.7", False),
+        ("", "", False),
+    ],
+)
+def test_the_start_notices_a_proxy_that_is_not_named(base_url, proxy, seems):
+    assert seems_behind_proxy(Settings(base_url=base_url, trusted_proxy=proxy)) is seems
+
+
+def test_networks_that_cannot_be_read_stop_the_start(tmp_path):
+    done = fhirapp(tmp_path, "serve", "--port", "0", TRUSTED_PROXY="10.0.0.0/8, proxy")
+    assert_not_done(done, "FHIRAPP_TRUSTED_PROXY", "10.0.0.7, 172.16.0.0/12")
+
+
+def test_what_is_logged_over_and_over_is_counted():
+    sparing, records = health.Sparing(), []
+    for number in range(100):
+        record = logging.LogRecord("a", logging.ERROR, "a.py", 1, "failed %s", (number,), None)
+        record.created = 1_000_000.0
+        records.append(sparing.filter(record))
+    assert sum(records) == health.Sparing.PER_MINUTE
+    elsewhere = logging.LogRecord("a", logging.ERROR, "a.py", 2, "other", (), None)
+    elsewhere.created = 1_000_001.0
+    assert sparing.filter(elsewhere)
+    later = logging.LogRecord("a", logging.ERROR, "a.py", 1, "failed %s", (7,), None)
+    later.created = 1_000_061.0
+    assert sparing.filter(later)
+    assert later.getMessage() == "failed 7 (90 like earlier ones were left out)"
+
+
+def test_two_errors_of_one_handler_are_told_apart():
+    sparing = health.Sparing()
+    for error in (ValueError, KeyError):
+        for number in range(20):
+            try:
+                raise error
+            except error:
+                info = sys.exc_info()
+            record = logging.LogRecord("a", logging.ERROR, "a.py", 1, "failed", (), info)
+            record.created = 1_000_000.0
+            assert sparing.filter(record) == (number < health.Sparing.PER_MINUTE)

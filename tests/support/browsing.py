@@ -28,9 +28,9 @@ from fhirapp.auth.models import User
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import link
 from fhirapp.auth.users.sessions import hashed
+from fhirapp.config import settings_of
 from fhirapp.db import db, writing
 from fhirapp.web.cookies import SESSION, name_of
-from tests.support.helpers import BASE_URL
 
 PASSWORD = "demo"
 # Failures to sign in are counted by address: each browser has one of its own.
@@ -59,9 +59,14 @@ def id_of(app: Flask, username: str) -> str:
         return str(db.session.execute(found).scalar_one())
 
 
+def address_of(app: Flask) -> str:
+    """Return the address that a browser opens."""
+    return settings_of(app).base_url or "http://localhost"
+
+
 def cookie_name(app: Flask, cookie: str = SESSION) -> str:
     """Return the name of a cookie of this app's."""
-    with app.test_request_context(base_url=BASE_URL):
+    with app.test_request_context(base_url=address_of(app)):
         return name_of(cookie)
 
 
@@ -102,18 +107,23 @@ class Browser:
     def cookie(self, cookie: str = SESSION) -> str | None:
         """Return a cookie's value."""
         name = cookie_name(self.client.application, cookie)
-        found = self.client.get_cookie(name, domain=urlsplit(BASE_URL).hostname or "")
+        found = self.client.get_cookie(name, domain=self._domain)
         return None if found is None else found.value
 
     def set_cookie(self, value: str, cookie: str = SESSION) -> None:
         """Give the browser a cookie, by default a session's that another browser had."""
         name = cookie_name(self.client.application, cookie)
-        self.client.set_cookie(name, value, domain=urlsplit(BASE_URL).hostname or "")
+        self.client.set_cookie(name, value, domain=self._domain)
+
+    @property
+    def _domain(self) -> str:
+        return urlsplit(address_of(self.client.application)).hostname or ""
 
     def _open(self, method: str, path: str, **options: Any) -> Page:
         options.setdefault("environ_base", {"REMOTE_ADDR": self.address})
         for _ in range(10):
-            response = self.client.open(path, method=method, base_url=BASE_URL, **options)
+            base = address_of(self.client.application)
+            response = self.client.open(path, method=method, base_url=base, **options)
             location = response.headers.get("Location")
             if location is None or not location.startswith("/"):
                 return Page(self, path, response)

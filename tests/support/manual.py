@@ -22,6 +22,7 @@ from fhirapp.documents import extractor
 from fhirapp.documents.media import MAX_CHARACTERS
 from fhirapp.exchange.repair.log import RULES
 from fhirapp.exchange.tables.columns import COLUMNS
+from fhirapp.ops import connections, fair
 from fhirapp.rest import include, middleware, paging, response
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.search import index, query, string, words
@@ -135,7 +136,12 @@ def search_page() -> str:
     return "\n\n".join(parts)
 
 
+_CLOSED = "the connection is closed"
+
+
 def limits() -> str:
+    body = connections.BODY_BYTES_PER_SECOND // 1000
+    answer = connections.ANSWER_SECONDS * connections.ANSWER_BYTES_PER_SECOND // 1000
     reader = signature(extractor.Extractor).parameters
     rows = [
         ("Matches on a page, by `_count`", f"{Settings.page_max:,}", "is cut"),
@@ -164,6 +170,25 @@ def limits() -> str:
         ("Address", f"{middleware.MAX_URL // 1024} KiB", "414: search by POST"),
         ("Headers", f"{middleware.MAX_HEADERS // 1024} KiB", "431"),
         ("Body", f"{middleware.MAX_BODY // 1024} KiB", "413"),
+        ("Time for a request's head", f"{connections.HEAD_SECONDS} s", _CLOSED),
+        (
+            "Time for its body",
+            f"{connections.BODY_SECONDS} s, and 1 s for each {body} kB",
+            _CLOSED,
+        ),
+        ("Time between requests", f"{connections.IDLE_SECONDS} s", _CLOSED),
+        (
+            "Time to take an answer",
+            f"{connections.ANSWER_SECONDS} s for each {answer} kB",
+            _CLOSED,
+        ),
+        ("Connections", f"{Settings.connections:,}", "the slowest is closed"),
+        (
+            "Connections of one address",
+            f"{Settings.connections_of_address}",
+            "the slowest of them is closed",
+        ),
+        ("Time to wait for a thread", f"{fair.WAIT_SECONDS:g} s", "503 with Retry-After"),
     ]
     return table(("What", "At most", "More of it"), rows)
 

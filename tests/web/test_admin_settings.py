@@ -49,7 +49,7 @@ def test_what_an_empty_setting_comes_to_is_told(admin, app):
     words = admin.get(PATH).words
     assert str(settings_of(app).instance) in words
     assert "Server processes not set; in effect:" in words
-    assert "whose X-Forwarded-For is believed not set default none" in words
+    assert "with commas between not set default none" in words
 
 
 def test_nothing_can_be_changed(admin):

@@ -167,7 +167,6 @@ def file(export_id: str, name: str) -> Response:
         "Accept-Ranges": "bytes",
         "Cache-Control": _CACHE,
         "Last-Modified": http_date(moment_of(manifest.ended)),
-        "X-Content-Type-Options": "nosniff",
     }
     response = Response(headers=headers)
     span = wanted_span(stored.length, manifest.ended)

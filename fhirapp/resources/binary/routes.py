@@ -77,7 +77,6 @@ def _bytes(stored: StoredBytes) -> Response:
     response.headers["Accept-Ranges"] = "bytes"
     # Never executable in a browser: a stored page must not run as this server's own.
     response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
-    response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Content-Disposition"] = content_disposition(
         stored.version.id, stored.content_type
     )

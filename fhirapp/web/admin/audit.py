@@ -260,7 +260,6 @@ def download(kind: str) -> Response:
     response = Response(body, mimetype="text/csv" if kind == "csv" else "application/x-ndjson")
     response.headers["Content-Disposition"] = f'attachment; filename="audit.{kind}"'
     response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
-    response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cache-Control"] = "no-store"
     return response

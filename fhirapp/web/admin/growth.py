@@ -196,7 +196,6 @@ def plot(name: str) -> Response:
         raise NotFound
     response = Response(PLOTS[name](), mimetype="image/svg+xml")
     response.headers["Content-Security-Policy"] = _POLICY
-    response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cache-Control"] = "no-store"
     return response

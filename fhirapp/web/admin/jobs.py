@@ -194,7 +194,6 @@ def sent(path: Path, name: str) -> Response:
     except OSError:
         raise NotFound from None
     response.headers["Cache-Control"] = "no-store"
-    response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
     response.headers["Referrer-Policy"] = "no-referrer"
     return response

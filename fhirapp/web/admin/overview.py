@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from flask import Response
+from flask import Response, current_app
 from sqlalchemy import func, select
 
 from fhirapp.auth.models import Client, Refusal
@@ -18,6 +18,7 @@ from fhirapp.disk import database_path
 from fhirapp.exchange.models import ImportRun
 from fhirapp.ops.backups.rotation import backups
 from fhirapp.rest.capability import software_version
+from fhirapp.rest.middleware import UNNAMED_PROXY
 from fhirapp.store.migrate import HEAD, schema_version
 from fhirapp.web.admin import growth, storage
 from fhirapp.web.admin import settings as admin_settings
@@ -67,6 +68,8 @@ class State(NamedTuple):
     size: int
     free: int | None
     now: int
+    # The address of a proxy that is not named in the settings.
+    unnamed_proxy: str = ""
     is_empty: bool = False
 
 
@@ -89,6 +92,7 @@ def overview() -> Response:
         size=measured.total,
         free=measured.free,
         now=now,
+        unnamed_proxy=str(current_app.extensions.get(UNNAMED_PROXY, "")),
         # Not counted is not none.
         is_empty=all(one.records == 0 for one in numbers),
     )
@@ -133,6 +137,15 @@ def troubles(state: State) -> Iterator[Trouble]:
                 "The disk is nearly full: %(free)s are free, and the database takes %(size)s.",
                 free=storage.sized(state.free),
                 size=storage.sized(state.size),
+            )
+        )
+    if state.unnamed_proxy:
+        yield Trouble(
+            _(
+                "%(address)s sends X-Forwarded-For and seems to be a reverse proxy. Name it in"
+                " FHIRAPP_TRUSTED_PROXY: until then all its clients count as one, and wrong"
+                " passwords of one lock out the others.",
+                address=state.unnamed_proxy,
             )
         )
     if state.is_empty:

@@ -193,7 +193,6 @@ def whole() -> Response:
     ending = ".json" if is_json else ""
     response.headers["Content-Disposition"] = f'attachment; filename="{name or "answer"}{ending}"'
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Cache-Control"] = "no-store"
     return response
 

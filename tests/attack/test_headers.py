@@ -1,0 +1,74 @@
+"""What every answer says to browsers, and under which names pages are shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from fhirapp.rest.middleware import VIA_PROXY
+
+PATHS = (
+    *(
+        "/",
+        "/sign-in",
+        "/docs",
+        "/static/style.css",
+        "/fhir/metadata",
+        "/fhir/Patient/p1",
+        "/nowhere",
+    ),
+    *("/oauth/token", "/oauth/authorize", "/.well-known/smart-configuration", "/openapi.json"),
+    *("/health/live", "/fhir/nonsense", "/api/AllergyIntolerance"),
+)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_browser_guesses_a_media_type(app, path):
+    with app.test_client().get(path) as answer:
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "expected"),
+    [("https://clinic.example", "max-age=31536000"), ("http://clinic.example", None), ("", None)],
+)
+def test_browsers_keep_to_https_where_it_is_the_servers_address(make_app, base_url, expected):
+    client = make_app(base_url=base_url).test_client()
+    for path in ("/", "/fhir/metadata", "/health/live"):
+        assert client.get(path).headers.get("Strict-Transport-Security") == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *(("clinic.example", 200), ("localhost", 200), ("127.0.0.1:8000", 200), ("[::1]", 200)),
+        *(("evil.example", 421), ("clinic.example.evil.example", 421), ("clinic.example:99", 421)),
+        *(
+            ("localhost.evil.example", 421),
+            ("127.0.0.1.evil.example", 421),
+            ("127.0.0.1:99999", 421),
+        ),
+    ],
+)
+def test_pages_are_shown_under_the_servers_own_name_only(make_app, host, status):
+    client = make_app(base_url="https://clinic.example").test_client()
+    answer = client.get("/sign-in", headers={"Host": host})
+    assert answer.status_code == status
+    # What programs read they name by the address that they were given.
+    assert client.get("/fhir/metadata", headers={"Host": host}).status_code == 200
+
+
+def test_a_named_proxy_may_use_any_name(make_app):
+    client = make_app(base_url="https://clinic.example").test_client()
+    answer = client.get("/sign-in", headers={"Host": "app:8000"}, environ_base={VIA_PROXY: True})
+    assert answer.status_code == 200
+
+
+def test_without_an_address_of_its_own_a_server_answers_loopback_names_only(make_app):
+    client = make_app(base_url="").test_client()
+    assert client.get("/sign-in", headers={"Host": "localhost:8000"}).status_code == 200
+    assert client.get("/sign-in", headers={"Host": "rebound.example"}).status_code == 421
+
+
+def test_fhir_answers_keep_how_they_may_be_kept(fhir):
+    answer = fhir.get("Patient/p1")
+    assert answer.headers["Cache-Control"] == "no-cache, private"

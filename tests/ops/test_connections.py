@@ -1,0 +1,405 @@
+"""The HTTP server by itself: what a client that is slow, greedy or malformed can hold up."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from http.client import HTTPException, HTTPResponse
+from threading import Event, Lock, Thread
+from typing import Any
+
+import pytest
+from flask import Flask, Response, request
+
+from fhirapp.config import Settings
+from fhirapp.ops import connections, fair
+from fhirapp.ops.connections import Limits, Server
+from fhirapp.rest.middleware import SLOW_PATHS
+
+WAIT_SECONDS = 60
+HEAD = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
+LIVE = HEAD + b"\r\n"
+LARGE = 30_000_000
+MANY = Limits(1_000, 1_000)
+
+
+class Served:
+    """A server in a thread, of an app whose routes wait until they are let go."""
+
+    def __init__(self, limits: Limits, threads: int, proxy: str) -> None:
+        self.go = Event()
+        self.began: list[str] = []
+        self._lock = Lock()
+        settings = Settings(threads=threads, trusted_proxy=proxy)
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.port = listener.getsockname()[1]
+        self.server = Server(self._app(), listener, settings, limits)
+        self._stopped = False
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def _app(self) -> Flask:
+        app = Flask("served")
+        app.extensions[SLOW_PATHS] = ("/slow",)
+
+        @app.route("/live", methods=["GET", "POST"])
+        def live() -> str:
+            return f"{request.remote_addr} {request.headers.get('X-Forwarded-For')}"
+
+        @app.get("/block/<name>")
+        @app.get("/slow/<name>")
+        def block(name: str) -> str:
+            with self._lock:
+                self.began.append(name)
+            self.go.wait(WAIT_SECONDS)
+            return name
+
+        @app.get("/large")
+        def large() -> Response:
+            return Response(b"x" * LARGE)
+
+        return app
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self.server.turn(0.05)
+        self.server.stop_accepting()
+        self.server.task_dispatcher.shutdown(timeout=WAIT_SECONDS)
+        for channel in [*self.server.active_channels.values()]:
+            channel.handle_close()
+        self.server.close()
+
+    def stop(self) -> None:
+        self.go.set()
+        self._stopped = True
+        self._thread.join(WAIT_SECONDS)
+
+    def connect(self, address: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection(
+            ("127.0.0.1", self.port), timeout=WAIT_SECONDS, source_address=(address, 0)
+        )
+
+    def wait_until_begun(self, count: int) -> None:
+        while len(self.began) < count:
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
+    """Return what starts a server; its clocks are looked at often."""
+    monkeypatch.setattr(connections, "_SWEEP_SECONDS", 0.02)
+    monkeypatch.setattr(fair, "_LOOK_SECONDS", 0.02)
+    with ExitStack() as stack:
+
+        def start(limits: Limits = MANY, threads: int = 4, proxy: str = "") -> Served:
+            served = Served(limits, threads, proxy)
+            stack.callback(served.stop)
+            return served
+
+        yield start
+
+
+def answer(connection: socket.socket) -> tuple[int, bytes]:
+    """Read one answer."""
+    response = HTTPResponse(connection)
+    response.begin()
+    return response.status, response.read()
+
+
+def is_closed(connection: socket.socket, seconds: float = WAIT_SECONDS) -> bool:
+    """Wait until the server closes a connection, without an answer."""
+    connection.settimeout(seconds)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def trickle(connection: socket.socket) -> float:
+    """Send a byte now and then until the connection is closed; return how long that took."""
+    began = time.monotonic()
+    connection.settimeout(0.05)
+    while time.monotonic() - began < WAIT_SECONDS:
+        try:
+            connection.send(b"a")
+            if connection.recv(1) == b"":
+                return time.monotonic() - began
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return time.monotonic() - began
+    raise AssertionError("it was left open")
+
+
+@pytest.mark.parametrize(
+    ("limit", "sent"),
+    [
+        ("HEAD_SECONDS", HEAD + b"X: "),
+        ("BODY_SECONDS", b"POST /live HTTP/1.1\r\nContent-Length: 900\r\n\r\na"),
+        ("BODY_SECONDS", b"POST /live HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\n"),
+    ],
+)
+def test_what_comes_byte_by_byte_is_given_up(serve, monkeypatch, limit, sent):
+    monkeypatch.setattr(connections, limit, 0.4)
+    served = serve()
+    with served.connect() as connection:
+        connection.sendall(sent)
+        assert 0.3 < trickle(connection) < WAIT_SECONDS / 2
+    with served.connect() as other:
+        other.sendall(LIVE)
+        assert answer(other)[0] == 200
+
+
+def test_a_large_body_may_take_longer_by_its_size(serve, monkeypatch):
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.1)
+    with serve().connect() as connection:
+        connection.sendall(b"POST /live HTTP/1.1\r\nContent-Length: 20000\r\n\r\n")
+        for _ in range(20):
+            time.sleep(0.03)
+            connection.sendall(b"a" * 1000)
+        assert answer(connection)[0] == 200
+
+
+def test_who_asks_nothing_for_a_while_is_closed(serve, monkeypatch):
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.3)
+    served = serve()
+    with served.connect() as silent, served.connect() as active:
+        for _ in range(3):
+            active.sendall(LIVE)
+            assert answer(active)[0] == 200
+            time.sleep(0.15)
+        assert is_closed(silent)
+        assert is_closed(active)
+
+
+def test_who_does_not_take_an_answer_is_closed(serve, monkeypatch):
+    monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.3)
+    served = serve()
+    with served.connect() as connection:
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for is_there in (True, False):
+            while bool(served.server.active_channels) != is_there:
+                time.sleep(0.01)
+        with pytest.raises((ConnectionError, HTTPException)):
+            answer(connection)
+
+
+def test_who_takes_a_large_answer_gets_all_of_it(serve):
+    with serve().connect() as connection:
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer(connection) == (200, b"x" * LARGE)
+
+
+@pytest.mark.parametrize("limits", [Limits(3, 1_000), Limits(1_000, 3)])
+def test_of_too_many_connections_the_slowest_is_closed(serve, limits):
+    served = serve(limits)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(served.connect()) for _ in range(3)]
+        for connection in opened[1:]:
+            connection.sendall(LIVE)
+            assert answer(connection)[0] == 200
+        opened[0].sendall(HEAD)
+        late = stack.enter_context(served.connect())
+        late.sendall(LIVE)
+        assert answer(late)[0] == 200
+        assert is_closed(opened[0])
+        opened[1].sendall(LIVE)
+        assert answer(opened[1])[0] == 200
+
+
+def test_connections_are_counted_by_address(serve):
+    served = serve(Limits(1_000, 1))
+    with served.connect() as one, served.connect("127.0.0.2") as other:
+        for connection in (one, other):
+            connection.sendall(LIVE)
+            assert answer(connection)[0] == 200
+
+
+def test_a_request_that_is_served_is_never_closed_for_another(serve):
+    served = serve(Limits(1, 1_000))
+    with served.connect() as busy:
+        busy.sendall(b"GET /block/a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        served.wait_until_begun(1)
+        with served.connect() as late:
+            assert is_closed(late)
+        served.go.set()
+        assert answer(busy) == (200, b"a")
+
+
+def test_pipelined_requests_are_answered_in_turn_and_one_at_a_time(serve):
+    served = serve()
+    with served.connect() as connection:
+        connection.sendall(LIVE * 300)
+        received = b""
+        while received.count(b"127.0.0.1 None") < 300:
+            part = connection.recv(65536)
+            assert part, received[-500:]
+            received += part
+    assert received.count(b"HTTP/1.1 200 OK") == 300
+
+
+def test_who_pipelines_and_reads_nothing_holds_up_nobody(serve):
+    served = serve()
+    with ExitStack() as stack:
+        for _ in range(8):
+            greedy = stack.enter_context(served.connect())
+            greedy.settimeout(0.2)
+            with suppress(TimeoutError):
+                greedy.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 600)
+        with served.connect("127.0.0.2") as other:
+            other.sendall(LIVE)
+            assert answer(other)[0] == 200
+        # What was sent beyond the request that is served is not read, let alone answered.
+        assert all(len(c.requests) <= 1 for c in served.server.active_channels.values())
+
+
+def test_a_body_is_sent_once_the_server_says_so(serve):
+    with serve().connect() as connection:
+        head = b"POST /live HTTP/1.1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+        connection.sendall(head)
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"abc")
+        assert answer(connection)[0] == 200
+
+
+@pytest.mark.parametrize("target", [b"http://[/", b"http://[::1/x", b"//[a", b"http://a:b:c]/"])
+def test_an_address_that_cannot_be_read_is_refused(serve, target):
+    with serve().connect() as connection:
+        connection.sendall(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer(connection)[0] in (400, 404)
+
+
+def test_two_ways_to_tell_a_bodys_length_end_the_connection(serve):
+    with serve().connect() as connection:
+        connection.sendall(
+            b"POST /live HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + LIVE
+        )
+        response = HTTPResponse(connection)
+        response.begin()
+        assert response.status == 200
+        assert response.headers["Connection"] == "close"
+        response.read()
+        assert is_closed(connection)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "forwarded", "client"),
+    [
+        ("", "192.0.2.1", "127.0.0.1"),
+        ("192.0.2.9", "192.0.2.1", "127.0.0.1"),
+        ("127.0.0.1", "192.0.2.1", "192.0.2.1"),
+        ("127.0.0.0/8", "192.0.2.1", "192.0.2.1"),
+        ("10.0.0.0/8, 127.0.0.1", "198.51.100.1, 192.0.2.1, 10.1.2.3", "192.0.2.1"),
+        ("127.0.0.1", "nonsense, 192.0.2.1", "192.0.2.1"),
+        ("127.0.0.1", "192.0.2.1, nonsense", "127.0.0.1"),
+        ("127.0.0.1", "192.0.2.1:4711", "192.0.2.1"),
+        ("127.0.0.1", "[2001:db8::1]:4711", "2001:db8::1"),
+        ("127.0.0.1", "2001:db8::1", "2001:db8::1"),
+        ("127.0.0.1", "", "127.0.0.1"),
+    ],
+)
+def test_the_client_is_whom_a_named_proxy_names(serve, proxy, forwarded, client):
+    with serve(proxy=proxy).connect() as connection:
+        connection.sendall(HEAD + f"X-Forwarded-For: {forwarded}\r\n\r\n".encode())
+        assert answer(connection) == (200, f"{client} None".encode())
+
+
+def test_the_connections_of_a_proxy_are_counted_by_its_clients(serve):
+    served = serve(Limits(1_000, 1), proxy="127.0.0.1")
+    with served.connect() as one, served.connect() as other:
+        for connection, client in ((one, "192.0.2.1"), (other, "192.0.2.2")) * 2:
+            connection.sendall(HEAD + f"X-Forwarded-For: {client}\r\n\r\n".encode())
+            assert answer(connection) == (200, f"{client} None".encode())
+
+
+def test_a_proxy_that_is_not_named_is_noticed(serve, caplog):
+    served = serve()
+    for _ in range(3):
+        with served.connect() as connection:
+            connection.sendall(HEAD + b"X-Forwarded-For: 192.0.2.1\r\n\r\n")
+            answer(connection)
+    said = [one.getMessage() for one in caplog.records if "X-Forwarded-For" in one.getMessage()]
+    assert len(said) == 1
+    assert "FHIRAPP_TRUSTED_PROXY" in said[0]
+
+
+def ask(connection: socket.socket, path: str, token: str = "") -> None:
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Authorization: Bearer {token}\r\n" if token else ""
+    connection.sendall(head.encode() + b"\r\n")
+
+
+def asked_at_once(served: Served, stack: ExitStack, *asked: Any) -> list[socket.socket]:
+    """Ask each of (path, token, address) on a connection of its own, in this order."""
+    opened = []
+    for path, token, address in asked:
+        opened.append(stack.enter_context(served.connect(address)))
+        ask(opened[-1], path, token)
+        # In the order in which they are asked.
+        time.sleep(0.05)
+    return opened
+
+
+def test_one_client_has_half_of_the_threads(serve):
+    served = serve(threads=4)
+    with ExitStack() as stack:
+        asked_at_once(served, stack, *[(f"/block/a{n}", "a", "127.0.0.1") for n in range(6)])
+        assert served.began == ["a0", "a1"]
+        other = asked_at_once(served, stack, ("/live", "b", "127.0.0.1"))[0]
+        assert answer(other)[0] == 200
+
+
+def test_one_address_leaves_a_thread_to_others_whatever_its_tokens(serve):
+    served = serve(threads=4)
+    with ExitStack() as stack:
+        asked_at_once(served, stack, *[(f"/block/{n}", str(n), "127.0.0.1") for n in range(9)])
+        assert len(served.began) == 3
+        other = asked_at_once(served, stack, ("/live", "", "127.0.0.2"))[0]
+        assert answer(other)[0] == 200
+
+
+def test_who_waits_is_served_in_turn(serve):
+    served = serve(threads=1)
+    with ExitStack() as stack:
+        many = [(f"/block/a{n}", "a", "127.0.0.1") for n in range(3)]
+        others = [("/block/b", "b", "127.0.0.1"), ("/block/c", "c", "127.0.0.2")]
+        opened = asked_at_once(served, stack, *many, *others)
+        served.go.set()
+        for connection in opened:
+            assert answer(connection)[0] == 200
+        assert served.began == ["a0", "a1", "c", "b", "a2"]
+
+
+def test_requests_that_may_be_slow_hold_half_of_the_threads_and_one_for_each_client(serve):
+    served = serve(threads=4)
+    with ExitStack() as stack:
+        mine = [("/slow/a", "a", "127.0.0.1")] * 3
+        others = [
+            (f"/slow/{name}", name, f"127.0.0.{place + 2}") for place, name in enumerate("bcd")
+        ]
+        asked_at_once(served, stack, *mine, *others)
+        assert served.began == ["a", "b"]
+        quick = asked_at_once(served, stack, ("/live", "a", "127.0.0.1"))[0]
+        assert answer(quick)[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/slow/x", "/block/x"])
+def test_who_waits_too_long_is_told_to_come_again(serve, monkeypatch, path):
+    monkeypatch.setattr(fair, "WAIT_SECONDS", 0.3)
+    served = serve(threads=2)
+    with ExitStack() as stack:
+        first = asked_at_once(served, stack, (path, "a", "127.0.0.1"))[0]
+        served.wait_until_begun(1)
+        late = asked_at_once(served, stack, (path, "a", "127.0.0.1"))[0]
+        response = HTTPResponse(late)
+        response.begin()
+        assert response.status == 503
+        assert response.headers["Retry-After"] == "5"
+        assert b"Try again in a moment" in response.read()
+        served.go.set()
+        assert answer(first)[0] == 200
