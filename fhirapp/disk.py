@@ -142,8 +142,8 @@ def is_older(path: Path, moment: float) -> bool:
 
 def because(error: OSError | sqlite3.Error) -> str:
     """Return what an error says, without the file's name."""
-    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return said.strip().splitlines()[0] if said.strip() else type(error).__name__
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
 
 
 def need_space(folder: Path, size: int, what: str) -> None:

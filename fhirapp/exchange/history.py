@@ -122,16 +122,16 @@ def history_of(bundle: Any) -> History:
     for place, (name, _) in enumerate(found):
         if name != (type_name, resource_id):
             where = f"Bundle.entry[{place}]"
-            told = f"must be a version of {type_name}/{resource_id}, as the first entry is"
-            raise InvalidResource([(where, told)])
+            problem = f"must be a version of {type_name}/{resource_id}, as the first entry is"
+            raise InvalidResource([(where, problem)])
     versions = sorted((version for _, version in found), key=lambda one: one.version_id)
     for before, after in pairwise(versions):
         if before.version_id == after.version_id:
-            told = f"must hold each version once; {after.version_id} stands twice"
-            raise InvalidResource([("Bundle.entry", told)])
+            problem = f"must hold each version once; {after.version_id} stands twice"
+            raise InvalidResource([("Bundle.entry", problem)])
         if before.last_updated > after.last_updated:
-            told = f"version {after.version_id} must not be older than the one before it"
-            raise InvalidResource([("Bundle.entry", told)])
+            problem = f"version {after.version_id} must not be older than the one before it"
+            raise InvalidResource([("Bundle.entry", problem)])
     return History(type_name, resource_id, versions)
 
 
@@ -144,8 +144,8 @@ def _read_entry(path: str, content: Any) -> tuple[tuple[str, str], Version]:
     )
     deleted = request.get("method") == "DELETE"
     if deleted == bool(resource):
-        told = "must not stand with DELETE" if deleted else "is required but with DELETE"
-        raise InvalidResource([(f"{path}.resource", told)])
+        problem = "must not stand with DELETE" if deleted else "is required but with DELETE"
+        raise InvalidResource([(f"{path}.resource", problem)])
     meta = _object(f"{path}.resource", resource, "meta")
     if deleted:
         name = _address(f"{path}.request.url", request.get("url"), content.get("fullUrl"))
@@ -179,8 +179,8 @@ def _number(path: str, version_id: Any, etag: Any) -> int:
     if version_id is not None:
         if type(version_id) is str and _NUMBER.fullmatch(version_id):
             return int(version_id)
-        told = "must be a whole number from 1 on: versions are counted here"
-        raise InvalidResource([(f"{path}.resource.meta.versionId", told)])
+        problem = "must be a whole number from 1 on: versions are counted here"
+        raise InvalidResource([(f"{path}.resource.meta.versionId", problem)])
     found = _ETAG.fullmatch(etag) if type(etag) is str else None
     if found is None:
         raise InvalidResource([(f"{path}.response.etag", 'must be the version: W/"1"')])

@@ -130,10 +130,10 @@ def _versions(scratch: Engine, definition: Definition, path: Path) -> Iterator[R
     table = definition.table
     # JSON as its text: what is no JSON is told with its row.
     columns = [type_coerce(column, String) if _is_json(column) else column for column in table.c]
-    asked = select(*columns).order_by(table.c.last_updated, table.c.version_id)
+    query = select(*columns).order_by(table.c.last_updated, table.c.version_id)
     patients: dict[str, str | None] = {}
     with scratch.connect() as connection:
-        for found in connection.execute(asked):
+        for found in connection.execute(query):
             row = dict(zip(table.c.keys(), found, strict=True))
             row_id = row["id"]
             if row["deleted"]:

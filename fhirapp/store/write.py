@@ -302,10 +302,10 @@ class Writer:
         if not wanted:
             return {}
         columns = self.binary.table.c
-        asked = select(columns.id, columns.version_id, columns.pk, columns.is_current)
+        query = select(columns.id, columns.version_id, columns.pk, columns.is_current)
         current: dict[str, int] = {}
         numbered: dict[tuple[str, int], int] = {}
-        for row in self.connection.execute(asked.where(columns.id.in_(sorted(wanted)))):
+        for row in self.connection.execute(query.where(columns.id.in_(sorted(wanted)))):
             numbered[row.id, row.version_id] = row.pk
             if row.is_current:
                 current[row.id] = row.pk

@@ -347,7 +347,8 @@ def test_the_patient_as_the_header_describes_her():
             "country": "US",
         }
     ]
-    assert patient["communication"][0]["preferred"] is True
+    spoken = {"coding": [{"system": "urn:ietf:bcp:47", "code": "en-US"}]}
+    assert patient["communication"][0] == {"language": spoken, "preferred": True}
 
 
 def test_what_the_header_lacks_is_marked_as_unknown():

@@ -124,6 +124,11 @@ def test_what_is_not_one_div_is_refused_or_made_one(div, letters):
     assert [letter for letter in "".join(parsed(clean).itertext()) if letter in "abc"] == [*letters]
 
 
+@pytest.mark.parametrize("content", ["a\rb", "a&#13;b", "a\r\nb", "a&#13;&#10;b", "a\nb"])
+def test_line_ends_are_those_of_xml(content):
+    assert inside(content) == "a\nb"
+
+
 @pytest.mark.parametrize("content", ["<pre>\n\na</pre>", "a&#13;b", "a\r\nb", "<pre>\na</pre>"])
 def test_making_it_safe_again_changes_nothing(content):
     """The same resource brought in again, as it was answered, must make no new version."""

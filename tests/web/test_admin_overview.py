@@ -119,6 +119,12 @@ def state(**changes: Any) -> State:
         ({"backup": None}, ["No backup is in the server's folder"]),
         ({"backup": None, "has_backups": False}, []),
         ({"backup": Backup(Path("x"), NOW - 9 * 86_400, 1)}, ["The last backup is 9 days old."]),
+        (
+            {"backup": Backup(Path("x"), NOW - 8 * 86_400 - 1, 1)},
+            ["The last backup is 8 days old."],
+        ),
+        ({"backup": Backup(Path("x"), NOW - 8 * 86_400, 1)}, []),
+        ({"unnamed_proxy": "192.0.2.1"}, ["192.0.2.1 sends X-Forwarded-For and seems to be"]),
         ({"is_empty": True}, ["There are no records here yet: import some."]),
         ({"unfinished": 1}, ["The last import has not ended"]),
         ({"waiting": 1}, ["One app waits for approval."]),

@@ -108,7 +108,7 @@ FOUND = [
         "backend",
         {"jwks": "", "jwks_uri": "https://app.example/jwks.json"},
         {},
-        "To mend: Its keys do not serve: their address is asked once an administrator has approved",
+        "To mend: Its keys do not serve: their address is fetched once an administrator has",
     ),
     (
         "public",

@@ -1,6 +1,6 @@
 """What keeps a client from working, found out before its developer wonders.
 
-The address of its keys is asked only once an administrator has approved the client, one at a time.
+The address of its keys is fetched only once an administrator has approved the client, one at a time.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _keys(client: Client) -> Iterator[Finding]:
 def _fetched(client: Client) -> Any:
     """Return the key set at the client's address. Raises RefusedCommand."""
     if client.approved_at is None:
-        raise RefusedCommand("their address is asked once an administrator has approved it.")
+        raise RefusedCommand("their address is fetched once an administrator has approved it.")
     uri = client.jwks_uri or ""
     if not _FETCHING.acquire(blocking=False):
         raise RefusedCommand("another test is asking for keys; try again shortly.")
@@ -116,7 +116,7 @@ def _fetched(client: Client) -> Any:
         return fetch_keys(uri, private=private).keys.as_dict(private=False)
     except Unfetched as error:
         _log.warning("The keys of a client at %s: %s", urlsplit(uri).hostname, error)
-        # Where private addresses are asked too, the reason would explore the clinic's network.
+        # Where private addresses are fetched too, the reason would explore the clinic's network.
         reason = "the server's log says why" if private else str(error)
         raise RefusedCommand(
             "none came from %(uri)s (%(reason)s).", uri=uri, reason=reason
