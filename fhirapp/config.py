@@ -121,6 +121,12 @@ class Settings:
         100,
         "Connections open at once of one client's address",
     )
+    second_factor: str = _setting(
+        String(validate=OneOf(["optional", "administrators", "staff"])),
+        "optional",
+        "Who must have a second factor: nobody (`optional`), `administrators`, or `staff`: "
+        "everyone who sees more than their own record",
+    )
     page_size: int = _setting(Integer(validate=Range(1, 10_000)), 100, "Results on a page")
     page_max: int = _setting(
         Integer(validate=Range(1, 10_000)), 1000, "Greatest page that `_count` can ask for"

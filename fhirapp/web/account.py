@@ -13,7 +13,7 @@ from fhirapp.auth.models import PATIENT, Client, Grant
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts, sessions, sign_in
 from fhirapp.auth.users.accounts import active_grants, take_back
-from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
+from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS, must_have_factor
 from fhirapp.auth.users.sign_in import prove, show_second_factor
 from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
@@ -24,8 +24,10 @@ from fhirapp.web.pages import (
     blueprint_of,
     field,
     for_signed_in,
+    for_whom_a_factor_is_made,
     page,
     password_field,
+    proved_by_password,
     see_other,
     signed_in,
     too_often,
@@ -141,19 +143,19 @@ def password() -> Response:
 
 
 @blueprint.get("/account/second-factor")
-@for_signed_in
+@for_whom_a_factor_is_made
 def second_factor_form() -> Response:
     """Show a new secret for the phone; or, where there is one, how to turn it off."""
     return _second_factor()
 
 
 @blueprint.post("/account/second-factor")
-@for_signed_in
+@for_whom_a_factor_is_made
 def turn_second_factor() -> Response:
     """Turn the second factor on or off."""
     if "off" in request.form:
         return _turn_off()
-    session = signed_in()
+    session = proved_by_password()
     user_id, session_id = session.user.id, session.session_id
     sealed_secret = field("secret", 1000)
     secret = _opened(sealed_secret, user_id)
@@ -179,11 +181,19 @@ def turn_second_factor() -> Response:
     return page("second_factor_codes.html", codes=codes)
 
 
+_MUST_HAVE = _(
+    "This server asks everyone with your role for a second factor, so it stays on. For a new phone,"
+    " have an administrator take it away, and make another at once."
+)
+
+
 def _turn_off() -> Response:
     session, address = signed_in(), request.remote_addr or ""
     user_id = session.user.id
     if session.user.totp_secret is None:
         return see_other("/account/second-factor")
+    if must_have_factor(session.user.role):
+        return _second_factor(_(_MUST_HAVE), 403)
     try:
         if not prove(user_id, password_field("password"), address):
             return _second_factor(_(_WRONG_PASSWORD), 403)
@@ -200,7 +210,8 @@ def _turn_off() -> Response:
 
 def _second_factor(message: str = "", status: int = 200, sealed_secret: str = "") -> Response:
     """Return the page; sealed_secret is the one that it showed before."""
-    user = signed_in().user
+    session = proved_by_password()
+    user = session.user
     if user.totp_secret is not None:
         left = sign_in.codes_left(user.id)
         return page("second_factor.html", status, is_on=True, left=left, message=message)
@@ -217,6 +228,7 @@ def _second_factor(message: str = "", status: int = 200, sealed_secret: str = ""
         address=address,
         picture=_picture(address),
         sealed=sealed_secret,
+        must=session.lacks_factor,
         message=message,
     )
 

@@ -162,6 +162,17 @@ def signed_in() -> Signed:
     return session
 
 
+def proved_by_password() -> Signed:
+    """Return the session of this browser, also one whose second factor is still to be made.
+
+    Raises PageError where there is none.
+    """
+    session = current_session()
+    if session is not None and session.lacks_factor:
+        return session
+    return signed_in()
+
+
 def for_signed_in(view: View) -> View:
     """Show a page only to signed-in people; others sign in first, and come back."""
     return _for(view, None)
@@ -177,10 +188,17 @@ def for_administrators(view: View) -> View:
     return _for(view, (ADMINISTRATOR,))
 
 
-def _for(view: View, roles: Collection[str] | None) -> View:
+def for_whom_a_factor_is_made(view: View) -> View:
+    """Show a page to signed-in people, and to those who must make a second factor first."""
+    return _for(view, None, without_factor=True)
+
+
+def _for(view: View, roles: Collection[str] | None, *, without_factor: bool = False) -> View:
     @wraps(view)
     def checked(*args: Any, **values: Any) -> Any:
         session = current_session()
+        if without_factor and session is not None and session.lacks_factor:
+            return view(*args, **values)
         if session is None or not session.complete:
             if request.method not in ("GET", "HEAD"):
                 return _too_late()
@@ -200,6 +218,8 @@ def sign_in_address(back: str, done: str = "") -> str:
     done is a key of the messages of that page.
     """
     session = current_session()
+    if session is not None and session.lacks_factor:
+        return "/account/second-factor"
     step = "" if session is None or session.complete else "/code"
     query = {"next": back} | ({"done": done} if done else {})
     return f"/sign-in{step}?{urlencode(query)}"

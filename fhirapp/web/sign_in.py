@@ -84,6 +84,8 @@ def code_form() -> Response:
     session, back = current_session(), local_path(request.args.get("next"))
     if session is None:
         return see_other(sign_in_address(back))
+    if session.lacks_factor:
+        return see_other(sign_in_address(back))
     return see_other(back) if session.complete else _code(back)
 
 
@@ -93,7 +95,7 @@ def code() -> Response:
     session, back = current_session(), local_path(request.form.get("next"))
     if session is None:
         return see_other(sign_in_address(back))
-    if session.complete:
+    if session.complete or session.lacks_factor:
         return see_other(back)
     try:
         secret = show_second_factor(session, field("code", 50), request.remote_addr or "")

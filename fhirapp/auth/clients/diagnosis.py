@@ -1,6 +1,6 @@
 """What keeps a client from working, found out before its developer wonders.
 
-The address of its keys is fetched only once an administrator has approved the client, one at a time.
+The address of its keys is fetched only once an administrator has approved the client.
 """
 
 from __future__ import annotations

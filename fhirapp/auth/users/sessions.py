@@ -18,9 +18,9 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, delete, insert, or_, select, update
 
-from fhirapp.auth.models import Grant, Session, User, digest
+from fhirapp.auth.models import ADMINISTRATOR, STAFF, Grant, Session, User, digest
 from fhirapp.auth.tokens import new_token, revoke_grants
-from fhirapp.config import RefusedCommand
+from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db, is_busy, writing
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ class Signed(NamedTuple):
     user: User
     session_id: str
     signed_in_at: int
-    # Whether the second factor was shown, where the user has one.
+    # Whether the second factor was shown, where the user has one or must have one.
     complete: bool
+    # Whether the settings ask for a second factor, and the user has none yet.
+    lacks_factor: bool = False
 
 
 def begin(
@@ -91,12 +93,20 @@ def find(secret: str) -> Signed | None:
     if found is None:
         return None
     session, user = found
-    signed = Signed(user, session.id, session.signed_in_at, session.complete)
+    lacks_factor = session.complete and user.totp_secret is None and must_have_factor(user.role)
+    is_complete = session.complete and not lacks_factor
+    signed = Signed(user, session.id, session.signed_in_at, is_complete, lacks_factor)
     if session.used_at < now - _STEP_SECONDS:
         db.session.expunge_all()
         db.session.rollback()
         _use(signed.session_id, now)
     return signed
+
+
+def must_have_factor(role: str) -> bool:
+    """Say whether the settings ask users of a role for a second factor."""
+    asked_of = {"administrators": (ADMINISTRATOR,), "staff": STAFF}
+    return role in asked_of.get(settings().second_factor, ())
 
 
 def _use(session_id: str, now: int) -> None:
