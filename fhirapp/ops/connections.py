@@ -10,9 +10,9 @@ Source: decisions §4; RFC 9112 §6.3, §9.3.2.
 
 from __future__ import annotations
 
-import select
 import selectors
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -22,12 +22,12 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from flask import Flask
+from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, WSGITask
-from waitress.wasyncore import readwrite
 
 from fhirapp.auth.throttle import network_of
 from fhirapp.config import Settings
@@ -89,6 +89,10 @@ class Limits(NamedTuple):
 
 def limits(settings: Settings, processes: int) -> Limits:
     """Return a process's part of the server's limits, as far as the system lets it open files."""
+    of_address = max(1, -(-settings.connections_of_address // processes))
+    if sys.platform == "win32":
+        # Its select() takes 512 sockets.
+        return Limits(min(settings.connections, 500), of_address)
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -96,10 +100,7 @@ def limits(settings: Settings, processes: int) -> Limits:
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return Limits(
-        max(1, min(wanted, soft) - _OTHER_FILES),
-        max(1, -(-settings.connections_of_address // processes)),
-    )
+    return Limits(max(1, min(wanted, soft) - _OTHER_FILES), of_address)
 
 
 # The connection whose request a thread serves.
@@ -142,12 +143,12 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
         """Handle what has come; wait for it at most so long."""
         for key, events in self._selector.select(seconds):
             ready = key.data
-            flags = select.POLLIN if events & selectors.EVENT_READ else 0
-            flags |= select.POLLOUT if events & selectors.EVENT_WRITE else 0
             # It may be closed since, its number another's.
-            if self._map.get(key.fd) is ready:
-                readwrite(ready, flags)
-                self._go_on(ready)
+            if events & selectors.EVENT_READ and self._map.get(key.fd) is ready:
+                wasyncore.read(ready)
+            if events & selectors.EVENT_WRITE and self._map.get(key.fd) is ready:
+                wasyncore.write(ready)
+            self._go_on(ready)
         while self._changed:
             self._go_on(self._changed.popleft())
         if (now := time.monotonic()) >= self._next_sweep:
