@@ -51,6 +51,7 @@ class Extractor:
     ) -> None:
         self._seconds = seconds
         self._megabytes = megabytes
+        self._remembers = remembered_megabytes > 0
         self._answers = _Answers(remembered_megabytes * 1_000_000)
         self._worker: _Worker | None = None
         self._lock = Lock()
@@ -112,7 +113,8 @@ class Extractor:
     def _answer(self, kind: Kind, data: bytes) -> bytes:
         if len(data) > MAX_BYTES:
             raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
-        key = (kind, sha256(data).digest())
+        # An import remembers nothing, and need not hash what it reads.
+        key = (kind, sha256(data).digest() if self._remembers else b"")
         # Before anything is waited for, and again: others may have waited for the same.
         if (answer := self._answers.get(key)) is None:
             with self._lock:

@@ -18,38 +18,20 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
-from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from flask import Flask
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
-from waitress.task import ErrorTask, WSGITask
 
 from fhirapp.auth.throttle import network_of
 from fhirapp.config import Settings
-from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.outcome import (
-    BodyTooLong,
-    FhirError,
-    HeadersTooLong,
-    InternalError,
-    InvalidParameter,
-    Unavailable,
-)
 from fhirapp.ops.fair import ClientKey, FairDispatcher
-from fhirapp.ops.proxies import DROPPED, HEADER, Proxies
-from fhirapp.rest.middleware import (
-    MAX_BODY,
-    MAX_HEADERS,
-    SLOW_PATHS,
-    UNNAMED_PROXY,
-    VIA_PROXY,
-)
-from fhirapp.rest.response import FHIR_JSON
+from fhirapp.ops.messages import Answer, Busy, Refusal, Request
+from fhirapp.ops.proxies import HEADER, Proxies
+from fhirapp.rest.middleware import MAX_BODY, MAX_HEADERS, SLOW_PATHS, UNNAMED_PROXY
 
 # How long a client may take, in seconds: between requests, for a request's head, for its body, and
 # for what it is to take of an answer; for the body longer by its size.
@@ -64,12 +46,11 @@ _SWEEP_SECONDS = 1.0
 _TURN_BYTES = 1024 * 1024
 # Connections that are accepted before those that are open have their turn.
 _ACCEPTED_AT_ONCE = 16
-RETRY_SECONDS = 5
 # Descriptors for other things than connections: databases, files, pipes.
 _OTHER_FILES = 256
 
 _WAITRESS = {
-    # Above our own limits, whose answers are OperationOutcomes; beyond, _Refusal answers.
+    # Above our own limits, whose answers are OperationOutcomes; beyond, Refusal answers.
     "max_request_body_size": 2 * MAX_BODY,
     "max_request_header_size": 2 * MAX_HEADERS,
     # What is larger waits in a file: of thousands of requests that are not yet complete.
@@ -263,104 +244,11 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
             slowest.handle_close()
 
 
-class _Busy:
-    """What waitress calls a request's error."""
-
-    code = HTTPStatus.SERVICE_UNAVAILABLE
-
-
-class Request(HTTPRequestParser):  # type: ignore[misc]
-    """A request as it is read; what waitress cannot read is refused, not broken off."""
-
-    def parse_header(self, header_plus: bytes) -> None:
-        try:
-            super().parse_header(header_plus)
-        except ParsingError:
-            raise
-        except ValueError:
-            # An address that urlsplit() refuses: http://[/
-            raise ParsingError("Request target is invalid") from None
-        if self.chunked and "CONTENT_LENGTH" in self.headers:
-            # RFC 9112 §6.3: it may be an attempt at smuggling; nothing after it is read.
-            self.connection_close = True
-
-
-class _Refusal(ErrorTask):  # type: ignore[misc]
-    """Waitress's own refusals (431, 413, a request that is no HTTP) as OperationOutcomes.
-
-    Of a form of the pages, which is read by a person, a sentence.
-    """
-
-    def execute(self) -> None:
-        error = _REFUSALS.get(self.request.error.code) or InvalidParameter(
-            "request", "is not HTTP that this server can read"
-        )
-        body, media = fhir_json.dumps_indented(error.outcome()), FHIR_JSON
-        sentence = _SENTENCES.get(error.status)
-        if sentence and not self.request.path.startswith(("/fhir", "/api", "/oauth")):
-            body, media = sentence.encode(), "text/plain; charset=utf-8"
-        self.status = f"{error.status} {HTTPStatus(error.status).phrase}"
-        self.response_headers.append(("Content-Type", media))
-        self.response_headers += error.headers.items()
-        self.set_close_on_finish()
-        self.content_length = len(body)
-        self.write(body)
-
-
-_SENTENCES = {
-    413: (
-        "What you sent is larger than 1 MB, so nothing was done. Go back. To import larger files,"
-        " allow JavaScript for this site; or copy them to the server, and there: fhirapp import"
-        " FILES\n"
-    ),
-    503: "So much is asked of this server that your turn did not come. Try again in a moment.\n",
-}
-_REFUSALS: dict[int, FhirError] = {
-    413: BodyTooLong(f"The body is longer than {MAX_BODY} bytes."),
-    431: HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes."),
-    500: InternalError("Something went wrong here."),
-    503: Unavailable(
-        "So much is asked of this server that this request's turn did not come; try again.",
-        headers={"Retry-After": str(RETRY_SECONDS)},
-    ),
-}
-
-
-class _Answer(WSGITask):  # type: ignore[misc]
-    """An answer that leaves the connection open where waitress closes it, and the other way."""
-
-    def get_environment(self) -> dict[str, Any]:
-        """Return the environ, with the client that a proxy names and nothing else of it."""
-        environ: dict[str, Any] = super().get_environment()
-        environ["REMOTE_ADDR"] = self.channel.client
-        environ[VIA_PROXY] = self.channel.is_proxy
-        for name in DROPPED:
-            environ.pop(f"HTTP_{name}", None)
-        return environ
-
-    def set_close_on_finish(self) -> None:
-        """Close, but not because there is no body: each 304 would cost a new connection."""
-        wanted = self.request.headers.get("CONNECTION", "").lower()
-        if self.has_body or self.version != "1.1" or wanted == "close":
-            super().set_close_on_finish()
-
-    def build_response_header(self) -> bytes:
-        """Close after a body that is larger than what is buffered.
-
-        Else a client that sends its next requests at once, and reads nothing, holds the thread.
-        """
-        is_large = (self.content_length or 0) > self.channel.adj.outbuf_high_watermark
-        if (is_large and self.request.command != "HEAD") or self.request.connection_close:
-            self.set_close_on_finish()
-        header: bytes = super().build_response_header()
-        return header
-
-
 class Channel(HTTPChannel):  # type: ignore[misc]
     """A connection: one request at a time, each with a limited age."""
 
-    task_class = _Answer
-    error_task_class = _Refusal
+    task_class = Answer
+    error_task_class = Refusal
     parser_class = Request
     # Waitress's: what is read and not yet complete, and whether its sender was told to go on.
     request: Request | None
@@ -447,7 +335,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]
 
     def refuse(self) -> None:
         """Answer 503: the request has waited too long for a thread."""
-        self.requests[0].error = _Busy()
+        self.requests[0].error = Busy()
 
     def service(self) -> None:
         _serving.channel = self

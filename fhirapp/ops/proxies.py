@@ -89,4 +89,4 @@ def seems_behind_proxy(settings: Settings) -> bool:
     if not settings.base_url or settings.trusted_proxy:
         return False
     parts = urlsplit(settings.base_url)
-    return parts.scheme == "https" or parts.port != settings.port
+    return parts.scheme == "https" or (parts.port or 80) != settings.port

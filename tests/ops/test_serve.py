@@ -313,17 +313,19 @@ def test_a_container_has_as_many_processes_as_it_may_use_cores(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("base_url", "proxy", "seems"),
+    ("base_url", "port", "proxy", "seems"),
     [
-        ("https://clinic.example", "", True),
-        ("http://clinic.example", "", True),
-        ("http://clinic.example:8000", "", False),
-        ("https://clinic.example", "10.0.0.7", False),
-        ("", "", False),
+        ("https://clinic.example", 8000, "", True),
+        ("http://clinic.example", 8000, "", True),
+        ("http://clinic.example", 80, "", False),
+        ("http://clinic.example:8000", 8000, "", False),
+        ("https://clinic.example", 8000, "10.0.0.7", False),
+        ("", 8000, "", False),
     ],
 )
-def test_the_start_notices_a_proxy_that_is_not_named(base_url, proxy, seems):
-    assert seems_behind_proxy(Settings(base_url=base_url, trusted_proxy=proxy)) is seems
+def test_the_start_notices_a_proxy_that_is_not_named(base_url, port, proxy, seems):
+    settings = Settings(base_url=base_url, port=port, trusted_proxy=proxy)
+    assert seems_behind_proxy(settings) is seems
 
 
 def test_networks_that_cannot_be_read_stop_the_start(tmp_path):

@@ -258,7 +258,7 @@ class _Tries:
         from where they did before: slowly, but with the right password always.
         """
         if wait := self._wait(connection):
-            if not (self.is_password and throttle.wait_seconds(connection, self.known, 1)):
+            if not (self.is_password and self._is_known(connection)):
                 raise TooOften(wait)
             if wait := throttle.wait_seconds(connection, self.paced, 1):
                 raise TooOften(wait)
@@ -269,13 +269,15 @@ class _Tries:
         if self._wait(connection):
             throttle.count(connection, self.paced, _PACE_SECONDS)
 
+    def _is_known(self, connection: Connection) -> bool:
+        """Say whether the user signed in from this address before."""
+        return throttle.wait_seconds(connection, self.known, 1) > 0
+
     def _wait(self, connection: Connection) -> int:
         """Return how long a stranger would wait, in seconds."""
-        limits = {
-            self.here: PER_NAME_AND_ADDRESS,
-            self.of_network: PER_ADDRESS,
-            self.of_name: PER_NAME,
-        }
+        limits = {self.here: PER_NAME_AND_ADDRESS, self.of_network: PER_ADDRESS}
+        if self.is_password or not self._is_known(connection):
+            limits[self.of_name] = PER_NAME
         return max(throttle.wait_seconds(connection, key, limit) for key, limit in limits.items())
 
     def failed(self, connection: Connection) -> None:
