@@ -16,7 +16,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     makes it ready to be served.
     """
     # Imported here: commands and background tasks are without pages (core.py), and start sooner.
-    from fhirapp import audit, auth, db, resources, rest, web
+    from fhirapp import audit, auth, db, resources, rest, trail, web
     from fhirapp.core import bare_app
     from fhirapp.exchange import bulk
     from fhirapp.jobs import worker
@@ -24,6 +24,6 @@ def create_app(settings: Settings | None = None) -> Flask:
 
     app = bare_app(settings or load_settings())
     # After rest/: Flask then logs an answer before CORS is added to it.
-    for part in (db, auth, rest, audit, resources, worker, bulk, web, health, jobs):
+    for part in (db, auth, trail, rest, audit, resources, worker, bulk, web, health, jobs):
         part.init_app(app)
     return app

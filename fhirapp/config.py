@@ -127,6 +127,19 @@ class Settings:
         "Who must have a second factor: nobody (`optional`), `administrators`, or `staff`: "
         "everyone who sees more than their own record",
     )
+    audit: str = _setting(
+        String(validate=OneOf(["required", "best-effort"])),
+        "required",
+        "Where the audit trail cannot be written, because the disk is full: `required` refuses to "
+        "read records (503), `best-effort` answers and notes later how many lines are missing; the "
+        "demo does so always",
+    )
+    audit_keep: int = _setting(
+        Integer(validate=Range(0, 36_500)),
+        0,
+        "Days that the audit trail is kept, 0 for ever",
+        shown="0: for ever",
+    )
     page_size: int = _setting(Integer(validate=Range(1, 10_000)), 100, "Results on a page")
     page_max: int = _setting(
         Integer(validate=Range(1, 10_000)), 1000, "Greatest page that `_count` can ask for"

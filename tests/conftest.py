@@ -28,13 +28,13 @@ from sqlalchemy import create_engine, make_url, text
 from fhirapp import create_app
 from fhirapp.auth.clients.administration import issue_token
 from fhirapp.auth.demo import add_demo
-from fhirapp.auth.keys import DEMO_KEY, demo_key
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.exchange.imports.report import Report
+from fhirapp.keys import DEMO_KEY, demo_key
 from fhirapp.ops.prepare import prepare
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering

@@ -12,33 +12,41 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from fhirapp.audit.write import FOLDER, patients_named
+from fhirapp.audit.write import patients_named
 from fhirapp.config import settings
 from fhirapp.db import reader
 from fhirapp.definition import types
 from fhirapp.disk import take
 from fhirapp.fhir import json as fhir_json
 from fhirapp.store.prepare import CARRIES
+from fhirapp.trail import FOLDER
+from fhirapp.trail.chain import HEAD, files, opened, size_of
 
 _log = logging.getLogger(__name__)
 
 _INDEX = "index.db"
+# Of the tables; those of another release are made anew from the lines.
+_VERSION = 2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS file (name TEXT PRIMARY KEY, done INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS entry (
   number INTEGER PRIMARY KEY, at TEXT NOT NULL, user_id TEXT, client_id TEXT, via TEXT NOT NULL,
   method TEXT NOT NULL, path TEXT NOT NULL, body TEXT NOT NULL, status INTEGER NOT NULL,
-  milliseconds REAL NOT NULL, served TEXT NOT NULL, request_id TEXT NOT NULL);
+  milliseconds REAL NOT NULL, served TEXT NOT NULL, request_id TEXT NOT NULL,
+  event TEXT NOT NULL, about TEXT NOT NULL, address TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS entry_of_user ON entry (user_id, number);
 CREATE INDEX IF NOT EXISTS entry_of_client ON entry (client_id, number);
+CREATE INDEX IF NOT EXISTS entry_of_event ON entry (event, number) WHERE event <> '';
+CREATE INDEX IF NOT EXISTS entry_of_request ON entry (request_id);
 CREATE TABLE IF NOT EXISTS seen (
   patient_id TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (patient_id, number)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS seen_of_entry ON seen (number);
 """
 # How long a page waits for another that loads lines, and how often it looks.
 _PATIENCE_SECONDS = 10
@@ -62,6 +70,16 @@ _NEEDED = frozenset(
         "request",
     }
 )
+# Of an event: what it needs, and what the others are.
+_NEEDED_OF_EVENT = frozenset({"at", "event", "what"})
+_OF_EVENT: Mapping[str, Any] = {
+    **dict.fromkeys(("user", "client"), None),
+    **dict.fromkeys(("via", "method", "path", "about", "from", "request"), ""),
+    "status": 0,
+    "ms": 0,
+    "served": (),
+    "named": (),
+}
 
 Bring = Callable[[sqlite3.Connection], None]
 Rows = list[tuple[Any, ...]]
@@ -129,16 +147,43 @@ def _query(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
         connection.execute("PRAGMA journal_mode = WAL")
         # After a power cut it may lack the last lines, but none that it counts as brought in.
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.executescript(_TABLES)
+        _make_tables(connection)
         bring(connection)
         return connection.execute(sql, values).fetchall()
 
 
+def patients_named_by(numbers: Collection[int]) -> dict[int, list[str]]:
+    """Return the ids of the patients whom entries are about, by the entries' numbers."""
+    named: dict[int, list[str]] = {}
+    if numbers:
+        marks = ", ".join("?" * len(numbers))
+        for number, patient_id in rows(
+            settings().instance / FOLDER,
+            _bring_all,
+            f"SELECT number, patient_id FROM seen WHERE number IN ({marks}) ORDER BY patient_id",
+            [*numbers],
+        ):
+            named.setdefault(number, []).append(patient_id)
+    return named
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != _VERSION:
+        for table in ("seen", "entry", "file"):
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+    connection.executescript(_TABLES)
+    if version != _VERSION:
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
 class Entry(NamedTuple):
-    """A request under /fhir, or to a page by which records are fetched, and its answer.
+    """A request under /fhir, or to a page that fetches records, and its answer; or an event.
 
     served has Type/id/version of each resource in the answer; via is which of our pages asked,
-    empty for an app; user_id and client_id are None where no known token came with it.
+    empty for an app; user_id and client_id are None where no known token came with it. Of an event
+    (trail/events.py) event is its name, about whom it is about, body what more it says, and method
+    and path are empty.
     """
 
     number: int
@@ -153,8 +198,14 @@ class Entry(NamedTuple):
     milliseconds: float
     served: tuple[str, ...]
     request_id: str
+    event: str = ""
+    about: str = ""
+    address: str = ""
 
 
+# Which entries: requests for records, or what happened to the service.
+RECORDS, ADMINISTRATION = "records", "administration"
+_KINDS = {RECORDS: "e.event = ''", ADMINISTRATION: "e.event <> ''"}
 _SERVED = Entry._fields.index("served")
 
 
@@ -168,11 +219,16 @@ def entries(
     since: str | None = None,
     until: str | None = None,
     before: int | None = None,
+    kind: str | None = RECORDS,
+    event: str | None = None,
+    about: str | None = None,
+    request_id: str | None = None,
     limit: int = 50,
 ) -> Sequence[Entry]:
-    """Return the requests that meet all conditions, the newest first.
+    """Return the entries that meet all conditions, the newest first.
 
-    since and until are instants as FHIR writes them; before is an entry's number: older ones only.
+    since and until are instants as FHIR writes them; before is an entry's number: older ones only;
+    kind is RECORDS, ADMINISTRATION, or None for both.
     """
     filters = (
         ("s.patient_id = ?", patient_id),
@@ -183,9 +239,13 @@ def entries(
         ("e.at >= ?", since),
         ("e.at < ?", until),
         ("e.number < ?", before),
+        ("e.event = ?", event),
+        ("e.about = ?", about),
+        ("e.request_id = ?", request_id),
     )
     conditions = [(sql, value) for sql, value in filters if value is not None]
-    where = " AND ".join(sql for sql, _ in conditions) or "1"
+    chosen = [sql for sql, _ in conditions] + ([_KINDS[kind]] if kind else [])
+    where = " AND ".join(chosen) or "1"
     source = "entry e" if patient_id is None else "seen s JOIN entry e ON e.number = s.number"
     columns = ", ".join(f"e.{name}" for name in Entry._fields)
     listed = rows(
@@ -198,63 +258,99 @@ def entries(
 
 
 def _bring_all(connection: sqlite3.Connection) -> None:
-    """Bring every line into the index that has been written until now."""
-    for file in sorted((settings().instance / FOLDER).glob("*.ndjson")):
-        while _bring(connection, file):
-            pass
+    """Bring every line into the index that has been written until now; forget what was removed."""
+    listed = files(settings().instance / FOLDER)
+    for file in listed:
+        # One that is packed meanwhile was brought in, but for what the next look brings.
+        with suppress(FileNotFoundError):
+            _bring(connection, file)
+    names = {_day(file) for file in listed}
+    gone = [name for (name,) in connection.execute("SELECT name FROM file") if name not in names]
+    if gone:
+        _forget(connection, gone, min(names, default="9"))
 
 
-def _bring(connection: sqlite3.Connection, file: Path) -> bool:
-    """Bring some lines of a file into the index; say whether there may be more."""
-    known = connection.execute("SELECT done FROM file WHERE name = ?", (file.name,)).fetchone()
-    if known is not None and known[0] >= file.stat().st_size:
-        return False
+def _day(file: Path) -> str:
+    return file.name.removesuffix(".gz")
+
+
+def _done(connection: sqlite3.Connection, name: str) -> int:
+    """Return how many bytes of a file were brought in."""
+    row = connection.execute("SELECT done FROM file WHERE name = ?", (name,)).fetchone()
+    return row[0] if row else 0
+
+
+def _bring(connection: sqlite3.Connection, file: Path) -> None:
+    """Bring a file's new lines into the index, some at a time."""
+    name = _day(file)
+    if _done(connection, name) >= size_of(file):
+        return
+    with opened(file) as content:
+        size = _AT_ONCE
+        while size == _AT_ONCE:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                # Another may have been first.
+                done = _done(connection, name)
+                lines, end = _lines(content, done)
+                size = len(lines)
+                _add(connection, [entry for line in lines if (entry := _parsed(line)) is not None])
+                connection.execute(
+                    "INSERT INTO file VALUES (?, ?)"
+                    " ON CONFLICT (name) DO UPDATE SET done = excluded.done",
+                    (name, end),
+                )
+                connection.execute("COMMIT")
+            except BaseException:
+                # Some errors have done so already.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+
+def _forget(connection: sqlite3.Connection, gone: Sequence[str], oldest: str) -> None:
+    """Remove the entries of days that are kept no longer; oldest is the first file that is."""
+    day = oldest.removesuffix(".ndjson")
     connection.execute("BEGIN IMMEDIATE")
-    try:
-        # Another may have been first.
-        known = connection.execute("SELECT done FROM file WHERE name = ?", (file.name,)).fetchone()
-        done = known[0] if known else 0
-        lines, end = _lines(file, done)
-        _add(connection, [entry for line in lines if (entry := _parsed(line)) is not None])
-        connection.execute(
-            "INSERT INTO file VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET done = excluded.done",
-            (file.name, end),
-        )
-        connection.execute("COMMIT")
-    except BaseException:
-        # Some errors have done so already.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return len(lines) == _AT_ONCE
+    old = "SELECT number FROM entry WHERE at < ?"
+    connection.execute(f"DELETE FROM seen WHERE number IN ({old})", (day,))
+    connection.execute("DELETE FROM entry WHERE at < ?", (day,))
+    connection.executemany("DELETE FROM file WHERE name = ?", [(name,) for name in gone])
+    connection.execute("COMMIT")
 
 
-def _lines(file: Path, start: int) -> tuple[list[bytes], int]:
+def _lines(content: IO[bytes], start: int) -> tuple[list[bytes], int]:
     """Return whole lines from a place on, and the place where they end."""
     lines: list[bytes] = []
-    with file.open("rb") as content:
+    if content.tell() != start:
         content.seek(start)
-        while len(lines) < _AT_ONCE:
-            line = content.readline()
-            if not line.endswith(b"\n"):
-                # It is being written.
-                break
-            lines.append(line)
-            start += len(line)
+    while len(lines) < _AT_ONCE:
+        line = content.readline()
+        if not line.endswith(b"\n"):
+            # It is being written.
+            break
+        lines.append(line)
+        start += len(line)
     return lines, start
 
 
 def _parsed(line: bytes) -> Mapping[str, Any] | None:
     """Return what a line says; None for what a full disk cut off.
 
-    Behind that, another process may have written a whole one.
+    In the first edition's files another process may have written a whole one behind that.
     """
     try:
         content = fhir_json.loads(line)
     except ValueError:
         begin = line.rfind(_BEGINS)
         return _parsed(line[begin:]) if begin > 0 else None
-    return content if isinstance(content, dict) and content.keys() >= _NEEDED else None
+    if not isinstance(content, dict):
+        return None
+    if content.keys() >= _NEEDED:
+        return content
+    if content.keys() >= _NEEDED_OF_EVENT and content["event"] != HEAD:
+        return {**_OF_EVENT, **content, "body": content["what"]}
+    return None
 
 
 def _add(connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -267,12 +363,13 @@ def _add(connection: sqlite3.Connection, lines: Sequence[Mapping[str, Any]]) -> 
             (
                 *(number, line["at"], line["user"], line["client"], line["via"], line["method"]),
                 *(line["path"], line["body"], line["status"], milliseconds, served),
-                line["request"],
+                *(line["request"], line.get("event", ""), line.get("about", "")),
+                line.get("from", ""),
             )
         )
-        whose = {patients.get(name) for name in line["served"]} | _named(line)
+        whose = {patients.get(name) for name in line["served"]} | _named(line) | _listed(line)
         seen |= {(patient_id, number) for patient_id in whose if patient_id is not None}
-    connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * 12)})", values)
+    connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * 15)})", values)
     connection.executemany("INSERT INTO seen VALUES (?, ?)", sorted(seen))
 
 
@@ -282,6 +379,17 @@ def _named(line: Mapping[str, Any]) -> set[str]:
         return {*line["named"]}
     path, _, query = line["path"].partition("?")
     return {*patients_named(path, query, line["body"])} if line["status"] < 400 else set()
+
+
+def _listed(line: Mapping[str, Any]) -> set[str]:
+    """Return the patients whose records an export held, from the file beside the trail."""
+    name = line.get("listed", "")
+    if not name:
+        return set()
+    try:
+        return {*(settings().instance / FOLDER / Path(name).name).read_text().split()}
+    except OSError:
+        return set()
 
 
 def patients_of(names: set[str]) -> dict[str, str | None]:

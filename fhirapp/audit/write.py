@@ -1,40 +1,35 @@
-"""Append a line to the audit trail for each request under /fhir, before its answer leaves.
+"""Append a line to the trail (trail/) for each request under /fhir, before its answer leaves.
 
-There is a private file of JSON lines for each day in the instance folder. Each line is one write
-call, so that processes that append at once do not mix lines. If a line cannot be written because
-the disk is full, the answer is sent all the same and the log says so. Requests of unknown clients
-are logged in short form, so that they cannot fill the disk. A request that finds nothing is logged
-with the patients that it names, since that answer reveals something too.
+Where a line cannot be written, because the disk is full, nothing of a record is answered but 503;
+with `FHIRAPP_AUDIT=best-effort`, and in the demo, it is answered all the same, and the trail says
+how many lines it lacks. Requests of unknown clients are logged in short form, so that they cannot
+fill the disk. A request that finds nothing is logged with the patients that it names, since that
+answer reveals something too.
 """
 
 from __future__ import annotations
 
-import errno
-import logging
-import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
 from flask import Flask, Response, current_app, g, request
 
+from fhirapp import trail
 from fhirapp.auth.clients.registration import PAGES
 from fhirapp.auth.protector import Token, request_id, used_token
-from fhirapp.config import settings_of
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.temporal import instant
 from fhirapp.search.reference import Reference
 
-_log = logging.getLogger(__name__)
-
-FOLDER = "audit"
+# What makes the answer to a request that cannot be logged: rest/ puts it here.
+REFUSE = "fhirapp.audit.refuse"
 # Where the environment of a request names the page of ours that sent it.
 VIA = "fhirapp.via"
 # Characters that are kept of an address, and of the form of a search by POST.
@@ -42,6 +37,7 @@ _LONGEST = 4_000
 # The same, of a request without a known token.
 _LONGEST_OF_STRANGER = 200
 _LONGEST_METHOD = 16
+_LONGEST_ADDRESS = 64
 # Where the environment of a request says that a page is logged too.
 _BY_PAGE = "fhirapp.by_page"
 # What JSON writes with six characters, an address with three.
@@ -70,7 +66,7 @@ class _ByPage(NamedTuple):
 
 def init_app(app: Flask) -> None:
     """Log every request under /fhir, and under /api, which is the same."""
-    app.extensions[_EXTENSION] = File(settings_of(app).instance / FOLDER)
+    app.extensions[_EXTENSION] = _Throttled()
     app.before_request(_begin)
     app.after_request(_note)
 
@@ -101,12 +97,12 @@ def _note(response: Response) -> Response:
     by_page: _ByPage | None = environ.get(_BY_PAGE)
     if by_page is None and not environ["PATH_INFO"].startswith(("/fhir", "/api/")):
         return response
-    file: File = current_app.extensions[_EXTENSION]
+    throttled: _Throttled = current_app.extensions[_EXTENSION]
     token, status = used_token(), response.status_code
     left_out: int | None = 0
     if status == 429:
         client_id = token.client_id if token else None
-        left_out = file.count_throttled(client_id, time.monotonic())
+        left_out = throttled.count(client_id, time.monotonic())
         if left_out is None:
             return response
     began = g.get(_BEGAN)
@@ -115,6 +111,7 @@ def _note(response: Response) -> Response:
         "at": instant(now),
         "request": request_id(),
         "via": environ.get(VIA, ""),
+        "from": (request.remote_addr or "")[:_LONGEST_ADDRESS],
         "method": environ["REQUEST_METHOD"][:_LONGEST_METHOD],
         "status": status,
         "ms": 0 if began is None else round(1_000 * (time.perf_counter() - began), 2),
@@ -130,7 +127,12 @@ def _note(response: Response) -> Response:
         _add_stranger(line, environ)
     if left_out:
         line["body"] = f"and {left_out} more since the last line of this kind"
-    file.append(now, fhir_json.dumps(line) + b"\n")
+    try:
+        trail.append(line)
+    except trail.Unwritable as error:
+        if (by_page is not None or token is not None) and status < 400:
+            refuse: Callable[[str], Response] = current_app.extensions[REFUSE]
+            return refuse(str(error))
     return response
 
 
@@ -247,78 +249,23 @@ def _parameters(body: str | bytes) -> Iterator[tuple[str, str]]:
         return
 
 
-class File:
-    """The file of the day, held open by a process."""
+class _Throttled:
+    """The refused requests (429) of clients that this process did not log."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._name = ""
-        self._descriptor = -1
-        self._pid = 0
-        # Whether the last line in it has no end.
-        self._is_torn = False
-        # Lines that could not be written, since one could.
-        self._lost = 0
-        self._throttled: dict[str | None, tuple[float, int]] = {}
-        # A thread that opens the next day's file closes what another may be writing to.
+    def __init__(self) -> None:
+        self._counts: dict[str | None, tuple[float, int]] = {}
         self._lock = Lock()
 
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-
-    def append(self, now: datetime, line: bytes) -> None:
-        """Append a line; where that fails, the log says so, once until it works again."""
-        with self._lock:
-            try:
-                self._append(f"{now:%Y-%m-%d}.ndjson", line)
-            except OSError as error:
-                self._lost += 1
-                if self._lost == 1:
-                    _log.error("the audit trail cannot be written: %s", error.strerror)
-                return
-            if self._lost:
-                _log.error("the audit trail is written again; it lacks %s requests", self._lost)
-                self._lost = 0
-
-    def count_throttled(self, client_id: str | None, now: float) -> int | None:
+    def count(self, client_id: str | None, now: float) -> int | None:
         """Count a request of a client, or of strangers, that was refused as one of too many.
 
         now is in seconds of a clock. Return how many were left out since the last one that was
         noted; None where this is too.
         """
         with self._lock:
-            noted_at, left_out = self._throttled.get(client_id, (now - _THROTTLED_SECONDS, 0))
+            noted_at, left_out = self._counts.get(client_id, (now - _THROTTLED_SECONDS, 0))
             if now - noted_at < _THROTTLED_SECONDS:
-                self._throttled[client_id] = noted_at, left_out + 1
+                self._counts[client_id] = noted_at, left_out + 1
                 return None
-            self._throttled[client_id] = now, 0
+            self._counts[client_id] = now, 0
             return left_out
-
-    def _append(self, name: str, line: bytes) -> None:
-        # A process that was forked opens its own.
-        if name != self._name or self._pid != os.getpid():
-            self._open(name)
-        # Not taken back: another process may have written behind it meanwhile.
-        line = b"\n" + line if self._is_torn else line
-        written = os.write(self._descriptor, line)
-        self._is_torn = written < len(line)
-        if self._is_torn:
-            raise OSError(errno.ENOSPC, "there was room for a part of a line alone")
-
-    def _open(self, name: str) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-        descriptor = os.open(self._folder / name, flags, 0o600)
-        # What a parent opened is its own, to be closed by it.
-        if self._descriptor >= 0 and self._pid == os.getpid():
-            os.close(self._descriptor)
-        self._descriptor, self._name, self._pid = descriptor, name, os.getpid()
-        # What was cut off before this process began.
-        is_empty = os.lseek(descriptor, 0, os.SEEK_END) == 0
-        self._is_torn = not is_empty and _last_byte(descriptor) != b"\n"
-
-
-def _last_byte(descriptor: int) -> bytes:
-    os.lseek(descriptor, -1, os.SEEK_END)
-    return os.read(descriptor, 1)

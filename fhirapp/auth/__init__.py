@@ -6,7 +6,8 @@ import logging
 
 from flask import Flask
 
-from fhirapp.auth import keys, protector
+from fhirapp import keys
+from fhirapp.auth import protector
 from fhirapp.auth.oauth import server
 
 

@@ -7,7 +7,6 @@ written. Source: RFC 6750; decisions §4, §6.
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -25,6 +24,7 @@ from fhirapp.db import reader
 from fhirapp.db.reader import generation, read_since
 from fhirapp.fhir.outcome import FhirError, Forbidden, LoginRequired, Throttled, TokenExpired
 from fhirapp.fhir.temporal import exact_at
+from fhirapp.trail.events import new_id
 
 LONGEST_SECONDS = 1.0
 _MOST = 10_000
@@ -226,8 +226,7 @@ def request_id() -> str:
     """Return the id of the request that is served, by which its refusal is found."""
     known: str | None = g.get("request_id")
     if known is None:
-        # Milliseconds first, so that the refusals of one second are sorted too.
-        known = g.request_id = f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"
+        known = g.request_id = new_id()
     return known
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from fhirapp.cli import audit, backup, clients, exports, imports, server, users
 from fhirapp.config import ConfigurationError
+from fhirapp.trail import Unwritable
 
 
 class _Commands(click.Group):
@@ -25,7 +26,7 @@ class _Commands(click.Group):
     def main(self, *arguments: Any, **extra: Any) -> NoReturn:
         try:
             status = super().main(*arguments, **{**extra, "standalone_mode": False})
-        except ConfigurationError as error:
+        except (ConfigurationError, Unwritable) as error:
             click.echo(f"fhirapp: {error}", err=True)
             status = 2
         except (DBAPIError, sqlite3.Error) as error:

@@ -1,15 +1,24 @@
-"""`fhirapp audit list`: who requested what."""
+"""`fhirapp audit …`: who requested what, and whether the trail is whole."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import click
+from flask import current_app
 from sqlalchemy import select
 
-from fhirapp.audit.read import Entry, entries
+from fhirapp.audit.read import ADMINISTRATION, RECORDS, Entry, entries
 from fhirapp.auth.models import User
-from fhirapp.cli.common import demo_option, reading
+from fhirapp.cli.common import demo_option, reading, say
+from fhirapp.config import RefusedCommand, load_settings, settings
+from fhirapp.core import core_app
+from fhirapp.keys import key_of
+from fhirapp.trail import FOLDER, public_key, trail_of
+from fhirapp.trail.events import EVENTS, FAILED
+from fhirapp.trail.verify import verify
 
 _MOST = 100_000
 
@@ -23,6 +32,11 @@ def audit() -> None:
 @click.option("--patient", "patient_id", help="Of this record alone.")
 @click.option("--user", "username", help="By this person alone.")
 @click.option("--client", "client_id", help="By this client alone.")
+@click.option(
+    "--kind",
+    type=click.Choice([RECORDS, ADMINISTRATION]),
+    help="Requests for records alone, or what happened to the service.",
+)
 @click.option("--since", help="Not before this instant: 2026-03-01T09:00:00.000+00:00.")
 @click.option(
     "--limit", default=50, show_default=True, type=click.IntRange(1, _MOST), help="At the most."
@@ -33,12 +47,13 @@ def list_entries(
     patient_id: str | None,
     username: str | None,
     client_id: str | None,
+    kind: str | None,
     since: str | None,
     limit: int,
     as_json: bool,
     demo: bool | None,
 ) -> int:
-    """List the requests for records, the newest first, and what each was answered with."""
+    """List the requests for records, and what happened to the service, the newest first."""
     with reading(demo) as connection:
         rows = connection.execute(select(User.id, User.username))
         names = {row.id: row.username for row in rows}
@@ -49,6 +64,7 @@ def list_entries(
             patient_id=patient_id,
             user_id=ids[username] if username else None,
             client_id=client_id,
+            kind=kind,
             since=since,
             limit=limit,
         )
@@ -58,14 +74,79 @@ def list_entries(
 
 
 def _line(entry: Entry, names: dict[str, str]) -> str:
-    who = names.get(entry.user_id or "", "") or entry.client_id or "nobody known"
+    unknown = entry.address if entry.address.startswith("shell:") else "nobody known"
+    who = names.get(entry.user_id or "", "") or entry.client_id or unknown
     by = f" by {entry.client_id}" if entry.user_id and entry.client_id else ""
+    if entry.event:
+        what = " ".join(filter(None, (entry.about, entry.body)))
+        failed = "  failed" if entry.event in FAILED else ""
+        return f"{entry.at}  {who}  {EVENTS.get(entry.event, entry.event)}  {what}{failed}".rstrip()
     # One line each, whatever an address holds.
     path = "".join(letter if letter.isprintable() else "�" for letter in entry.path)
     return (
         f"{entry.at}  {who}{by}  {entry.method} {path}  {entry.status}  "
         f"{len(entry.served)} in the answer"
     )
+
+
+@audit.command("head")
+@demo_option
+def head(demo: bool | None) -> None:
+    """Print a signed head of the trail: keep it elsewhere, for `fhirapp audit verify --head`."""
+    app = core_app(load_settings(demo=demo))
+    with app.app_context():
+        click.echo(json.dumps(trail_of(app).head()))
+
+
+@audit.command("verify")
+@click.option(
+    "--head",
+    "copies",
+    multiple=True,
+    type=click.File("rb"),
+    help="A file of heads that were printed before, a line each; - is standard input.",
+)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    help="The public key of a server before this one, whose heads are good too.",
+)
+@demo_option
+def verify_(copies: tuple[Any, ...], keys: tuple[str, ...], demo: bool | None) -> int:
+    """Check that nothing in the trail was changed, removed or put in; name the first place."""
+    heads = [_head(line) for copy in copies for line in copy if line.strip()]
+    app = core_app(load_settings(demo=demo))
+    with app.app_context():
+        own = public_key(key_of(current_app))
+        folder, kept = settings().instance / FOLDER, settings().audit_keep > 0
+        found = verify(folder, {own, *keys}, heads, kept=kept)
+    if found.older:
+        say(f"{found.older} lines are of the first edition, whose trail had no digests.")
+    if found.torn:
+        say(f"{found.torn} lines were cut off by a full disk or a power cut.")
+    if found.fault:
+        click.echo(f"The trail is not whole. {found.fault}.")
+        return 1
+    beginning = f", from line {found.first} on" if found.first > 1 else ""
+    click.echo(
+        f"The trail is whole{beginning}: {found.lines} lines, {found.heads} heads that are signed "
+        f"with {own}."
+    )
+    if not heads:
+        say("Whether its end was cut off, only a head that was copied elsewhere can tell: --head.")
+    return 0
+
+
+def _head(line: bytes) -> Mapping[str, Any]:
+    """Read a head that was copied. Raises RefusedCommand."""
+    try:
+        head = json.loads(line)
+        if isinstance(head["head"]["n"], int) and isinstance(head["head"]["hash"], str):
+            return {"key": "", "signature": "", "at": "", **head}
+    except (ValueError, LookupError, TypeError):
+        pass
+    raise RefusedCommand("That is no head: give what `fhirapp audit head` printed.")
 
 
 commands = [audit]

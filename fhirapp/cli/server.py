@@ -27,6 +27,7 @@ from fhirapp.ops.serve import listen
 from fhirapp.ops.serve import serve as run
 from fhirapp.store.migrate import HEAD, is_newer, is_older, reindex, schema_version, shown
 from fhirapp.store.write import Rendering, rendering_in_force
+from fhirapp.trail.events import record
 
 
 @click.command()
@@ -96,9 +97,11 @@ def key() -> None:
 @key.command("rotate")
 def rotate() -> None:
     """Make a new key for id tokens; nothing is restarted, and tokens that live stay good."""
-    settings = settings_of(core_app(load_settings()))
     now = int(time.time())
-    minutes = (openid.rotate(settings.instance, now) - now) // 60
+    app = core_app(load_settings())
+    with app.app_context():
+        record("keys-changed", what="a new key for id tokens")
+        minutes = (openid.rotate(settings_of(app).instance, now) - now) // 60
     say(f"The new key is published at once and signs in {minutes} minutes.")
 
 

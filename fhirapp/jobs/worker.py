@@ -13,6 +13,7 @@ from flask import Flask, current_app
 
 from fhirapp.db import Busy, database_errors
 from fhirapp.db.reader import generation
+from fhirapp.trail import Unwritable
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class Worker(Thread):
     def run(self) -> None:
         pace = Pace(time.time, _pause, lambda: self._stopping)
         with self._app.app_context():
-            temporary: tuple[type[Exception], ...] = (OSError, Busy, *database_errors())
+            temporary: tuple[type[Exception], ...] = (OSError, Busy, Unwritable, *database_errors())
         while not self._stopping:
             self._jobs.awake.clear()
             with self._app.app_context():

@@ -40,6 +40,7 @@ from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.rotation import Naming, backups_folder
 from fhirapp.ops.lock import in_use
+from fhirapp.trail.packing import pack
 
 IMPORT, EXPORT, BACKUP, DRILL = "import", "export", "backup", "drill"
 # All files of an export in one; what an import rejected, in a file to be mended.
@@ -57,6 +58,7 @@ _OPTIONS = ("source", "delete_missing", "force", "repair", "prefix", "provenance
 def init_app(app: Flask) -> None:
     """Have the server's worker remove old jobs, and mark those whose process is gone."""
     worker.register(app, sweep)
+    worker.register(app, lambda _now: pack(settings_of(app)))
 
 
 def sweep(now: int) -> None:
@@ -135,7 +137,12 @@ def _export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) ->
         wanted = ExportOptions(types_to_export(types(), names), since or None, history)
         made = tracker.folder / MADE
         manifest = export_to(
-            made, wanted, types()["Binary"], request=_request(job), progress=tracker.at
+            made,
+            wanted,
+            types()["Binary"],
+            request=_request(job),
+            progress=tracker.at,
+            user_id=job.owner,
         )
     tracker.progress.counts = {
         one.url: {"resources": one.lines, "versions": one.versions}

@@ -14,15 +14,15 @@ from flask import Flask
 from sqlalchemy import func, select
 from sqlalchemy.exc import DatabaseError
 
-from fhirapp.auth import keys
+from fhirapp import keys
 from fhirapp.auth.demo import add_demo
-from fhirapp.auth.keys import demo_key
 from fhirapp.auth.users.accounts import has_administrator, new_setup_code
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.disk import because, database_path, scratch, sync_folder
 from fhirapp.fhir.temporal import instant
+from fhirapp.keys import demo_key
 from fhirapp.ops.backups.backup import copy_database, faults_of, schema_of
 from fhirapp.ops.backups.restore import drop_staged, finish_swap
 from fhirapp.ops.lock import in_use

@@ -21,12 +21,12 @@ from flask import Flask
 from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, add_demo
-from fhirapp.auth.keys import demo_key
 from fhirapp.auth.models import Client, User, UserPatient
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import Busy, database_errors, db, writing
 from fhirapp.definition import types
 from fhirapp.fhir.temporal import instant
+from fhirapp.keys import demo_key
 from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.store.migrate import schema_version, shown
 from fhirapp.store.seed import read_seed, seed_path, write_seed

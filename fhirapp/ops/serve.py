@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from flask import Flask
 
-from fhirapp.auth import keys
+from fhirapp import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.disk import database_path
 from fhirapp.jobs.worker import running_jobs

@@ -10,6 +10,7 @@ from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
 
+from fhirapp.audit.write import REFUSE
 from fhirapp.auth import refusals
 from fhirapp.auth.protector import REQUEST_ID_HEADER, refusal_reasons, request_id, used_token
 from fhirapp.db import is_busy
@@ -25,12 +26,15 @@ from fhirapp.fhir.outcome import (
 )
 from fhirapp.rest.middleware import MAX_BODY
 from fhirapp.rest.response import FHIR_JSON
+from fhirapp.trail import Unwritable
 
 _log = logging.getLogger(__name__)
 
 # What shows an error to people, where there are pages: web/ puts it here.
 ERROR_PAGE = "fhirapp.error_page"
 RETRY_SECONDS = 2
+# An administrator must free the disk first.
+_UNWRITABLE_SECONDS = 60
 # Refusals that somebody can look up. Not 404: it is the same bytes for unknown and for hidden.
 _NAMED = frozenset({401, 403, 429})
 _OAUTH_ERRORS = {500: "server_error", 503: "temporarily_unavailable"}
@@ -41,6 +45,8 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(FhirError, render)
     app.register_error_handler(HTTPException, render_http)
     app.register_error_handler(Exception, render_unexpected)
+    app.register_error_handler(Unwritable, lambda error: unavailable(str(error)))
+    app.extensions[REFUSE] = unavailable
 
 
 def is_fhir_path() -> bool:
@@ -80,6 +86,15 @@ def _record(error: FhirError) -> None:
         refusals.record(
             token.client_id, error.status, [*refusal_reasons(token, error)], user_id=token.user_id
         )
+
+
+def unavailable(why: str) -> Response:
+    """Return 503: an OperationOutcome, OAuth's JSON, or a page; why tells the reason."""
+    show: Callable[[int, str], Response] | None = current_app.extensions.get(ERROR_PAGE)
+    if show is None or is_fhir_path() or _is_oauth_path():
+        headers = {"Retry-After": str(_UNWRITABLE_SECONDS)}
+        return render(Unavailable(why, headers=headers))
+    return show(503, why)
 
 
 def render_http(error: HTTPException) -> Response | HTTPException:

@@ -20,7 +20,6 @@ from flask import Response, current_app
 from itsdangerous import BadData, URLSafeSerializer
 
 from fhirapp.audit.write import served
-from fhirapp.auth.keys import key_of
 from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
 from fhirapp.db import Reader, reader
@@ -28,6 +27,7 @@ from fhirapp.definition import Definition
 from fhirapp.fhir.json import Entry, bundle, interaction
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
+from fhirapp.keys import key_of
 from fhirapp.rest.access import access_to
 from fhirapp.rest.paging import bundle_id, page_link
 from fhirapp.rest.read import COLUMNS, Version, find_version, visible_versions

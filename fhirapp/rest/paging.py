@@ -19,11 +19,11 @@ from uuid import UUID
 from flask import Flask, current_app
 from itsdangerous import BadData, URLSafeSerializer
 
-from fhirapp.auth.keys import key_of
 from fhirapp.config import base_url, settings
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
 from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.keys import key_of
 from fhirapp.search.fulltext import words_table
 from fhirapp.search.page import (
     COLUMNS,

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.auth.keys import opened, sealed
 from fhirapp.auth.models import PATIENT, Client, Grant
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts, sessions, sign_in
@@ -17,6 +16,7 @@ from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS, must_hav
 from fhirapp.auth.users.sign_in import prove, show_second_factor
 from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
+from fhirapp.keys import opened, sealed
 from fhirapp.web.cookies import set_session
 from fhirapp.web.labels import Words, in_words, returns_to
 from fhirapp.web.pages import (

@@ -20,10 +20,10 @@ from flask import Response, current_app, g, request
 from werkzeug.datastructures import MultiDict
 from werkzeug.sansio.http import parse_cookie
 
-from fhirapp.auth.keys import keyed_digest
 from fhirapp.auth.tokens import new_token
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS
 from fhirapp.config import base_url, settings
+from fhirapp.keys import keyed_digest
 
 SESSION, VISITOR, TYPED = "session", "visitor", "typed"
 # A kept form: the path of its page, ? and its fields. Long enough to sign in again.

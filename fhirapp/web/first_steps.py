@@ -16,11 +16,11 @@ from urllib.parse import urlencode
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from fhirapp.auth.clients.diagnosis import can_be_granted
-from fhirapp.auth.keys import keyed_digest
 from fhirapp.auth.models import ANY_LOOPBACK, BASIC, SIGNED, Client
 from fhirapp.auth.scopes import LAUNCH, LAUNCH_ENCOUNTER, OFFLINE, ONLINE, SEARCH, clinical_scopes
 from fhirapp.config import base_url, fhir_url, token_url
 from fhirapp.definition import featured_types, types
+from fhirapp.keys import keyed_digest
 
 _DEMO_REDIRECT = "http://localhost:3000/"
 _ALGORITHMS = {"RSA": "RS384", "EC": "ES384"}

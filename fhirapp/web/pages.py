@@ -31,6 +31,7 @@ from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.rest.middleware import VIA_PROXY
+from fhirapp.trail import Unwritable, acts
 from fhirapp.web import cookies
 from fhirapp.web.texts import _, ngettext
 from fhirapp.web.times import day, exact, moment, partial
@@ -150,6 +151,8 @@ def current_session() -> Signed | None:
     if "signed" not in g:
         secret = cookies.session_secret()
         g.signed = sessions.find(secret) if secret else None
+        if g.signed is not None:
+            acts(g.signed.user.id)
     session: Signed | None = g.signed
     return session
 
@@ -356,6 +359,12 @@ def _render_unexpected(error: Exception) -> Response:
         response = error_page(503, form=_form_again())
         response.headers["Retry-After"] = "2"
         return response
+    if isinstance(error, Unwritable):
+        message = _(
+            "The audit trail cannot be written (%(reason)s), so nothing was done.",
+            reason=error.reason,
+        )
+        return error_page(503, message, form=_form_again())
     if is_disk_full(error):
         _log.error("request %s found the disk full", request_id())
         return error_page(507, form=_form_again())

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from flask import has_request_context, request
+
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.clients.overview import links_of
 from fhirapp.db import reader
@@ -15,6 +17,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.search.string import fold
 from fhirapp.search.values import escape
+from fhirapp.trail import events
 from fhirapp.web.chart.allergies import VIA
 from fhirapp.web.internal_client import ask, read, token_of
 from fhirapp.web.pages import PageError, signed_in
@@ -91,6 +94,10 @@ def people(ids: Iterable[str]) -> Sequence[Person]:
         )
         if row is not None:
             persons.append(person_of(row[0], fhir_json.loads(row[1])))
+    if persons:
+        # Not read over FHIR, where the request would be logged: a name is a record too.
+        shown_on = f"on the page {request.url_rule}" if has_request_context() else ""
+        events.record("patients-found", named=[one.id for one in persons], what=shown_on)
     return persons
 
 

@@ -7,16 +7,18 @@ import logging
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import rmtree
 from threading import Thread
 from typing import Any
 
 import pytest
 from flask import Flask
 
+from fhirapp import trail as trail_module
 from fhirapp.audit.read import Entry, entries
-from fhirapp.audit.write import FOLDER
 from fhirapp.cli.common import ready_app
 from fhirapp.config import settings_of
+from fhirapp.trail import FOLDER
 from tests.conftest import token_for
 from tests.support.helpers import Fhir
 from tests.support.shell import assert_not_done, fhirapp
@@ -27,6 +29,10 @@ ALLERGY = "AllergyIntolerance"
 def trail(app: Flask, **asked: Any) -> Sequence[Entry]:
     with app.app_context():
         return entries(**asked)
+
+
+# What a shell lists of the demo's requests.
+LIST = ("audit", "list", "--kind", "records", "--demo")
 
 
 def folder_of(app: Flask) -> Path:
@@ -110,11 +116,13 @@ def test_entries_are_narrowed_and_paged(watched, own_app):
         watched.get(f"{ALLERGY}?_count={count}")
     watched.get(f"{ALLERGY}/unknown")
     found = trail(own_app)
-    assert [one.number for one in found] == [6, 5, 4, 3, 2, 1]
-    assert [one.number for one in trail(own_app, limit=2)] == [6, 5]
-    assert [one.number for one in trail(own_app, before=5, limit=2)] == [4, 3]
-    assert [one.number for one in trail(own_app, status=404)] == [6]
-    assert trail(own_app, since=found[1].at, status=200)[0].number == 5
+    # The first line is of the token that was issued.
+    assert [one.number for one in found] == [7, 6, 5, 4, 3, 2]
+    assert [one.number for one in trail(own_app, limit=2)] == [7, 6]
+    assert [one.number for one in trail(own_app, before=6, limit=2)] == [5, 4]
+    assert [one.number for one in trail(own_app, status=404)] == [7]
+    assert trail(own_app, since=found[1].at, status=200)[0].number == 6
+    assert [one.event for one in trail(own_app, kind="administration")] == ["token-issued"]
     assert trail(own_app, until=found[-1].at) == []
     assert trail(own_app, via="explore") == []
 
@@ -173,21 +181,34 @@ def test_requests_at_once_have_a_line_each(watched, own_app):
     for one in threads:
         one.join()
     (file,) = folder_of(own_app).glob("*.ndjson")
-    assert len([json.loads(line) for line in file.read_text().splitlines()]) == 80
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len([line for line in lines if "event" not in line]) == 80
     assert len(trail(own_app, limit=100)) == 80
 
 
-def test_an_answer_goes_out_where_no_line_can_be_written(watched, own_app, caplog):
-    folder = folder_of(own_app)
-    folder.write_text("in the way")
+@pytest.mark.parametrize(("audit", "status"), [("required", 503), ("best-effort", 200)])
+def test_where_no_line_can_be_written_the_setting_decides(make_app, caplog, audit, status):
+    app = make_app(audit=audit)
+    client = Fhir(app, token_for(app, "system/*.rs"))
+    # As when the server is started anew.
+    trail_module.init_app(app)
+    rmtree(folder_of(app))
+    folder_of(app).write_text("in the way")
     with caplog.at_level(logging.ERROR):
-        assert watched.get(f"{ALLERGY}/al-p1-penicillin").status_code == 200
+        answer = client.get(f"{ALLERGY}/al-p1-penicillin")
+        # Of a record nothing was asked.
+        assert Fhir(app, "").get("metadata").status_code == 200
+    assert answer.status_code == status
     assert "the audit trail cannot be written" in caplog.text
+    if status == 503:
+        assert b"penicillin" not in answer.data.lower()
+        (issue,) = answer.get_json(force=True)["issue"]
+        assert "The audit trail cannot be written (Not a directory)" in issue["diagnostics"]
 
 
 def test_what_is_not_fhir_is_not_in_it(watched, own_app):
     watched.get("/health/live")
-    assert not folder_of(own_app).exists()
+    assert trail(own_app) == []
 
 
 @pytest.mark.parametrize(
@@ -203,15 +224,15 @@ def test_what_is_not_fhir_is_not_in_it(watched, own_app):
 )
 def test_the_shell_lists_it(tmp_path, options, count):
     _in_the_demo(tmp_path)
-    listed = fhirapp(tmp_path, "audit", "list", "--demo", *options).stdout.splitlines()
+    listed = fhirapp(tmp_path, *LIST, *options).stdout.splitlines()
     assert len(listed) == count
-    told = fhirapp(tmp_path, "audit", "list", "--demo", "--json", *options).stdout.splitlines()
+    told = fhirapp(tmp_path, *LIST, "--json", *options).stdout.splitlines()
     assert len([json.loads(line)["path"] for line in told]) == count
 
 
 def test_a_line_of_the_shell_says_who_what_and_how_much(tmp_path):
     _in_the_demo(tmp_path)
-    listed = fhirapp(tmp_path, "audit", "list", "--demo").stdout.splitlines()
+    listed = fhirapp(tmp_path, *LIST).stdout.splitlines()
     assert [line.partition("  ")[2] for line in listed] == [
         "nobody known  GET /fhir/Patient/p2  401  0 in the answer",
         "operator  GET /fhir/Patient?name=%0Anobody  200  0 in the answer",

@@ -16,9 +16,10 @@ import pytest
 from flask import Flask
 
 from fhirapp.audit.read import Entry, entries
-from fhirapp.audit.write import FOLDER
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
+from fhirapp.trail import FOLDER
+from fhirapp.trail.chain import split
 from tests.conftest import token_for
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import Fhir
@@ -141,20 +142,25 @@ def room_for(app: Flask, count: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("room", [0, 1, 40])
-def test_a_line_that_is_cut_off_takes_no_other_with_it(watched, own_app, caplog, room):
+def test_a_line_that_is_cut_off_takes_no_other_with_it(make_app, caplog, room):
+    own_app = make_app(audit="best-effort")
+    watched = Fhir(own_app, token_for(own_app, "system/*.rs"))
     watched.get("Patient/p1")
     with room_for(own_app, room), caplog.at_level(logging.ERROR):
         assert [watched.get("Patient/p2").status_code for _ in range(3)] == [200] * 3
     assert caplog.text.count("the audit trail cannot be written") == 1
     watched.get("Patient/p3")
     watched.get("Patient/p4")
-    assert "the audit trail is written again; it lacks 3 requests" in caplog.text
+    assert "the audit trail is written again; it lacks 3 lines" in caplog.text
     assert [one.path for one in trail(own_app)] == [
         f"/fhir/Patient/{one}" for one in ("p4", "p3", "p1")
     ]
     # Whoever reads the file line by line finds them too.
     found = [line for line in file_of(own_app).read_bytes().splitlines() if line.endswith(b"}")]
-    assert [json.loads(line)["path"][-2:] for line in found] == ["p1", "p3", "p4"]
+    lines = [json.loads(line) for line in found if split(line + b"\n")]
+    assert [line["path"][-2:] for line in lines if "path" in line] == ["p1", "p3", "p4"]
+    (missing,) = [line for line in lines if line.get("event") == "missing"]
+    assert missing["what"] == "3"
 
 
 def test_what_another_process_left_half_written_takes_no_line_with_it(watched, own_app):

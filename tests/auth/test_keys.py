@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from fhirapp.auth.keys import DEMO_KEY, demo_key, secret_key
 from fhirapp.config import ConfigurationError
+from fhirapp.keys import DEMO_KEY, demo_key, secret_key
 from tests.support.racing import together
 
 NAME = "secret.key"
@@ -49,7 +49,7 @@ def test_a_key_that_is_there_is_kept(tmp_path):
 MAKE = """
 import sys
 from pathlib import Path
-from fhirapp.auth.keys import demo_key, secret_key
+from fhirapp.keys import demo_key, secret_key
 print("ready", flush=True)
 sys.stdin.readline()
 print(secret_key(Path(sys.argv[1])).hex(), demo_key(Path(sys.argv[1]))["d"])

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from fhirapp.auth.keys import opened
 from fhirapp.auth.models import User
 from fhirapp.auth.oauth import openid
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db
+from fhirapp.keys import opened
 from fhirapp.ops.backups.archive import DATABASE, KEYS, Manifest, Member, pack
 from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.restore import Restored, restore

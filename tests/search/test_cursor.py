@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from itsdangerous import URLSafeSerializer
 
-from fhirapp.auth.keys import key_of
 from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.keys import key_of
 from fhirapp.rest.paging import Cursors, fingerprint
 from fhirapp.search.page import Cursor
 from tests.support.helpers import assert_outcome, link

@@ -24,9 +24,9 @@ from sqlalchemy import Connection
 
 from fhirapp import create_app
 from fhirapp.auth.demo import BACKEND, SECRET
-from fhirapp.auth.keys import DEMO_KEY
 from fhirapp.config import load_settings
 from fhirapp.db import db, writing
+from fhirapp.keys import DEMO_KEY
 from tests.ops.test_serve import WAIT_SECONDS, listening_port
 from tests.support.client_questions import MORE, Search
 from tests.support.contract import SERVED, Held, versions_held

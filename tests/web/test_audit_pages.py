@@ -14,6 +14,7 @@ from fhirapp.audit.read import Entry, entries
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import settings_of
 from fhirapp.ops.jobs import BACKUP
+from fhirapp.trail import FOLDER
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import BASE_URL
 from tests.support.jobs import newest, task_id, wait_for
@@ -97,7 +98,7 @@ def test_a_backup_is_noted_without_its_passphrase(app, admin, username):
     got, begun = noted(app, user_id=id_of(app, username))[:2]
     assert (got.method, got.path) == ("GET", f"/admin/backups/{name}/file")
     assert (begun.method, begun.path) == ("POST", "/admin/backups")
-    (folder,) = {settings_of(app).instance / write.FOLDER}
+    (folder,) = {settings_of(app).instance / FOLDER}
     assert not any(SECRET.split()[1].encode() in one.read_bytes() for one in folder.iterdir())
     words = admin.get("/admin/audit").words
     assert "fetched a backup" in words

@@ -11,11 +11,11 @@ import segno
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.auth.keys import sealed
 from fhirapp.auth.models import CLINICIAN, PATIENT, RecoveryCode, Session
 from fhirapp.auth.users import sign_in
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
+from fhirapp.keys import sealed
 from tests.auth.test_second_factor import SECRET, code_now, enable, user_of
 from tests.support.authorizing import rows
 from tests.support.browsing import PASSWORD, Browser, Page, add_person

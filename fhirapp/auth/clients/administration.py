@@ -27,6 +27,7 @@ from fhirapp.auth.throttle import TooOften, network_of
 from fhirapp.auth.tokens import new_token, revoke_grants, token_row
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
+from fhirapp.trail.events import record
 
 _CONTEXTS = ("patient", "user", "system")
 # Ten years: what outlives that is no access token.
@@ -71,6 +72,7 @@ def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> N
     connection.execute(
         update(Client).where(Client.client_id == client_id).values(disabled=disabled)
     )
+    record("app-disabled" if disabled else "app-enabled", about=f"app/{client_id}")
 
 
 def approve(connection: Connection, client_id: str) -> None:
@@ -81,11 +83,13 @@ def approve(connection: Connection, client_id: str) -> None:
         .where(Client.client_id == client_id, Client.approved_at.is_(None))
         .values(approved_at=int(time.time()))
     )
+    record("app-approved", about=f"app/{client_id}")
 
 
 def change(connection: Connection, client_id: str, values: Mapping[str, Any]) -> None:
     """Change what a client is registered for; registration.columns() checked it."""
     connection.execute(update(Client).where(Client.client_id == client_id).values(**values))
+    record("app-changed", about=f"app/{client_id}", what=", ".join(sorted(values)))
 
 
 def new_secret(connection: Connection, client_id: str) -> str:
@@ -107,6 +111,7 @@ def new_secret(connection: Connection, client_id: str) -> str:
     connection.execute(
         update(AccessToken).where(AccessToken.client_id == client_id).values(revoked=True)
     )
+    record("app-secret", about=f"app/{client_id}")
     return secret
 
 
@@ -152,6 +157,12 @@ def issue_token(
         patient_id=patient_id,
     )
     connection.execute(insert(AccessToken), [row])
+    record(
+        "token-issued",
+        about=f"app/{client_id}",
+        what=row["scope"],
+        named=() if patient_id is None else (patient_id,),
+    )
     return token
 
 
@@ -193,6 +204,7 @@ def revoke_everything(connection: Connection, client_id: str) -> None:
     connection.execute(
         update(AccessToken).where(AccessToken.client_id == client_id).values(revoked=True)
     )
+    record("app-ended", about=f"app/{client_id}", what="every consent and token")
 
 
 def reject(connection: Connection, client_id: str) -> None:
@@ -203,6 +215,7 @@ def reject(connection: Connection, client_id: str) -> None:
     if gone.rowcount == 0:
         raise RefusedCommand("This app was approved already; switch it off instead.")
     connection.execute(delete(Refusal).where(Refusal.client_id == client_id))
+    record("app-rejected", about=f"app/{client_id}")
 
 
 # From one address.

@@ -16,12 +16,12 @@ from sqlalchemy import Connection, insert, select
 
 from fhirapp.auth.clients.administration import find
 from fhirapp.auth.clients.registration import API_DOCS, PAGES
-from fhirapp.auth.keys import keyed_digest
 from fhirapp.auth.models import NONE, OF_PAGES, PATIENT, AccessToken, Client, Grant, User, digest
 from fhirapp.auth.scopes import FHIR_USER, LAUNCH_PATIENT, OPENID
 from fhirapp.auth.tokens import token_row
 from fhirapp.auth.users.sessions import Signed
 from fhirapp.db import db, writing
+from fhirapp.keys import keyed_digest
 
 _SCOPE = "patient/*.rs user/*.rs"
 _SECONDS = 3600

@@ -23,6 +23,7 @@ from fhirapp.auth.models import BASIC, NONE, SIGNED, Client, digest
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, SESSION_SCOPES, enforceable, parse_scope
 from fhirapp.auth.tokens import new_token
 from fhirapp.config import Marked, RefusedCommand, is_loopback, settings
+from fhirapp.trail.events import record
 
 KINDS = tuple(CONTEXTS_OF_KIND)
 METHODS: Mapping[str, tuple[str, ...]] = {
@@ -98,6 +99,8 @@ def register(
         "disabled": False,
     }
     connection.execute(insert(Client), [row])
+    what = f"{registration.kind}: {registration.scope}"
+    record("app-registered", about=f"app/{client_id}", what=what)
     return client_id
 
 

@@ -34,6 +34,7 @@ from fhirapp.auth.tokens import (
 )
 from fhirapp.config import base_url, with_parameters
 from fhirapp.db import db
+from fhirapp.trail.events import record
 
 _AUTH_METHODS = ["client_secret_basic", "private_key_jwt", "none"]
 
@@ -89,7 +90,15 @@ class CodeGrant(_OfUser, AuthorizationCodeGrant):  # type: ignore[misc]
         """Store the grant and its code, in the transaction that used up the parked request."""
         decision = request.decision
         parameters = request.payload.data
-        decision.connection.execute(insert(Grant), [decision.grant])
+        grant = decision.grant
+        decision.connection.execute(insert(Grant), [grant])
+        record(
+            "app-allowed",
+            about=f"app/{request.client.client_id}",
+            what=grant["scope"],
+            user_id=grant["user_id"],
+            named=() if grant["patient_id"] is None else (grant["patient_id"],),
+        )
         row = {
             "digest": digest(code),
             "grant_id": decision.grant["id"],

@@ -16,11 +16,11 @@ from authlib.oidc.core import OpenIDCode, UserInfo
 from flask import current_app
 from joserfc.jwk import KeySet, RSAKey
 
-from fhirapp.auth.keys import replace_file, write_new
 from fhirapp.auth.models import User
 from fhirapp.auth.scopes import FHIR_USER, PROFILE
 from fhirapp.auth.users.accounts import fhir_user_of
 from fhirapp.config import ConfigurationError, base_url, settings
+from fhirapp.keys import replace_file, write_new
 
 ALGORITHM = "RS256"
 NAME = "signing-keys.json"

@@ -27,6 +27,7 @@ from fhirapp.auth.users import sessions, sign_in
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.trail.events import record
 
 SETUP_SECONDS = 24 * 3600
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,63}")
@@ -79,6 +80,8 @@ def add_user(
     connection.execute(insert(User), [row])
     if role == ADMINISTRATOR:
         connection.execute(delete(SetupCode).where(SetupCode.user_id.is_(None)))
+    event = "administrator-made" if role == ADMINISTRATOR else "user-added"
+    record(event, about=f"user/{user_id}", what=f"{username}, {role}")
     return user_id
 
 
@@ -121,6 +124,7 @@ def set_password(connection: Connection, user_id: str, password: str, *, keep: s
     connection.execute(update(User).where(User.id == user_id).values(values))
     connection.execute(delete(SetupCode).where(SetupCode.user_id == user_id))
     sessions.end_all(connection, user_id, but=keep)
+    record("password-changed", about=f"user/{user_id}")
 
 
 def set_user_disabled(connection: Connection, user_id: str, *, disabled: bool) -> None:
@@ -129,6 +133,7 @@ def set_user_disabled(connection: Connection, user_id: str, *, disabled: bool) -
         _keep_an_administrator(connection, user_id)
         sessions.end_all(connection, user_id)
     connection.execute(update(User).where(User.id == user_id).values(disabled=disabled))
+    record("user-disabled" if disabled else "user-enabled", about=f"user/{user_id}")
 
 
 def set_role(connection: Connection, user_id: str, role: str) -> None:
@@ -137,8 +142,11 @@ def set_role(connection: Connection, user_id: str, role: str) -> None:
         raise RefusedCommand("A role is one of %(roles)s.", roles=", ".join(ROLES))
     if role != ADMINISTRATOR:
         _keep_an_administrator(connection, user_id)
+    before = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
     connection.execute(update(User).where(User.id == user_id).values(role=role))
     sessions.end_all(connection, user_id)
+    event = "administrator-made" if role == ADMINISTRATOR != before else "role-changed"
+    record(event, about=f"user/{user_id}", what=f"{before} to {role}")
 
 
 def set_fhir_user(connection: Connection, user_id: str, fhir_user: str | None) -> None:
@@ -146,6 +154,7 @@ def set_fhir_user(connection: Connection, user_id: str, fhir_user: str | None) -
     connection.execute(
         update(User).where(User.id == user_id).values(fhir_user=_fhir_user(fhir_user))
     )
+    record("practitioner-changed", about=f"user/{user_id}", what=fhir_user or "none")
 
 
 def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool = True) -> None:
@@ -155,19 +164,25 @@ def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool
     role = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
     if role != PATIENT:
         raise RefusedCommand("Only a user with the role patient is linked to a record.")
-    unlink(connection, user_id, patient_id)
+    _unlink(connection, user_id, patient_id)
     if is_self:
         connection.execute(
             update(UserPatient).where(UserPatient.user_id == user_id).values(is_self=False)
         )
     row = {"user_id": user_id, "patient_id": patient_id, "is_self": is_self}
     connection.execute(insert(UserPatient), [row])
+    record("record-linked", about=f"user/{user_id}", named=(patient_id,))
 
 
 def unlink(connection: Connection, user_id: str, patient_id: str) -> bool:
     """Take a record from a patient user; tokens follow at once. False where it was not linked."""
-    if not _PATIENT.fullmatch(patient_id):
+    if not _PATIENT.fullmatch(patient_id) or not _unlink(connection, user_id, patient_id):
         return False
+    record("record-unlinked", about=f"user/{user_id}", named=(patient_id,))
+    return True
+
+
+def _unlink(connection: Connection, user_id: str, patient_id: str) -> bool:
     gone = connection.execute(
         delete(UserPatient).where(
             UserPatient.user_id == user_id, UserPatient.patient_id == patient_id
@@ -187,6 +202,7 @@ def new_setup_code(connection: Connection, user_id: str | None = None) -> str:
         "expires_at": int(time.time()) + SETUP_SECONDS,
     }
     connection.execute(insert(SetupCode), [row])
+    record("password-address", about=f"user/{user_id}" if user_id else "")
     return code
 
 
@@ -306,4 +322,6 @@ def take_back(connection: Connection, grant_id: str, user_id: str) -> bool:
     # Without a record it IS NULL, which = never is.
     of_record = Grant.patient_id.is_not_distinct_from(patient_id)
     revoke_grants(connection, mine, Grant.client_id == client_id, of_record)
+    named = () if patient_id is None else (patient_id,)
+    record("app-ended", about=f"app/{client_id}", named=named)
     return True

@@ -12,13 +12,14 @@ from typing import NamedTuple
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from fhirapp.auth import throttle
-from fhirapp.auth.keys import opened, sealed
 from fhirapp.auth.models import RecoveryCode, User, digest
 from fhirapp.auth.throttle import TooOften, network_of
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
+from fhirapp.keys import opened, sealed
+from fhirapp.trail.events import record
 
 ISSUER = "fhirapp"
 _INTERVAL = 30
@@ -72,6 +73,7 @@ def enable(connection: Connection, user_id: str, secret: str, interval: int) -> 
     connection.execute(
         insert(RecoveryCode), [{"digest": digest(code), "user_id": user_id} for code in codes]
     )
+    record("factor-on", about=f"user/{user_id}", user_id=user_id)
     return [f"{code[:4]}-{code[4:8]}-{code[8:12]}-{code[12:]}" for code in codes]
 
 
@@ -79,6 +81,7 @@ def disable(connection: Connection, user_id: str) -> None:
     """Ask for no second factor any more."""
     connection.execute(update(User).where(User.id == user_id).values(totp_secret=None))
     connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
+    record("factor-off", about=f"user/{user_id}")
 
 
 def codes_left(user_id: str) -> int:
@@ -161,11 +164,15 @@ def sign_in(
         tries.take(connection)
         if not proved or not _remember(connection, user_id, stored or "", password):
             tries.failed(connection)
+            # Not what was typed for a name that is none: it may be a password.
+            record("sign-in-failed", about=f"user/{user_id}" if user_id else "")
             return None
         tries.succeeded(connection)
         without_code = select(User.totp_secret.is_(None)).where(User.id == user_id)
         complete = bool(connection.execute(without_code).scalar_one())
         secret = sessions.begin(connection, user_id, complete=complete, instead_of=instead_of)
+        what = "" if complete else "by password; the second factor is still to come"
+        record("sign-in", about=f"user/{user_id}", user_id=user_id, what=what)
         return Entered(secret, complete)
 
 
@@ -185,6 +192,7 @@ def prove(user_id: str, password: str, address: str) -> bool:
             tries.succeeded(connection)
         else:
             tries.failed(connection)
+            record("sign-in-failed", about=f"user/{user_id}", what="asked for it once more")
     return proved
 
 
@@ -201,8 +209,10 @@ def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
         tries.take(connection)
         if not accept(connection, user, code):
             tries.failed(connection)
+            record("code-failed", about=f"user/{user.id}", user_id=user.id)
             return None
         tries.succeeded(connection)
+        record("sign-in", about=f"user/{user.id}", user_id=user.id, what="by the second factor")
         return sessions.renewed(connection, session_id)
 
 

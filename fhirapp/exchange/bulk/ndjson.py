@@ -36,6 +36,8 @@ _WINDOW = 10_000
 _NEVER = 2**62
 _TARGET = "target"
 
+# (row number, body, id of the patient whose record it is of)
+Row = tuple[int, bytes, str | None]
 # Called between SELECTs, so that other threads can run.
 Pause = Callable[[], None]
 
@@ -58,37 +60,40 @@ class Part(NamedTuple):
         """The number of rows to read or skip."""
         return max(self.mark - self.after, 0) if self.rows is None else len(self.rows)
 
-    def pages(self) -> Iterator[tuple[int, list[tuple[int, bytes]]]]:
-        """Yield the number of rows done so far, with the (row number, body) of the next ones.
+    def pages(self) -> Iterator[tuple[int, list[Row]]]:
+        """Yield the number of rows done so far, with the next ones.
 
         Each page has a transaction of its own.
         """
         yield from self._read_range() if self.rows is None else self._read_listed(self.rows)
 
-    def _read_range(self) -> Iterator[tuple[int, list[tuple[int, bytes]]]]:
+    def _read_range(self) -> Iterator[tuple[int, list[Row]]]:
         place = self.after
         sql = (
-            f"SELECT r.pk, r.body FROM {self.definition.sql_table} r WHERE r.pk > ? AND r.pk <= ?"
-            f" AND {_was_current('r')} AND NOT r.deleted AND {self.where.sql}"
-            f" ORDER BY r.pk LIMIT {PAGE}"
+            f"SELECT r.pk, r.body, r.patient_id FROM {self.definition.sql_table} r"
+            f" WHERE r.pk > ? AND r.pk <= ? AND {_was_current('r')} AND NOT r.deleted"
+            f" AND {self.where.sql} ORDER BY r.pk LIMIT {PAGE}"
         )
         while place < self.mark:
             page = _read(sql, (place, self.mark, self.mark, *self.where.values))
             place = page[-1][0] if len(page) == PAGE else self.mark
             yield place - self.after, page
 
-    def _read_listed(self, rows: array[int]) -> Iterator[tuple[int, list[tuple[int, bytes]]]]:
+    def _read_listed(self, rows: array[int]) -> Iterator[tuple[int, list[Row]]]:
         table = self.definition.sql_table
         for start in range(0, len(rows), PAGE):
             pks = rows[start : start + PAGE]
             marks = ", ".join("?" * len(pks))
-            sql = f"SELECT r.pk, r.body FROM {table} r WHERE r.pk IN ({marks}) ORDER BY r.pk"
+            sql = (
+                f"SELECT r.pk, r.body, r.patient_id FROM {table} r WHERE r.pk IN ({marks})"
+                " ORDER BY r.pk"
+            )
             yield start + len(pks), _read(sql, pks)
 
 
-def _read(sql: str, values: Sequence[object]) -> list[tuple[int, bytes]]:
+def _read(sql: str, values: Sequence[object]) -> list[Row]:
     with closing(Reader(db.engine)) as snapshot:
-        return [(pk, body) for pk, body in snapshot.all(sql, tuple(values))]
+        return [(pk, body, patient_id) for pk, body, patient_id in snapshot.all(sql, tuple(values))]
 
 
 def _was_current(row: str) -> str:

@@ -38,6 +38,8 @@ from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, Job, Progress
 from fhirapp.jobs.worker import WITHOUT_PAUSES, Pace
 from fhirapp.rest.response import with_addresses
 from fhirapp.rest.subset import subset
+from fhirapp.trail import Unwritable
+from fhirapp.trail.events import record_export
 
 _log = logging.getLogger(__name__)
 
@@ -113,8 +115,8 @@ def run_next(pace: Pace = WITHOUT_PAUSES) -> bool:
     except ServerStopping:
         _release(job)
         return False
-    except FhirError as error:
-        _fail(job, error.diagnostics, pace)
+    except (FhirError, Unwritable) as error:
+        _fail(job, error.diagnostics if isinstance(error, FhirError) else str(error), pace)
     except DiskFull:
         _fail(job, _FULL, pace)
     except OSError as error:
@@ -204,6 +206,8 @@ class _Run:
         self._job = job
         self._pace = pace
         self._percent = 0
+        # The patients whose records are written.
+        self._held: set[str] = set()
         self._renewed_at = pace.clock()
         self._paused_at = time.monotonic()
 
@@ -222,6 +226,8 @@ class _Run:
         with _base_address(export_request):
             self._write_parts(attempt, parts, export_request)
         _write_notes(attempt, notes)
+        # Before it can be fetched: where the trail cannot be written, nothing is.
+        record_export(self._held, f"bulk export {self._job.id}", client_id=self._job.owner)
         ended = instant(datetime.fromtimestamp(self._pace.clock(), UTC))
         attempt.end(claimed.transaction_time, ended)
         now = int(self._pace.clock())
@@ -252,7 +258,9 @@ class _Run:
             elements = export_request.elements_of(definition.name)
             with attempt.lines(OUTPUT, definition.name) as write:
                 for seen, page in part.pages():
-                    for _, body in page:
+                    for _, body, patient_id in page:
+                        if patient_id is not None:
+                            self._held.add(patient_id)
                         shown = subset(definition, body, "false", elements)
                         write(compact(with_addresses(shown, definition.attachments)))
                     self._percent = 100 * (finished + seen) // total

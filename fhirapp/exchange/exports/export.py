@@ -41,6 +41,7 @@ from fhirapp.exchange.exports.rows import (
     version_numbers,
 )
 from fhirapp.fhir import json as fhir_json
+from fhirapp.trail.events import record_export
 
 # Called with the number of versions that are written, and of all.
 Progress = Callable[[int, int], None]
@@ -138,9 +139,11 @@ def export_to(
     request: str,
     progress: Progress = lambda _done, _total: None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    user_id: str | None = None,
 ) -> Manifest:
     """Export to a new or empty folder, which is left empty where it fails.
 
+    The audit trail names the patients whose records it holds, and user_id, who asked for it.
     Raises ConfigurationError, or sqlalchemy's OperationalError where the database stays locked.
     """
     with Folder(path) as folder, snapshot_at(clock) as (snapshot, taken):
@@ -149,6 +152,8 @@ def export_to(
         manifest.output += run.output()
         if options.since is not None and not options.history:
             manifest.deleted += run.deletions(options.since)
+        # Before the folder is whole: where the trail cannot be written, nothing is exported.
+        record_export(run.patients(), request, user_id=user_id)
         folder.finish(manifest.content())
     return manifest
 
@@ -182,6 +187,19 @@ class _Export:
             if versions:
                 kind = "Bundle" if self._options.history else definition.name
                 yield self._write(definition.name, kind, versions, self._lines(definition))
+
+    def patients(self) -> set[str]:
+        """Return the ids of the patients whose records are exported."""
+        where = self._options.selection.where
+        return {
+            patient_id
+            for definition in self._options.types
+            for (patient_id,) in self._snapshot.all(
+                f"SELECT DISTINCT patient_id FROM {definition.sql_table}"
+                f" WHERE patient_id IS NOT NULL AND {where.sql}",
+                where.values,
+            )
+        }
 
     def deletions(self, since: str) -> Iterator[ExportFile]:
         """Write the file of deletions, if there are any."""

@@ -11,13 +11,13 @@ from typing import Any
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DatabaseError
 
-from fhirapp.auth.keys import opened as unsealed
 from fhirapp.auth.models import User
 from fhirapp.config import Settings
 from fhirapp.db import db
 from fhirapp.definition import Definition, types
 from fhirapp.disk import scratch
 from fhirapp.fhir import json as fhir_json
+from fhirapp.keys import opened as unsealed
 from fhirapp.ops.backups.archive import DATABASE, KEYS, InvalidBackup, Manifest
 from fhirapp.ops.backups.backup import faults_of, schema_of, unpacked
 from fhirapp.ops.backups.restore import app_on_copy

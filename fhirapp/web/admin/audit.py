@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 from werkzeug.exceptions import NotFound
 
 from fhirapp.audit import write
-from fhirapp.audit.read import Entry, entries
+from fhirapp.audit.read import ADMINISTRATION, RECORDS, Entry, entries
 from fhirapp.auth.models import Client, User
 from fhirapp.db import db
 from fhirapp.fhir import json as fhir_json
@@ -32,7 +32,9 @@ _MOST_WORDS = 8
 # Of those whom a name could mean, so many are offered.
 _CHOICES = 8
 _ID = re.compile(r"(?:Patient/)?([A-Za-z0-9.-]{1,64})")
-FIELDS = ("user", "client", "patient", "status", "via", "since", "until")
+FIELDS = ("kind", "user", "client", "patient", "status", "via", "since", "until")
+# What the page calls them.
+KINDS: Mapping[str, str] = {RECORDS: _("records"), ADMINISTRATION: _("administration")}
 # What stands in the form for entries of no page of ours.
 BY_APPS = "apps"
 
@@ -84,6 +86,10 @@ def filter_of_form() -> AuditFilter:
     _add_patient(found, typed["patient"])
     if typed["via"]:
         found.filters["via"] = "" if typed["via"] == BY_APPS else typed["via"]
+    found.filters["kind"] = typed["kind"] if typed["kind"] in KINDS else None
+    if typed["via"] or typed["status"]:
+        # Requests have these alone.
+        found.filters["kind"] = RECORDS
     if typed["status"]:
         _add_status(found, typed["status"])
     _add_times(found, typed)
@@ -209,6 +215,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _COLUMNS = (
     *("number", "at", "user_id", "user_name", "client_id", "client_name", "via", "method"),
     *("path", "body", "status", "milliseconds", "records", "served", "request_id"),
+    *("event", "about", "address"),
 )
 STATUSES: Mapping[str, str] = {
     "200": "answered",
@@ -239,6 +246,7 @@ def index() -> Response:
         older=which.query(before=found[SHOWN - 1].number) if more else "",
         is_later=before() is not None,
         statuses=STATUSES,
+        kinds=KINDS,
         places={BY_APPS: "an app or a script", **PLACES},
         most=MOST,
     )

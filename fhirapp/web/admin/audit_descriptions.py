@@ -6,17 +6,18 @@ Patients' names come over FHIR, with the administrator's own token.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from sqlalchemy import select
 
-from fhirapp.audit.read import Entry, patients_of
+from fhirapp.audit.read import Entry, patients_named_by, patients_of
 from fhirapp.auth.clients.registration import PAGES
 from fhirapp.auth.models import Client, User
 from fhirapp.config import settings
 from fhirapp.db import db
+from fhirapp.trail.events import EVENTS
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.labels import one_of, plural_of
 from fhirapp.web.people import Person, person_of
@@ -112,19 +113,26 @@ class Description(NamedTuple):
     patients: Sequence[Named]
     more: int
     result: str
+    # Of an event: whom or what it is about, and the address of their page.
+    about: str = ""
+    link: str = ""
 
 
 def described(found: Sequence[Entry]) -> list[Description]:
     """Return entries in words; names of patients are read with the administrator's own token."""
     of = patients_of({ref for one in found for ref in one.served})
-    named = {one.number: _named(one, of) for one in found}
+    named = {one.number: _named(one, of) for one in found if not one.event}
+    named |= patients_named_by([one.number for one in found if one.event])
+    named = {one.number: named.get(one.number, []) for one in found}
     people = patients_named(
         patient_id for whose in named.values() for patient_id in whose[:MOST_NAMED]
     )
-    users = users_named(one.user_id for one in found)
-    clients = clients_named(one.client_id for one in found)
+    users = users_named([*_user_ids(found)])
+    clients = clients_named([*_client_ids(found)])
     return [
         Description(
+            about=_about(one, users, clients),
+            link=_link(one),
             entry=one,
             who=_who(one, users, clients),
             through=_through(one, clients),
@@ -140,6 +148,38 @@ def described(found: Sequence[Entry]) -> list[Description]:
     ]
 
 
+_USER, _APP = "user/", "app/"
+
+
+def _user_ids(found: Sequence[Entry]) -> Iterator[str | None]:
+    for one in found:
+        yield one.user_id
+        if one.about.startswith(_USER):
+            yield one.about.removeprefix(_USER)
+
+
+def _client_ids(found: Sequence[Entry]) -> Iterator[str | None]:
+    for one in found:
+        yield one.client_id
+        if one.about.startswith(_APP):
+            yield one.about.removeprefix(_APP)
+
+
+def _about(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -> str:
+    """Return whom an event is about; empty where it is whoever did it."""
+    if entry.about.startswith(_USER):
+        user_id = entry.about.removeprefix(_USER)
+        return "" if user_id == entry.user_id else users.get(user_id, user_id)
+    client_id = entry.about.removeprefix(_APP)
+    return clients.get(client_id, client_id)
+
+
+def _link(entry: Entry) -> str:
+    kind, _sign, name = entry.about.partition("/")
+    folder = {"user": "users", "app": "clients"}.get(kind)
+    return f"/admin/{folder}/{quote(name, safe='')}" if folder and name else ""
+
+
 def _called(patient_id: str, people: Mapping[str, Person]) -> str:
     return people[patient_id].name if patient_id in people else patient_id
 
@@ -149,6 +189,8 @@ def _who(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -> 
         return users.get(entry.user_id) or _("A person who is not here any more")
     if entry.client_id is not None:
         return clients.get(entry.client_id, entry.client_id)
+    if entry.address.startswith("shell:"):
+        return _("The command line")
     return _("Unknown user")
 
 
@@ -170,6 +212,8 @@ def _parts(entry: Entry) -> tuple[list[str], list[tuple[str, str]]]:
 
 def _did(entry: Entry) -> str:
     """Return what was done, or tried: searched allergies."""
+    if entry.event:
+        return _(EVENTS.get(entry.event, entry.event))
     steps, parameters = _parts(entry)
     happened = entry.status < 400
     if _is_page(entry):
@@ -230,7 +274,9 @@ def _operation(name: str, happened: bool) -> str:
 
 
 def _result(entry: Entry) -> str:
-    """Return what came of it: 6 records."""
+    """Return what came of it: 6 records; of an event what more is known."""
+    if entry.event:
+        return entry.body
     if entry.status in (401, 403):
         return _("refused (%(status)s)", status=entry.status)
     if entry.status in (404, 410):

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from fhirapp.auth.oauth import openid
 from fhirapp.config import PREFIX, ConfigurationError, Settings, base_url, settings
 from fhirapp.db import db
+from fhirapp.trail.events import record
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -51,6 +52,7 @@ def rotate() -> Response:
         raise PageError(409, _("A new key was made some minutes ago, and does not sign yet."))
     if field("sure") != "yes":
         return _keys(asks=True)
+    record("keys-changed", what="a new key for id tokens")
     openid.rotate(settings().instance, now)
     return see_other("/admin/keys?done=rotated")
 

@@ -13,7 +13,6 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from fhirapp.audit.write import FOLDER
 from fhirapp.config import settings
 from fhirapp.db import db, reader
 from fhirapp.definition import types
@@ -21,6 +20,7 @@ from fhirapp.disk import because, beside, database_path
 from fhirapp.fhir.temporal import now
 from fhirapp.ops.check import one_snapshot
 from fhirapp.search.fulltext import words_table
+from fhirapp.trail import FOLDER
 
 RECORDS, INDEXES, FULL_TEXT, AUDIT, OTHER = "records", "indexes", "full text", "audit", "other"
 GROUPS = (RECORDS, INDEXES, FULL_TEXT, AUDIT, OTHER)

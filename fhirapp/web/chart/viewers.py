@@ -6,7 +6,7 @@ One request may be answered with resources of many patients; what is counted her
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from fhirapp.audit.read import Entry, entries, patients_of
 from fhirapp.auth.models import OF_PAGES, Client, User
 from fhirapp.db import db
 from fhirapp.fhir.temporal import local
+from fhirapp.trail.events import EVENTS
 from fhirapp.web.labels import one_of, plural_of
 from fhirapp.web.texts import _
 from fhirapp.web.times import moment_of
@@ -52,7 +53,7 @@ class Look(NamedTuple):
 
 def looks_at(patient_id: str, before: int | None) -> tuple[list[Look], int | None]:
     """Return who looked, the newest first; and what the next page begins before, if any."""
-    found = entries(patient_id=patient_id, before=before, limit=SHOWN + 1)
+    found = entries(patient_id=patient_id, before=before, kind=None, limit=SHOWN + 1)
     shown = found[:SHOWN]
     people = _names(User.id, User.name, {one.user_id for one in shown})
     apps = _names(Client.client_id, Client.name, {one.client_id for one in shown})
@@ -69,13 +70,12 @@ def looks_at(patient_id: str, before: int | None) -> tuple[list[Look], int | Non
             if whose.get(name) == patient_id
         ]
         refused = all(one.status >= 400 for one in together)
-        is_ours = last.client_id in own_pages
         looks.append(
             Look(
                 _who(last, people),
-                _pages(together) if is_ours else _app(last, apps),
+                _through(last, together, apps, own_pages),
                 moment_of(local(datetime.fromisoformat(last.at))),
-                _("nothing: it was refused") if refused else _what(seen),
+                _("nothing: it was refused") if refused else _what(last, seen),
                 refused,
             )
         )
@@ -95,8 +95,8 @@ def _together(found: Sequence[Entry]) -> list[list[Entry]]:
     return together
 
 
-def _key(entry: Entry) -> tuple[str | None, str | None, str, bool]:
-    return (entry.user_id, entry.client_id, entry.at[:16], entry.status < 400)
+def _key(entry: Entry) -> tuple[object, ...]:
+    return (entry.user_id, entry.client_id, entry.at[:16], entry.status < 400, entry.event)
 
 
 def _names(key: object, name: object, wanted: Iterable[str | None]) -> Mapping[str, str]:
@@ -117,6 +117,14 @@ def _who(entry: Entry, people: Mapping[str, str]) -> str:
     return people.get(entry.user_id) or _("a deleted account")
 
 
+def _through(
+    last: Entry, together: Sequence[Entry], apps: Mapping[str, str], own_pages: Collection[str]
+) -> str:
+    if last.event and last.client_id is None:
+        return _("the command line") if last.address.startswith("shell:") else _("this site")
+    return _pages(together) if last.client_id in own_pages else _app(last, apps)
+
+
 def _pages(together: Sequence[Entry]) -> str:
     """Return which of our pages asked, in the order in which they did."""
     names = [_(_PAGES.get(one.via, _OTHER_PAGES)) for one in reversed(together)]
@@ -129,8 +137,10 @@ def _app(entry: Entry, apps: Mapping[str, str]) -> str:
     return apps.get(entry.client_id) or _("an app that is gone")
 
 
-def _what(seen: Sequence[str]) -> str:
-    """Return how many of each type were shown, each resource once."""
+def _what(entry: Entry, seen: Sequence[str]) -> str:
+    """Return how many of each type were shown, each resource once; of an event what happened."""
+    if entry.event:
+        return _(EVENTS.get(entry.event, entry.event))
     once = {name.rpartition("/")[0] for name in seen}
     counts = Counter(name.partition("/")[0] for name in once)
     parts = []

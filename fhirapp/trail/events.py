@@ -1,0 +1,142 @@
+"""What happens to the service: who signed in, who made an administrator, which app was approved.
+
+Each is a line of the trail with who did it, from where, and whom or what it is about. It is written
+within the transaction that does it, before that is committed: where it cannot be written, nothing
+is done (decisions §4).
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+
+from flask import current_app, has_request_context, request
+
+from fhirapp import trail
+from fhirapp.config import settings_of
+from fhirapp.disk import owned_as, written_whole
+from fhirapp.fhir.temporal import instant
+
+# By the event: what was done, as the trail's pages tell it. FHIR's AuditEvent calls them subtypes.
+EVENTS: Mapping[str, str] = {
+    "sign-in": "signed in",
+    "sign-in-failed": "tried to sign in",
+    "code-failed": "typed a wrong code",
+    "sign-out": "signed out",
+    "sessions-ended": "ended sessions",
+    "user-added": "added a user",
+    "administrator-made": "made an administrator",
+    "role-changed": "changed a role",
+    "user-disabled": "switched a user off",
+    "user-enabled": "switched a user on",
+    "password-changed": "changed a password",
+    "password-address": "made an address to choose a password at",
+    "factor-on": "turned a second factor on",
+    "factor-off": "turned a second factor off",
+    "record-linked": "linked a record to a user",
+    "record-unlinked": "took a record from a user",
+    "practitioner-changed": "changed who a user is in the records",
+    "provider-linked": "linked a user to the identity provider",
+    "provider-unlinked": "took a user's link to the identity provider away",
+    "app-allowed": "allowed an app",
+    "app-ended": "ended an app's access",
+    "app-registered": "registered an app",
+    "app-approved": "approved an app",
+    "app-rejected": "rejected an app",
+    "app-changed": "changed an app",
+    "app-disabled": "switched an app off",
+    "app-enabled": "switched an app on",
+    "app-secret": "gave an app a new secret",
+    "token-issued": "issued a token on the command line",
+    "keys-changed": "changed the server's keys",
+    "settings-changed": "started the server with other settings",
+    "patients-found": "found patients",
+    "export": "exported records",
+    "packed": "removed what is kept no longer",
+    "head": "signed the trail",
+    "missing": "found lines missing that could not be written",
+}
+# Of the files that list patients.
+LISTED = ".patients"
+FAILED = frozenset({"sign-in-failed", "code-failed"})
+_LONGEST = 500
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def record(
+    event: str,
+    *,
+    about: str = "",
+    what: str = "",
+    user_id: str | None = None,
+    client_id: str | None = None,
+    named: Collection[str] = (),
+    listed: str = "",
+) -> None:
+    """Write an event. Raises trail.Unwritable where that is refused.
+
+    about is whom or what it is about: user/<id>, app/<client id>; what says more, without secrets;
+    named has the ids of patients; listed is the name of a file beside the trail that lists them.
+    user_id is who does it, by default whoever signed in with this browser.
+    """
+    assert event in EVENTS, event
+    is_request = has_request_context()
+    line = {
+        "at": instant(datetime.now(UTC)),
+        "event": event,
+        "user": user_id or trail.actor(),
+        "client": client_id,
+        "from": (request.remote_addr or "")[:64] if is_request else f"shell: {_shell_user()}",
+        "about": about,
+        "what": _CONTROL.sub(" ", what)[:_LONGEST],
+        "named": [*named],
+        "request": new_id(),
+    }
+    if listed:
+        line["listed"] = listed
+    trail.append(line)
+
+
+def record_export(
+    patients: Collection[str],
+    what: str,
+    *,
+    user_id: str | None = None,
+    client_id: str | None = None,
+) -> None:
+    """Write that records left: how many patients', and who they are in a file beside the trail.
+
+    The file has an id on each line; its SHA-256 is in the event. Raises trail.Unwritable.
+    """
+    folder = settings_of(current_app).instance / trail.FOLDER
+    name = f"{datetime.now(UTC):%Y-%m-%d}-{new_id()}{LISTED}"
+    content = "".join(f"{one}\n" for one in sorted(patients)).encode()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owned_as(folder, folder.parent)
+        with written_whole(folder / name, like=folder) as file:
+            file.write(content)
+    except OSError as error:
+        if trail.is_required(settings_of(current_app)):
+            raise trail.Unwritable(error.strerror or str(error)) from None
+        name = ""
+    summary = f"{len(patients)} patients; {what}; sha256 {hashlib.sha256(content).hexdigest()}"
+    record("export", user_id=user_id, client_id=client_id, what=summary, listed=name)
+
+
+def new_id() -> str:
+    """Return an id for a request or an event: milliseconds first, so that they are sorted."""
+    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"
+
+
+def _shell_user() -> str:
+    try:
+        return getpass.getuser()[:50]
+    except (OSError, KeyError):
+        # A user id of a container that has no name.
+        return "unknown"

@@ -1,0 +1,60 @@
+"""Pack the trail's files of past days, and remove those that are kept no longer.
+
+The two newest files stay as they are: lines are still appended, or were a moment ago.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from fhirapp.config import Settings
+from fhirapp.disk import take, written_whole
+from fhirapp.trail import FOLDER
+from fhirapp.trail.chain import SUFFIX, files
+from fhirapp.trail.events import LISTED, record
+
+_LOCK = ".packing"
+_PIECE = 1024 * 1024
+_UNPACKED = 2
+
+
+def pack(settings: Settings, now: datetime | None = None) -> None:
+    """Pack old files, and remove those older than the settings keep. Raises OSError."""
+    folder = settings.instance / FOLDER
+    old = files(folder)[:-_UNPACKED]
+    last = (now or datetime.now(UTC)) - timedelta(days=settings.audit_keep)
+    oldest = f"{last:%Y-%m-%d}" if settings.audit_keep else ""
+    gone = [file for file in old if file.name[:10] < oldest]
+    unpacked = [file for file in old if file.name.endswith(SUFFIX) and file not in gone]
+    lists = [file for file in folder.glob(f"*{LISTED}") if file.name[:10] < oldest]
+    if not (gone or unpacked or lists):
+        return
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if take(descriptor, alone=True) is False:
+            return
+        for file in unpacked:
+            _pack(file)
+        if gone:
+            record("packed", what=f"{gone[0].name[:10]} to {gone[-1].name[:10]}")
+            for file in gone:
+                file.unlink(missing_ok=True)
+                # What was left when a process ended between two steps.
+                file.with_name(f"{file.name[:10]}{SUFFIX}").unlink(missing_ok=True)
+        for file in lists:
+            file.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _pack(file: Path) -> None:
+    with suppress(FileNotFoundError), file.open("rb") as lines:
+        target = file.with_name(f"{file.name}.gz")
+        with written_whole(target, like=file) as written, gzip.open(written, "wb", 6) as packed:
+            shutil.copyfileobj(lines, packed, _PIECE)
+        file.unlink()
