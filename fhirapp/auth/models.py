@@ -183,6 +183,9 @@ class Session(Base):
     signed_in_at: Mapped[int] = mapped_column(Integer)
     used_at: Mapped[int] = mapped_column(Integer, index=True)
     ended_at: Mapped[int | None] = mapped_column(Integer)
+    # From where the password was typed, and what the browser calls itself.
+    address: Mapped[str | None]
+    browser: Mapped[str | None]
 
 
 class RecoveryCode(Base):
@@ -190,7 +193,8 @@ class RecoveryCode(Base):
 
     __tablename__ = "auth_recovery_code"
 
-    digest: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    # argon2id, in its own notation, of the code's SHA-256 in hexadecimal digits.
+    hash: Mapped[str] = mapped_column(primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey(User.id), index=True)
 
 

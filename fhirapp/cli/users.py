@@ -54,6 +54,11 @@ def _password_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+_keep_apps = click.option(
+    "--keep-apps", is_flag=True, help="Apps that were allowed keep their access."
+)
+
+
 @user.command("add")
 @click.argument("username")
 @click.option("--role", required=True, type=click.Choice(ROLES))
@@ -124,8 +129,11 @@ def list_(as_json: bool, demo: bool | None) -> None:
 @user.command("password")
 @click.argument("username")
 @_password_options
+@_keep_apps
 @demo_option
-def password(username: str, password_stdin: bool, invite: bool, demo: bool | None) -> None:
+def password(
+    username: str, password_stdin: bool, invite: bool, keep_apps: bool, demo: bool | None
+) -> None:
     """Give a user another password; whoever is signed in as that user is signed out."""
     with reading(demo) as connection:
         user_id = accounts.find_user(connection, username)["id"]
@@ -136,7 +144,7 @@ def password(username: str, password_stdin: bool, invite: bool, demo: bool | Non
         _print_setup(address)
         return
     with changing(demo) as connection:
-        accounts.set_password(connection, user_id, chosen)
+        accounts.set_password(connection, user_id, chosen, keep_apps=keep_apps)
     say(f"User {username} has a new password.")
 
 
@@ -165,11 +173,13 @@ def enable(username: str, demo: bool | None) -> None:
 @user.command("role")
 @click.argument("username")
 @click.argument("role", type=click.Choice(ROLES))
+@_keep_apps
 @demo_option
-def role(username: str, role: str, demo: bool | None) -> None:
+def role(username: str, role: str, keep_apps: bool, demo: bool | None) -> None:
     """Change a user's role; it holds from the next request on."""
     with changing(demo) as connection:
-        accounts.set_role(connection, accounts.find_user(connection, username)["id"], role)
+        user_id = accounts.find_user(connection, username)["id"]
+        accounts.set_role(connection, user_id, role, keep_apps=keep_apps)
     say(f"User {username} has the role {role}.")
 
 
@@ -204,11 +214,13 @@ def unlink(username: str, patient_id: str, demo: bool | None) -> None:
 
 @user.command("second-factor-off")
 @click.argument("username")
+@_keep_apps
 @demo_option
-def second_factor_off(username: str, demo: bool | None) -> None:
+def second_factor_off(username: str, keep_apps: bool, demo: bool | None) -> None:
     """Ask a user who lost their phone for the password alone."""
     with changing(demo) as connection:
-        accounts.end_second_factor(connection, accounts.find_user(connection, username)["id"])
+        user_id = accounts.find_user(connection, username)["id"]
+        accounts.end_second_factor(connection, user_id, keep_apps=keep_apps)
     say(f"User {username} signs in with the password alone.")
 
 

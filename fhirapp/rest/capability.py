@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -49,7 +49,7 @@ def init_app(app: Flask) -> None:
 
 
 _OFFERED = "fhirapp.operations"
-_GUIDES = "fhirapp.guides"
+_GUIDES, _RESOURCES = "fhirapp.guides", "fhirapp.resources"
 
 
 def offer(app: Flask, operation: Operation, type_name: str = "") -> None:
@@ -60,6 +60,11 @@ def offer(app: Flask, operation: Operation, type_name: str = "") -> None:
 def follow(app: Flask, guide: str, statement: str) -> None:
     """Tell that an implementation guide is followed, as a CapabilityStatement of it says."""
     app.extensions.setdefault(_GUIDES, []).append((guide, statement))
+
+
+def add_resource(app: Flask, content: Mapping[str, Any]) -> None:
+    """Tell of a type that has no records of its own, as a CapabilityStatement lists it."""
+    app.extensions.setdefault(_RESOURCES, []).append(content)
 
 
 def software_version() -> str:
@@ -97,6 +102,7 @@ def capability_statement() -> dict[str, Any]:
                 "security": _security(),
                 "resource": [
                     *(_resource(definition) for _, definition in sorted(types().items())),
+                    *current_app.extensions.get(_RESOURCES, ()),
                     *map(_definitions, definitions.SERVED),
                 ],
                 **_operations(),

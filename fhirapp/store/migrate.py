@@ -30,7 +30,7 @@ from fhirapp.store.write import (
     render,
 )
 
-HEAD = "0002"
+HEAD = "0003"
 _VERSIONS = "alembic_version"
 # Versions that are rendered at once.
 _BATCH = 500

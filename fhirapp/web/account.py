@@ -25,6 +25,7 @@ from fhirapp.web.pages import (
     field,
     for_signed_in,
     for_whom_a_factor_is_made,
+    keeps_apps,
     page,
     password_field,
     proved_by_password,
@@ -43,6 +44,10 @@ _PURPOSE = "second-factor"
 # What ends sooner is shown with its time of day.
 _SOON_SECONDS = 2 * 86_400
 _WRONG_PASSWORD = _("That is not your password.")
+_ENDED = {
+    "one": _("You are signed out there."),
+    "all": _("You are signed out everywhere else."),
+}
 _DONE = {"taken-back": _("Access revoked: the app can no longer read this record.")}
 
 
@@ -113,6 +118,31 @@ def revoke(grant_id: str) -> Response:
     return see_other("/account/apps?done=taken-back")
 
 
+@blueprint.get("/account/sessions")
+@for_signed_in
+def browsers() -> Response:
+    """List where the user is signed in."""
+    session = signed_in()
+    done = _(_ENDED.get(request.args.get("done", ""), ""))
+    found = sessions.of_user(session.user.id)
+    return page("sessions.html", sessions=found, here=session.session_id, done=done)
+
+
+@blueprint.post("/account/sessions/end")
+@for_signed_in
+def end_session() -> Response:
+    """End one of the user's sessions, or all but this one. 404 for another user's."""
+    session, wanted = signed_in(), field("session", 100)
+    user_id, here = session.user.id, session.session_id
+    db.session.rollback()
+    with writing() as connection:
+        if not wanted:
+            sessions.sign_out_everywhere(connection, user_id, but=here, keep_apps=keeps_apps())
+        elif wanted == here or not sessions.end_one(connection, user_id, wanted):
+            raise PageError(404, _("You are not signed in there any more."))
+    return see_other(f"/account/sessions?done={'one' if wanted else 'all'}")
+
+
 @blueprint.get("/account/password")
 @for_signed_in
 def password_form() -> Response:
@@ -133,7 +163,7 @@ def password() -> Response:
         if not prove(user_id, old, request.remote_addr or ""):
             return _password(_(_WRONG_PASSWORD), 403)
         with writing() as connection:
-            accounts.set_password(connection, user_id, new, keep=session_id)
+            accounts.set_password(connection, user_id, new, keep=session_id, keep_apps=keeps_apps())
             set_session(sessions.renewed(connection, session_id))
     except TooOften as error:
         return too_often(_password, error)
@@ -174,7 +204,9 @@ def turn_second_factor() -> Response:
     try:
         with writing() as connection:
             codes = sign_in.enable(connection, user_id, secret, interval)
-            sessions.end_all(connection, user_id, but=session_id)
+            sessions.sign_out_everywhere(
+                connection, user_id, but=session_id, keep_apps=keeps_apps()
+            )
             set_session(sessions.renewed(connection, session_id))
     except RefusedCommand:
         return see_other("/account/second-factor")
@@ -205,6 +237,9 @@ def _turn_off() -> Response:
     set_session(secret)
     with writing() as connection:
         sign_in.disable(connection, user_id)
+        sessions.sign_out_everywhere(
+            connection, user_id, but=session.session_id, keep_apps=keeps_apps()
+        )
     return see_other("/account/second-factor")
 
 

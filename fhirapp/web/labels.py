@@ -138,6 +138,8 @@ def in_words(text: str) -> Words:
     scope = parse_scope(text)
     if scope is None:
         return Words(text, _(_SESSION.get(text, text)), sensitive=False)
+    if scope.resource_type == "AuditEvent":
+        return Words(text, _("See the audit trail: who looked at whose record"), sensitive=True)
     is_sensitive = scope.resource_type == "*" or _labels(scope.resource_type).sensitive
     return Words(text, _sentence(scope), is_sensitive)
 

@@ -258,6 +258,11 @@ def plain(text: str) -> str:
     return text
 
 
+def keeps_apps() -> bool:
+    """Say whether the form says that apps keep their access; by default they do not."""
+    return request.form.get("keep_apps") == "yes"
+
+
 def password_field(name: str) -> str:
     """Return a password as it was typed; of one that is too long, enough to reject it."""
     return request.form.get(name, "")[:1000]

@@ -60,15 +60,17 @@ def test_a_user_who_becomes_a_patient_sees_their_own_record_alone(clinician):
     one = clinician.fhir("patient/*.rs", patient="p2")
     assert statuses(everyone, "AllergyIntolerance", OWN, DOCUMENT) == [200, 200, 200]
     assert statuses(one, ALLERGY) == [200]
-    in_database(clinician, set_role, clinician.user_id, PATIENT)
+    in_database(clinician, set_role, clinician.user_id, PATIENT, keep_apps=True)
     assert statuses(everyone, "AllergyIntolerance", OWN, DOCUMENT) == [403, 403, 403]
     # Nor the patient whom they had chosen as a clinician.
     assert statuses(one, ALLERGY, "AllergyIntolerance") == [403, 403]
     in_database(clinician, link, clinician.user_id, "p2")
     assert statuses(one, ALLERGY, OWN) == [200, 404]
     assert statuses(everyone, ALLERGY) == [403]
-    in_database(clinician, set_role, clinician.user_id, ADMINISTRATOR)
+    in_database(clinician, set_role, clinician.user_id, ADMINISTRATOR, keep_apps=True)
     assert statuses(everyone, "AllergyIntolerance", OWN, DOCUMENT) == [200, 200, 200]
+    in_database(clinician, set_role, clinician.user_id, PATIENT)
+    assert statuses(everyone, "AllergyIntolerance") == statuses(one, ALLERGY) == [401]
 
 
 def test_a_disabled_user_sees_nothing_until_enabled(clinician):

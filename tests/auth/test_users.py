@@ -241,6 +241,14 @@ def test_whoever_changes_the_own_password_stays_signed_in_there(connection):
     here = begin(connection, user_id, "here")
     begin(connection, user_id, "elsewhere")
     accounts.set_password(connection, user_id, PASSWORD + "!", keep=here)
+    # The app hung on that session too, and is allowed nothing any more.
+    assert living(connection, user_id) == {here}
+
+
+def test_apps_keep_their_access_where_that_is_asked_for(connection):
+    user_id = add(connection)
+    here = begin(connection, user_id, "here")
+    accounts.set_password(connection, user_id, PASSWORD + "!", keep=here, keep_apps=True)
     assert living(connection, user_id) == {here, "here"}
 
 

@@ -115,7 +115,7 @@ def test_a_user_is_added_whose_password_nobody_sees(clinic):
     }
     assert has_password(clinic, "maria", PASSWORD)
     assert not has_password(clinic, "maria", PASSWORD.upper())
-    for path in clinic.iterdir():
+    for path in filter(Path.is_file, clinic.rglob("*")):
         assert PASSWORD.encode() not in path.read_bytes()
 
 

@@ -11,10 +11,10 @@ import pytest
 from flask import Flask
 from sqlalchemy import insert, select, update
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Client, Grant
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Client, Grant, Session
 from fhirapp.auth.users import accounts
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
-from fhirapp.db import writing
+from fhirapp.db import db, writing
 from fhirapp.web.times import day, moment
 from tests.support.authorizing import Flow, add_program, alter, rows, set_client
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
@@ -100,7 +100,9 @@ def test_who_one_is_stands_on_the_account(clinic, role, patients, shown):
 
 def test_what_one_can_do_is_linked_from_there(clinic, patient):
     offered = set(browser_of(clinic, patient).get("/account").offered.values())
-    assert offered == {"/account/apps", "/account/password", "/account/second-factor"}
+    assert offered == {
+        *("/account/apps", "/account/sessions", "/account/password", "/account/second-factor"),
+    }
 
 
 def test_nothing_allowed_is_told_in_words(clinic, patient):
@@ -392,7 +394,39 @@ def test_what_the_app_may_keep_is_told_when_the_password_changes(clinic, patient
     mine = allow(clinic, patient, "demo-app")
     page = change(browser_of(clinic, patient), PASSWORD, A_PASSWORD)
     assert page.links["Connected apps"] == "/account/apps"
+    assert is_revoked(clinic, mine)
+
+
+def test_apps_keep_their_access_where_the_form_says_so(clinic, patient):
+    mine = allow(clinic, patient, "demo-app")
+    page = browser_of(clinic, patient).get("/account/password")
+    passwords = {"old": PASSWORD, "password": A_PASSWORD, "again": A_PASSWORD}
+    assert page.submit("Change it", **passwords, keep_apps="yes").status == 200
     assert not is_revoked(clinic, mine)
+
+
+def test_one_sees_where_one_is_signed_in_and_ends_it(clinic, patient):
+    here, there, other = (browser_of(clinic, patient) for _ in range(3))
+    page = here.get("/account/sessions")
+    assert page.words.count("Sign out there") == 2
+    page.submit("Sign out there")
+    assert [one.get("/account").path for one in (there, other)].count("/account") == 1
+    here.get("/account/sessions").submit("Sign out everywhere else")
+    assert [one.get("/account").path for one in (there, other)].count("/account") == 0
+    assert here.get("/account").path == "/account"
+
+
+def test_nobody_ends_anothers_session(clinic, patient):
+    browser_of(clinic, patient)
+    stranger = browser_of(clinic, add_person(clinic, PATIENT))
+    page = stranger.get("/account/sessions")
+    with clinic.app_context():
+        theirs = db.session.scalars(select(Session.id)).all()
+    form = {"form_token": page.form("Sign out").fields["form_token"]}
+    statuses = {
+        stranger.post("/account/sessions/end", {**form, "session": one}).status for one in theirs
+    }
+    assert statuses == {404}
 
 
 def test_nobody_changes_what_is_anothers_by_naming_them(clinic, patient):

@@ -14,11 +14,9 @@ from fhirapp.auth.models import (
     Client,
     Grant,
     RefreshToken,
-    Session,
     User,
     UserPatient,
 )
-from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS
 from fhirapp.db import db
 
 MOST_USERS = 50
@@ -91,18 +89,6 @@ def find_users(text: str, role: str = "") -> tuple[Sequence[User], bool]:
         query = query.where(User.role == role)
     found = db.session.scalars(query.order_by(User.username).limit(MOST_USERS + 1)).all()
     return found[:MOST_USERS], len(found) > MOST_USERS
-
-
-def browsers_of(user_id: str) -> int:
-    """Return in how many browsers a user is signed in."""
-    now = int(time.time())
-    count = select(func.count()).where(
-        Session.user_id == user_id,
-        Session.ended_at.is_(None),
-        Session.used_at >= now - IDLE_SECONDS,
-        Session.signed_in_at >= now - ABSOLUTE_SECONDS,
-    )
-    return db.session.execute(count).scalar_one()
 
 
 def links_of(user_id: str) -> Sequence[UserPatient]:

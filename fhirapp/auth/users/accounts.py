@@ -117,13 +117,23 @@ def list_users(connection: Connection) -> Sequence[Mapping[str, Any]]:
     ]
 
 
-def set_password(connection: Connection, user_id: str, password: str, *, keep: str = "") -> None:
-    """Change a password; every session ends but the one to keep. Raises RefusedCommand."""
+def set_password(
+    connection: Connection,
+    user_id: str,
+    password: str,
+    *,
+    keep: str = "",
+    keep_apps: bool = False,
+) -> None:
+    """Change a password; every session ends but the one to keep. Raises RefusedCommand.
+
+    What apps were allowed ends too, unless they keep it.
+    """
     username = connection.execute(select(User.username).where(User.id == user_id)).scalar_one()
     values = {"password_hash": _hashed(password, username)}
     connection.execute(update(User).where(User.id == user_id).values(values))
     connection.execute(delete(SetupCode).where(SetupCode.user_id == user_id))
-    sessions.end_all(connection, user_id, but=keep)
+    sessions.sign_out_everywhere(connection, user_id, but=keep, keep_apps=keep_apps)
     record("password-changed", about=f"user/{user_id}")
 
 
@@ -136,7 +146,7 @@ def set_user_disabled(connection: Connection, user_id: str, *, disabled: bool) -
     record("user-disabled" if disabled else "user-enabled", about=f"user/{user_id}")
 
 
-def set_role(connection: Connection, user_id: str, role: str) -> None:
+def set_role(connection: Connection, user_id: str, role: str, *, keep_apps: bool = False) -> None:
     """Change a user's role; it holds from the next request on. Raises RefusedCommand."""
     if role not in ROLES:
         raise RefusedCommand("A role is one of %(roles)s.", roles=", ".join(ROLES))
@@ -144,7 +154,7 @@ def set_role(connection: Connection, user_id: str, role: str) -> None:
         _keep_an_administrator(connection, user_id)
     before = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
     connection.execute(update(User).where(User.id == user_id).values(role=role))
-    sessions.end_all(connection, user_id)
+    sessions.sign_out_everywhere(connection, user_id, keep_apps=keep_apps)
     event = "administrator-made" if role == ADMINISTRATOR != before else "role-changed"
     record(event, about=f"user/{user_id}", what=f"{before} to {role}")
 
@@ -254,10 +264,10 @@ def fhir_user_of(user: User) -> str | None:
     return None if own is None else f"Patient/{own}"
 
 
-def end_second_factor(connection: Connection, user_id: str) -> None:
+def end_second_factor(connection: Connection, user_id: str, *, keep_apps: bool = False) -> None:
     """Take away a second factor that was lost; sessions end."""
     sign_in.disable(connection, user_id)
-    sessions.end_all(connection, user_id)
+    sessions.sign_out_everywhere(connection, user_id, keep_apps=keep_apps)
 
 
 def _username(text: str) -> str:

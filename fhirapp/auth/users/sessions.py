@@ -10,18 +10,30 @@ from __future__ import annotations
 
 import time
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
+from flask import has_request_context, request
 from sqlalchemy import Connection, delete, insert, or_, select, update
 
-from fhirapp.auth.models import ADMINISTRATOR, STAFF, Grant, Session, User, digest
+from fhirapp.auth.models import (
+    ADMINISTRATOR,
+    OF_PAGES,
+    STAFF,
+    Client,
+    Grant,
+    Session,
+    User,
+    digest,
+)
 from fhirapp.auth.tokens import new_token, revoke_grants
 from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db, is_busy, writing
+from fhirapp.trail.events import record
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -30,6 +42,8 @@ IDLE_SECONDS = 30 * 60
 ABSOLUTE_SECONDS = 12 * 3600
 # How exactly idleness is measured: each page view would write otherwise.
 _STEP_SECONDS = 60
+# Characters that are kept of what a browser calls itself.
+_LONGEST = 200
 
 
 class Signed(NamedTuple):
@@ -66,6 +80,7 @@ def begin(
         "complete": complete,
         "signed_in_at": now,
         "used_at": now,
+        **_where(),
     }
     if instead_of is not None:
         mine = (Session.id == instead_of, Session.user_id == user_id, Session.ended_at.is_(None))
@@ -74,6 +89,39 @@ def begin(
         end(connection, instead_of)
     connection.execute(insert(Session), [{"id": str(uuid4()), **row}])
     return secret
+
+
+def _where() -> dict[str, str | None]:
+    """Return from where this request comes, and what its browser calls itself."""
+    if not has_request_context():
+        return {"address": None, "browser": None}
+    browser = "".join(one for one in request.user_agent.string[:_LONGEST] if one.isprintable())
+    return {"address": request.remote_addr, "browser": browser or None}
+
+
+def of_user(user_id: str) -> Sequence[Session]:
+    """Return a user's sessions that go on, the one that was used last first."""
+    now = int(time.time())
+    return db.session.scalars(
+        select(Session)
+        .where(
+            Session.user_id == user_id,
+            Session.ended_at.is_(None),
+            Session.used_at >= now - IDLE_SECONDS,
+            Session.signed_in_at >= now - ABSOLUTE_SECONDS,
+        )
+        .order_by(Session.used_at.desc(), Session.id)
+    ).all()
+
+
+def end_one(connection: Connection, user_id: str, session_id: str) -> bool:
+    """End a session of a user; False where it is none of theirs."""
+    theirs = select(Session.id).where(Session.id == session_id, Session.user_id == user_id)
+    if connection.execute(theirs).first() is None:
+        return False
+    end(connection, session_id)
+    record("sessions-ended", about=f"user/{user_id}", what="one")
+    return True
 
 
 def find(secret: str) -> Signed | None:
@@ -140,9 +188,12 @@ def end(connection: Connection, session_id: str) -> None:
 
 def end_of_browser(connection: Connection, secret: str) -> None:
     """End the session of this secret, also where it was not used for long."""
-    found = connection.execute(select(Session.id).where(Session.digest == digest(secret)))
-    for (session_id,) in found.all():
+    found = connection.execute(
+        select(Session.id, Session.user_id).where(Session.digest == digest(secret))
+    )
+    for session_id, user_id in found.all():
         end(connection, session_id)
+        record("sign-out", about=f"user/{user_id}", user_id=user_id)
 
 
 def end_all(connection: Connection, user_id: str, *, but: str = "") -> None:
@@ -150,6 +201,21 @@ def end_all(connection: Connection, user_id: str, *, but: str = "") -> None:
     ids = select(Session.id).where(Session.user_id == user_id, Session.id != but)
     for (session_id,) in connection.execute(ids).all():
         end(connection, session_id)
+
+
+def sign_out_everywhere(
+    connection: Connection, user_id: str, *, but: str = "", keep_apps: bool = False
+) -> None:
+    """End a user's sessions but one, and what apps may do in their name unless they keep it.
+
+    After the password, the role or a factor changed, and where somebody asks for it.
+    """
+    end_all(connection, user_id, but=but)
+    if not keep_apps:
+        apps = select(Client.client_id).where(Client.kind != OF_PAGES)
+        revoke_grants(connection, Grant.user_id == user_id, Grant.client_id.in_(apps))
+    what = "all, and apps keep their access" if keep_apps else "all, and every app's access"
+    record("sessions-ended", about=f"user/{user_id}", what=what)
 
 
 SHORTEST, LONGEST = 10, 200

@@ -23,7 +23,7 @@ from fhirapp.trail.events import record
 
 ISSUER = "fhirapp"
 _INTERVAL = 30
-_RECOVERY_CODES = 8
+_RECOVERY_CODES, _RECOVERY_LENGTH = 8, 16
 # Without letters and digits that look alike.
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
@@ -69,10 +69,12 @@ def enable(connection: Connection, user_id: str, secret: str, interval: int) -> 
     if changed.rowcount == 0:
         raise RefusedCommand("The second factor is on already.")
     connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
-    codes = ["".join(secrets.choice(_ALPHABET) for _ in range(16)) for _ in range(_RECOVERY_CODES)]
-    connection.execute(
-        insert(RecoveryCode), [{"digest": digest(code), "user_id": user_id} for code in codes]
-    )
+    codes = [
+        "".join(secrets.choice(_ALPHABET) for _ in range(_RECOVERY_LENGTH))
+        for _ in range(_RECOVERY_CODES)
+    ]
+    rows = [{"hash": sessions.hashed(_digits(code)), "user_id": user_id} for code in codes]
+    connection.execute(insert(RecoveryCode), rows)
     record("factor-on", about=f"user/{user_id}", user_id=user_id)
     return [f"{code[:4]}-{code[4:8]}-{code[8:12]}-{code[12:]}" for code in codes]
 
@@ -90,8 +92,32 @@ def codes_left(user_id: str) -> int:
     return db.session.execute(count).scalar_one()
 
 
-def accept(connection: Connection, user: User, code: str) -> bool:
-    """Use a one-time password or a recovery code; False where it is wrong or was used."""
+def _digits(code: str) -> str:
+    """Return what is hashed of a recovery code, as it was typed."""
+    return digest(code.lower().replace("-", "").replace(" ", "")).hex()
+
+
+def recovery_code(user_id: str, code: str) -> str:
+    """Return the hash of a user's recovery code; empty where it is none of theirs.
+
+    It takes as long as many passwords: no transaction may be open meanwhile.
+    """
+    typed = code.replace("-", "").replace(" ", "")
+    if len(typed) != _RECOVERY_LENGTH:
+        return ""
+    stored = db.session.scalars(
+        select(RecoveryCode.hash).where(RecoveryCode.user_id == user_id)
+    ).all()
+    db.session.rollback()
+    digits = _digits(code)
+    return next((one for one in stored if sessions.verify(one, digits)), "")
+
+
+def accept(connection: Connection, user: User, code: str, recovery: str = "") -> bool:
+    """Use a one-time password or a recovery code; False where it is wrong or was used.
+
+    recovery is what recovery_code() found of the code.
+    """
     if user.totp_secret is None:
         return False
     try:
@@ -107,10 +133,7 @@ def accept(connection: Connection, user: User, code: str) -> bool:
         )
         return changed.rowcount == 1
     spent = connection.execute(
-        delete(RecoveryCode).where(
-            RecoveryCode.user_id == user.id,
-            RecoveryCode.digest == digest(code.lower().replace("-", "").replace(" ", "")),
-        )
+        delete(RecoveryCode).where(RecoveryCode.user_id == user.id, RecoveryCode.hash == recovery)
     )
     return spent.rowcount == 1
 
@@ -203,11 +226,13 @@ def show_second_factor(signed: Signed, code: str, address: str) -> str | None:
     """
     user, session_id = signed.user, signed.session_id
     tries = _Tries(_CODE, user.username, address)
+    tries.check(db.session.connection())
     db.session.expunge_all()
     db.session.rollback()
+    recovery = recovery_code(user.id, code)
     with writing() as connection:
         tries.take(connection)
-        if not accept(connection, user, code):
+        if not accept(connection, user, code, recovery):
             tries.failed(connection)
             record("code-failed", about=f"user/{user.id}", user_id=user.id)
             return None

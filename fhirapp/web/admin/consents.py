@@ -15,6 +15,7 @@ from werkzeug.exceptions import NotFound
 from fhirapp.auth.models import OF_PAGES, AccessToken, Client, Grant, RefreshToken, User
 from fhirapp.auth.tokens import revoke_grants
 from fhirapp.db import db, writing
+from fhirapp.trail.events import record
 from fhirapp.web.admin.audit_descriptions import patients_named
 from fhirapp.web.labels import in_words
 from fhirapp.web.pages import PageError, blueprint_of, field, for_administrators, page, see_other
@@ -98,11 +99,19 @@ def count(which: Filter) -> int:
 
 def revoke_matching(connection: Connection, which: Filter, given_until: int) -> int:
     """Take back the consents that hold and were given until then; return how many."""
-    return revoke_grants(connection, *which.conditions(), Grant.created_at <= given_until)
+    number = revoke_grants(connection, *which.conditions(), Grant.created_at <= given_until)
+    record("app-ended", what=f"{number} consents")
+    return number
 
 
 def revoke_one(connection: Connection, grant_id: str) -> int:
     """Take back one consent; return 0 where there is none, or it holds no more."""
+    found = connection.execute(
+        select(Grant.client_id, Grant.user_id).where(Grant.id == grant_id)
+    ).first()
+    if found is not None:
+        client_id, user_id = found
+        record("app-ended", about=f"app/{client_id}", what=f"of the user {user_id}")
     return revoke_grants(connection, Grant.id == grant_id, *Filter().conditions())
 
 

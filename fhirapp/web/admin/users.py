@@ -21,7 +21,14 @@ from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.web.admin.audit_descriptions import VIA
 from fhirapp.web.cookies import form_fields, keeps
-from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other
+from fhirapp.web.pages import (
+    blueprint_of,
+    field,
+    for_administrators,
+    keeps_apps,
+    page,
+    see_other,
+)
 from fhirapp.web.people import NoDate, find_people, person
 from fhirapp.web.texts import _, reason_of
 
@@ -53,7 +60,18 @@ class _Action(NamedTuple):
 
 
 def _set_role(connection: Connection, user_id: str) -> None:
-    accounts.set_role(connection, user_id, field("role"))
+    accounts.set_role(connection, user_id, field("role"), keep_apps=keeps_apps())
+
+
+def _end_factor(connection: Connection, user_id: str) -> None:
+    accounts.end_second_factor(connection, user_id, keep_apps=keeps_apps())
+
+
+def _end_sessions(connection: Connection, user_id: str) -> None:
+    if one := field("session", 100):
+        sessions.end_one(connection, user_id, one)
+    else:
+        sessions.sign_out_everywhere(connection, user_id, keep_apps=keeps_apps())
 
 
 def _set_fhir_user(connection: Connection, user_id: str) -> None:
@@ -85,9 +103,9 @@ _ACTIONS: Mapping[str, _Action] = {
     "link": _Action(_link, _("The record is linked.")),
     "unlink": _Action(_unlink, _("The record is not linked any more.")),
     "second-factor": _Action(
-        accounts.end_second_factor, _("The second factor is taken away; the password alone serves.")
+        _end_factor, _("The second factor is taken away; the password alone serves.")
     ),
-    "sessions": _Action(sessions.end_all, _("All sessions of this account have ended.")),
+    "sessions": _Action(_end_sessions, _("The session has ended.")),
 }
 
 
@@ -186,7 +204,7 @@ def _user_page(user: User, *, done: str = "", message: str = "", status: int = 2
         roles=ROLES,
         links=links,
         practitioner=practitioner_name(user.fhir_user),
-        browsers=overview.browsers_of(user.id),
+        sessions=sessions.of_user(user.id),
         failed=failed_lately(user.username),
         most=PER_NAME_AND_ADDRESS,
         done=done,

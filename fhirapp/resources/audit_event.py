@@ -1,0 +1,333 @@
+"""AuditEvent: the audit trail as FHIR has it, for administrators with a scope that names it.
+
+It is no record of a patient and has no table: each is made of a line of the trail when it is asked
+for. `user/*.rs` does not reach it: who lets an app see records does not mean the trail of them all.
+
+Source: FHIR R4 auditevent; DICOM PS3.16 CID 400 and 401 for types and subtypes.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from flask import Blueprint, Flask, Response
+
+from fhirapp.audit.read import Entry, entries, patients_named_by
+from fhirapp.auth.models import ADMINISTRATOR
+from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.auth.scopes import clinical_scopes
+from fhirapp.config import fhir_url, settings
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
+from fhirapp.fhir.temporal import instant_of, interval
+from fhirapp.rest.capability import add_resource
+from fhirapp.rest.response import FORM_PARAMETERS, arguments, document_etag, negotiate, respond
+from fhirapp.trail.events import EVENTS, FAILED
+
+NAME = "AuditEvent"
+_DCM = "http://dicom.nema.org/resources/ontology/DCM"
+_TYPES = "http://terminology.hl7.org/CodeSystem/audit-event-type"
+_INTERACTIONS = "http://hl7.org/fhir/restful-interaction"
+_ROLES = "http://terminology.hl7.org/CodeSystem/object-role"
+_ENTITIES = "http://terminology.hl7.org/CodeSystem/audit-entity-type"
+_ID = re.compile(r"[A-Za-z0-9\-.]{1,64}")
+_MOST_ENTITIES = 1_000
+
+
+class _Coded(NamedTuple):
+    """DICOM's type and subtype of an event, with their names, and FHIR's action."""
+
+    type: tuple[str, str]
+    subtype: tuple[str, str]
+    action: str = "E"
+
+
+_AUTHENTICATION = ("110114", "User Authentication")
+_SECURITY = ("110113", "Security Alert")
+_LOGIN = _Coded(_AUTHENTICATION, ("110122", "Login"))
+_ATTRIBUTES = _Coded(_SECURITY, ("110137", "User Security Attributes Changed"), "U")
+_ROLES_CHANGED = _Coded(_SECURITY, ("110136", "Security Roles Changed"), "U")
+_CONFIGURATION = _Coded(_SECURITY, ("110131", "Software Configuration"), "U")
+_OTHER = _Coded(("110100", "Application Activity"), ("110120", "Application Start"))
+_CODED: Mapping[str, _Coded] = {
+    **dict.fromkeys(("sign-in", "sign-in-failed", "code-failed"), _LOGIN),
+    "sign-out": _Coded(_AUTHENTICATION, ("110123", "Logout")),
+    "sessions-ended": _Coded(_AUTHENTICATION, ("110123", "Logout")),
+    **dict.fromkeys(("administrator-made", "role-changed"), _ROLES_CHANGED),
+    **dict.fromkeys(
+        (
+            *("user-added", "user-disabled", "user-enabled", "password-changed"),
+            *("password-address", "factor-on", "factor-off", "record-linked", "record-unlinked"),
+            *("practitioner-changed", "provider-linked", "provider-unlinked"),
+            *("app-allowed", "app-ended", "token-issued"),
+        ),
+        _ATTRIBUTES,
+    ),
+    **dict.fromkeys(
+        (
+            *("app-registered", "app-approved", "app-rejected", "app-changed", "app-disabled"),
+            *("app-enabled", "app-secret", "keys-changed", "settings-changed"),
+        ),
+        _CONFIGURATION,
+    ),
+    "patients-found": _Coded(("110112", "Query"), ("110112", "Query")),
+    "export": _Coded(("110106", "Export"), ("110106", "Export"), "R"),
+    "packed": _Coded(("110101", "Audit Log Used"), ("110101", "Audit Log Used"), "D"),
+    "missing": _Coded(("110101", "Audit Log Used"), ("110101", "Audit Log Used")),
+}
+
+
+def resource_of(entry: Entry, patients: Sequence[str]) -> dict[str, Any]:
+    """Return the AuditEvent of an entry; patients are the ids of those whom it is about."""
+    coded = _interaction(entry) if not entry.event else _event(entry)
+    outcome = "0" if entry.status < 400 else "4" if entry.status < 500 else "8"
+    if entry.event:
+        outcome = "4" if entry.event in FAILED else "0"
+    content: dict[str, Any] = {
+        "resourceType": NAME,
+        "id": entry.request_id,
+        **coded,
+        "recorded": entry.at,
+        "outcome": outcome,
+    }
+    if entry.event:
+        content["outcomeDesc"] = ": ".join(filter(None, (EVENTS.get(entry.event), entry.body)))
+    elif entry.status >= 400:
+        content["outcomeDesc"] = f"HTTP {entry.status}"
+    content["agent"] = _agents(entry)
+    content["source"] = {"site": fhir_url(), "observer": {"display": "fhirapp"}}
+    if entities := _entities(entry, patients):
+        content["entity"] = entities
+    return content
+
+
+def _interaction(entry: Entry) -> dict[str, Any]:
+    """Return what a request was, by its address."""
+    path = entry.path.partition("?")[0]
+    steps = [step for step in path.split("/") if step][1:]
+    if any(step.startswith("$") for step in steps) or not path.startswith(("/fhir", "/api")):
+        code, action = "operation", "E"
+    elif steps[:1] == ["metadata"]:
+        code, action = "capabilities", "R"
+    elif "_history" in steps:
+        after = steps[steps.index("_history") + 1 :]
+        code = "vread" if after else "history-instance" if len(steps) > 2 else "history-type"
+        action = "R"
+    elif len(steps) == 2 and steps[1] != "_search":
+        code, action = "read", "R"
+    else:
+        code, action = "search-type", "E"
+    return {
+        "type": {"system": _TYPES, "code": "rest", "display": "RESTful Operation"},
+        "subtype": [{"system": _INTERACTIONS, "code": code, "display": code}],
+        "action": action,
+    }
+
+
+def _event(entry: Entry) -> dict[str, Any]:
+    coded = _CODED.get(entry.event, _OTHER)
+    (type_code, type_name), (code, name) = coded.type, coded.subtype
+    return {
+        "type": {"system": _DCM, "code": type_code, "display": type_name},
+        "subtype": [{"system": _DCM, "code": code, "display": name}],
+        "action": coded.action,
+    }
+
+
+def _agents(entry: Entry) -> list[dict[str, Any]]:
+    """Return who it was, and through which client; where neither is known, from where alone."""
+    agents: list[dict[str, Any]] = []
+    if entry.user_id:
+        agents.append({"who": _identified(entry.user_id, "user"), "requestor": True})
+    if entry.client_id:
+        who = _identified(entry.client_id, "client")
+        agents.append({"who": who, "requestor": not entry.user_id})
+    if not agents:
+        agents.append({"who": {"display": entry.address or "not known"}, "requestor": True})
+    if entry.address and not entry.address.startswith("shell:"):
+        agents[0]["network"] = {"address": entry.address, "type": "2"}
+    return agents
+
+
+def _identified(value: str, kind: str) -> dict[str, Any]:
+    return {"identifier": {"system": f"{fhir_url()}/{kind}", "value": value}}
+
+
+def _entities(entry: Entry, patients: Sequence[str]) -> list[dict[str, Any]]:
+    patient_role = {"system": _ROLES, "code": "1", "display": "Patient"}
+    person = {"system": _ENTITIES, "code": "1", "display": "Person"}
+    entities: list[dict[str, Any]] = [
+        {"what": {"reference": f"Patient/{one}"}, "type": person, "role": patient_role}
+        for one in patients[:_MOST_ENTITIES]
+        if _ID.fullmatch(one)
+    ]
+    system_object = {"system": _ENTITIES, "code": "2", "display": "System Object"}
+    for name in entry.served[:_MOST_ENTITIES]:
+        type_name, resource_id, version_id = name.split("/")
+        reference = f"{type_name}/{resource_id}/_history/{version_id}"
+        role = {"system": _ROLES, "code": "4", "display": "Domain Resource"}
+        entities.append({"what": {"reference": reference}, "type": system_object, "role": role})
+    if entry.about:
+        kind, _, value = entry.about.partition("/")
+        role = {"system": _ROLES, "code": "11", "display": "Security User Entity"}
+        who = _identified(value, "client" if kind == "app" else kind)
+        entities.append({"what": who, "type": system_object, "role": role})
+    if not entry.event:
+        # The query as it came: FHIR has bytes here.
+        query = f"{entry.method} {entry.path}" + (f"\n{entry.body}" if entry.body else "")
+        role = {"system": _ROLES, "code": "24", "display": "Query"}
+        encoded = base64.b64encode(query.encode()).decode()
+        entities.append({"type": system_object, "role": role, "query": encoded})
+    return entities
+
+
+def _check_access(permission: str) -> None:
+    """Raise LoginRequired, or Forbidden where the token is no administrator's with such a scope."""
+    token = authenticate()
+    # In what was allowed, not only in what is left of it: user/*.rs does not name it.
+    named = all(
+        any(one.resource_type == NAME and permission in one.permissions for one in part)
+        for part in (clinical_scopes(token.scope), token.access().scopes)
+    )
+    if token.role != ADMINISTRATOR or not named:
+        raise insufficient_scope(
+            "The audit trail is for administrators, with a scope that names it.",
+            f"user/{NAME}.rs",
+        )
+
+
+blueprint = Blueprint(NAME, __name__)
+# The parameters of a search, beside _count and those of form.
+_DOCUMENTED: Mapping[str, tuple[str, str, str]] = {
+    "date": ("date", "AuditEvent-date", "When it was, with the prefixes eq, ge, gt, le, lt"),
+    "patient": ("reference", "AuditEvent-patient", "Of whose record it is"),
+}
+
+
+@blueprint.record_once
+def _offer(state: Any) -> None:
+    app: Flask = state.app
+    add_resource(
+        app,
+        {
+            "type": NAME,
+            "documentation": "The audit trail: for administrators, with the scope "
+            f"user/{NAME}.rs, which user/*.rs does not include.",
+            "interaction": [{"code": "read"}, {"code": "search-type"}],
+            "versioning": "no-version",
+            "searchParam": [
+                {
+                    "name": name,
+                    "type": kind,
+                    "definition": f"http://hl7.org/fhir/SearchParameter/{definition}",
+                    "documentation": doc,
+                }
+                for name, (kind, definition, doc) in _DOCUMENTED.items()
+            ],
+        },
+    )
+
+
+@blueprint.get(f"/fhir/{NAME}/<event_id>")
+def read(event_id: str) -> Response:
+    """Return one AuditEvent."""
+    _check_access("r")
+    pretty = negotiate(arguments())
+    found = entries(request_id=event_id, kind=None, limit=1) if _ID.fullmatch(event_id) else ()
+    if not found:
+        raise NotFound(f"{NAME}/{event_id[:64]} is not known here.")
+    (content,) = _resources(found)
+    body = fhir_json.dumps_indented(content)
+    return respond(body, pretty, etag=document_etag(body))
+
+
+@blueprint.get(f"/fhir/{NAME}")
+def search() -> Response:
+    """Return a page of AuditEvents, the newest first; `_before` is where the next page begins."""
+    _check_access("s")
+    parameters = arguments()
+    pretty = negotiate(parameters)
+    filters, size = _filters(parameters)
+    found = entries(**filters, kind=None, limit=size + 1)
+    shown = found[:size]
+    query = [pair for pair in parameters if pair[0] != "_before"]
+    links = [{"relation": "self", "url": _address(parameters)}]
+    if len(found) > size:
+        links.append({"relation": "next", "url": _address([*query, ("_before", shown[-1].number)])})
+    bundle: dict[str, Any] = {"resourceType": "Bundle", "type": "searchset", "link": links}
+    if shown:
+        bundle["entry"] = [
+            {
+                "fullUrl": f"{fhir_url()}/{NAME}/{content['id']}",
+                "resource": content,
+                "search": {"mode": "match"},
+            }
+            for content in _resources(shown)
+        ]
+    body = fhir_json.dumps_indented(bundle)
+    return respond(body, pretty, etag=document_etag(body))
+
+
+def _resources(found: Sequence[Entry]) -> list[dict[str, Any]]:
+    patients = patients_named_by([one.number for one in found])
+    return [resource_of(one, patients.get(one.number, ())) for one in found]
+
+
+def _address(parameters: Sequence[tuple[str, object]]) -> str:
+    query = urlencode([*parameters])
+    return f"{fhir_url()}/{NAME}" + (f"?{query}" if query else "")
+
+
+def _filters(parameters: Sequence[tuple[str, str]]) -> tuple[dict[str, Any], int]:
+    """Return what entries() is asked for, and how many of them. Raises a ParameterError."""
+    filters: dict[str, Any] = {}
+    size = settings().page_size
+    seen: set[str] = set()
+    for name, value in parameters:
+        if name in FORM_PARAMETERS:
+            continue
+        if name in seen and name != "date":
+            raise RepeatedParameter(name, "may be given once")
+        seen.add(name)
+        if name == "date":
+            _add_date(filters, value)
+        elif name == "patient" and (match := _ID.fullmatch(value.removeprefix("Patient/"))):
+            filters["patient_id"] = match[0]
+        elif name in ("_count", "_before") and value.isascii() and value.isdecimal():
+            number = int(value[:15])
+            if name == "_count":
+                size = max(1, min(number, settings().page_max))
+            else:
+                filters["before"] = number
+        elif name in ("patient", "_count", "_before"):
+            raise InvalidParameter(name, "cannot be read")
+        else:
+            # What is ignored would make it the trail of others.
+            raise UnsupportedParameter(name, "is not a parameter here; use date or patient")
+    return filters, size
+
+
+def _add_date(filters: dict[str, Any], value: str) -> None:
+    prefix, text = (value[:2], value[2:]) if value[:2].isalpha() else ("eq", value)
+    try:
+        covered = interval(text)
+    except ValueError:
+        raise InvalidParameter("date", "is no date") from None
+    bounds = {
+        "eq": (covered.low, covered.high),
+        "ge": (covered.low, None),
+        "gt": (covered.high, None),
+        "le": (None, covered.high),
+        "lt": (None, covered.low),
+    }
+    if prefix not in bounds:
+        raise InvalidParameter("date", f"does not take the prefix {prefix} here")
+    low, high = bounds[prefix]
+    if low is not None:
+        filters["since"] = max(filters.get("since", ""), instant_of(low))
+    if high is not None:
+        filters["until"] = min(filters.get("until", "9"), instant_of(high))

@@ -1,0 +1,123 @@
+"""AuditEvent: the trail as FHIR has it, for administrators whose app asked for it by name."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
+from fhirapp.trail.events import EVENTS, record
+from tests.conftest import token_for
+from tests.support.authorizing import EVERYTHING, Flow, add_person, add_program
+from tests.support.helpers import Fhir
+from tests.support.r4 import faults
+
+SCOPE = "user/AuditEvent.rs"
+
+
+def administrator(app: Flask, scope: str = SCOPE, role: str = ADMINISTRATOR) -> Fhir:
+    """Return an app of a user that was allowed this."""
+    program = add_program(app, scope=f"{EVERYTHING} {SCOPE}")
+    return Flow(app, program, add_person(app, role)).fhir(scope)
+
+
+def listed(client: Fhir, query: str = "_count=100") -> list[dict[str, Any]]:
+    bundle = client.read(f"AuditEvent?{query}")
+    return [entry["resource"] for entry in bundle.get("entry", ())]
+
+
+def test_requests_and_events_are_valid_resources(watched, own_app):
+    for path in (
+        *("Patient/p1", "AllergyIntolerance?patient=p1", "Patient/p1/_history/1", "metadata"),
+        *("Patient/p1/$everything", "Patient/nobody", "Patient/p1/_history", "Patient/_history"),
+    ):
+        watched.get(path)
+    Fhir(own_app, "nobody's").get("Patient/p1")
+    with own_app.app_context():
+        for event in EVENTS:
+            if event != "head":
+                record(event, about="user/u1", what="more", named=["p1"], user_id="u2")
+    client = administrator(own_app)
+    found = listed(client)
+    assert {fault for one in found for fault in faults(one)} == set()
+    assert {one["subtype"][0]["code"] for one in found} >= {
+        *("read", "search-type", "vread", "capabilities", "operation", "history-instance"),
+        *("history-type", "110122", "110136", "110137", "110106"),
+    }
+    assert len({one["id"] for one in found}) == len(found)
+    for one in found[:5]:
+        assert client.read(f"AuditEvent/{one['id']}") == one
+
+
+def test_a_read_tells_who_what_of_whom_and_how(watched, own_app):
+    watched.get("AllergyIntolerance/al-p1-penicillin")
+    (one,) = listed(administrator(own_app), "patient=p1")
+    assert (one["type"]["code"], one["action"], one["outcome"]) == ("rest", "R", "0")
+    (agent,) = one["agent"]
+    assert agent["who"]["identifier"]["value"] == "operator"
+    assert agent["network"] == {"address": "127.0.0.1", "type": "2"}
+    patient, served, query = one["entity"]
+    assert patient["what"] == {"reference": "Patient/p1"}
+    assert served["what"]["reference"].startswith("AllergyIntolerance/al-p1-penicillin/_history/")
+    asked = base64.b64decode(query["query"]).decode()
+    assert asked == "GET /fhir/AllergyIntolerance/al-p1-penicillin"
+
+
+def test_it_is_paged_and_dated(watched, own_app):
+    for count in range(5):
+        watched.get(f"Patient?_count={count}")
+    client = administrator(own_app)
+    first = client.read("AuditEvent?_count=3&patient=p1")
+    assert "entry" not in first
+    page, seen = client.read("AuditEvent?_count=3"), []
+    while True:
+        seen += [entry["resource"]["id"] for entry in page["entry"]]
+        following = [link["url"] for link in page["link"] if link["relation"] == "next"]
+        if not following:
+            break
+        page = client.read(following[0].partition("/fhir/")[2])
+    assert len(seen) == len({*seen}) > 6
+    assert listed(client, "date=ge2999") == listed(client, "date=lt2020") == []
+    assert len(listed(client, "date=ge2020&date=lt2999&_count=1000")) > 6
+
+
+@pytest.mark.parametrize(
+    ("role", "scope"),
+    [
+        (CLINICIAN, f"{SCOPE} user/*.rs"),
+        (ADMINISTRATOR, "user/*.rs"),
+        (ADMINISTRATOR, "user/Patient.rs"),
+    ],
+)
+@pytest.mark.parametrize("path", ["AuditEvent", "AuditEvent/1"])
+def test_it_is_for_administrators_whose_app_asked_for_it_by_name(own_app, role, scope, path):
+    assert administrator(own_app, scope, role).get(path).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["AuditEvent", "AuditEvent/1"])
+def test_no_system_and_no_stranger_sees_it(own_app, path):
+    everything = Fhir(own_app, token_for(own_app, "system/*.rs"))
+    assert everything.get(path).status_code == 403
+    assert Fhir(own_app, "").get(path).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "query", ["agent=x", "_sort=date", "date=x", "date=ap2020", "_count=x", "patient=a/b", "x=1"]
+)
+def test_what_it_does_not_know_is_refused(own_app, query):
+    assert administrator(own_app).get(f"AuditEvent?{query}").status_code == 400
+
+
+@pytest.mark.parametrize("event_id", ["unknown", "%00", "a" * 65])
+def test_what_is_not_there_is_404(own_app, event_id):
+    assert administrator(own_app).get(f"AuditEvent/{event_id}").status_code == 404
+
+
+def test_the_capability_statement_tells_of_it(own_app):
+    statement = Fhir(own_app, "").read("metadata")
+    (own,) = [one for one in statement["rest"][0]["resource"] if one["type"] == "AuditEvent"]
+    assert [one["code"] for one in own["interaction"]] == ["read", "search-type"]
+    assert not [*faults(statement)]
