@@ -10,6 +10,7 @@ import math
 import time
 from functools import cached_property
 from ipaddress import IPv6Address, IPv6Network
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -76,6 +77,8 @@ class Failures:
 
     def __init__(self, per_minute: int = PER_MINUTE) -> None:
         self._per_minute = per_minute
+        # The library's memory starts a timer at any hit, and fails where two start it at once.
+        self._lock = Lock()
 
     def count(self, address: str) -> int:
         """Count one failure of an address, or of another key.
@@ -86,9 +89,10 @@ class Failures:
 
         limit = RateLimitItemPerMinute(self._per_minute)
         key = network_of(address)
-        if self._limiter.hit(limit, key):
-            return 0
-        reset = self._limiter.get_window_stats(limit, key).reset_time
+        with self._lock:
+            if self._limiter.hit(limit, key):
+                return 0
+            reset = self._limiter.get_window_stats(limit, key).reset_time
         return max(1, math.ceil(reset - time.time()))
 
     @cached_property

@@ -27,7 +27,8 @@ from fhirapp.ops.serve import listen
 from fhirapp.ops.serve import serve as run
 from fhirapp.store.migrate import HEAD, is_newer, is_older, reindex, schema_version, shown
 from fhirapp.store.write import Rendering, rendering_in_force
-from fhirapp.trail.events import record
+from fhirapp.trail import Unwritable
+from fhirapp.trail.events import record, record_settings
 
 
 @click.command()
@@ -40,6 +41,11 @@ def serve(demo: bool | None, host: str | None, port: int | None) -> None:
     settings = settings_of(app)
     health.configure(settings)
     listener = listen(settings)
+    try:
+        with app.app_context():
+            record_settings(settings)
+    except Unwritable as error:
+        say(f"{error} Until it can, nothing of a record is answered.")
     code = first_setup_code(app)
     _greet(settings, listener.getsockname()[1], code)
     if seems_behind_proxy(settings):

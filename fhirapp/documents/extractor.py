@@ -54,6 +54,8 @@ class Extractor:
         self._remembers = remembered_megabytes > 0
         self._answers = _Answers(remembered_megabytes * 1_000_000)
         self._worker: _Worker | None = None
+        # What this system could not take from the last worker, in words.
+        self.lacking = ""
         self._lock = Lock()
 
     def __enter__(self) -> Extractor:
@@ -135,6 +137,7 @@ class Extractor:
             if self._worker is None or not self._worker.is_alive():
                 self._stop()
                 self._worker = _Worker(self._seconds, self._megabytes)
+                self.lacking = self._worker.lacking
             return self._worker.ask(kind, data)
         except BaseException:
             # Dead, or still at a document whose answer must not be taken for the next one's.
@@ -205,7 +208,9 @@ class _Worker:
         except OSError:
             raise Unreadable("no process to read it could be started") from None
         try:
-            self._exchange(_START_SECONDS, None)
+            ready = self._exchange(_START_SECONDS, None)
+            # What this system cannot take from it, in words.
+            self.lacking = ready[len(media.READY) :].decode()
         except BaseException:
             self.stop()
             raise

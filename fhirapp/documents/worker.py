@@ -1,7 +1,6 @@
 """The process that reads documents, one after the other: `python -P …/worker.py SECONDS MEGABYTES`.
 
-Where the platform has limits, it cannot open files, network connections or other processes'
-memory, so that a document that breaks a reader gains little.
+What it gives up before it sees a document is in confine.py.
 """
 
 from __future__ import annotations
@@ -43,6 +42,14 @@ from fhirapp.documents.rtf import read_rtf
 
 if sys.platform != "win32":
     import resource
+
+    from fhirapp.documents.confine import confine
+else:
+
+    def confine(megabytes: int) -> list[str]:  # noqa: ARG001
+        """Return what this system cannot take away."""
+        return ["on Windows it is not confined"]
+
 
 _Request = tuple[Kind, bytes]
 
@@ -92,8 +99,8 @@ def main(*, seconds: float, megabytes: int) -> None:
     load_codecs()
     requests: SimpleQueue[_Request] = SimpleQueue()
     Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
-    _confine(megabytes)
-    media.write_frame(sys.stdout.buffer, media.READY)
+    lacking = confine(megabytes)
+    media.write_frame(sys.stdout.buffer, media.READY, "; ".join(lacking).encode())
     while True:
         kind, data = requests.get()
         _allow(seconds)
@@ -131,20 +138,6 @@ def answer(stream: IO[bytes], kind: Kind, data: bytes) -> None:
         os._exit(media.OUT_OF_MEMORY)
     else:
         media.write_frame(stream, media.TEXT, answered)
-
-
-def _confine(megabytes: int) -> None:
-    if sys.platform != "win32":
-        size = megabytes * 1024 * 1024
-        for limit, value in (
-            (resource.RLIMIT_AS, size),
-            # A core dump would hold a patient's document.
-            (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_NOFILE, 0),
-        ):
-            # macOS refuses some.
-            with suppress(OSError, ValueError):
-                resource.setrlimit(limit, (value, value))
 
 
 def _allow(seconds: float) -> None:

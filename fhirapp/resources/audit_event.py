@@ -9,6 +9,7 @@ Source: FHIR R4 auditevent; DICOM PS3.16 CID 400 and 401 for types and subtypes.
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,7 +25,11 @@ from fhirapp.config import fhir_url, settings
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import instant_of, interval
+from fhirapp.rest import openapi_parts as parts
 from fhirapp.rest.capability import add_resource
+from fhirapp.rest.openapi import describe, get_operation
+from fhirapp.rest.openapi_parts import Described
+from fhirapp.rest.paging import bundle_id
 from fhirapp.rest.response import FORM_PARAMETERS, arguments, document_etag, negotiate, respond
 from fhirapp.trail.events import EVENTS, FAILED
 
@@ -211,6 +216,7 @@ _DOCUMENTED: Mapping[str, tuple[str, str, str]] = {
 @blueprint.record_once
 def _offer(state: Any) -> None:
     app: Flask = state.app
+    describe(app, _described)
     add_resource(
         app,
         {
@@ -230,6 +236,27 @@ def _offer(state: Any) -> None:
             ],
         },
     )
+
+
+def _described() -> Described:
+    """Return the paths of /openapi.json."""
+    kinds: Mapping[str, parts.Node] = {"date": parts.DATE, "reference": parts.STRING}
+    own = parts.query_parameters(
+        NAME,
+        *((name, doc, kinds[kind]) for name, (kind, _, doc) in _DOCUMENTED.items()),
+        ("_count", "Events on a page", parts.NUMBER),
+        ("_before", "Where the page begins: from a link to it", parts.NUMBER),
+    )
+    shaping = (*parts.FORM_PARAMETERS, *parts.CONDITIONS)
+    statuses = (400, 401, 403, 406, 429, 503)
+    one = get_operation(
+        NAME, f"Read an {NAME}", parts.content(NAME), ("path.id", *shaping), (*statuses, 404)
+    )
+    many = get_operation(
+        NAME, f"Search {NAME}", parts.content("Bundle"), (*own, *shaping), statuses
+    )
+    paths = {f"/fhir/{NAME}/{{id}}": {"get": one}, f"/fhir/{NAME}": {"get": many}}
+    return Described(paths, [own], [NAME])
 
 
 @blueprint.get(f"/fhir/{NAME}/<event_id>")
@@ -258,7 +285,14 @@ def search() -> Response:
     links = [{"relation": "self", "url": _address(parameters)}]
     if len(found) > size:
         links.append({"relation": "next", "url": _address([*query, ("_before", shown[-1].number)])})
-    bundle: dict[str, Any] = {"resourceType": "Bundle", "type": "searchset", "link": links}
+    shown_ids = repr([one.request_id for one in found]).encode()
+    digest = hashlib.blake2b(shown_ids, digest_size=16)
+    bundle: dict[str, Any] = {
+        "resourceType": "Bundle",
+        "id": bundle_id(digest.hexdigest()),
+        "type": "searchset",
+        "link": links,
+    }
     if shown:
         bundle["entry"] = [
             {

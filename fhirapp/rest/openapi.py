@@ -144,6 +144,7 @@ def document() -> dict[str, Any]:
     served = [definition for _, definition in sorted(types().items())]
     paths: Node = {}
     groups: list[Group] = []
+    others: list[str] = []
     for definition in served:
         paths |= _interactions(definition)
         if definition.searchable:
@@ -156,6 +157,7 @@ def document() -> dict[str, Any]:
         further = described()
         paths |= further.paths
         groups += further.groups
+        others += further.types
     return {
         "openapi": "3.1.0",
         "info": {
@@ -168,7 +170,7 @@ def document() -> dict[str, Any]:
         "security": [{"token": []}],
         "tags": [{"name": one.name, "description": one.doc} for one in served],
         "paths": paths | _definitions() | _others(),
-        "components": parts.components(served, groups),
+        "components": parts.components(served, groups, others),
     }
 
 
@@ -198,7 +200,7 @@ def _interactions(definition: Definition) -> Node:
     paths: Node = {}
     for interaction in definition.interactions:
         path, doc, answer, parameters, statuses = possible[interaction]
-        described = _get(name, doc, content(answer), parameters, (*_GUARDED, *statuses))
+        described = get_operation(name, doc, content(answer), parameters, (*_GUARDED, *statuses))
         paths[f"/fhir/{name}{path}"] = {"get": described}
     if not definition.stores_body:
         _as_bytes(paths[f"/fhir/{name}/{{id}}"]["get"])
@@ -222,7 +224,7 @@ def _search(definition: Definition) -> Node:
     """Return the paths of a type's search."""
     name = definition.name
     parameters = (*parts.search(definition), *parts.CONDITIONS, *parts.PREFERENCES)
-    by_url = _get(name, f"Search {name}", content("Bundle"), parameters, _GUARDED)
+    by_url = get_operation(name, f"Search {name}", content("Bundle"), parameters, _GUARDED)
     body = ref("requestBodies", name)
     by_form = _post(name, f"Search {name} by a form", body, parts.PREFERENCES, _GUARDED)
     return {
@@ -254,13 +256,13 @@ def _operation(definition: Definition, operation: Operation) -> Node:
     by_url = (*place, *groups, *parts.CONDITIONS)
     return {
         f"/fhir/{name}{'/{id}' if operation.instance else ''}/${operation.name}": {
-            "get": _get(name, operation.doc, content(operation.answer), by_url, statuses),
+            "get": get_operation(name, operation.doc, content(operation.answer), by_url, statuses),
             "post": _post(name, operation.doc, body, place, statuses, operation.answer),
         }
     }
 
 
-def _get(
+def get_operation(
     tag: str, summary: str, answer: Node, parameters: Iterable[str], statuses: Iterable[int]
 ) -> Node:
     """Return an operation by GET; parameters are names among the components."""
@@ -301,7 +303,7 @@ def _definitions() -> Node:
     return {
         "/fhir/metadata": {
             "get": _OPEN
-            | _get(
+            | get_operation(
                 "Definitions",
                 "Read the CapabilityStatement",
                 content("CapabilityStatement"),
@@ -312,7 +314,7 @@ def _definitions() -> Node:
         **{
             f"/fhir/{one.type}/{{id}}": {
                 "get": _OPEN
-                | _get(
+                | get_operation(
                     "Definitions",
                     f"Read {_a(one.type)}",
                     content(one.type),
@@ -324,7 +326,7 @@ def _definitions() -> Node:
         },
         "/openapi.json": {
             "get": _OPEN
-            | _get(
+            | get_operation(
                 "Definitions",
                 "Read this document",
                 content("Object", JSON),

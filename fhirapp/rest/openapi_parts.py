@@ -22,18 +22,19 @@ Group = Mapping[str, Node]
 
 
 class Described(NamedTuple):
-    """Paths, and the parameters that they refer to among the components."""
+    """Paths, the parameters that they refer to among the components, and the types they answer."""
 
     paths: Node
     groups: Sequence[Group]
+    types: Sequence[str] = ()
 
 
 JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
-_STRING: Node = {"type": "string"}
-_NUMBER: Node = {"type": "integer", "minimum": 0}
+STRING: Node = {"type": "string"}
+NUMBER: Node = {"type": "integer", "minimum": 0}
 _BOOLEAN: Node = {"type": "boolean"}
-_DATE: Node = {"type": "string", "examples": ["2024", "2024-03", "2024-03-01T09:00:00Z"]}
+DATE: Node = {"type": "string", "examples": ["2024", "2024-03", "2024-03-01T09:00:00Z"]}
 _ID: Node = {"type": "string", "pattern": f"^{ID_PATTERN}$"}
 # How one value of each kind of search parameter is written.
 _VALUES: Mapping[str, Node] = {
@@ -47,11 +48,11 @@ _VALUES: Mapping[str, Node] = {
 # How a value of each type of an operation's parameters is written in a URL.
 _TYPES: Mapping[str, Node] = {
     "id": _ID,
-    "date": _DATE,
-    "dateTime": _DATE,
-    "instant": _DATE,
+    "date": DATE,
+    "dateTime": DATE,
+    "instant": DATE,
     "boolean": _BOOLEAN,
-    "integer": _NUMBER,
+    "integer": NUMBER,
     "Coding": _VALUES["token"],
 }
 
@@ -72,57 +73,57 @@ def _group(prefix: str, place: str, *described: tuple[str, str, Node]) -> Group:
 
 PLACE = {
     "path.id": _parameter("path", "id", "The resource's id", _ID, required=True),
-    "path.vid": _parameter("path", "vid", "The version's number", _STRING, required=True),
+    "path.vid": _parameter("path", "vid", "The version's number", STRING, required=True),
 }
 FORM_PARAMETERS = _group(
     "form",
     "query",
-    ("_format", "json, the only format there is", _STRING),
+    ("_format", "json, the only format there is", STRING),
     ("_pretty", "false: no indentation", _BOOLEAN),
 )
 CONDITIONS = _group(
     "condition",
     "header",
-    ("If-None-Match", "304 where one of these entity tags holds still", _STRING),
-    ("If-Modified-Since", "304 where nothing changed since", _STRING),
+    ("If-None-Match", "304 where one of these entity tags holds still", STRING),
+    ("If-Modified-Since", "304 where nothing changed since", STRING),
 )
 PREFERENCES = _group(
     "preference",
     "header",
-    ("Prefer", "handling=strict: what is not known is refused, not ignored", _STRING),
+    ("Prefer", "handling=strict: what is not known is refused, not ignored", STRING),
 )
 RANGES = _group(
     "range",
     "header",
-    ("Range", "The bytes that are wanted: bytes=0-1023", _STRING),
-    ("If-Range", "The whole instead, where it changed since", _STRING),
-    ("If-Match", "412 where none of these entity tags holds", _STRING),
-    ("If-Unmodified-Since", "412 where it changed since", _STRING),
+    ("Range", "The bytes that are wanted: bytes=0-1023", STRING),
+    ("If-Range", "The whole instead, where it changed since", STRING),
+    ("If-Match", "412 where none of these entity tags holds", STRING),
+    ("If-Unmodified-Since", "412 where it changed since", STRING),
 )
 PAGES = _group(
     "page",
     "query",
-    ("_count", "Results on a page", _NUMBER),
-    ("_cursor", "Where the page begins: from a link to it", _STRING),
+    ("_count", "Results on a page", NUMBER),
+    ("_cursor", "Where the page begins: from a link to it", STRING),
 )
 CONTROLS = _group(
     "search",
     "query",
-    ("_sort", "Parameters to sort by, a minus before one for descending", _STRING),
+    ("_sort", "Parameters to sort by, a minus before one for descending", STRING),
     ("_total", "How the total is found", {"type": "string", "enum": [*TOTALS]}),
     ("_summary", "Parts of resources", {"type": "string", "enum": [*SUMMARIES]}),
-    ("_elements", "Elements of resources, separated by commas", _STRING),
-    ("_include", "Referenced resources to bring: Type:parameter", _STRING),
+    ("_elements", "Elements of resources, separated by commas", STRING),
+    ("_include", "Referenced resources to bring: Type:parameter", STRING),
     ("_revinclude", "Their origin too", {"type": "string", "enum": [REVINCLUDE]}),
     ("_explain", "Tell how the search was read", _BOOLEAN),
 )
 HISTORY = _group(
     "history",
     "query",
-    ("_since", "Versions from this moment on", _DATE),
-    ("_at", "Versions that were current at some time of this period", _DATE),
+    ("_since", "Versions from this moment on", DATE),
+    ("_at", "Versions that were current at some time of this period", DATE),
 )
-METADATA = _group("metadata", "query", ("mode", "full, the only mode there is", _STRING))
+METADATA = _group("metadata", "query", ("mode", "full, the only mode there is", STRING))
 _GROUPS = (
     METADATA,
     PLACE,
@@ -155,11 +156,16 @@ def _search_parameter(parameter: Parameter) -> Node:
     return _parameter("query", parameter.name, doc, schema)
 
 
+def query_parameters(prefix: str, *described: tuple[str, str, Node]) -> Group:
+    """Return parameters of a query: the name of each, what it is, its schema."""
+    return _group(prefix, "query", *described)
+
+
 def operation_parameters(prefix: str, parameters: Iterable[OperationParameter]) -> Group:
     """Return the parameters of an operation."""
     described = {}
     for one in parameters:
-        schema = _TYPES.get(one.type, _STRING)
+        schema = _TYPES.get(one.type, STRING)
         if one.repeats:
             schema = {"type": "array", "items": schema}
         doc = f"{one.doc} ({one.type})."
@@ -225,7 +231,7 @@ def _responses() -> Node:
         described: Node = {"description": description}
         if header := _TOLD_IN.get(status):
             # A 403 that is about a patient, not the scope, has none; so none is promised.
-            described["headers"] = {header: {"schema": _STRING}}
+            described["headers"] = {header: {"schema": STRING}}
         if status != 304:
             described["content"] = content("OperationOutcome")
         responses[str(status)] = described
@@ -243,7 +249,7 @@ def _resource(name: str) -> Node:
             "meta": {
                 "type": "object",
                 "required": ["versionId", "lastUpdated"],
-                "properties": {"versionId": _STRING, "lastUpdated": _STRING},
+                "properties": {"versionId": STRING, "lastUpdated": STRING},
             },
         },
         "externalDocs": {"url": f"http://hl7.org/fhir/R4/{name.lower()}.html"},
@@ -263,29 +269,29 @@ def _some(items: Node) -> Node:
     return {"type": "array", "minItems": 1, "items": items}
 
 
-def _schemas() -> Node:
+def _schemas(further: Iterable[str]) -> Node:
     named = {one: {"const": one} for one in ("Bundle", "OperationOutcome", "Parameters")}
-    own = ("CapabilityStatement", *(one.type for one in definitions.SERVED))
+    own = ("CapabilityStatement", *(one.type for one in definitions.SERVED), *further)
     entry = object_of(
         {},
-        fullUrl=_STRING,
-        resource=object_of({"resourceType": _STRING}),
+        fullUrl=STRING,
+        resource=object_of({"resourceType": STRING}),
         search=object_of({"mode": {"enum": ["match", "include", "outcome"]}}),
-        request=object_of({"method": _STRING, "url": _STRING}),
-        response=object_of({"status": _STRING}, etag=_STRING, lastModified=_STRING),
+        request=object_of({"method": STRING, "url": STRING}),
+        response=object_of({"status": STRING}, etag=STRING, lastModified=STRING),
     )
-    link = object_of({"relation": _STRING, "url": _STRING})
+    link = object_of({"relation": STRING, "url": STRING})
     issue = object_of(
-        {"severity": _STRING, "code": _STRING, "diagnostics": _STRING},
-        expression=_some(_STRING),
+        {"severity": STRING, "code": STRING, "diagnostics": STRING},
+        expression=_some(STRING),
     )
     kind = {"enum": ["searchset", "history"]}
     return {
         **{name: _resource(name) for name in sorted(types())},
         **{name: object_of({"resourceType": {"const": name}}) for name in own},
         "Bundle": object_of(
-            {"resourceType": named["Bundle"], "id": _STRING, "type": kind, "link": _some(link)},
-            total=_NUMBER,
+            {"resourceType": named["Bundle"], "id": STRING, "type": kind, "link": _some(link)},
+            total=NUMBER,
             entry=_some(entry),
         ),
         "OperationOutcome": object_of(
@@ -294,19 +300,24 @@ def _schemas() -> Node:
         "Parameters": object_of({"resourceType": named["Parameters"]}, parameter={"type": "array"}),
         "Token": object_of(
             {
-                "access_token": _STRING,
-                "token_type": _STRING,
-                "expires_in": _NUMBER,
-                "scope": _STRING,
+                "access_token": STRING,
+                "token_type": STRING,
+                "expires_in": NUMBER,
+                "scope": STRING,
             }
         ),
-        "OAuthError": object_of({"error": _STRING}, error_description=_STRING),
+        "OAuthError": object_of({"error": STRING}, error_description=STRING),
         "Object": object_of({}),
     }
 
 
-def components(served: Iterable[Definition], groups: Iterable[Group]) -> Node:
-    """Return the components: groups are the parameters of types and operations."""
+def components(
+    served: Iterable[Definition], groups: Iterable[Group], further: Iterable[str]
+) -> Node:
+    """Return the components: of types, and of further ones that have no Definition.
+
+    groups are the parameters of types and operations.
+    """
     scopes = {"system/*.rs": "to read and search every type"}
     user_scopes = {
         "launch/patient": "to know which patient the user chose",
@@ -316,7 +327,7 @@ def components(served: Iterable[Definition], groups: Iterable[Group]) -> Node:
     }
     flow = {"tokenUrl": token_url(), "scopes": scopes}
     return {
-        "schemas": _schemas(),
+        "schemas": _schemas(further),
         "parameters": {name: node for group in (*_GROUPS, *groups) for name, node in group.items()},
         "requestBodies": {
             one.name: {"content": form(search(one).values())} for one in served if one.searchable

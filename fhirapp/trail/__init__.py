@@ -20,7 +20,7 @@ from flask import Flask, current_app, g
 from fhirapp.config import Settings, settings_of
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import key_of
-from fhirapp.trail.chain import HEAD, Head, Trail, Unwritable, signed_text
+from fhirapp.trail.chain import HEAD, Head, Trail, Unwritable, signed_text, writable
 
 __all__ = ["FOLDER", "Trail", "Unwritable", "append", "init_app", "public_key", "trail_of"]
 
@@ -66,6 +66,12 @@ def append(line: dict[str, Any]) -> bool:
     if missing:
         _log.error("the audit trail is written again; it lacks %s lines", missing)
     return True
+
+
+def state(app: Flask) -> str:
+    """Return why the trail cannot be written, empty where it can."""
+    folder = settings_of(app).instance / FOLDER
+    return trail_of(app).failure or ("" if writable(folder) else f"no right to write {folder}")
 
 
 def public_key(key: bytes) -> str:

@@ -111,6 +111,8 @@ class Trail:
         self._signed_at = 0.0
         # Lines that were refused since one was written.
         self.missing = 0
+        # Why the last one was, empty where it was written.
+        self.failure = ""
         self._lock = Lock()
 
     def __del__(self) -> None:
@@ -125,6 +127,7 @@ class Trail:
                 # The file is looked at anew.
                 self._end = -1
                 self.missing += 1
+                self.failure = error.strerror or str(error)
                 raise Unwritable(error.strerror or str(error)) from error
 
     def head(self) -> dict[str, Any]:
@@ -150,6 +153,7 @@ class Trail:
                 self._chain({"at": line["at"], "event": MISSING, "what": str(self.missing)})
                 self.missing = 0
             self._chain(line)
+            self.failure = ""
 
     def _write_head(self) -> dict[str, Any]:
         line = self._sign(self._head)
@@ -239,6 +243,15 @@ class Trail:
             for descriptor in (self._descriptor, self._lock_descriptor):
                 if descriptor >= 0:
                     os.close(descriptor)
+
+
+def writable(folder: Path) -> bool:
+    """Say whether this process may append to a folder's trail, or begin one."""
+    if not folder.exists():
+        return os.access(folder.parent, os.W_OK)
+    return os.access(folder, os.W_OK) and all(
+        os.access(file, os.W_OK) for file in files(folder)[-1:]
+    )
 
 
 def _opened(path: Path, flags: int) -> int:

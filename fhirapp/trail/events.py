@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import json
 import re
 import secrets
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 
 from flask import current_app, has_request_context, request
 
 from fhirapp import trail
-from fhirapp.config import settings_of
+from fhirapp.config import Settings, settings_of
 from fhirapp.disk import owned_as, written_whole
 from fhirapp.fhir.temporal import instant
 
@@ -65,6 +67,7 @@ EVENTS: Mapping[str, str] = {
 LISTED = ".patients"
 FAILED = frozenset({"sign-in-failed", "code-failed"})
 _LONGEST = 500
+_SETTINGS = "settings.json"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -127,6 +130,36 @@ def record_export(
         name = ""
     summary = f"{len(patients)} patients; {what}; sha256 {hashlib.sha256(content).hexdigest()}"
     record("export", user_id=user_id, client_id=client_id, what=summary, listed=name)
+
+
+def record_settings(settings: Settings) -> None:
+    """Write with which settings the server starts, where they are others than before.
+
+    Those of the last start lie beside the trail; of the database's address, which may hold a
+    password, its digest. Raises trail.Unwritable.
+    """
+    path = settings.instance / trail.FOLDER / _SETTINGS
+    now = {one.name: str(getattr(settings, one.name)) for one in fields(settings)}
+    address = hashlib.sha256(now["database_url"].encode()).hexdigest()
+    now["database_url"] = address if now["database_url"] else ""
+    try:
+        before = json.loads(path.read_bytes()) if path.exists() else None
+    except (OSError, ValueError):
+        before = None
+    if before == now:
+        return
+    changed = [
+        name if name == "database_url" else f"{name} {(before or {}).get(name, '')!r} to {value!r}"
+        for name, value in now.items()
+        if (before or {}).get(name) != value
+    ]
+    record("settings-changed", what="the first start" if before is None else "; ".join(changed))
+    try:
+        with written_whole(path, like=path.parent) as file:
+            file.write(json.dumps(now).encode())
+    except OSError:
+        # The next start writes it once more.
+        return
 
 
 def new_id() -> str:

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from fhirapp.config import settings_of
 from fhirapp.keys import key_of
 from fhirapp.trail import FOLDER, chain, public_key, trail_of
 from fhirapp.trail.chain import files, following, split
-from fhirapp.trail.events import LISTED
+from fhirapp.trail.events import LISTED, record_settings
 from fhirapp.trail.packing import pack
 from fhirapp.trail.verify import Verified, verify
 from tests.support.shell import fhirapp
@@ -223,6 +224,20 @@ def test_what_is_kept_no_longer_is_removed_and_that_is_noted(make_app, monkeypat
     assert not listed.exists()
     assert verified(app, kept=True).fault == ""
     assert "no setting removes" in verified(app).fault
+
+
+def test_other_settings_are_noted_at_the_start(make_app):
+    app = make_app(base_url="https://fhir.clinic.example")
+    with app.app_context():
+        for settings in (
+            *(settings_of(app), settings_of(app)),
+            replace(settings_of(app), page_size=7, database_url="postgresql://me:secret@db/x"),
+        ):
+            record_settings(settings)
+        last, first = entries(event="settings-changed", kind=None)
+    assert first.body == "the first start"
+    assert last.body == "database_url; page_size '100' to '7'"
+    assert not any(b"secret" in file.read_bytes() for file in folder_of(app).iterdir())
 
 
 def test_the_shell_prints_a_head_and_checks_the_trail(tmp_path):

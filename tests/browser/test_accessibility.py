@@ -100,6 +100,7 @@ def _documented(one: Visit) -> None:
 
 def _turn_on(one: Visit) -> None:
     secret = one.page.locator(".secret").inner_text().replace(" ", "")
+    one.page.locator("[name=keep_apps]").check()
     _enter("Turn it on", code=pyotp.TOTP(secret).now(), password=DEMO_PASSWORD)(one)
 
 
@@ -248,6 +249,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
     WALKER: [
         Page("/account"),
         Page("/account/apps"),
+        Page("/account/sessions"),
         Page("/account/password"),
         Page("/account/second-factor"),
         Page("/account/second-factor", go=_enter("Turn it on", code="nonsense", password="x")),
@@ -296,6 +298,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/admin/audit"),
         Page("/admin/audit", "/admin/audit?patient=a"),
         Page("/admin/audit", "/admin/audit?user=nobody"),
+        Page("/admin/audit", "/admin/audit?kind=administration"),
         Page("/admin/settings"),
         Page("/admin/keys"),
         Page("/admin/keys/rotate", "/admin/keys", _press("Make a new key")),

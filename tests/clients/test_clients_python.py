@@ -172,6 +172,7 @@ def test_smart_reads_in_the_capability_statement_what_is_served(complete_demo, s
     (rest,) = smart_server.capabilityStatement.rest
     assert {one.type for one in rest.resource} == {
         *complete_demo.held,
+        "AuditEvent",
         "OperationDefinition",
         "SearchParameter",
     }

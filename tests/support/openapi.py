@@ -16,6 +16,7 @@ _NAMES = {
     "resource_id": "id",
     "definition_id": "id",
     "version_id": "vid",
+    "event_id": "id",
     "export_id": "export",
     "name": "file",
 }

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from flask import Response, current_app
 from sqlalchemy import func, select
 
+from fhirapp import trail
 from fhirapp.auth.models import Client, Refusal
 from fhirapp.config import Settings, base_url, settings
 from fhirapp.db import db
@@ -24,6 +25,7 @@ from fhirapp.web.admin import growth, storage
 from fhirapp.web.admin import settings as admin_settings
 from fhirapp.web.admin.growth import kept
 from fhirapp.web.admin.settings import shown_url
+from fhirapp.web.notes.attachments import lacking
 from fhirapp.web.pages import blueprint_of, for_administrators, page
 from fhirapp.web.texts import _
 
@@ -70,6 +72,10 @@ class State(NamedTuple):
     now: int
     # The address of a proxy that is not named in the settings.
     unnamed_proxy: str = ""
+    # Why the audit trail cannot be written.
+    unwritable: str = ""
+    # What could not be taken from the process that reads documents.
+    unconfined: str = ""
     is_empty: bool = False
 
 
@@ -92,6 +98,8 @@ def overview() -> Response:
         size=measured.total,
         free=measured.free,
         now=now,
+        unwritable=trail.state(current_app),
+        unconfined=lacking(),
         unnamed_proxy=str(current_app.extensions.get(UNNAMED_PROXY, "")),
         # Not counted is not none.
         is_empty=all(one.records == 0 for one in numbers),
@@ -139,15 +147,7 @@ def troubles(state: State) -> Iterator[Trouble]:
                 size=storage.sized(state.size),
             )
         )
-    if state.unnamed_proxy:
-        yield Trouble(
-            _(
-                "%(address)s sends X-Forwarded-For and seems to be a reverse proxy. Name it in"
-                " FHIRAPP_TRUSTED_PROXY: until then all its clients count as one, and wrong"
-                " passwords of one lock out the others.",
-                address=state.unnamed_proxy,
-            )
-        )
+    yield from _security_troubles(state)
     if state.is_empty:
         yield Trouble(_("There are no records here yet: import some."), "/admin/imports")
     if state.has_backups:
@@ -160,6 +160,34 @@ def troubles(state: State) -> Iterator[Trouble]:
         yield Trouble(_("One app waits for approval."), "/admin/clients")
     elif state.waiting:
         yield Trouble(_("%(count)s apps wait for approval.", count=state.waiting), "/admin/clients")
+
+
+def _security_troubles(state: State) -> Iterator[Trouble]:
+    if state.unwritable:
+        yield Trouble(
+            _(
+                "The audit trail cannot be written (%(reason)s): records are not answered until it"
+                " can, unless FHIRAPP_AUDIT=best-effort.",
+                reason=state.unwritable,
+            ),
+            "/admin/audit",
+        )
+    if state.unnamed_proxy:
+        yield Trouble(
+            _(
+                "%(address)s sends X-Forwarded-For and seems to be a reverse proxy. Name it in"
+                " FHIRAPP_TRUSTED_PROXY: until then all its clients count as one, and wrong"
+                " passwords of one lock out the others.",
+                address=state.unnamed_proxy,
+            )
+        )
+    if state.unconfined:
+        yield Trouble(
+            _(
+                "The process that reads documents is not confined as it should be: %(what)s.",
+                what=state.unconfined,
+            )
+        )
 
 
 def _backup_troubles(state: State) -> Iterator[Trouble]:

@@ -176,6 +176,12 @@ def extractor() -> Extractor:
         return _made[os.getpid()]
 
 
+def lacking() -> str:
+    """Return what could not be taken from this process's reader, empty where it has none yet."""
+    found = _made.get(os.getpid())
+    return found.lacking if found else ""
+
+
 _POLICY = (
     "sandbox; default-src 'none'; style-src 'self'; img-src data:; form-action 'none';"
     " base-uri 'none'; frame-ancestors 'self'"

@@ -1,0 +1,116 @@
+"""What reads documents can reach nothing else: a worker tries each way out, as a document's would.
+
+Each try is a process that confines itself as the worker does, and then calls the system as code
+that a document brought could: by the C library, or by the number of the call.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's")
+
+_TRY = """
+import ctypes, os, sys
+import socket, signal, threading, subprocess
+from fhirapp.documents.confine import confine
+libc = ctypes.CDLL(None, use_errno=True)
+parent = os.getppid()
+lacking = confine(512)
+assert not lacking, lacking
+def call(result):
+    if result == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+try:
+    {attempt}
+except (OSError, RuntimeError, ValueError) as error:
+    os.write(1, type(error).__name__.encode())
+    os._exit(0)
+os.write(1, b"IT WENT")
+os._exit(0)
+"""
+
+ATTEMPTS: Mapping[str, str] = {
+    "read a file": "os.open('/etc/passwd', os.O_RDONLY)",
+    "write a file": "os.open('/tmp/fhirapp-was-here', os.O_CREAT | os.O_WRONLY)",
+    "remove a file": "os.unlink('/tmp/fhirapp-is-not-here')",
+    "make a folder": "os.mkdir('/tmp/fhirapp-was-here')",
+    "list a folder": "os.listdir('/')",
+    "follow a link": "os.readlink('/proc/self/exe')",
+    "change a mode": "os.chmod('/tmp', 0o1777)",
+    "the parent's memory by /proc": "os.open(f'/proc/{parent}/mem', os.O_RDWR)",
+    "the parent's memory by process_vm_readv": "call(libc.process_vm_readv(parent, 0, 0, 0, 0, 0))",
+    "the parent's memory by process_vm_writev": "call(libc.syscall(311, parent, 0, 0, 0, 0, 0))",
+    "trace the parent": "call(libc.ptrace(16, parent, 0, 0))",
+    "a file of the parent by pidfd": "call(libc.syscall(434, parent, 0))",
+    "end the parent": "os.kill(parent, 0)",
+    "a connection": "socket.socket()",
+    "a local connection": "socket.socket(socket.AF_UNIX)",
+    "a pair of sockets": "socket.socketpair()",
+    "a process": "os.fork()",
+    "a command": "subprocess.run(['/bin/true'])",
+    "another program": "os.execv('/bin/true', ['true'])",
+    "a thread": "threading.Thread(target=print).start()",
+    "a pipe": "os.pipe()",
+    "another copy of a file": "os.dup(0)",
+    "a file in memory": "os.memfd_create('x')",
+    "root": "os.setuid(0)",
+    "another name space": "call(libc.unshare(0x10000000))",
+    "a mount": "call(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None))",
+    "another root": "os.chroot('/')",
+    "another filter": "call(libc.prctl(22, 2, 0))",
+    "a driver of the kernel": "call(libc.syscall(425, 1, 0))",
+    "a program in the kernel": "call(libc.syscall(321, 0, 0, 0))",
+    "keys of the kernel": "call(libc.syscall(250, 0, 0, 0, 0, 0))",
+    "more memory": "__import__('resource').prlimit(parent, 9)",
+    "shared memory": "call(libc.shmget(0, 4096, 0o1600))",
+    "the clock": "__import__('time').clock_settime(0, 0)",
+    "a limit that was lowered": "__import__('resource').setrlimit(7, (10, 10))",
+    "the name of the machine": "__import__('socket').sethostname('x')",
+    "a 32-bit call": "call(libc.syscall(0x40000000 | 2, b'/etc/passwd', 0))",
+}
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_a_worker_cannot_get(attempt):
+    done = subprocess.run(
+        [sys.executable, "-c", _TRY.format(attempt=attempt)],
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-500:]
+    assert done.stdout in (b"PermissionError", b"OSError", b"RuntimeError", b"ValueError")
+
+
+def test_a_worker_of_root_becomes_nobody():
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    script = (
+        "from fhirapp.documents.confine import confine\nimport os\nconfine(512)\n"
+        "os.write(1, f'{os.getpid()}'.encode())\nos.read(0, 1)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        pid = os.read(process.stdout.fileno(), 20)
+        status = Path(f"/proc/{int(pid)}/status").read_text()
+        process.stdin.close()
+    facts = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
+    assert facts["Uid"].split() == facts["Gid"].split() == ["64999"] * 4
+    assert facts["Groups"].strip() == ""
+    assert (facts["NoNewPrivs"], facts["Seccomp"]) == ("1", "2")
