@@ -47,9 +47,15 @@ class RefusedCommand(ConfigurationError):
         self.text, self.values = text, values
 
 
-def _setting(parser: Field[Any], default: Any, doc: str, shown: str = "") -> Any:
-    """Declare a setting; shown is the default as the manual's table has it."""
-    return field(default=default, metadata={"parser": parser, "doc": doc, "shown": shown})
+def _setting(
+    parser: Field[Any], default: Any, doc: str, shown: str = "", *, secret: bool = False
+) -> Any:
+    """Declare a setting; shown is the default as the manual's table has it.
+
+    No page and no trail shows a secret.
+    """
+    metadata = {"parser": parser, "doc": doc, "shown": shown, "secret": secret}
+    return field(default=default, metadata=metadata)
 
 
 def _check_zone(name: str) -> None:
@@ -80,6 +86,8 @@ class Settings:
         "",
         "Database: empty, a path `sqlite:///file.db`, or `postgresql://user:password@host/name`",
         shown="`fhirapp.db` in the instance folder (`demo.db` in demo mode)",
+        # A password may be in it.
+        secret=True,
     )
     base_url: str = _setting(
         String(),
@@ -126,6 +134,38 @@ class Settings:
         "optional",
         "Who must have a second factor: nobody (`optional`), `administrators`, or `staff`: "
         "everyone who sees more than their own record",
+    )
+    oidc_issuer: str = _setting(
+        String(),
+        "",
+        "The clinic's own identity provider, by OpenID Connect: its issuer, such as "
+        "`https://login.clinic.example/realms/staff`. People then sign in there too",
+        shown="none",
+    )
+    oidc_client_id: str = _setting(
+        String(), "", "What the provider calls this server", shown="none"
+    )
+    oidc_client_secret: str = _setting(
+        String(),
+        "",
+        "The secret that the provider gave it",
+        shown="none: a public client",
+        secret=True,
+    )
+    oidc_scope: str = _setting(
+        String(), "openid profile email", "What is asked of the provider; `openid` is in it"
+    )
+    oidc_roles: str = _setting(
+        String(),
+        "",
+        "Which role a claim of the provider gives: "
+        "`groups: fhir-admins=administrator; doctors=clinician`. `*` is any value, a dot leads "
+        "into a claim (`realm_access.roles`). Without a rule, roles are given here, and an "
+        "administrator links everybody",
+        shown="none",
+    )
+    oidc_name: str = _setting(
+        String(), "", "What people call the provider", shown="the issuer's host"
     )
     audit: str = _setting(
         String(validate=OneOf(["required", "best-effort"])),
@@ -341,6 +381,8 @@ def _check_together(settings: Settings) -> None:
         raise ConfigurationError(
             f"FHIRAPP_BASE_URL={settings.base_url!r}: leave out the trailing slash and /fhir."
         )
+    if settings.oidc_issuer or settings.oidc_client_id:
+        _check_provider(settings)
     if settings.demo and settings.database_url:
         raise ConfigurationError(
             "Demo mode has its own database and never touches the clinic's: "
@@ -351,6 +393,21 @@ def _check_together(settings: Settings) -> None:
             f"To listen on {settings.host}, which others can reach, set FHIRAPP_BASE_URL "
             "to the address under which clients reach this server."
         )
+
+
+def _check_provider(settings: Settings) -> None:
+    parts = urlsplit(settings.oidc_issuer)
+    is_safe = parts.scheme == "https" or is_loopback(parts.netloc)
+    if not (_is_address(settings.oidc_issuer) and is_safe):
+        raise ConfigurationError(
+            f"FHIRAPP_OIDC_ISSUER={settings.oidc_issuer!r} is no https:// address of an issuer."
+        )
+    if not settings.oidc_client_id:
+        raise ConfigurationError(
+            "FHIRAPP_OIDC_ISSUER needs FHIRAPP_OIDC_CLIENT_ID: what the provider calls this server."
+        )
+    if "openid" not in settings.oidc_scope.split():
+        raise ConfigurationError("FHIRAPP_OIDC_SCOPE must contain openid.")
 
 
 def _is_address(text: str) -> bool:

@@ -9,13 +9,16 @@ from flask import Flask
 from fhirapp import keys
 from fhirapp.auth import protector
 from fhirapp.auth.oauth import server
+from fhirapp.auth.users import provider
 
 
 def init_app(app: Flask) -> None:
     """Give the app its keys, its protector and its authorization server."""
     # At DEBUG Authlib logs the tokens that it issues.
     logging.getLogger("authlib").setLevel(logging.INFO)
+    logging.getLogger("urllib3").setLevel(logging.INFO)
     keys.init_app(app)
     protector.init_app(app)
     server.init_app(app)
+    provider.init_app(app)
     app.register_blueprint(server.blueprint)

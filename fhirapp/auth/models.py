@@ -156,6 +156,21 @@ class User(Base):
     signed_in_at: Mapped[int | None] = mapped_column(Integer)
 
 
+class Identity(Base):
+    """Who somebody is at the clinic's identity provider (OpenID Connect: iss and sub)."""
+
+    __tablename__ = "auth_identity"
+
+    issuer: Mapped[str] = mapped_column(primary_key=True)
+    subject: Mapped[str] = mapped_column(primary_key=True)
+    # None until an administrator links it.
+    user_id: Mapped[str | None] = mapped_column(ForeignKey(User.id), index=True)
+    # As the provider has them, for the administrator to know the person by; empty if unknown.
+    name: Mapped[str]
+    username: Mapped[str]
+    seen_at: Mapped[int] = mapped_column(Integer)
+
+
 class UserPatient(Base):
     """A record that a patient user may see: their own, or a child's."""
 
@@ -186,6 +201,10 @@ class Session(Base):
     # From where the password was typed, and what the browser calls itself.
     address: Mapped[str | None]
     browser: Mapped[str | None]
+    # The identity provider that proved who it is, None where the password did; and whether the
+    # person showed a second factor there.
+    issuer: Mapped[str | None]
+    several_factors: Mapped[bool] = mapped_column(default=False)
 
 
 class RecoveryCode(Base):

@@ -135,13 +135,13 @@ def record_export(
 def record_settings(settings: Settings) -> None:
     """Write with which settings the server starts, where they are others than before.
 
-    Those of the last start lie beside the trail; of the database's address, which may hold a
-    password, its digest. Raises trail.Unwritable.
+    Those of the last start lie beside the trail, secrets as their digests. Raises
+    trail.Unwritable.
     """
     path = settings.instance / trail.FOLDER / _SETTINGS
+    secret = {one.name for one in fields(settings) if one.metadata["secret"]}
     now = {one.name: str(getattr(settings, one.name)) for one in fields(settings)}
-    address = hashlib.sha256(now["database_url"].encode()).hexdigest()
-    now["database_url"] = address if now["database_url"] else ""
+    now |= {name: hashlib.sha256(now[name].encode()).hexdigest() for name in secret if now[name]}
     try:
         before = json.loads(path.read_bytes()) if path.exists() else None
     except (OSError, ValueError):
@@ -149,7 +149,7 @@ def record_settings(settings: Settings) -> None:
     if before == now:
         return
     changed = [
-        name if name == "database_url" else f"{name} {(before or {}).get(name, '')!r} to {value!r}"
+        name if name in secret else f"{name} {(before or {}).get(name, '')!r} to {value!r}"
         for name, value in now.items()
         if (before or {}).get(name) != value
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Flask
 
-from fhirapp.web import account, apps, authorize, home, launch, pages, sign_in, texts
+from fhirapp.web import account, apps, authorize, home, launch, pages, provider, sign_in, texts
 from fhirapp.web.admin import (
     audit,
     backups,
@@ -29,7 +29,7 @@ from fhirapp.web.notes import routes as notes
 
 _OF_RECORDS = (home, explore, chart, notes, learn)
 _OF_EXPLORER = (history, inspector, why)
-_OF_PEOPLE = (sign_in, authorize, account, apps, launch)
+_OF_PEOPLE = (sign_in, provider, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
     *(overview, users, admin_clients, consents, imports, jobs, exports, backups, audit, settings),
 )

@@ -12,7 +12,8 @@ from fhirapp.auth.models import PATIENT, Client, Grant
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts, sessions, sign_in
 from fhirapp.auth.users.accounts import active_grants, take_back
-from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS, must_have_factor
+from fhirapp.auth.users.provider import provider
+from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, IDLE_SECONDS, Signed, must_have_factor
 from fhirapp.auth.users.sign_in import prove, show_second_factor
 from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
@@ -41,6 +42,8 @@ blueprint = blueprint_of("account", __name__)
 # How long the page that shows a new secret can be answered.
 _SECRET_SECONDS = 10 * 60
 _PURPOSE = "second-factor"
+# Who was proved by the identity provider so lately may change how they sign in.
+_LATELY_SECONDS = 10 * 60
 # What ends sooner is shown with its time of day.
 _SOON_SECONDS = 2 * 86_400
 _WRONG_PASSWORD = _("That is not your password.")
@@ -196,8 +199,8 @@ def turn_second_factor() -> Response:
         message = _("That is not the code that your phone shows now. Try the next one.")
         return _second_factor(message, 403, sealed_secret)
     try:
-        if not prove(user_id, password_field("password"), request.remote_addr or ""):
-            return _second_factor(_(_WRONG_PASSWORD), 403, sealed_secret)
+        if fault := _unproved(session):
+            return _second_factor(fault, 403, sealed_secret)
     except TooOften as error:
         return too_often(_second_factor, error)
     db.session.rollback()
@@ -227,8 +230,8 @@ def _turn_off() -> Response:
     if must_have_factor(session.user.role):
         return _second_factor(_(_MUST_HAVE), 403)
     try:
-        if not prove(user_id, password_field("password"), address):
-            return _second_factor(_(_WRONG_PASSWORD), 403)
+        if fault := _unproved(session):
+            return _second_factor(fault, 403)
         secret = show_second_factor(session, field("code", 50), address)
     except TooOften as error:
         return too_often(_second_factor, error)
@@ -243,13 +246,28 @@ def _turn_off() -> Response:
     return see_other("/account/second-factor")
 
 
+def _unproved(session: Signed) -> str:
+    """Return why it is not sure who wants to change how they sign in; empty where it is.
+
+    By the password; or, of whom the identity provider proved, by how lately. Raises TooOften.
+    """
+    if session.issuer is None:
+        proved = prove(session.user.id, password_field("password"), request.remote_addr or "")
+        return "" if proved else _(_WRONG_PASSWORD)
+    if session.signed_in_at > time.time() - _LATELY_SECONDS:
+        return ""
+    return _("It is long ago that you signed in: sign in once more, then change this.")
+
+
 def _second_factor(message: str = "", status: int = 200, sealed_secret: str = "") -> Response:
     """Return the page; sealed_secret is the one that it showed before."""
     session = proved_by_password()
     user = session.user
     if user.totp_secret is not None:
         left = sign_in.codes_left(user.id)
-        return page("second_factor.html", status, is_on=True, left=left, message=message)
+        return page(
+            "second_factor.html", status, is_on=True, left=left, message=message, by=session.issuer
+        )
     secret = _opened(sealed_secret, user.id)
     if secret is None:
         secret = sign_in.new_secret()
@@ -264,6 +282,7 @@ def _second_factor(message: str = "", status: int = 200, sealed_secret: str = ""
         picture=_picture(address),
         sealed=sealed_secret,
         must=session.lacks_factor,
+        by=session.issuer,
         message=message,
     )
 
@@ -293,7 +312,9 @@ def _picture(address: str) -> str:
 
 
 def _password(message: str = "", status: int = 200) -> Response:
-    return page("password.html", status, user=signed_in().user, message=message)
+    session, chosen = signed_in(), provider()
+    by = chosen.name if chosen and session.issuer else ""
+    return page("password.html", status, user=session.user, message=message, by=by)
 
 
 def _connected(

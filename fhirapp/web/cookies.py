@@ -1,4 +1,4 @@
-"""The cookies of a session, of a visitor and of a form that is sent too late; the forms' token.
+"""The cookies of a session, a visitor, a late form and a sign-in elsewhere; the forms' token.
 
 Browsers send a host's cookies to each of its ports, so a cookie's name has a part that differs
 between the servers of one host, such as a demo beside a clinic, and is the same in their processes.
@@ -23,11 +23,13 @@ from werkzeug.sansio.http import parse_cookie
 from fhirapp.auth.tokens import new_token
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS
 from fhirapp.config import base_url, settings
-from fhirapp.keys import keyed_digest
+from fhirapp.keys import keyed_digest, opened, sealed
 
-SESSION, VISITOR, TYPED = "session", "visitor", "typed"
+SESSION, VISITOR, TYPED, PROVIDER = "session", "visitor", "typed", "provider"
 # A kept form: the path of its page, ? and its fields. Long enough to sign in again.
 _TYPED_SECONDS = 900
+# Somebody may have to find their phone at the identity provider.
+PROVIDER_SECONDS = 900
 
 
 def session_secret() -> str | None:
@@ -45,6 +47,22 @@ def end_session() -> None:
     g.session_secret = ""
 
 
+def at_provider() -> str:
+    """Return what this browser keeps while somebody is at the identity provider, once."""
+    sent = _sent(PROVIDER) or ""
+    if sent:
+        g.at_provider = ""
+    try:
+        return opened(sent.encode()) if sent else ""
+    except ValueError:
+        return ""
+
+
+def set_at_provider(text: str) -> None:
+    """Let the browser keep a text that it cannot read."""
+    g.at_provider = sealed(text).decode()
+
+
 def form_token() -> str:
     """Return the token that this browser's forms carry."""
     return keyed_digest("form", _browser())
@@ -56,6 +74,7 @@ def send(response: Response) -> Response:
         (SESSION, g.get("session_secret"), ABSOLUTE_SECONDS),
         (VISITOR, g.get("new_visitor"), ABSOLUTE_SECONDS),
         (TYPED, g.get("typed"), _TYPED_SECONDS),
+        (PROVIDER, g.get("at_provider"), PROVIDER_SECONDS),
     )
     for cookie, value, seconds in changed:
         if value is not None:

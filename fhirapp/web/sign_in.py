@@ -12,7 +12,8 @@ from fhirapp.auth.demo import PEOPLE, SECRET
 from fhirapp.auth.models import ADMINISTRATOR, User
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts, sessions
-from fhirapp.auth.users.sign_in import proved_otherwise, show_second_factor
+from fhirapp.auth.users.provider import provider
+from fhirapp.auth.users.sign_in import Entered, proved_otherwise, show_second_factor
 from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
 from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db, writing
@@ -39,6 +40,9 @@ _DONE: Mapping[str, str] = {
     "administrator": _("The administrator account is created. Sign in now."),
     "password": _("Your password is saved. Sign in with it now."),
     "signed-out": _("You are signed out."),
+    "signed-out-here": _(
+        "You are signed out here, and may still be signed in where you came from."
+    ),
     "late": _(
         "You were signed out meanwhile, so what you sent was not done. Sign in, and send it again."
     ),
@@ -52,10 +56,12 @@ _DONE: Mapping[str, str] = {
 @blueprint.get("/sign-in")
 def form() -> Response:
     """Ask for name and password; next is where to go on, done a key of what was done before."""
-    done = _(_DONE.get(request.args.get("done", ""), ""))
+    key = request.args.get("done", "")
+    done = _(_DONE.get(key, ""))
     kept = form_fields()
     back = local_path(kept.get("next", request.args.get("next")))
-    return _form(back, done=done, username=kept.get("username", ""))
+    left = key == "signed-out-here"
+    return sign_in_form(back, done=done, username=kept.get("username", ""), left_here=left)
 
 
 @blueprint.post("/sign-in")
@@ -68,12 +74,17 @@ def enter() -> Response:
     try:
         entered = try_to_sign_in(name, password, address, instead_of)
     except TooOften as error:
-        return too_often(partial(_form, back, username=name), error)
+        return too_often(partial(sign_in_form, back, username=name), error)
     if entered is None:
-        return _form(back, _(_WRONG), 403, username=name)
+        return sign_in_form(back, _(_WRONG), 403, username=name)
     if before is None:
         # Where the browser's session expired unused, what depends on it ends now.
-        _end_of_browser()
+        end_of_browser()
+    return after_sign_in(entered, back)
+
+
+def after_sign_in(entered: Entered, back: str) -> Response:
+    """Give the browser its session, and lead on: to the second factor where it is still to come."""
     set_session(entered.secret)
     return see_other(back if entered.complete else f"/sign-in/code?{urlencode({'next': back})}")
 
@@ -111,9 +122,11 @@ def code() -> Response:
 @blueprint.post("/sign-out")
 def leave() -> Response:
     """End the session, and the consents that last as long as it."""
-    _end_of_browser()
+    session = current_session()
+    is_at_provider = session is not None and session.issuer is not None
+    end_of_browser()
     end_session()
-    return see_other("/sign-in?done=signed-out")
+    return see_other(f"/sign-in?done={'signed-out-here' if is_at_provider else 'signed-out'}")
 
 
 @blueprint.get("/setup")
@@ -153,7 +166,8 @@ def setup() -> Response:
     return see_other(f"/sign-in?done={'administrator' if user_id is None else 'password'}")
 
 
-def _end_of_browser() -> None:
+def end_of_browser() -> None:
+    """End the session whose secret the browser sends, also where it was not used for long."""
     secret = session_secret()
     if secret:
         db.session.rollback()
@@ -161,10 +175,18 @@ def _end_of_browser() -> None:
             sessions.end_of_browser(connection, secret)
 
 
-def _form(
-    back: str, message: str = "", status: int = 200, username: str = "", done: str = ""
+def sign_in_form(
+    back: str,
+    message: str = "",
+    status: int = 200,
+    username: str = "",
+    done: str = "",
+    *,
+    left_here: bool = False,
 ) -> Response:
+    """Return the page to sign in at, with a message of what went wrong, or of what was done."""
     people = PEOPLE if settings().demo else ()
+    found = provider()
     leaves = _may_leave(back)
     return page(
         "sign_in.html",
@@ -178,6 +200,8 @@ def _form(
         username=username,
         people=people,
         demo_password=SECRET,
+        provider=found.name if found else "",
+        left_here=left_here,
         is_new=not accounts.has_administrator(db.session.connection()),
     )
 

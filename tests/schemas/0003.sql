@@ -106,6 +106,19 @@ CREATE TABLE auth_attempt (
 
 CREATE INDEX ix_auth_attempt_expires_at ON auth_attempt (expires_at);
 
+CREATE TABLE auth_identity (
+	issuer VARCHAR NOT NULL,
+	subject VARCHAR NOT NULL,
+	user_id VARCHAR,
+	name VARCHAR NOT NULL,
+	username VARCHAR NOT NULL,
+	seen_at INTEGER NOT NULL,
+	PRIMARY KEY (issuer, subject),
+	FOREIGN KEY(user_id) REFERENCES auth_user (id)
+);
+
+CREATE INDEX ix_auth_identity_user_id ON auth_identity (user_id);
+
 CREATE TABLE auth_recovery_code (
 	hash VARCHAR NOT NULL,
 	user_id VARCHAR NOT NULL,
@@ -140,6 +153,8 @@ CREATE TABLE auth_session (
 	ended_at INTEGER,
 	address VARCHAR,
 	browser VARCHAR,
+	issuer VARCHAR,
+	several_factors BOOLEAN NOT NULL,
 	PRIMARY KEY (id),
 	UNIQUE (digest),
 	FOREIGN KEY(user_id) REFERENCES auth_user (id)

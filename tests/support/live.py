@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,11 +29,8 @@ from tests.ops.test_serve import WAIT_SECONDS, listening_port
 from tests.support.client_questions import MORE, Search
 from tests.support.contract import SERVED, Held, versions_held
 from tests.support.helpers import FHIR_JSON
-from tests.support.shell import MAIN, ROOT, environment, fhirapp
-
-# Set where the tests that need Node must run; read here, before the tests' own settings are made.
-NODE_REQUIRED = bool(os.environ.get("FHIRAPP_TEST_NODE"))
-NODE = ROOT / "tests" / "node"
+from tests.support.node import NODE, node_is_there
+from tests.support.shell import MAIN, environment, fhirapp
 
 
 class Demo:
@@ -166,9 +161,7 @@ def complete_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 @pytest.fixture(scope="session")
 def node() -> Callable[[str, object], Any]:
     """Return what runs a script of tests/node: JSON goes in, and comes out."""
-    if shutil.which("node") is None or not (NODE / "node_modules").is_dir():
-        reason = "needs Node, and its packages: run `npm ci` in tests/node"
-        (pytest.fail if NODE_REQUIRED else pytest.skip)(reason)
+    node_is_there()
 
     def run_script(name: str, given: object) -> Any:
         done = subprocess.run(

@@ -196,6 +196,15 @@ def wants_sign_in(parked: ParkedRequest, signed: Signed | None) -> bool:
     return needed
 
 
+def asks_anew(handle: str) -> bool:
+    """Say whether a request that waits asks for the user to sign in anew, or lately."""
+    found = find(handle)
+    if found is None:
+        return False
+    prompts = found.parameters.get("prompt", "").split()
+    return "login" in prompts or "max_age" in found.parameters
+
+
 def offer(parked: ParkedRequest, user: User) -> Offer:
     """Return what a user can allow the client.
 

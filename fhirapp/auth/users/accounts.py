@@ -270,6 +270,11 @@ def end_second_factor(connection: Connection, user_id: str, *, keep_apps: bool =
     sessions.sign_out_everywhere(connection, user_id, keep_apps=keep_apps)
 
 
+def is_username(text: str) -> bool:
+    """Say whether a user may be called so."""
+    return _USERNAME.fullmatch(text.lower()) is not None
+
+
 def _username(text: str) -> str:
     username = text.strip().lower()
     if not _USERNAME.fullmatch(username):

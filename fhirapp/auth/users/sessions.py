@@ -56,15 +56,24 @@ class Signed(NamedTuple):
     complete: bool
     # Whether the settings ask for a second factor, and the user has none yet.
     lacks_factor: bool = False
+    # The identity provider that proved who it is, None where the password did.
+    issuer: str | None = None
 
 
 def begin(
-    connection: Connection, user_id: str, *, complete: bool, instead_of: str | None = None
+    connection: Connection,
+    user_id: str,
+    *,
+    complete: bool,
+    instead_of: str | None = None,
+    issuer: str | None = None,
+    several_factors: bool = False,
 ) -> str:
     """Begin a session; return the secret for the cookie.
 
     instead_of is the id of the session that the browser had: it goes on where it is the same
-    user's, with what apps were allowed as long as it lasts; another's ends.
+    user's, with what apps were allowed as long as it lasts; another's ends. issuer is the identity
+    provider that proved who it is, several_factors whether a second factor was shown there.
     """
     now = int(time.time())
     secret = new_token()
@@ -80,6 +89,8 @@ def begin(
         "complete": complete,
         "signed_in_at": now,
         "used_at": now,
+        "issuer": issuer,
+        "several_factors": several_factors,
         **_where(),
     }
     if instead_of is not None:
@@ -141,9 +152,12 @@ def find(secret: str) -> Signed | None:
     if found is None:
         return None
     session, user = found
-    lacks_factor = session.complete and user.totp_secret is None and must_have_factor(user.role)
+    has_factor = user.totp_secret is not None or session.several_factors
+    lacks_factor = session.complete and not has_factor and must_have_factor(user.role)
     is_complete = session.complete and not lacks_factor
-    signed = Signed(user, session.id, session.signed_in_at, is_complete, lacks_factor)
+    signed = Signed(
+        user, session.id, session.signed_in_at, is_complete, lacks_factor, session.issuer
+    )
     if session.used_at < now - _STEP_SECONDS:
         db.session.expunge_all()
         db.session.rollback()

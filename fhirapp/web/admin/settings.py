@@ -154,7 +154,9 @@ def _listed() -> Iterator[Shown]:
     for one in fields(Settings):
         value = getattr(now, one.name)
         is_default = value == one.default
-        shown = masked(value) if one.name == "database_url" and value else _said(value)
+        shown = _said(value)
+        if one.metadata["secret"] and value:
+            shown = masked(value) if one.name == "database_url" else _("not shown")
         yield Shown(
             variable=PREFIX + one.name.upper(),
             doc=one.metadata["doc"],

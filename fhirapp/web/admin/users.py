@@ -13,7 +13,8 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.auth.clients import overview
 from fhirapp.auth.models import PATIENT, ROLES, User
-from fhirapp.auth.users import accounts, sessions
+from fhirapp.auth.users import accounts, identities, sessions
+from fhirapp.auth.users.provider import provider
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS, failed_lately
 from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, reader, writing
@@ -90,6 +91,18 @@ def _unlink(connection: Connection, user_id: str) -> None:
     accounts.unlink(connection, user_id, field("patient", 64))
 
 
+def _link_provider(connection: Connection, user_id: str) -> None:
+    chosen, subject = provider(), field("subject", 255) or field("waiting", 255)
+    if chosen is None:
+        raise RefusedCommand("There is no identity provider in the settings.")
+    identities.link(connection, user_id, chosen.issuer, subject)
+
+
+def _unlink_provider(connection: Connection, user_id: str) -> None:
+    issuer, subject = field("issuer", 2000), field("subject", 255)
+    identities.unlink(connection, user_id, issuer, subject, keep_apps=keeps_apps())
+
+
 _ACTIONS: Mapping[str, _Action] = {
     "role": _Action(_set_role, _("The role is changed, and holds from now on.")),
     "disable": _Action(
@@ -106,6 +119,10 @@ _ACTIONS: Mapping[str, _Action] = {
         _end_factor, _("The second factor is taken away; the password alone serves.")
     ),
     "sessions": _Action(_end_sessions, _("The session has ended.")),
+    "link-provider": _Action(_link_provider, _("They can sign in by it now.")),
+    "unlink-provider": _Action(
+        _unlink_provider, _("They cannot sign in by it any more, and are signed out.")
+    ),
 }
 
 
@@ -115,7 +132,17 @@ def index() -> Response:
     """List the users, or those whom a search finds."""
     name, role = request.args.get("name", "")[:_LONGEST_NAME], request.args.get("role", "")
     found, more = overview.find_users(name, role if role in ROLES else "")
-    return page("admin/users.html", users=found, more=more, name=name, role=role, roles=ROLES)
+    chosen = provider()
+    return page(
+        "admin/users.html",
+        users=found,
+        more=more,
+        name=name,
+        role=role,
+        roles=ROLES,
+        provider=chosen.name if chosen else "",
+        waiting=identities.waiting(chosen.issuer) if chosen else (),
+    )
 
 
 @blueprint.get("/admin/users/new")
@@ -197,6 +224,7 @@ def _setup_address(user_id: str, name: str, code: str) -> Response:
 def _user_page(user: User, *, done: str = "", message: str = "", status: int = 200) -> Response:
     found: Mapping[str, Any] = _found_patients() if user.role == PATIENT else {}
     links = [(one, person(one.patient_id)) for one in overview.links_of(user.id)]
+    chosen = provider()
     return page(
         "admin/user.html",
         status,
@@ -205,6 +233,9 @@ def _user_page(user: User, *, done: str = "", message: str = "", status: int = 2
         links=links,
         practitioner=practitioner_name(user.fhir_user),
         sessions=sessions.of_user(user.id),
+        provider=chosen.name if chosen else "",
+        identities=identities.of_user(user.id),
+        waiting=identities.waiting(chosen.issuer) if chosen else (),
         failed=failed_lately(user.username),
         most=PER_NAME_AND_ADDRESS,
         done=done,

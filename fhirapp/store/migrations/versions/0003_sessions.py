@@ -1,4 +1,4 @@
-"""Where each session is; recovery codes hashed like passwords.
+"""Where each session is and who proved it; people of an identity provider; recovery codes hashed.
 
 What was stored of a code, its SHA-256, cannot be turned back: that is what is hashed, of new codes
 too.
@@ -17,8 +17,9 @@ _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Make `auth_session` anew with two more columns, and `auth_recovery_code`."""
+    """Make `auth_session` anew with more columns, `auth_recovery_code`, and `auth_identity`."""
     _add_where()
+    _make_identities()
     _hash_codes()
 
 
@@ -38,11 +39,26 @@ def _add_where() -> None:
         sa.Column("ended_at", sa.Integer()),
         sa.Column("address", _TEXT),
         sa.Column("browser", _TEXT),
+        sa.Column("issuer", _TEXT),
+        sa.Column("several_factors", sa.Boolean(), nullable=False),
     )
     op.create_index("ix_auth_session_user_id", "auth_session", ["user_id"])
     op.create_index("ix_auth_session_used_at", "auth_session", ["used_at"])
-    rows = [{**one, "complete": bool(one["complete"])} for one in stored]
+    rows = [{**one, "complete": bool(one["complete"]), "several_factors": False} for one in stored]
     op.bulk_insert(made, rows)
+
+
+def _make_identities() -> None:
+    op.create_table(
+        "auth_identity",
+        sa.Column("issuer", _TEXT, primary_key=True),
+        sa.Column("subject", _TEXT, primary_key=True),
+        sa.Column("user_id", _TEXT, sa.ForeignKey("auth_user.id")),
+        sa.Column("name", _TEXT, nullable=False),
+        sa.Column("username", _TEXT, nullable=False),
+        sa.Column("seen_at", sa.Integer(), nullable=False),
+    )
+    op.create_index("ix_auth_identity_user_id", "auth_identity", ["user_id"])
 
 
 def _hash_codes() -> None:
