@@ -227,17 +227,19 @@ def test_what_is_kept_no_longer_is_removed_and_that_is_noted(make_app, monkeypat
 
 
 def test_other_settings_are_noted_at_the_start(make_app):
+    hidden = "hunter2"
+    address = f"postgresql://me:{hidden}@db/x"
     app = make_app(base_url="https://fhir.clinic.example")
     with app.app_context():
         for settings in (
             *(settings_of(app), settings_of(app)),
-            replace(settings_of(app), page_size=7, database_url="postgresql://me:secret@db/x"),
+            replace(settings_of(app), page_size=7, database_url=address, oidc_client_secret=hidden),
         ):
             record_settings(settings)
         last, first = entries(event="settings-changed", kind=None)
     assert first.body == "the first start"
-    assert last.body == "database_url; page_size '100' to '7'"
-    assert not any(b"secret" in file.read_bytes() for file in folder_of(app).iterdir())
+    assert last.body == "database_url; oidc_client_secret; page_size '100' to '7'"
+    assert not any(hidden.encode() in file.read_bytes() for file in folder_of(app).iterdir())
 
 
 def test_the_shell_prints_a_head_and_checks_the_trail(tmp_path):

@@ -48,6 +48,8 @@ NO_PAGES = {
 }
 NO_PAGES |= {"/explore/address", "/explore/form", "/explore/codes", "/explore/whole"}
 NO_PAGES |= {"/learn/<name>/progress"}
+# They lead to an identity provider, and are not there without one.
+NO_PAGES |= {f"/sign-in/provider{part}" for part in ("", "/answer", "/leave")}
 NO_PAGES |= {f"/admin/{part}/<job_id>/files/<name>" for part in ("imports", "exports")}
 NO_PAGES |= {"/admin/backups/<name>/file", "/admin/uploads/<upload_id>"}
 _CONTENT = "/notes/<note_id>/content/<int:number>"

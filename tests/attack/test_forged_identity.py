@@ -1,0 +1,243 @@
+"""An identity provider that lies, or somebody between it and here: nobody comes in by it.
+
+The provider of these tests is ours, for no real one gives such answers; what a real one gives is
+tried in tests/auth/test_provider.py.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import requests
+from flask import Flask
+from joserfc import jws
+from joserfc.jwk import ECKey, OctKey, RSAKey
+from sqlalchemy import func, select
+
+from fhirapp.auth.models import Session
+from tests.support.authorizing import rows
+from tests.support.browsing import Browser, Page
+
+ISSUER, CLIENT, SECRET = (
+    "https://login.example",
+    "fhirapp",
+    "a secret that is long enough for HS256",
+)
+KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": kid}) for kid in ("a", "b"))
+EC_KEY = ECKey.generate_key("P-256", {"kid": "e"})
+REFUSED = "did not say who you are"
+METADATA = {
+    "issuer": ISSUER,
+    "authorization_endpoint": f"{ISSUER}/auth",
+    "token_endpoint": f"{ISSUER}/token",
+    "userinfo_endpoint": f"{ISSUER}/me",
+    "jwks_uri": f"{ISSUER}/keys",
+    "id_token_signing_alg_values_supported": ["none", "HS256", "RS256", "ES256"],
+    "authorization_response_iss_parameter_supported": True,
+}
+
+
+def _encoded(part: bytes) -> bytes:
+    return urlsafe_b64encode(part).rstrip(b"=")
+
+
+class Liar:
+    """A provider whose answers a test changes."""
+
+    def __init__(self) -> None:
+        self.metadata: dict[str, Any] = dict(METADATA)
+        self.claims: dict[str, Any] = {}
+        self.header: dict[str, Any] = {"alg": "RS256", "kid": "a"}
+        self.key: Any = KEY
+        self.userinfo: dict[str, Any] = {"sub": "s1", "name": "Dr. Lee", "groups": ["doctors"]}
+        self.token: dict[str, Any] = {"access_token": "t", "token_type": "Bearer"}
+        self.signed: str | None = None
+        self.asked: list[str] = []
+
+    def answer(self, url: str) -> Any:
+        self.asked.append(url)
+        if url.endswith("openid-configuration"):
+            return self.metadata
+        if url == f"{ISSUER}/keys":
+            return {"keys": [KEY.as_dict(private=False), EC_KEY.as_dict(private=False)]}
+        if url == f"{ISSUER}/me":
+            return self.userinfo
+        assert url == f"{ISSUER}/token"
+        return {**self.token, "id_token": self.signed or self.id_token()}
+
+    def id_token(self) -> str:
+        payload = json.dumps(self.claims).encode()
+        if self.key is None or isinstance(self.key, bytes):
+            # The library makes none like these: no signature, and one by what everybody knows.
+            body = b".".join(_encoded(one) for one in (json.dumps(self.header).encode(), payload))
+            made = hmac.digest(self.key, body, "sha256") if self.key else b""
+            return b".".join((body, _encoded(made))).decode()
+        algorithms = [self.header["alg"]]
+        return jws.serialize_compact(self.header, payload, self.key, algorithms=algorithms)
+
+
+@pytest.fixture
+def liar(monkeypatch: pytest.MonkeyPatch) -> Liar:
+    """The provider, in place of the network."""
+    found = Liar()
+
+    def request(_self: object, _method: str, url: str, **_options: Any) -> requests.Response:
+        response = requests.Response()
+        response.status_code, response.url = 200, url
+        response.headers["Content-Type"] = "application/json"
+        response._content = json.dumps(found.answer(url)).encode()
+        return response
+
+    monkeypatch.setattr(requests.Session, "request", request)
+    return found
+
+
+@pytest.fixture(scope="module")
+def shared(make_app: Callable[..., Flask]) -> Flask:
+    return make_app(
+        oidc_issuer=ISSUER,
+        oidc_client_id=CLIENT,
+        oidc_client_secret=SECRET,
+        oidc_roles="groups: doctors=clinician",
+    )
+
+
+@pytest.fixture
+def app(shared: Flask) -> Flask:
+    """A server that knows nothing yet of what the provider says of itself."""
+    shared.extensions["fhirapp.provider"]._client = None
+    return shared
+
+
+def come_back(app: Flask, liar: Liar, lie: Callable[[Liar], object], **answer: str) -> Page:
+    """Begin, have the provider lie, and come back with its answer."""
+    browser = Browser(app)
+    begun = browser.get("/sign-in/provider")
+    if begun.location is None:
+        return begun
+    sent = {name: one[0] for name, one in parse_qs(urlsplit(begun.location).query).items()}
+    now = int(time.time())
+    liar.claims = {"iss": ISSUER, "sub": "s1", "aud": CLIENT, "iat": now, "exp": now + 300}
+    liar.claims["nonce"] = sent["nonce"]
+    lie(liar)
+    right = {"code": "c", "state": sent["state"], "iss": ISSUER}
+    return browser.get("/sign-in/provider/answer", query_string=right | answer)
+
+
+def sessions_of(app: Flask) -> int:
+    (count,) = rows(app, select(func.count()).select_from(Session))
+    return int(count[0])
+
+
+def test_one_that_tells_the_truth_is_believed(app, liar):
+    """Else what follows would be refused for another reason."""
+    assert come_back(app, liar, lambda _: None).path == "/account"
+
+
+def claims(**changed: Any) -> Callable[[Liar], object]:
+    return lambda liar: liar.claims.update(changed)
+
+
+def without(name: str) -> Callable[[Liar], object]:
+    return lambda liar: liar.claims.pop(name)
+
+
+def signed(key: Any, **header: Any) -> Callable[[Liar], object]:
+    def lie(liar: Liar) -> None:
+        liar.key, liar.header = key, header
+
+    return lie
+
+
+def told(**userinfo: Any) -> Callable[[Liar], object]:
+    return lambda liar: liar.userinfo.update(userinfo)
+
+
+LIES: dict[str, Callable[[Liar], object]] = {
+    "of another issuer": claims(iss="https://evil.example"),
+    "of an issuer that begins the same": claims(iss=f"{ISSUER}.evil.example"),
+    "for another client": claims(aud="another"),
+    "for others, though asked by this client": claims(aud=["another"], azp=CLIENT),
+    "for several, asked by another": claims(aud=[CLIENT, "another"], azp="another"),
+    "for several, asked by nobody": claims(aud=[CLIENT, "another"]),
+    "with another nonce": claims(nonce="another"),
+    "without a nonce": without("nonce"),
+    "that is over": claims(exp=int(time.time()) - 3600),
+    "that is never over": without("exp"),
+    "of the future": claims(iat=int(time.time()) + 3600),
+    "without a subject": without("sub"),
+    "with a subject that is no text": claims(sub=["s1"]),
+    "with an empty subject": claims(sub=""),
+    "with a very long subject": claims(sub="x" * 300),
+    "not signed": signed(None, alg="none"),
+    "signed with the secret": signed(OctKey.import_key(SECRET), alg="HS256", kid="a"),
+    "signed with the public key": signed(KEY.as_pem(private=False), alg="HS256", kid="a"),
+    "signed with another key": signed(OTHER_KEY, alg="RS256", kid="a"),
+    "signed with a key that is not published": signed(OTHER_KEY, alg="RS256", kid="b"),
+    "of another access token": claims(at_hash="AAAAAAAAAAAAAAAAAAAAAA"),
+    "that is no token": lambda liar: setattr(liar, "signed", "a.b.c"),
+    "that is none of its parts": lambda liar: setattr(liar, "signed", "[" * 990),
+    "with somebody else's userinfo": told(sub="s2"),
+    "with nobody's userinfo": lambda liar: liar.userinfo.pop("sub"),
+    "with userinfo that is no object": lambda liar: setattr(liar, "userinfo", ["s1"]),
+    "with an error": lambda liar: setattr(liar, "token", {"error": "invalid_grant"}),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_token_is_refused(app, liar, name):
+    before = sessions_of(app)
+    page = come_back(app, liar, LIES[name])
+    assert (page.status, REFUSED in page.words) == (403, True)
+    assert sessions_of(app) == before
+
+
+@pytest.mark.parametrize(
+    "answer", [{"iss": "https://evil.example"}, {"iss": ""}, {"state": "another"}, {"state": ""}]
+)
+def test_an_answer_of_somebody_else_is_refused_before_its_code_is_sent(app, liar, answer):
+    page = come_back(app, liar, lambda _: None, **answer)
+    assert (page.status, REFUSED in page.words) == (403, True)
+    assert f"{ISSUER}/token" not in liar.asked
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"issuer": "https://evil.example"},
+        {"issuer": None},
+        {"id_token_signing_alg_values_supported": ["HS256", "none"]},
+    ],
+)
+def test_one_that_is_another_or_cannot_sign_is_not_begun_with(app, liar, changed):
+    liar.metadata |= changed
+    page = Browser(app).get("/sign-in/provider")
+    assert (page.status, REFUSED in page.words) == (403, True)
+
+
+@pytest.mark.parametrize("role", ["administrator", ["administrator"], {"doctors": 1}, 7, None])
+def test_a_role_is_the_rules_and_never_the_claims(app, liar, role):
+    page = come_back(app, liar, claims(groups=role, role="administrator"))
+    assert page.path != "/account"
+
+
+def test_names_are_shown_as_text(app, liar):
+    name = "<script>alert(1)</script>"
+    liar.userinfo["sub"] = "s3"
+    page = come_back(app, liar, claims(sub="s3", name=name))
+    assert page.heading == name
+    assert name not in page.response.text
+
+
+def test_it_leads_only_to_a_page_of_ours(app, liar):
+    browser = Browser(app)
+    begun = browser.get("/sign-in/provider", query_string={"next": "//evil.example/"})
+    assert str(begun.location).startswith(f"{ISSUER}/auth?")
+    assert "evil" not in str(begun.location)
