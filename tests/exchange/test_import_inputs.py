@@ -21,8 +21,8 @@ from fhirapp.exchange.imports.archives import Broken, unpacked
 from fhirapp.exchange.imports.inputs import Input, Kind, kind_of
 from fhirapp.exchange.imports.reader import RecordReader
 from fhirapp.exchange.imports.records import Scratch
+from tests.attack.test_import_archives import zipped
 from tests.exchange.test_import import lines
-from tests.exchange.test_import_archives import zipped
 from tests.support.importing import bundle, current, load, patient, plain, write
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp
 
