@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
@@ -27,7 +28,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_opener
 
-from tests.bench.servers import ROOT, Server, ask, command, environment
+from tests import ROOT
+from tests.bench.servers import Server, ask, command, environment, request_headers
 from tests.support.browsing import PASSWORD
 
 LIVE, SEARCH = "/health/live", "/fhir/AllergyIntolerance?patient=p1"
@@ -96,7 +98,7 @@ def slow_clients(server: Server, folder: Path, seconds: float) -> None:
         attacked = _measured(server.port, path, token, seconds)
         times, share = attacked.p99 / free[path].p99, attacked.a_second / free[path].a_second
         is_met = times <= MOST_TIMES and share >= LEAST_SHARE
-        print(f"{path}\n  nobody else  {free[path]}\n  {_CLIENTS} slow   {attacked}")
+        print(f"{path}\n  nobody else  {free[path]}\n  {_CLIENTS} slow    {attacked}")
         print(
             f"  p99 {times:.1f} times, {share:.2f} of the answers: {_verdict(is_met)}", flush=True
         )
@@ -172,10 +174,6 @@ def _measured(port: int, path: str, token: str, seconds: float) -> Measured:
 
 
 def _ask_again(port: int, path: str, token: str, until: float, latencies: list[float]) -> None:
-    from http.client import HTTPConnection, HTTPException
-
-    from tests.bench.servers import request_headers
-
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     while (began := time.perf_counter()) < until:
         try:
