@@ -95,6 +95,7 @@ def resource_of(entry: Entry, patients: Sequence[str]) -> dict[str, Any]:
     content: dict[str, Any] = {
         "resourceType": NAME,
         "id": entry.request_id,
+        "meta": {"lastUpdated": entry.at},
         **coded,
         "recorded": entry.at,
         "outcome": outcome,

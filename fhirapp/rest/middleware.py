@@ -44,7 +44,9 @@ _SHOWS = (
 )
 _MAX_AGE_SECONDS = 600
 # A year. Not of subdomains, which may be other programs'.
-_HSTS = "max-age=31536000"
+_HSTS = "max-age=31536000; includeSubDomains"
+# Of what is no page: nothing in it runs, and nobody frames it.
+_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _PORTS = {"http": 80, "https": 443}
 _CLIENTS = (
     "SELECT redirect_uris FROM oauth_client"
@@ -89,6 +91,8 @@ def _preflight() -> Response | None:
 def _allow(response: Response) -> Response:
     headers = response.headers
     headers["X-Content-Type-Options"] = "nosniff"
+    if "Content-Security-Policy" not in headers:
+        headers["Content-Security-Policy"] = _POLICY
     if settings().base_url.startswith("https:"):
         headers["Strict-Transport-Security"] = _HSTS
     if "HTTP_ORIGIN" not in request.environ:

@@ -126,7 +126,10 @@ def leave() -> Response:
     is_at_provider = session is not None and session.issuer is not None
     end_of_browser()
     end_session()
-    return see_other(f"/sign-in?done={'signed-out-here' if is_at_provider else 'signed-out'}")
+    response = see_other(f"/sign-in?done={'signed-out-here' if is_at_provider else 'signed-out'}")
+    # What scripts keep in the browser, such as the token of /api-docs, is the person's too.
+    response.headers["Clear-Site-Data"] = '"storage"'
+    return response
 
 
 @blueprint.get("/setup")

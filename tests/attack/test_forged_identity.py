@@ -11,6 +11,8 @@ import json
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -220,6 +222,30 @@ def test_one_that_is_another_or_cannot_sign_is_not_begun_with(app, liar, changed
     liar.metadata |= changed
     page = Browser(app).get("/sign-in/provider")
     assert (page.status, REFUSED in page.words) == (403, True)
+
+
+def test_it_sends_this_server_nowhere_else(app, liar, monkeypatch):
+    """A real one, for the redirect is requests' own: nothing is asked of where it leads."""
+    monkeypatch.undo()
+    asked: list[str] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(302)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        chosen = app.extensions["fhirapp.provider"]
+        monkeypatch.setattr(chosen, "issuer", f"http://127.0.0.1:{server.server_port}")
+        page = Browser(app).get("/sign-in/provider")
+        server.shutdown()
+    assert (page.status, asked) == (503, ["/.well-known/openid-configuration"])
 
 
 @pytest.mark.parametrize("role", ["administrator", ["administrator"], {"doctors": 1}, 7, None])

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.rest.middleware import VIA_PROXY
+from tests.support.browsing import Browser, add_person, address_of
+
+HSTS = "max-age=31536000; includeSubDomains"
 
 PATHS = (
     *(
@@ -28,8 +32,27 @@ def test_no_browser_guesses_a_media_type(app, path):
 
 
 @pytest.mark.parametrize(
+    "path", ["/fhir/metadata", "/health/live", "/fhir/AllergyIntolerance", "/x"]
+)
+def test_nothing_runs_in_an_answer_and_nobody_frames_it(app, path):
+    with app.test_client().get(path) as answer:
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+
+
+def test_what_the_browser_keeps_goes_when_the_person_signs_out(app):
+    browser = Browser(app).resume(add_person(app, CLINICIAN))
+    token = browser.get("/account").form("Sign out").fields["form_token"]
+    response = browser.client.post(
+        "/sign-out", data={"form_token": token}, base_url=address_of(app)
+    )
+    assert (response.status_code, response.headers["Clear-Site-Data"]) == (303, '"storage"')
+
+
+@pytest.mark.parametrize(
     ("base_url", "expected"),
-    [("https://clinic.example", "max-age=31536000"), ("http://clinic.example", None), ("", None)],
+    [("https://clinic.example", HSTS), ("http://clinic.example", None), ("", None)],
 )
 def test_browsers_keep_to_https_where_it_is_the_servers_address(make_app, base_url, expected):
     client = make_app(base_url=base_url).test_client()

@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES, SetupCode, User
 from fhirapp.auth.users import accounts
-from fhirapp.auth.users.sign_in import sign_in
+from fhirapp.auth.users.sign_in import enable, new_secret, sign_in
 from fhirapp.db import db, writing
 from tests.auth.test_users import PASSWORD, add
 
@@ -177,3 +177,15 @@ def test_setup_codes_are_stored_as_hashes(clinic, invited):
         ).scalar_one()
     assert len(stored) == 32
     assert stored != code.encode()
+
+
+def test_a_new_password_leaves_the_second_factor(clinic):
+    with clinic.app_context(), writing() as connection:
+        user_id = add(connection, "with-a-phone")
+        enable(connection, user_id, new_secret(), 0)
+        accounts.set_password(connection, user_id, "another four words")
+    with clinic.test_request_context():
+        user = db.session.get_one(User, user_id)
+        entered = sign_in(user.username, "another four words", "198.51.100.7")
+    assert entered is not None
+    assert not entered.complete

@@ -169,6 +169,7 @@ def test_a_name_longer_than_any_is_refused(clinic):
         ("x" * 201, "Choose a password of at most 200 characters."),
         ("abababababab", "Choose a password that is harder to guess: a few words, say."),
         ("I am ROBIN, hello", "It holds your user name; choose another."),
+        ("our new FHIRapp", "It holds the name of this software; choose another."),
         ("robinrobinrobin", "It holds your user name; choose another."),
         ("1234567890", "It is one of the most common passwords; choose another."),
         ("Basketball", "It is one of the most common passwords; choose another."),

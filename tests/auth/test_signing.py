@@ -91,8 +91,8 @@ def test_what_is_published_is_public(app):
     (key,) = response.get_json()["keys"]
     assert key.keys() == {"kty", "n", "e", "kid", "alg", "use"}
     assert (key["kty"], key["alg"], key["use"]) == ("RSA", "RS256", "sig")
-    # 2048 bits.
-    assert len(key["n"]) == 342
+    # 3072 bits.
+    assert len(key["n"]) == 512
     assert app.test_client().head("/oauth/jwks.json").status_code == 200
 
 

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 
 from flask import Flask
 
+from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.definition import Definition
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.rest.include import includable
 from tests.conftest import token_for
+from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.bulk import Exports
 from tests.support.contract import SERVED, Held, addresses, example, shown, spellings, versions_held
 from tests.support.fuzz import Request, asking
@@ -25,11 +27,14 @@ from tests.support.operations import FORM, parameters
 PATIENT = "p1"
 
 
+TRAIL = "/fhir/AuditEvent"
+
+
 def valid_requests(app: Flask, described: Described) -> list[Request]:
     """Return requests of every kind that the app serves."""
     held, fhir = versions_held(app), Fhir(app, token_for(app, "system/*.rs"))
     requests = [
-        *map(_get, _plain(described)),
+        *(_get(one) for one in _plain(described) if one != TRAIL),
         _get("/fhir/SearchParameter/AllergyIntolerance-status"),
         _get("/fhir/OperationDefinition/AllergyIntolerance-summary"),
         *(
@@ -59,7 +64,22 @@ def valid_requests(app: Flask, described: Described) -> list[Request]:
         for row_id in sorted(held["Binary"])[:3]
     ]
     requests = [*requests, *_further(fhir, requests)]
-    return [*(one for one in requests if "$export" not in one.address), *_exports(app)]
+    plain = (one for one in requests if "$export" not in one.address)
+    return [*plain, *_exports(app), *_of_the_trail(app)]
+
+
+def _of_the_trail(app: Flask) -> Iterator[Request]:
+    """Yield what administrators ask of the trail, which no other token reaches."""
+    scope = f"user/{TRAIL.rpartition('/')[2]}.rs"
+    flow = Flow(app, add_program(app, scope=scope), add_person(app, ADMINISTRATOR))
+    token = flow.tokens(scope)["access_token"]
+    found = Fhir(app, token).read(f"{TRAIL}?_count=1")
+    event_id = found["entry"][0]["resource"]["id"]
+    for address in (
+        *(TRAIL, f"{TRAIL}/{event_id}", f"{TRAIL}?patient=p1&_count=2&_pretty=false"),
+        f"{TRAIL}?date=ge2020-01-01&date=lt2200&_before=9",
+    ):
+        yield _get(address).with_headers(Authorization=f"Bearer {token}")
 
 
 def _exports(app: Flask) -> Iterator[Request]:

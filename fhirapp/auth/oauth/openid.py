@@ -120,7 +120,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 def _new(signs_from: int) -> dict[str, Any]:
     kid = secrets.token_hex(8)
-    key = RSAKey.generate_key(2048, {"kid": kid, "alg": ALGORITHM, "use": "sig"})
+    # Of 128 bits of security (NIST SP 800-57), as all else here.
+    key = RSAKey.generate_key(3072, {"kid": kid, "alg": ALGORITHM, "use": "sig"})
     return {"signs_from": signs_from, "key": key.as_dict(private=True)}
 
 

@@ -244,8 +244,14 @@ class Provider:
         from authlib.integrations.base_client import BaseApp, OAuth2Mixin, OpenIDMixin
         from authlib.integrations.requests_client import OAuth2Session
 
+        class Session(OAuth2Session):  # type: ignore[misc]
+            def __init__(self, *given: Any, **named: Any) -> None:
+                super().__init__(*given, **named)
+                # Nobody sends this server, with its secret, elsewhere.
+                self.max_redirects = 0
+
         class Client(OAuth2Mixin, OpenIDMixin, BaseApp):  # type: ignore[misc]
-            client_cls = OAuth2Session
+            client_cls = Session
 
         chosen = self._settings
         address = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"

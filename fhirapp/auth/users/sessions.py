@@ -250,6 +250,8 @@ def check(password: str, username: str) -> None:
         raise WeakPassword("Choose a password of at most %(most)s characters.", most=LONGEST)
     if len(username) >= _NAME_TELLS and username in password.lower():
         raise WeakPassword("It holds your user name; choose another.")
+    if "fhirapp" in password.lower():
+        raise WeakPassword("It holds the name of this software; choose another.")
     if _composed(password).casefold() in _common():
         raise WeakPassword("It is one of the most common passwords; choose another.")
     if len(set(password)) < 5:

@@ -1,0 +1,255 @@
+"""What happened to the service is in the trail: who did it, from where, about whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyotp
+import pytest
+from flask import Flask
+from sqlalchemy import update
+
+from fhirapp.audit.read import ADMINISTRATION, Entry, entries, patients_named_by
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
+from fhirapp.auth.users import sign_in
+from fhirapp.db import writing
+from fhirapp.trail import FOLDER
+from fhirapp.trail.events import EVENTS
+from tests.support.app_pages import client_of, register
+from tests.support.authorizing import Flow, add_program, alter
+from tests.support.browsing import Browser, add_person, id_of
+from tests.support.shell import fhirapp
+
+# Those that other tests look at: test_audit_chain.py, test_audit.py, tests/auth/test_provider.py.
+ELSEWHERE = {
+    "head",
+    "missing",
+    "packed",
+    "settings-changed",
+    "provider-linked",
+    "provider-unlinked",
+}
+OF_SHELL = {"token-issued", "keys-changed", "export"}
+
+
+@pytest.fixture(scope="module")
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """A server with records."""
+    return make_app()
+
+
+class Scene:
+    """Somebody who does something, and somebody else it is about."""
+
+    def __init__(self, app: Flask) -> None:
+        self.app = app
+        self.admin_id = self._added(ADMINISTRATOR)
+        self.admin = Browser(app).resume(self.name)
+        self.person_id = self._added(CLINICIAN)
+        self.person = Browser(app).resume(self.name)
+        self.path = f"/admin/users/{self.person_id}"
+
+    def _added(self, role: str) -> str:
+        self.name = add_person(self.app, role)
+        return id_of(self.app, self.name)
+
+    def press(self, button: str, path: str = "", **filled: Any) -> None:
+        """Press a button on a page of the administrator's, by default the person's."""
+        page = self.admin.get(path or self.path).submit(button, **filled)
+        assert page.status == 200, page.words
+
+    def post(self, action: str, **form: str) -> None:
+        """Send a form of the person's page, by what it does: several have the same button."""
+        token = self.admin.get(self.path).forms[0].fields["form_token"]
+        page = self.admin.post(f"{self.path}/{action}", form | {"form_token": token})
+        assert page.status == 200, page.words
+
+    def secret(self) -> str:
+        """Give the person a second factor; return its secret."""
+        secret = sign_in.new_secret()
+        with self.app.app_context(), writing() as connection:
+            sign_in.enable(connection, self.person_id, secret, 0)
+        return secret
+
+    def app_page(self) -> str:
+        """Register an app that waits; return the administrator's page of it."""
+        self.client_id = client_of(self.app, register(self.app, "confidential")).client_id
+        return f"/admin/clients/{self.client_id}"
+
+
+def as_patient(scene: Scene) -> str:
+    """Make the person a patient, who may be linked to records."""
+    alter(scene.app, update(User).where(User.id == scene.person_id).values(role=PATIENT))
+    return "p2"
+
+
+def sign_in_as_person(scene: Scene, password: str = "demo") -> Any:
+    return Browser(scene.app, scene.person.address).sign_in(scene.name, password)
+
+
+def wrong_code(scene: Scene) -> None:
+    scene.secret()
+    assert sign_in_as_person(scene).submit("Go on", code="000000").status == 403
+
+
+def turn_on(scene: Scene) -> None:
+    page = scene.person.get("/account/second-factor")
+    key = "".join(page.words.partition("Or type this secret:")[2].split()[:8])
+    page = page.submit("Turn it on", code=pyotp.TOTP(key).now(), password="demo")
+    assert "recovery" in page.words
+
+
+def allow(scene: Scene) -> None:
+    program = add_program(scene.app)
+    scene.client_id = program.client_id
+    Flow(scene.app, program, scene.person_id).tokens("user/*.rs")
+
+
+def take_back(scene: Scene) -> None:
+    allow(scene)
+    assert scene.person.get("/account/apps").submit("Take back").status == 200
+
+
+def change_app(scene: Scene, button: str, **filled: Any) -> None:
+    path = scene.app_page()
+    if button != "Reject and delete":
+        scene.press("Approve", path)
+    scene.press(button, path, **filled)
+
+
+def switch_on(scene: Scene) -> None:
+    change_app(scene, "Switch off")
+    scene.press("Switch on", f"/admin/clients/{scene.client_id}")
+
+
+def unlink(scene: Scene) -> None:
+    scene.post("link", patient=as_patient(scene), whose="own")
+    scene.post("unlink", patient="p2")
+
+
+def shown(scene: Scene) -> None:
+    scene.post("link", patient=as_patient(scene), whose="own")
+    assert scene.person.get("/account").status == 200
+
+
+PERSON, ADMIN, APP, NOBODY = "person", "admin", "app", ""
+# By the event: who does it, about whom, and how.
+DONE: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
+    "sign-in": (PERSON, PERSON, sign_in_as_person),
+    "sign-in-failed": (NOBODY, PERSON, lambda scene: sign_in_as_person(scene, "wrong")),
+    "code-failed": (PERSON, PERSON, wrong_code),
+    "sign-out": (PERSON, PERSON, lambda scene: scene.person.get("/account").submit("Sign out")),
+    "sessions-ended": (ADMIN, PERSON, lambda scene: scene.press("Sign out everywhere")),
+    "user-added": (
+        *(ADMIN, "new"),
+        lambda scene: scene.press("Add", "/admin/users/new", name="New", username=f"n{scene.name}"),
+    ),
+    "administrator-made": (ADMIN, PERSON, lambda scene: scene.press("Change", role=ADMINISTRATOR)),
+    "role-changed": (ADMIN, PERSON, lambda scene: scene.press("Change", role=PATIENT)),
+    "user-disabled": (ADMIN, PERSON, lambda scene: scene.press("Switch off")),
+    "user-enabled": (
+        *(ADMIN, PERSON),
+        lambda scene: (scene.press("Switch off"), scene.press("Switch on")),
+    ),
+    "password-changed": (
+        *(PERSON, PERSON),
+        lambda scene: scene.person.get("/account/password").submit(
+            "Change it", old="demo", password="four words in a row", again="four words in a row"
+        ),
+    ),
+    "password-address": (ADMIN, PERSON, lambda scene: scene.press("Make an address")),
+    "factor-on": (PERSON, PERSON, turn_on),
+    "factor-off": (
+        *(ADMIN, PERSON),
+        lambda scene: (scene.secret(), scene.press("Take it away")),
+    ),
+    "record-linked": (
+        *(ADMIN, PERSON),
+        lambda scene: scene.post("link", patient=as_patient(scene), whose="own"),
+    ),
+    "record-unlinked": (ADMIN, PERSON, unlink),
+    "practitioner-changed": (
+        *(ADMIN, PERSON),
+        lambda scene: scene.post("practitioner", fhir_user="Practitioner/pr1"),
+    ),
+    "app-allowed": (PERSON, APP, allow),
+    "app-ended": (PERSON, APP, take_back),
+    "app-registered": (NOBODY, APP, lambda scene: scene.app_page()),
+    "app-approved": (ADMIN, APP, lambda scene: scene.press("Approve", scene.app_page())),
+    "app-rejected": (ADMIN, APP, lambda scene: change_app(scene, "Reject and delete")),
+    "app-changed": (ADMIN, APP, lambda scene: change_app(scene, "Save", scope="user/*.r")),
+    "app-disabled": (ADMIN, APP, lambda scene: change_app(scene, "Switch off")),
+    "app-enabled": (ADMIN, APP, switch_on),
+    "app-secret": (ADMIN, APP, lambda scene: change_app(scene, "Make a secret")),
+    "patients-found": (PERSON, NOBODY, shown),
+}
+
+
+def newest(app: Flask, event: str) -> Entry:
+    with app.app_context():
+        return entries(kind=ADMINISTRATION, event=event, limit=1)[0]
+
+
+@pytest.mark.parametrize("event", DONE)
+def test_an_event_tells_who_from_where_about_whom(clinic, event):
+    scene = Scene(clinic)
+    who, about, act = DONE[event]
+    act(scene)
+    entry = newest(clinic, event)
+    people = {PERSON: scene.person_id, ADMIN: scene.admin_id, NOBODY: None}
+    assert entry.user_id == people[who]
+    if about == PERSON:
+        assert entry.about == f"user/{scene.person_id}"
+    elif about == APP:
+        assert entry.about == f"app/{scene.client_id}"
+    elif about == "new":
+        assert entry.about.startswith("user/")
+        assert entry.about not in (f"user/{scene.person_id}", f"user/{scene.admin_id}")
+    if event not in ("app-allowed", "app-registered"):
+        assert entry.address in (scene.person.address, scene.admin.address)
+    with clinic.app_context():
+        named = patients_named_by([entry.number]).get(entry.number, [])
+    assert bool(named) == (event in ("record-linked", "record-unlinked", "patients-found"))
+
+
+def test_each_event_is_looked_at():
+    assert DONE.keys() | OF_SHELL | ELSEWHERE == EVENTS.keys()
+
+
+def test_whom_somebody_looks_for_is_in_the_trail(clinic):
+    scene = Scene(clinic)
+    scene.person.get("/patients?name=Luis")
+    with clinic.app_context():
+        found = entries(user_id=scene.person_id, limit=1)[0]
+    assert (found.address, found.via) == (scene.person.address, "chart")
+    assert "Luis" in found.path
+    assert found.served
+
+
+def test_a_password_is_in_no_event(clinic):
+    scene = Scene(clinic)
+    sign_in_as_person(scene, "my secret mistake")
+    assert newest(clinic, "sign-in-failed").about == f"user/{scene.person_id}"
+    with clinic.app_context():
+        assert not any("secret mistake" in repr(one) for one in entries(kind=None, limit=50))
+
+
+def test_the_shell_is_named_in_what_it_does(tmp_path):
+    fhirapp(tmp_path, "import", "--demo", "/dev/null")
+    fhirapp(tmp_path, "token", "issue", "--demo", "--scope", "system/*.rs")
+    fhirapp(tmp_path, "key", "rotate")
+    fhirapp(tmp_path, "export", "--demo", str(tmp_path / "out"))
+    lines = []
+    for folder in (tmp_path / FOLDER, tmp_path / "demo" / FOLDER):
+        for file in folder.glob("*.ndjson"):
+            lines += [json.loads(line) for line in file.read_bytes().splitlines()]
+    done = {line["event"]: line for line in lines if "event" in line}
+    assert done.keys() >= OF_SHELL
+    for event in OF_SHELL:
+        assert done[event]["from"].startswith("shell: ")
+    listed = tmp_path / "demo" / FOLDER / done["export"]["listed"]
+    patients = listed.read_text().split()
+    assert done["export"]["what"].startswith(f"{len(patients)} patients; ")
+    assert "p1" in patients
