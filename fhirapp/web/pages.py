@@ -33,6 +33,7 @@ from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.rest.middleware import VIA_PROXY
 from fhirapp.trail import Unwritable, acts
 from fhirapp.web import cookies
+from fhirapp.web.browsers import browser
 from fhirapp.web.texts import _, ngettext
 from fhirapp.web.times import day, exact, moment, partial
 
@@ -87,7 +88,7 @@ class PageError(Exception):
 def init_app(app: Flask) -> None:
     """Give the templates what each page shows."""
     app.context_processor(_shared)
-    for show in (day, exact, moment, partial):
+    for show in (day, exact, moment, partial, browser):
         app.add_template_filter(show)
     app.extensions[ERROR_PAGE] = error_page
 

@@ -156,6 +156,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/docs/<name>", "/docs/search"),
         Page("/docs/<name>", "/docs/load"),
         Page("/docs/<name>", "/docs/decisions"),
+        Page("/docs/<name>", "/docs/security"),
         Page("/sign-in"),
         Page("/sign-in", "/sign-in?done=signed-out"),
         Page("/sign-in", go=_enter("Sign in", username="nobody", password="nonsense")),

@@ -44,10 +44,12 @@ def add_user(
     password: str | None = None,
     password_hash: str | None = None,
     fhir_user: str | None = None,
+    by: str = "",
 ) -> str:
     """Add a user; return the id. Without a password nobody signs in until one is made.
 
     password_hash is instead of a password, which is then not checked: the demo's is too short.
+    by is the identity provider whose rule gave the role.
     Once there is an administrator, the address at which the first one is made is void. Raises
     RefusedCommand.
     """
@@ -81,7 +83,8 @@ def add_user(
     if role == ADMINISTRATOR:
         connection.execute(delete(SetupCode).where(SetupCode.user_id.is_(None)))
     event = "administrator-made" if role == ADMINISTRATOR else "user-added"
-    record(event, about=f"user/{user_id}", what=f"{username}, {role}")
+    what = ", ".join(filter(None, (username, role, by and f"by {by}")))
+    record(event, about=f"user/{user_id}", what=what)
     return user_id
 
 

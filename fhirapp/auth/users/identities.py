@@ -19,6 +19,7 @@ from fhirapp.auth.users.provider import Arrived
 from fhirapp.auth.users.sign_in import Entered
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db, writing
+from fhirapp.trail import acts
 from fhirapp.trail.events import record
 
 # Who waits to be linked and does not come back is forgotten.
@@ -81,7 +82,11 @@ def _enter(
 
 def _refuse(arrived: Arrived, user_id: str | None, why: str) -> str:
     about = f"user/{user_id}" if user_id else ""
-    record("sign-in-failed", about=about, what=f"by {arrived.issuer}, {arrived.subject}: {why}")
+    record(
+        "sign-in-failed",
+        about=about,
+        what=f"by {arrived.issuer}, {arrived.subject}: {why.rstrip('.')}",
+    )
     return why
 
 
@@ -109,9 +114,10 @@ def _new_user(connection: Connection, arrived: Arrived) -> str | None:
     username = arrived.username if accounts.is_username(arrived.username) else fallback
     name = arrived.name or username
     try:
-        user_id = accounts.add_user(connection, username, name=name, role=role)
+        user_id = accounts.add_user(connection, username, name=name, role=role, by=arrived.issuer)
     except RefusedCommand:
         return None
+    acts(user_id)
     link(connection, user_id, arrived.issuer, arrived.subject)
     return user_id
 
