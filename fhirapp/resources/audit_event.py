@@ -268,7 +268,7 @@ def read(event_id: str) -> Response:
     found = entries(request_id=event_id, kind=None, limit=1) if _ID.fullmatch(event_id) else ()
     if not found:
         raise NotFound(f"{NAME}/{event_id[:64]} is not known here.")
-    (content,) = _resources(found)
+    (content,) = resources_of(found)
     body = fhir_json.dumps_indented(content)
     return respond(body, pretty, etag=document_etag(body))
 
@@ -301,13 +301,14 @@ def search() -> Response:
                 "resource": content,
                 "search": {"mode": "match"},
             }
-            for content in _resources(shown)
+            for content in resources_of(shown)
         ]
     body = fhir_json.dumps_indented(bundle)
     return respond(body, pretty, etag=document_etag(body))
 
 
-def _resources(found: Sequence[Entry]) -> list[dict[str, Any]]:
+def resources_of(found: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Return the AuditEvents of entries, in their order."""
     patients = patients_named_by([one.number for one in found])
     return [resource_of(one, patients.get(one.number, ())) for one in found]
 

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from fhir.resources.R4B.auditevent import AuditEvent
 from flask import Flask
 from sqlalchemy import delete, select, update
 
@@ -327,6 +328,16 @@ def test_a_download_has_each_entry_whole(app, admin, kind):
     assert answer.headers["Content-Disposition"] == f'attachment; filename="audit.{kind}"'
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_download_as_fhir_has_an_event_for_each_entry(app, admin):
+    someone(app, "Dr. Okafor").get("AllergyIntolerance/al-p1-latex")
+    answer = admin.get(f"{PATH}/download/fhir").response
+    assert answer.content_type == "application/fhir+ndjson"
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="AuditEvent.ndjson"'
+    found = [AuditEvent(**json.loads(line)) for line in answer.data.splitlines()]
+    assert len(found) == len(downloaded(admin, "ndjson")) - 1
+    assert len({one.id for one in found}) == len(found)
 
 
 @pytest.mark.parametrize(

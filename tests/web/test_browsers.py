@@ -25,8 +25,7 @@ _WEBKIT = "AppleWebKit/537.36 (KHTML, like Gecko)"
             "Firefox on Linux",
         ),
         (
-            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605 Version/18.6"
-            " Mobile/15E148 Safari/604.1",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) Version/18.6 Safari/604.1",
             "Safari on iPhone",
         ),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -20,6 +20,7 @@ from fhirapp.auth.models import Client, User
 from fhirapp.db import db
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import instant_of, local_interval
+from fhirapp.resources.audit_event import resources_of
 from fhirapp.search.values import escape
 from fhirapp.web.admin.audit_descriptions import PLACES, VIA, clients_named, described, users_named
 from fhirapp.web.internal_client import ask, token_of
@@ -255,18 +256,18 @@ def index() -> Response:
 @blueprint.get("/admin/audit/download/<kind>")
 @for_administrators
 def download(kind: str) -> Response:
-    """Send what is filtered, as csv or ndjson."""
-    if kind not in ("csv", "ndjson"):
+    """Send what is filtered: as csv, as ndjson, or as AuditEvents (fhir)."""
+    if kind not in _FORMATS:
         raise NotFound
     which = filter_of_form()
     if not which.is_clear:
         raise PageError(400, _("Look first whom the filter finds, and download then."))
     write.note(signed_in().user.id, VIA, which.query())
-    written = _csv(which) if kind == "csv" else _ndjson(which)
-    # AuditFilter for with HEAD, nothing is read.
-    body = () if request.method == "HEAD" else stream_with_context(written)
-    response = Response(body, mimetype="text/csv" if kind == "csv" else "application/x-ndjson")
-    response.headers["Content-Disposition"] = f'attachment; filename="audit.{kind}"'
+    media_type, name, written = _FORMATS[kind]
+    # For HEAD nothing is read.
+    body = () if request.method == "HEAD" else stream_with_context(written(which))
+    response = Response(body, mimetype=media_type)
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cache-Control"] = "no-store"
@@ -296,6 +297,24 @@ def _csv(which: AuditFilter) -> Iterator[bytes]:
     yield line.getvalue().encode()
 
 
+def _fhir(which: AuditFilter) -> Iterator[bytes]:
+    for found in _found(which):
+        if isinstance(found, str):
+            # What every reader of FHIR shows, and none takes for an event.
+            issue = {"severity": "information", "code": "incomplete", "diagnostics": found}
+            yield fhir_json.dumps({"resourceType": "OperationOutcome", "issue": [issue]}) + b"\n"
+        else:
+            yield from (fhir_json.dumps(one) + b"\n" for one in resources_of(found))
+
+
+# By the kind: its media type, the file's name, and what writes it.
+_FORMATS: Mapping[str, tuple[str, str, Callable[[AuditFilter], Iterator[bytes]]]] = {
+    "csv": ("text/csv", "audit.csv", _csv),
+    "ndjson": ("application/x-ndjson", "audit.ndjson", _ndjson),
+    "fhir": ("application/fhir+ndjson", "AuditEvent.ndjson", _fhir),
+}
+
+
 def guarded(value: Any) -> str:
     """Return a cell that no spreadsheet takes for a formula."""
     text = "" if value is None else str(value)
@@ -303,24 +322,31 @@ def guarded(value: Any) -> str:
 
 
 def _rows(which: AuditFilter) -> Iterator[dict[str, Any]]:
-    """Yield what is filtered, the newest first; at the end a line that says so if there is more."""
+    for found in _found(which):
+        if isinstance(found, str):
+            yield {"more": found}
+        else:
+            yield from _named(found)
+
+
+def _found(which: AuditFilter) -> Iterator[Sequence[Entry] | str]:
+    """Yield what is filtered, the newest first; at the end a sentence where there is more."""
     last: int | None = None
     left = MOST
     while left > 0:
         size = min(_AT_ONCE, left)
         found = which.found(last, size)
-        yield from _named(found)
+        yield found
         left -= len(found)
         if len(found) < size:
             return
         last = found[-1].number
     if which.found(last, 1):
-        notice = _(
+        yield _(
             "There are more than %(most)s entries: ask for those until %(at)s.",
             most=MOST,
             at=found[-1].at,
         )
-        yield {"more": notice}
 
 
 def _named(found: Sequence[Entry]) -> Iterator[dict[str, Any]]:
