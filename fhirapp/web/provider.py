@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 _FAILURES = "fhirapp.web.provider"
 # Of one address: each costs the provider a request.
 _FAILURES_A_MINUTE = 20
+_LONGEST = 1_500
 _NO_ANSWER = _("%(provider)s does not answer as it should. Try again in a while.")
 _NOT_PROVED = _("%(provider)s did not say who you are. Try again.")
 _TOO_LATE = _("That took too long, or began in another browser. Try again.")
@@ -48,6 +49,9 @@ _REASONS = (
 def begin() -> Response:
     """Lead to the provider; next is where to go on afterwards."""
     chosen, back = _provider(), local_path(request.args.get("next"))
+    if len(back) > _LONGEST:
+        # The browser keeps no longer cookie.
+        back = "/account"
     # Who is signed in and comes here is asked for it, or is somebody else.
     fresh = current_session() is not None or _asks_anew(back)
     # The provider may take its time: no snapshot stays open.

@@ -24,6 +24,8 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 from sqlalchemy import func, select
 
 from fhirapp.auth.models import Session
+from fhirapp.auth.users import identities
+from fhirapp.auth.users.sign_in import Entered
 from tests.support.authorizing import rows
 from tests.support.browsing import Browser, Page
 
@@ -35,6 +37,7 @@ ISSUER, CLIENT, SECRET = (
 KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": kid}) for kid in ("a", "b"))
 EC_KEY = ECKey.generate_key("P-256", {"kid": "e"})
 REFUSED = "did not say who you are"
+STOP = Entered("", complete=True)
 METADATA = {
     "issuer": ISSUER,
     "authorization_endpoint": f"{ISSUER}/auth",
@@ -248,6 +251,40 @@ def test_it_sends_this_server_nowhere_else(app, liar, monkeypatch):
     assert (page.status, asked) == (503, ["/.well-known/openid-configuration"])
 
 
+@pytest.mark.parametrize(
+    ("amr", "several"),
+    [
+        *((["mfa"], True), (["pwd", "otp"], True), (["hwk", "fpt"], True), (["pin", "sc"], True)),
+        *((["pwd"], False), (["otp"], False), (["pwd", "pin"], False), ([], False), ([7], False)),
+    ],
+)
+def test_one_factor_is_not_several(app, liar, monkeypatch, amr, several):
+    found = []
+    monkeypatch.setattr(identities, "enter", lambda arrived, **_: found.append(arrived) or STOP)
+    come_back(app, liar, claims(amr=amr))
+    assert [one.several_factors for one in found] == [several]
+
+
+@pytest.mark.parametrize("amr", ["mfa", 7, {"mfa": 1}])
+def test_what_is_no_list_of_methods_is_none(app, liar, amr):
+    page = come_back(app, liar, claims(amr=amr))
+    assert (page.status, REFUSED in page.words) == (403, True)
+
+
+def test_only_what_is_signed_tells_of_a_second_factor(app, liar, monkeypatch):
+    found = []
+    monkeypatch.setattr(identities, "enter", lambda arrived, **_: found.append(arrived) or STOP)
+    come_back(app, liar, told(amr=["mfa"]))
+    assert [one.several_factors for one in found] == [False]
+
+
+def test_what_it_says_is_one_line_of_the_log(app, liar, caplog):
+    liar.token = {"error": "invalid_grant", "error_description": "no\nWARNING all is well"}
+    come_back(app, liar, lambda _: None)
+    (line,) = [one.getMessage() for one in caplog.records if "sign-in by" in one.getMessage()]
+    assert "\n" not in line
+
+
 @pytest.mark.parametrize("role", ["administrator", ["administrator"], {"doctors": 1}, 7, None])
 def test_a_role_is_the_rules_and_never_the_claims(app, liar, role):
     page = come_back(app, liar, claims(groups=role, role="administrator"))
@@ -267,3 +304,5 @@ def test_it_leads_only_to_a_page_of_ours(app, liar):
     begun = browser.get("/sign-in/provider", query_string={"next": "//evil.example/"})
     assert str(begun.location).startswith(f"{ISSUER}/auth?")
     assert "evil" not in str(begun.location)
+    long = browser.get("/sign-in/provider", query_string={"next": "/notes?q=" + "x" * 5_000})
+    assert len(long.headers["Set-Cookie"]) < 1_000

@@ -34,8 +34,12 @@ _LEEWAY_SECONDS = 60
 _ALGORITHMS = frozenset(
     f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512)
 ) | {"EdDSA", "Ed25519"}
-# RFC 8176: more than a password was asked for.
-_SEVERAL_FACTORS = frozenset({"mfa", "otp", "hwk", "fpt", "face", "iris", "sc"})
+# RFC 8176: what somebody knows, has and is; two of the three are several factors.
+_FACTORS = (
+    frozenset({"pwd", "pin", "kba"}),
+    frozenset({"otp", "hwk", "swk", "sc", "sms", "tel"}),
+    frozenset({"fpt", "face", "iris", "retina", "vbm"}),
+)
 _LONGEST = 255
 _NAMES_ITSELF = "authorization_response_iss_parameter_supported"
 # Requests to the provider at once: it may be slow, and others need the threads.
@@ -167,11 +171,12 @@ class Provider:
                 redirect_uri, code=answer.get("code", ""), code_verifier=begun.verifier
             )
             claims = self._proved(client, token, begun)
-        several = bool(_SEVERAL_FACTORS & {str(one) for one in claims.get("amr") or ()})
         role = self.rule.role(claims) if self.rule else None
         username = _text(claims, "preferred_username") or _text(claims, "email")
         name = _text(claims, "name") or username
-        return Arrived(self.issuer, claims["sub"], name, username, role, several)
+        return Arrived(
+            self.issuer, claims["sub"], name, username, role, _has_several_factors(claims["amr"])
+        )
 
     def leave(self, back: str) -> str:
         """Return the provider's address to sign out at, empty where it has none.
@@ -207,7 +212,8 @@ class Provider:
             if further.get("sub") != subject:
                 raise Unproved("the userinfo endpoint tells of somebody else")
             known = {**further, **known}
-        return known
+        # Only what is signed tells how somebody proved who they are.
+        return known | {"amr": claims.get("amr") or []}
 
     @staticmethod
     def _is_fresh(auth_time: object, begun: Begun) -> bool:
@@ -228,7 +234,9 @@ class Provider:
             # Not its words: an address with a code may be in them.
             raise Unreachable(type(error).__name__) from None
         except (AuthlibBaseError, JoseError, KeyError, TypeError, ValueError) as error:
-            raise Unproved(f"{type(error).__name__}: {error}"[:300]) from None
+            # What the provider says of it is a line of the log.
+            why = f"{type(error).__name__}: {error}"[:300]
+            raise Unproved("".join(one if one.isprintable() else " " for one in why)) from None
         finally:
             _AT_ONCE.release()
 
@@ -293,6 +301,12 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
     for step in name.split("."):
         found = found.get(step) if isinstance(found, dict) else None
     return found
+
+
+def _has_several_factors(amr: Sequence[Any]) -> bool:
+    """Say whether the methods of a sign-in are more than one factor."""
+    methods = {str(one) for one in amr}
+    return "mfa" in methods or sum(bool(methods & kind) for kind in _FACTORS) > 1
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:
