@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from shutil import copyfile
+from shutil import copy, copyfile
 from typing import Any
 from uuid import uuid4
 from weakref import WeakSet, finalize
@@ -29,6 +29,7 @@ from fhirapp import create_app
 from fhirapp.auth.clients.administration import issue_token
 from fhirapp.auth.demo import add_demo
 from fhirapp.auth.models import CLINICIAN
+from fhirapp.auth.oauth import openid
 from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
@@ -178,6 +179,14 @@ def demo_key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def signing_keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of the key that signs id tokens in all apps: to make one takes a while."""
+    folder = tmp_path_factory.mktemp("signing")
+    openid._make(folder / openid.NAME)
+    return folder / openid.NAME
+
+
+@pytest.fixture(scope="session")
 def original(
     new_database: Callable[..., str],
     demo_key_file: Path,
@@ -205,6 +214,7 @@ def make_app(
     new_database: Callable[..., str],
     original: Callable[[bool, Rendering], str],
     demo_key_file: Path,
+    signing_keys_file: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., Flask]]:
     """Return a maker of apps, each with a database of its own; seeded unless seed=False."""
@@ -230,6 +240,8 @@ def make_app(
             if not (settings.instance / DEMO_KEY).exists():
                 settings.instance.mkdir(parents=True, exist_ok=True)
                 copyfile(demo_key_file, settings.instance / DEMO_KEY)
+            if not (settings.instance / openid.NAME).exists():
+                copy(signing_keys_file, settings.instance / openid.NAME)
         app = create_app(settings)
         apps.add(app)
         with app.app_context():
