@@ -44,7 +44,7 @@ _SHOWS = (
 )
 _MAX_AGE_SECONDS = 600
 # A year. Not of subdomains, which may be other programs'.
-_HSTS = "max-age=31536000; includeSubDomains"
+_HSTS = "max-age=31536000"
 # Of what is no page: nothing in it runs, and nobody frames it.
 _POLICY = "default-src 'none'; frame-ancestors 'none'"
 _PORTS = {"http": 80, "https": 443}

@@ -8,7 +8,7 @@ from fhirapp.auth.models import CLINICIAN
 from fhirapp.rest.middleware import VIA_PROXY
 from tests.support.browsing import Browser, add_person, address_of
 
-HSTS = "max-age=31536000; includeSubDomains"
+HSTS = "max-age=31536000"
 
 PATHS = (
     *(
