@@ -313,6 +313,7 @@ def _project() -> Path:
 
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
 _LAST_PORT = 65_535
 # urlsplit() finds ::1 in http://evil[::1]/ too, which browsers do not.
 _LOOPBACK_AUTHORITY = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost)(:[0-9]{1,5})?", re.I)
@@ -388,6 +389,13 @@ def _check_together(settings: Settings) -> None:
             "Demo mode has its own database and never touches the clinic's: "
             "leave out FHIRAPP_DATABASE_URL, or leave out --demo."
         )
+
+
+def check_listening(settings: Settings) -> None:
+    """Raise ConfigurationError where a server cannot listen as it is set.
+
+    A command that only works on the data needs no address.
+    """
     if settings.host not in LOOPBACK and not settings.base_url:
         raise ConfigurationError(
             f"To listen on {settings.host}, which others can reach, set FHIRAPP_BASE_URL "
@@ -468,4 +476,6 @@ def with_parameters(uri: str, parameters: Sequence[tuple[str, str]]) -> str:
 
 def _listening() -> str:
     configured = settings()
-    return f"http://{configured.host}:{configured.port}"
+    # Of a command, such as one in a container whose server listens everywhere.
+    host = "localhost" if configured.host in _EVERYWHERE else configured.host
+    return f"http://{host}:{configured.port}"

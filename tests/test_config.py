@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from fhirapp import create_app
-from fhirapp.config import PREFIX, ConfigurationError, Settings, load_settings
+from fhirapp.config import PREFIX, ConfigurationError, Settings, check_listening, load_settings
 from fhirapp.disk import database_path
 
 
@@ -164,9 +164,6 @@ def test_an_unknown_setting_is_refused(name):
         ({"BASE_URL": "https://fhir.example/"}, "leave out the trailing slash and /fhir"),
         ({"BASE_URL": "https://fhir.example/fhir"}, "leave out the trailing slash and /fhir"),
         ({"DEMO": "1", "DATABASE_URL": "sqlite:///x.db"}, "never touches the clinic's"),
-        ({"HOST": "0.0.0.0"}, "To listen on 0.0.0.0, which others can reach, set FHIRAPP_BASE_URL"),
-        ({"HOST": "::"}, "set FHIRAPP_BASE_URL"),
-        ({"HOST": "0.0.0.0", "DEMO": "1"}, "set FHIRAPP_BASE_URL"),
         ({"DATABASE_URL": "nonsense"}, "is not a database address"),
         ({"DATABASE_URL": "oops://x/y"}, "is not a database address"),
         ({"DATABASE_URL": "postgresql://x:port/y"}, "is not a database address"),
@@ -187,7 +184,17 @@ def test_an_instance_folder_below_a_file_is_refused(tmp_path):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_loopback_needs_no_base_url(host):
-    assert load_settings({"FHIRAPP_HOST": host}).host == host
+    check_listening(load_settings({"FHIRAPP_HOST": host}))
+
+
+@pytest.mark.parametrize(
+    "given", [{"HOST": "0.0.0.0"}, {"HOST": "::"}, {"HOST": "::", "DEMO": "1"}]
+)
+def test_only_who_serves_to_others_needs_a_base_url(given):
+    everywhere = load_settings({f"FHIRAPP_{name}": value for name, value in given.items()})
+    with pytest.raises(ConfigurationError, match="which others can reach, set FHIRAPP_BASE_URL"):
+        check_listening(everywhere)
+    check_listening(replace(everywhere, base_url="https://fhir.clinic.example"))
 
 
 def test_demo_mode_has_a_database_of_its_own(tmp_path):

@@ -13,7 +13,7 @@ from flask import Flask
 from sqlalchemy import Connection, select
 
 from fhirapp import create_app
-from fhirapp.config import RefusedCommand, load_settings
+from fhirapp.config import RefusedCommand, check_listening, load_settings
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
@@ -36,6 +36,8 @@ def ready_app(*, serving: bool = False, **overrides: Any) -> Flask:
     Raises ConfigurationError.
     """
     settings = load_settings(**overrides)
+    if serving:
+        check_listening(settings)
     app = create_app(settings) if serving else core_app(settings)
     prepare(app, say, serving=serving)
     return app
