@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.ops.test_backup import copy_of, inside, make_clinic, taken
-from tests.support.shell import assert_not_done, fhirapp
+from tests.support.shell import assert_not_done, environment, fhirapp, unmeasured
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +90,36 @@ def test_what_cannot_be_done_is_one_sentence(clinic, tmp_path, arguments, settin
     assert_not_done(done, words)
     assert "hunter2" not in done.stderr
     assert [path.name for path in out.iterdir()] == ["empty"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="tells the memory of a process")
+@pytest.mark.parametrize("verifies", [False, True])
+def test_an_encrypted_backup_takes_little_memory(clinic, tmp_path, verifies):
+    (tmp_path / "out").mkdir()
+    secret, status = tmp_path / "secret", tmp_path / "status"
+    secret.write_text("correct horse\n")
+    words = ["backup", str(tmp_path / "out"), "--passphrase-file", str(secret)]
+    if verifies:
+        assert fhirapp(clinic, *words).returncode == 0
+        words.insert(1, "--verify")
+    at_its_end = (
+        "import atexit, pathlib, sys\n"
+        "told = pathlib.Path('/proc/self/status')\n"
+        "atexit.register(lambda: pathlib.Path(sys.argv.pop()).write_text(told.read_text()))\n"
+        "sys.argv, last = sys.argv[:-1], sys.argv[-1]\n"
+        "from fhirapp.cli import cli\n"
+        "try:\n"
+        "    cli.main()\n"
+        "finally:\n"
+        "    sys.argv.append(last)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", at_its_end, *words, str(status)],
+        env=unmeasured(environment(clinic)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (most,) = re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())
+    assert int(most) <= 150_000

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import io
 
+import pyrage
 import pytest
 
+from fhirapp.ops.backups import passphrase
 from fhirapp.ops.backups.archive import InvalidBackup, WrongPassphrase, seal, unseal
+from fhirapp.ops.backups.passphrase import LOG_N
 
 PLAIN = bytes(range(256)) * 1_000
 PASSPHRASE = "räuber & söhne"
@@ -98,3 +102,25 @@ def test_what_is_sealed_is_streamed():
     seal(stream, stream, PASSPHRASE)  # type: ignore[arg-type]
     assert stream.left == 0
     assert stream.most < 1024 * 1024
+
+
+def test_a_key_that_the_library_sealed_opens_too():
+    """Backups that were made before have one, which took four times the memory."""
+    identity = pyrage.x25519.Identity.generate()
+    head = pyrage.passphrase.encrypt(str(identity).encode(), PASSPHRASE, armored=True)
+    assert open_(head + pyrage.encrypt(PLAIN, [identity.to_public()])) == PLAIN
+
+
+def test_a_key_takes_64_megabytes_to_derive(sealed):
+    lines = sealed.partition(b"-----END")[0].splitlines()[1:]
+    head = base64.b64decode(b"".join(lines))
+    intro, stanza = head.split(b"\n")[:2]
+    assert intro == b"age-encryption.org/v1"
+    name, kind, _salt, log_n = stanza.split(b" ")
+    assert (name, kind, int(log_n)) == (b"->", b"scrypt", LOG_N)
+    assert 128 * 8 * 2**LOG_N == 64 * 1024 * 1024
+
+
+@pytest.mark.parametrize("text", [b"", b"x", bytes(range(256)) * 256])
+def test_a_text_of_any_length_up_to_a_piece_is_sealed(text):
+    assert pyrage.passphrase.decrypt(passphrase.sealed(text, PASSPHRASE), PASSPHRASE) == text

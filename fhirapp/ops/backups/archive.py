@@ -26,6 +26,7 @@ import pyrage  # type: ignore[import-untyped]
 from fhirapp.auth.oauth import openid
 from fhirapp.config import ConfigurationError
 from fhirapp.disk import PIECE, need_space
+from fhirapp.ops.backups.passphrase import sealed as sealed_by_passphrase
 from fhirapp.store.migrate import is_newer
 
 # The first bytes of gzip with deflate.
@@ -238,7 +239,7 @@ class _Writer:
 def seal(plain: BinaryIO, out: BinaryIO, passphrase: str) -> None:
     """Encrypt what a file holds into another. Raises OSError."""
     identity = pyrage.x25519.Identity.generate()
-    out.write(pyrage.passphrase.encrypt(str(identity).encode(), passphrase, armored=True))
+    out.write(sealed_by_passphrase(str(identity).encode(), passphrase))
     writer = _Writer(out)
     _run(pyrage.encrypt_io, writer, plain, [identity.to_public()])
 
