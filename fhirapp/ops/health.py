@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from flask import Blueprint, Flask, Response, jsonify
 
 from fhirapp.config import Settings
-from fhirapp.db import database_errors, reader
+from fhirapp.ops import readiness
+from fhirapp.ops.readiness import why_not_ready
 
 blueprint = Blueprint("health", __name__)
 _log = logging.getLogger(__name__)
@@ -28,18 +29,17 @@ def live() -> Response:
 
 @blueprint.get("/health/ready")
 def ready() -> tuple[Response, int]:
-    """Say whether the database can be read: 200, or 503."""
-    try:
-        reader().first("SELECT name FROM store_state LIMIT 1")
-    except database_errors() as error:
-        _log.warning("not ready: %s", type(error).__name__)
-        return jsonify(status="no database"), 503
+    """Say whether requests can be answered: 200, or 503 with the reason."""
+    if reason := why_not_ready():
+        _log.warning("not ready: %s", reason)
+        return jsonify(status="not ready", reason=reason), 503
     return jsonify(status="ready"), 200
 
 
 def init_app(app: Flask) -> None:
     """Serve /health/live and /health/ready."""
     app.register_blueprint(blueprint)
+    readiness.init_app(app)
 
 
 class JsonFormatter(logging.Formatter):

@@ -26,6 +26,7 @@ from fhirapp.keys import demo_key
 from fhirapp.ops.backups.backup import copy_database, faults_of, schema_of
 from fhirapp.ops.backups.restore import drop_staged, finish_swap
 from fhirapp.ops.lock import in_use
+from fhirapp.ops.readiness import check_before
 from fhirapp.store import migrate
 from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
 from fhirapp.store.seed import load_seed, seed_path
@@ -76,6 +77,8 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
     with in_use(database), app.app_context():
         if database is not None:
             drop_staged(settings_of(app).instance, database)
+            if serving:
+                check_before(database)
         _make_ready(app, say, serving=serving)
         db.engine.dispose()
 

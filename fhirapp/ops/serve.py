@@ -26,6 +26,7 @@ from fhirapp.disk import database_path
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.ops.connections import Server, limits
 from fhirapp.ops.lock import in_use
+from fhirapp.ops.readiness import check_meanwhile
 from fhirapp.ops.reset import start_timer
 
 _log = logging.getLogger(__name__)
@@ -94,6 +95,8 @@ def run_one(
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     start_timer(app)
+    if database := database_path(settings):
+        check_meanwhile(database)
     with running_jobs(app):
         while not stopping and still_wanted():
             server.turn(_POLL_SECONDS)
