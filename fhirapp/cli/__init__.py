@@ -68,4 +68,4 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper) and isinstance(sys.stderr, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
         sys.stderr.reconfigure(errors="backslashreplace")
-    cli.main()
+    cli.main(prog_name="fhirapp")

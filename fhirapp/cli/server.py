@@ -1,11 +1,13 @@
-"""The commands of the server itself, `fhirapp serve`, `demo`, `key` and `db`, and of its manual."""
+"""The commands of the server itself, `serve`, `doctor`, `demo`, `key`, `db`, and of its manual."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import time
 
 import click
+from click.shell_completion import get_completion_class
 
 from fhirapp import create_app
 from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
@@ -19,6 +21,7 @@ from fhirapp.disk import database_path
 from fhirapp.docs import pages
 from fhirapp.ops import health
 from fhirapp.ops.check import check_database, check_file
+from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.prepare import first_setup_code, prepare
 from fhirapp.ops.proxies import seems_behind_proxy
@@ -111,6 +114,43 @@ def rotate() -> None:
     say(f"The new key is published at once and signs in {minutes} minutes.")
 
 
+_MARKS = {GOOD: "ok", NOTE: "note", WRONG: "WRONG"}
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Leave out what reads whole files.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each finding.")
+@demo_option
+def doctor(quick: bool, as_json: bool, demo: bool | None) -> int:
+    """Look at settings, address, disk, database, trail, backups and jobs; tell what to do.
+
+    The exit code is 1 where something is wrong, so that cron tells you.
+    """
+    app = create_app(load_settings(demo=demo))
+    with app.app_context():
+        found = examine(app, quick=quick)
+        db.engine.dispose()
+    for one in found:
+        if as_json:
+            click.echo(json.dumps(one._asdict()))
+            continue
+        click.echo(f"{_MARKS[one.state]:5}  {one.what}: {one.words}")
+        if one.advice:
+            click.echo(f"       {one.advice}")
+    return 1 if any(one.state == WRONG for one in found) else 0
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what completes these commands in a shell: eval "$(fhirapp completion bash)"."""
+    made = get_completion_class(shell)
+    assert made is not None
+    commands = context.find_root().command
+    click.echo(made(commands, {}, "fhirapp", "_FHIRAPP_COMPLETE").source())
+
+
 @click.group("db")
 def database() -> None:
     """The database."""
@@ -185,4 +225,4 @@ def docs(name: str | None) -> None:
     click.echo(shown.source)
 
 
-commands = [serve, demo, key, database, docs]
+commands = [serve, doctor, completion, demo, key, database, docs]

@@ -187,13 +187,10 @@ def find(job_id: str, *kinds: str) -> Job | None:
 
 
 def jobs(*kinds: str, limit: int | None = None) -> list[Job]:
-    """Return the jobs of some kinds, newest first."""
-    query = (
-        select(*_COLUMNS)
-        .where(_table.c.kind.in_(kinds))
-        .order_by(_table.c.number.desc())
-        .limit(limit)
-    )
+    """Return the jobs of some kinds, or of all, newest first."""
+    query = select(*_COLUMNS).order_by(_table.c.number.desc()).limit(limit)
+    if kinds:
+        query = query.where(_table.c.kind.in_(kinds))
     with db.engine.connect() as connection:
         return [_job(row) for row in connection.execute(query)]
 

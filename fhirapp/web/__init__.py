@@ -12,6 +12,7 @@ from fhirapp.web import account, apps, authorize, home, launch, pages, provider,
 from fhirapp.web.admin import (
     audit,
     backups,
+    checkup,
     consents,
     exports,
     imports,
@@ -31,7 +32,8 @@ _OF_RECORDS = (home, explore, chart, notes, learn)
 _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, provider, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
-    *(overview, users, admin_clients, consents, imports, jobs, exports, backups, audit, settings),
+    *(overview, checkup, users, admin_clients, consents, imports, jobs, exports, backups, audit),
+    settings,
 )
 
 

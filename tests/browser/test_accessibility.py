@@ -301,6 +301,8 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/admin/audit", "/admin/audit?user=nobody"),
         Page("/admin/audit", "/admin/audit?kind=administration"),
         Page("/admin/settings"),
+        Page("/admin/check"),
+        Page("/admin/check", "/admin/check?whole=1"),
         Page("/admin/keys"),
         Page("/admin/keys/rotate", "/admin/keys", _press("Make a new key")),
         Page("/admin/keys", go=_rotate),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from joserfc.jwk import ECKey
 
 from fhirapp.cli.common import progress_bar
 from tests.exchange.test_import import ALLERGY, PATIENT, lines
-from tests.support.shell import assert_not_done, fhirapp, fhirapp_anew
+from tests.support.shell import MAIN, assert_not_done, environment, fhirapp, fhirapp_anew
 
 
 class Terminal(StringIO):
@@ -201,3 +203,23 @@ def test_db_check_and_reindex(tmp_path):
     assert fhirapp(tmp_path, "db", "upgrade").returncode == 0
     assert fhirapp(tmp_path, "db", "check").stdout.endswith("is up to date.\n")
     assert fhirapp(tmp_path, "db", "reindex").stderr == "0 versions made anew.\n"
+
+
+def test_the_shell_completes_commands(tmp_path):
+    for shell in ("bash", "zsh", "fish"):
+        done = fhirapp(tmp_path, "completion", shell)
+        assert done.returncode == 0, done.stderr
+        assert "_FHIRAPP_COMPLETE" in done.stdout
+    completed = subprocess.run(
+        [sys.executable, "-c", MAIN],
+        env={
+            **environment(tmp_path),
+            "_FHIRAPP_COMPLETE": "bash_complete",
+            "COMP_WORDS": "fhirapp do",
+            "COMP_CWORD": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "doctor" in completed.stdout

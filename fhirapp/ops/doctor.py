@@ -1,0 +1,329 @@
+"""`fhirapp doctor`: what an operator should see to, each with what to do about it.
+
+It looks from where it runs, and changes nothing. What cannot be asked is a finding too, so one
+fault hides no other.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sqlite3
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from flask import Flask, current_app
+from sqlalchemy import func, select
+
+from fhirapp import trail
+from fhirapp.auth.models import ADMINISTRATOR, User
+from fhirapp.auth.oauth import openid
+from fhirapp.config import LOOPBACK, Settings, settings_of
+from fhirapp.db import db
+from fhirapp.definition import types
+from fhirapp.disk import beside, database_path, megabytes
+from fhirapp.documents.extractor import Extractor
+from fhirapp.documents.media import Unreadable
+from fhirapp.fhir.temporal import moment_of
+from fhirapp.jobs import table as jobs
+from fhirapp.keys import key_of
+from fhirapp.ops.backups.rotation import backups
+from fhirapp.ops.proxies import seems_behind_proxy
+from fhirapp.ops.readiness import fault_of, why_not_ready
+from fhirapp.trail.verify import verify
+
+# How a finding is: as it should be; worth knowing; to be mended.
+GOOD, NOTE, WRONG = "good", "note", "wrong"
+OLD_BACKUP_DAYS, OLD_DRILL_DAYS, OLD_KEY_DAYS = 7, 35, 400
+_CERTIFICATE_DAYS = 14
+_SECONDS = 5.0
+_DAY = 86_400
+_LARGE_LOG = 256 * 1024 * 1024
+_LEAST_FREE = 1024 * 1024 * 1024
+_LEAST_INODES = 10_000
+
+
+class Finding(NamedTuple):
+    """What was looked at, how it is, and what to do where it is not as it should be."""
+
+    what: str
+    state: str
+    words: str
+    advice: str = ""
+
+
+def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
+    """Look at everything, within the app's context; quick leaves out what reads whole files."""
+    settings = settings_of(app)
+    checks: Mapping[str, Callable[[], Iterator[Finding]]] = {
+        "Readiness": _readiness,
+        "Address": lambda: _address(settings),
+        "Clock": _clock,
+        "Disk": lambda: _disk(settings),
+        "Database": lambda: _database(settings, quick=quick),
+        "Keys": lambda: _keys(settings),
+        "Audit trail": lambda: _trail(settings, quick=quick),
+        "Backups": lambda: _backups(settings),
+        "Jobs": _jobs,
+        "Accounts": lambda: _accounts(settings),
+        "Documents": _documents,
+    }
+    found: list[Finding] = []
+    for what, check in checks.items():
+        try:
+            found += check()
+        except Exception as error:  # noqa: BLE001
+            # What one check stumbles over hides no other.
+            words = f"cannot be looked at ({type(error).__name__})"
+            found.append(Finding(what, WRONG, words, "See the log of the server."))
+        finally:
+            db.session.rollback()
+    return found
+
+
+def _readiness() -> Iterator[Finding]:
+    reason = why_not_ready()
+    if reason:
+        yield Finding("Readiness", WRONG, reason, "Until then /health/ready answers 503.")
+    else:
+        yield Finding("Readiness", GOOD, "requests can be answered")
+
+
+def _address(settings: Settings) -> Iterator[Finding]:
+    if not settings.base_url:
+        if settings.host in LOOPBACK:
+            yield Finding("Address", GOOD, "this machine only, as no FHIRAPP_BASE_URL is set")
+        else:
+            yield Finding(
+                *(
+                    "Address",
+                    WRONG,
+                    f"on {settings.host} it knows no address of its own",
+                ),
+                "Set FHIRAPP_BASE_URL to the address that clients use.",
+            )
+        return
+    parts = urlsplit(settings.base_url)
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        yield Finding(
+            *("Address", WRONG, f"{settings.base_url} is not encrypted: passwords can be read"),
+            "Put a reverse proxy with TLS in front, and set FHIRAPP_BASE_URL to https://…",
+        )
+    if seems_behind_proxy(settings):
+        yield Finding(
+            *("Proxy", WRONG, "a proxy seems to be in front, and FHIRAPP_TRUSTED_PROXY names none"),
+            "Name its address or network: else all clients count as one.",
+        )
+    yield _asked(settings.base_url)
+
+
+def _asked(base_url: str) -> Finding:
+    """Ask the server by the address that clients use, and look at the certificate."""
+    parts = urlsplit(base_url)
+    host, days = parts.hostname or "", None
+    connection: HTTPConnection
+    if parts.scheme == "https":
+        context = ssl.create_default_context()
+        connection = HTTPSConnection(host, parts.port, timeout=_SECONDS, context=context)
+    else:
+        connection = HTTPConnection(host, parts.port, timeout=_SECONDS)
+    try:
+        with closing(connection):
+            connection.request("GET", f"{parts.path}/health/live")
+            if isinstance(connection.sock, ssl.SSLSocket):
+                days = _days_left(connection.sock)
+            answer = connection.getresponse()
+            body = answer.read(1000)
+    except ssl.SSLCertVerificationError as error:
+        words = f"the certificate of {host} is not trusted ({error.verify_message})"
+        return Finding("Address", WRONG, words, "Renew it, or install its authority.")
+    except (OSError, HTTPException, socket.gaierror) as error:
+        words = f"{base_url} does not answer from here ({type(error).__name__})"
+        return Finding("Address", NOTE, words, "Ask from another machine, too.")
+    if answer.status != 200 or b"alive" not in body:
+        words = f"{base_url}/health/live answers {answer.status}, and not as this server does"
+        return Finding("Address", WRONG, words, "Look at what the proxy passes on.")
+    if days is not None and days < _CERTIFICATE_DAYS:
+        words = f"the certificate of {host} ends in {days} days"
+        return Finding("Address", WRONG if days < 3 else NOTE, words, "Renew it.")
+    return Finding("Address", GOOD, f"{base_url} leads here")
+
+
+def _days_left(line: ssl.SSLSocket) -> int | None:
+    certificate = line.getpeercert() or {}
+    until = certificate.get("notAfter")
+    return int((ssl.cert_time_to_seconds(str(until)) - time.time()) // _DAY) if until else None
+
+
+def _clock() -> Iterator[Finding]:
+    """A version of the future was written by a clock that was ahead, or this one is behind."""
+    newest = ""
+    for definition in types().values():
+        if definition.stores_body and not definition.view:
+            column = definition.table.c.last_updated
+            newest = max(newest, db.session.execute(select(func.max(column))).scalar() or "")
+    if newest and moment_of(newest).timestamp() > time.time() + 60:
+        yield Finding(
+            *("Clock", WRONG, f"a record is of {newest}, which is still to come"),
+            "Set this machine's clock by NTP; searches by _lastUpdated miss it until then.",
+        )
+    else:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        yield Finding("Clock", GOOD, f"{now}, and no record is of the future")
+
+
+def _disk(settings: Settings) -> Iterator[Finding]:
+    database = database_path(settings)
+    size = database.stat().st_size if database and database.exists() else 0
+    for folder in sorted({settings.instance, *([database.parent] if database else [])}):
+        free = shutil.disk_usage(folder).free
+        if free < max(_LEAST_FREE, size):
+            words = f"{folder} has {megabytes(free)} left, and the database takes {megabytes(size)}"
+            yield Finding("Disk", WRONG, words, "A backup or an upgrade needs as much again.")
+        else:
+            yield Finding("Disk", GOOD, f"{folder} has {megabytes(free)} left")
+        inodes = os.statvfs(folder).f_favail if hasattr(os, "statvfs") else 0
+        # File systems that make them as they need them say 0.
+        if 0 < inodes < _LEAST_INODES:
+            words = f"{folder} has room for {inodes} files"
+            yield Finding("Disk", WRONG, words, "Remove what lies there in many small files.")
+
+
+def _database(settings: Settings, *, quick: bool) -> Iterator[Finding]:
+    database = database_path(settings)
+    if database is None:
+        version = db.session.execute(select(func.version())).scalar_one()
+        yield Finding("Database", GOOD, str(version).partition(" on ")[0])
+        return
+    yield Finding("Database", GOOD, f"SQLite {sqlite3.sqlite_version}, {database}")
+    if not quick and (fault := fault_of(database)):
+        words = f"{database} is damaged ({fault})"
+        yield Finding("Database", WRONG, words, "Restore a backup: fhirapp restore.")
+    log = beside(database, "-wal")
+    if log.exists() and log.stat().st_size > _LARGE_LOG:
+        yield Finding(
+            *("Database", NOTE, f"its log has {megabytes(log.stat().st_size)}"),
+            "Something reads for very long: look for an export or a backup that hangs.",
+        )
+
+
+def _keys(settings: Settings) -> Iterator[Finding]:
+    for path in (settings.instance / "secret.key", settings.instance / openid.NAME):
+        if path.exists() and path.stat().st_mode & 0o077:
+            words = f"others on this machine may read {path}"
+            yield Finding("Keys", WRONG, words, f"chmod 600 {path}")
+    path = settings.instance / openid.NAME
+    if not path.exists():
+        return
+    days = int((time.time() - path.stat().st_mtime) // _DAY)
+    if days > OLD_KEY_DAYS:
+        words = f"the key of id tokens is {days} days old"
+        yield Finding("Keys", NOTE, words, "Make a new one: fhirapp key rotate.")
+    else:
+        yield Finding("Keys", GOOD, f"the key of id tokens is {days} days old")
+
+
+def _trail(settings: Settings, *, quick: bool) -> Iterator[Finding]:
+    if reason := trail.state(current_app):
+        advice = "Until then records are not answered, unless FHIRAPP_AUDIT=best-effort."
+        yield Finding("Audit trail", WRONG, f"it cannot be written ({reason})", advice)
+    if quick:
+        return
+    folder = settings.instance / trail.FOLDER
+    own = trail.public_key(key_of(current_app))
+    found = verify(folder, {own}, (), kept=settings.audit_keep > 0)
+    if found.fault:
+        yield Finding(
+            *("Audit trail", WRONG, f"it is not whole: {found.fault}"),
+            "Keep it, and find out who could write it: fhirapp audit verify.",
+        )
+    else:
+        yield Finding("Audit trail", GOOD, f"{found.lines} lines, each follows the one before")
+
+
+def _backups(settings: Settings) -> Iterator[Finding]:
+    if settings.demo:
+        return
+    newest = next(iter(backups(settings)), None)
+    if newest is None:
+        yield Finding(
+            *("Backups", NOTE, "none is in the server's folder"),
+            "Take one each night, and keep it elsewhere: fhirapp backup DIR --keep 14.",
+        )
+        return
+    days = int((time.time() - newest.stat().st_mtime) // _DAY)
+    state = WRONG if days > OLD_BACKUP_DAYS else GOOD
+    advice = "Take one each night: fhirapp backup DIR --keep 14." if state == WRONG else ""
+    yield Finding("Backups", state, f"the last is {days} days old ({newest.name})", advice)
+    drills = [one for one in jobs.jobs("drill") if one.state == jobs.DONE and not one.error]
+    tried = max((one.ended_at or 0 for one in drills), default=0)
+    if tried < time.time() - OLD_DRILL_DAYS * _DAY:
+        yield Finding(
+            *("Backups", NOTE, "none was tried out lately on the page Backups"),
+            "Try one out: fhirapp backup --verify DIR.",
+        )
+
+
+def _jobs() -> Iterator[Finding]:
+    now = int(time.time())
+    listed = jobs.jobs()
+    hanging = [
+        one
+        for one in listed
+        if one.is_under_way and (one.lease_until or now) < now - jobs.LEASE_SECONDS
+    ]
+    failed = [one for one in listed if one.state in (jobs.FAILED, jobs.INTERRUPTED)]
+    lately = [one for one in failed if (one.ended_at or 0) > now - 7 * _DAY]
+    for one in hanging:
+        words = f"an {one.kind} of {one.owner} is at work and tells nothing"
+        yield Finding("Jobs", WRONG, words, "Is a server running? It ends or begins it again.")
+    for one in lately[:5]:
+        words = f"an {one.kind} of {one.owner} failed: {one.error or one.state}"
+        yield Finding("Jobs", NOTE, words, "See its page under Administer.")
+    if not hanging and not lately:
+        yield Finding("Jobs", GOOD, "none hangs, none failed in a week")
+
+
+def _accounts(settings: Settings) -> Iterator[Finding]:
+    of_them = (User.role == ADMINISTRATOR, User.disabled.is_(False))
+    count = select(func.count()).select_from(User).where(*of_them)
+    there = db.session.execute(count).scalar_one()
+    if there == 0:
+        yield Finding(
+            *("Accounts", WRONG, "there is no administrator"),
+            "Make the first at the address that the server prints when it is started.",
+        )
+        return
+    without = db.session.execute(count.where(User.totp_secret.is_(None))).scalar_one()
+    if without and not settings.demo and not settings.oidc_issuer:
+        yield Finding(
+            *("Accounts", NOTE, f"{without} of {there} administrators have no second factor"),
+            "Ask for it: FHIRAPP_SECOND_FACTOR=administrators.",
+        )
+    else:
+        yield Finding("Accounts", GOOD, f"{there} administrators")
+
+
+def _documents() -> Iterator[Finding]:
+    with Extractor() as extractor:
+        try:
+            extractor.html_of(b"<p>", "text/html")
+        except Unreadable as error:
+            words = f"their reader does not work ({error})"
+            yield Finding("Documents", WRONG, words, "See the log of the server.")
+            return
+        lacking = extractor.lacking
+    if lacking:
+        yield Finding(
+            *("Documents", NOTE, f"their reader is not confined: {lacking}"),
+            "Run it on Linux, in a container that lets seccomp be used.",
+        )
+    else:
+        yield Finding("Documents", GOOD, "their reader may call nothing but what it needs")

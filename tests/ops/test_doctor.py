@@ -1,0 +1,241 @@
+"""`fhirapp doctor`: each thing that is not as it should be is told, with what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+from flask import Flask
+from sqlalchemy import insert, update
+
+from fhirapp.auth.models import ADMINISTRATOR, User
+from fhirapp.config import settings_of
+from fhirapp.db import writing
+from fhirapp.disk import database_path
+from fhirapp.jobs.table import RUNNING, JobRow
+from fhirapp.ops import doctor
+from fhirapp.ops.doctor import GOOD, NOTE, WRONG, Finding, examine
+from fhirapp.trail import FOLDER
+from fhirapp.trail.chain import files
+from tests.support.authorizing import alter
+from tests.support.browsing import Browser, add_person
+from tests.support.shell import fhirapp
+
+
+@pytest.fixture
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """A server of this machine alone, with an administrator."""
+    app = make_app(base_url="")
+    add_person(app, ADMINISTRATOR)
+    return app
+
+
+def found(app: Flask, what: str, *, quick: bool = True) -> list[Finding]:
+    with app.app_context():
+        return [one for one in examine(app, quick=quick) if one.what == what]
+
+
+def only(app: Flask, what: str, state: str, *, quick: bool = True) -> str:
+    """Return the words of the one finding of a kind that is as bad."""
+    (one,) = [one for one in found(app, what, quick=quick) if one.state == state]
+    assert bool(one.advice) == (state != GOOD)
+    return one.words
+
+
+def test_of_a_server_that_is_well_nothing_is_wrong(clinic):
+    with clinic.app_context():
+        listed = examine(clinic)
+    assert [one for one in listed if one.state == WRONG] == []
+    kinds = {"Readiness", "Address", "Clock", "Disk", "Database", "Audit trail", "Backups", "Jobs"}
+    assert {one.what for one in listed} >= {*kinds, "Accounts", "Documents"}
+
+
+def test_who_cannot_answer_says_why(clinic):
+    with clinic.app_context(), writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    assert "has schema 0001" in only(clinic, "Readiness", WRONG)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"host": "0.0.0.0"}, "knows no address of its own"),
+        ({"base_url": "http://clinic.invalid"}, "is not encrypted: passwords can be read"),
+    ],
+)
+def test_an_address_that_cannot_serve_is_told(clinic, settings, words):
+    changed = replace(settings_of(clinic), **settings)
+    assert words in next(one.words for one in doctor._address(changed) if one.state == WRONG)
+
+
+def test_a_proxy_that_is_not_named_is_told(clinic):
+    changed = replace(settings_of(clinic), base_url="https://clinic.invalid")
+    listed = list(doctor._address(changed))
+    assert [one.state for one in listed if one.what == "Proxy"] == [WRONG]
+    # Nor does that address lead anywhere.
+    assert [one.state for one in listed if one.what == "Address"] == [NOTE]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "state"),
+    [(200, b'{"status":"alive"}', GOOD), (200, b"<html>", WRONG), (502, b"alive", WRONG)],
+)
+def test_the_address_is_asked(status, body, state):
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/records/health/live"
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Proxy) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        asked = doctor._asked(f"http://127.0.0.1:{server.server_port}/records")
+        server.shutdown()
+    assert asked.state == state
+
+
+def test_a_certificate_that_nobody_trusts_is_told(monkeypatch):
+    def refuses(*_given: object, **_named: object) -> None:
+        error = ssl.SSLCertVerificationError(1, "no")
+        error.verify_message = "certificate has expired"
+        raise error
+
+    monkeypatch.setattr(doctor.HTTPSConnection, "request", refuses)
+    asked = doctor._asked("https://clinic.invalid")
+    assert (asked.state, "(certificate has expired)" in asked.words) == (WRONG, True)
+
+
+def test_a_record_of_the_future_shows_a_wrong_clock(clinic):
+    with clinic.app_context(), writing() as connection:
+        connection.exec_driver_sql(
+            "UPDATE patient SET last_updated = '2199-01-01T00:00:00.000+00:00' WHERE id = 'p1'"
+        )
+    assert "2199-01-01" in only(clinic, "Clock", WRONG)
+
+
+def test_a_disk_that_is_nearly_full_is_told(clinic, monkeypatch):
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=20_000_000))
+    told = found(clinic, "Disk")
+    assert {one.state for one in told} == {WRONG}
+    assert all("20.0 MB left" in one.words for one in told)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
+def test_a_key_that_others_may_read_is_told(clinic):
+    path = settings_of(clinic).instance / "secret.key"
+    path.chmod(0o644)
+    assert str(path) in only(clinic, "Keys", WRONG)
+
+
+def test_an_old_key_is_told(clinic):
+    clinic.test_client().get("/oauth/jwks.json")
+    path = settings_of(clinic).instance / "signing-keys.json"
+    long_ago = time.time() - 500 * 86_400
+    os.utime(path, (long_ago, long_ago))
+    assert only(clinic, "Keys", NOTE) == "the key of id tokens is 500 days old"
+
+
+def test_a_trail_that_was_changed_is_told_by_the_whole_look(clinic):
+    Browser(clinic).sign_in("nobody", "nonsense")
+    Browser(clinic).sign_in("nobody", "nonsense")
+    *_older, newest = files(settings_of(clinic).instance / FOLDER)
+    newest.write_bytes(newest.read_bytes().replace(b"sign-in-failed", b"sign-in", 1))
+    assert [one.state for one in found(clinic, "Audit trail")] == []
+    assert "it is not whole" in only(clinic, "Audit trail", WRONG, quick=False)
+
+
+def test_a_damaged_database_is_told_by_the_whole_look(clinic):
+    path = database_path(settings_of(clinic))
+    if path is None:
+        pytest.skip("of SQLite's file")
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(b"\xff" * 65_536)
+    assert "is damaged" in only(clinic, "Database", WRONG, quick=False)
+
+
+def test_backups_that_are_old_or_none_are_told(clinic, monkeypatch):
+    assert only(clinic, "Backups", NOTE) == "none is in the server's folder"
+    made = settings_of(clinic).instance / "fhirapp-20260101T000000Z.backup"
+    made.touch()
+    monkeypatch.setattr(doctor, "backups", lambda _settings: [made])
+    first, tried = found(clinic, "Backups")
+    assert (first.state, first.words) == (GOOD, f"the last is 0 days old ({made.name})")
+    assert (tried.state, "tried out lately" in tried.words) == (NOTE, True)
+    os.utime(made, (0, 0))
+    assert "days old" in only(clinic, "Backups", WRONG)
+
+
+def test_a_job_that_hangs_and_one_that_failed_are_told(clinic):
+    now = int(time.time())
+    row = {
+        "id": "a" * 24,
+        "kind": "export",
+        "owner": "Ada",
+        "state": RUNNING,
+        "created_at": 0,
+        "attempts": 1,
+        "lease_until": now - 3600,
+        "stop_requests": 0,
+        "request": {},
+        "progress": {},
+        "error": None,
+        "ended_at": None,
+        "expires_at": None,
+    }
+    failed = {"id": "b" * 24, "state": "failed", "ended_at": now, "error": "No room."}
+    alter(clinic, insert(JobRow).values(row), insert(JobRow).values({**row, **failed}))
+    assert only(clinic, "Jobs", WRONG) == "an export of Ada is at work and tells nothing"
+    assert only(clinic, "Jobs", NOTE) == "an export of Ada failed: No room."
+
+
+def test_a_server_without_administrators_is_told(clinic):
+    assert "have no second factor" in only(clinic, "Accounts", NOTE)
+    alter(clinic, update(User).values(disabled=True))
+    assert only(clinic, "Accounts", WRONG) == "there is no administrator"
+
+
+def test_a_reader_that_is_not_confined_is_told(clinic, monkeypatch):
+    monkeypatch.setattr(doctor.Extractor, "html_of", lambda self, *_: setattr(self, "lacking", "x"))
+    assert "is not confined: x" in only(clinic, "Documents", NOTE)
+
+
+def test_one_fault_hides_no_other(clinic, monkeypatch):
+    def fails() -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(doctor, "_clock", fails)
+    assert only(clinic, "Clock", WRONG) == "cannot be looked at (PermissionError)"
+    assert found(clinic, "Accounts")
+
+
+def test_the_shell_tells_cron(tmp_path):
+    fhirapp(tmp_path, "user", "add", "ann", "--role", "clinician", "--invite")
+    done = fhirapp(tmp_path, "doctor")
+    assert done.returncode == 1
+    assert "WRONG  Accounts: there is no administrator" in done.stdout
+    listed = fhirapp(tmp_path, "doctor", "--demo", "--json", "--quick")
+    findings = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert {one["state"] for one in findings} <= {GOOD, NOTE, WRONG}
+
+
+def test_administrators_see_it_on_a_page(clinic):
+    admin = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
+    page = admin.get(admin.get("/admin").links["Check address, disk, keys, backups and jobs"])
+    assert page.heading == "How the server is"
+    assert "have no second factor" in page.words
+    page = admin.get(page.links["Read the database and the audit trail to their ends too"])
+    assert "each follows the one before" in page.words
