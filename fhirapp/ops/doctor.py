@@ -282,10 +282,10 @@ def _jobs() -> Iterator[Finding]:
     failed = [one for one in listed if one.state in (jobs.FAILED, jobs.INTERRUPTED)]
     lately = [one for one in failed if (one.ended_at or 0) > now - 7 * _DAY]
     for one in hanging:
-        words = f"an {one.kind} of {one.owner} is at work and tells nothing"
+        words = f"the {one.kind} of {one.owner} is at work and tells nothing"
         yield Finding("Jobs", WRONG, words, "Is a server running? It ends or begins it again.")
     for one in lately[:5]:
-        words = f"an {one.kind} of {one.owner} failed: {one.error or one.state}"
+        words = f"the {one.kind} of {one.owner} failed: {one.error or one.state}"
         yield Finding("Jobs", NOTE, words, "See its page under Administer.")
     if not hanging and not lately:
         yield Finding("Jobs", GOOD, "none hangs, none failed in a week")

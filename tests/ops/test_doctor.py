@@ -198,8 +198,8 @@ def test_a_job_that_hangs_and_one_that_failed_are_told(clinic):
     }
     failed = {"id": "b" * 24, "state": "failed", "ended_at": now, "error": "No room."}
     alter(clinic, insert(JobRow).values(row), insert(JobRow).values({**row, **failed}))
-    assert only(clinic, "Jobs", WRONG) == "an export of Ada is at work and tells nothing"
-    assert only(clinic, "Jobs", NOTE) == "an export of Ada failed: No room."
+    assert only(clinic, "Jobs", WRONG) == "the export of Ada is at work and tells nothing"
+    assert only(clinic, "Jobs", NOTE) == "the export of Ada failed: No room."
 
 
 def test_a_server_without_administrators_is_told(clinic):
