@@ -144,12 +144,25 @@ def _query(folder: Path, bring: Bring, sql: str, values: Sequence[Any]) -> Rows:
     with closing(
         sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
     ) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_log(connection)
         # After a power cut it may lack the last lines, but none that it counts as brought in.
         connection.execute("PRAGMA synchronous = NORMAL")
         _make_tables(connection)
         bring(connection)
         return connection.execute(sql, values).fetchall()
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """Have the file write ahead. Where several make it at once, SQLite itself waits for none."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_SECONDS)
 
 
 def patients_named_by(numbers: Collection[int]) -> dict[int, list[str]]:

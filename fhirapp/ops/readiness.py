@@ -154,13 +154,13 @@ def _is_sqlite(path: Path) -> bool:
         return False
 
 
-def check_meanwhile(database: Path) -> None:
+def check_meanwhile(database: Path) -> Thread | None:
     """Check a large file in a thread of one of the server's processes, while requests go on.
 
-    What is found lies beside the file, for all of them.
+    What is found lies beside the file, for all of them. Return the thread.
     """
     if not database.exists() or database.stat().st_size <= _CHECKED_FIRST:
-        return
+        return None
 
     def check() -> None:
         try:
@@ -173,7 +173,9 @@ def check_meanwhile(database: Path) -> None:
         except OSError as error:
             _log.warning("the database is not checked: %s", because(error))
 
-    Thread(target=check, name="check of the database", daemon=True).start()
+    thread = Thread(target=check, name="check of the database", daemon=True)
+    thread.start()
+    return thread
 
 
 def _note(database: Path) -> Path:
