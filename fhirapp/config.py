@@ -233,6 +233,13 @@ class Settings:
         "answers of the API keep UTC",
         shown="the machine's, from `TZ` or `/etc/localtime`; else UTC",
     )
+    metrics: str = _setting(
+        String(),
+        "",
+        "Address on which Prometheus fetches `/metrics`, such as `127.0.0.1:9464`; strangers "
+        "should not reach it",
+        shown="none",
+    )
     log_level: str = _setting(
         String(validate=OneOf(["DEBUG", "INFO", "WARNING", "ERROR"])), "INFO", "What is logged"
     )

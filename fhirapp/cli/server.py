@@ -19,7 +19,7 @@ from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.disk import database_path
 from fhirapp.docs import pages
-from fhirapp.ops import health
+from fhirapp.ops import health, metrics
 from fhirapp.ops.check import check_database, check_file
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
 from fhirapp.ops.lock import in_use
@@ -43,7 +43,7 @@ def serve(demo: bool | None, host: str | None, port: int | None) -> None:
     app = ready_app(serving=True, demo=demo, host=host, port=port)
     settings = settings_of(app)
     health.configure(settings)
-    listener = listen(settings)
+    listener, for_metrics = listen(settings), metrics.listen(settings)
     try:
         with app.app_context():
             record_settings(settings)
@@ -57,7 +57,10 @@ def serve(demo: bool | None, host: str | None, port: int | None) -> None:
             "front, and FHIRAPP_TRUSTED_PROXY does not name it: all clients count as one, and "
             "wrong passwords of one lock out the others."
         )
-    run(app, listener)
+    if for_metrics is not None:
+        host, port = for_metrics.getsockname()[:2]
+        say(f"Metrics for Prometheus are at http://{host}:{port}/metrics")
+    run(app, listener, for_metrics)
 
 
 def _greet(settings: Settings, port: int, code: str | None) -> None:

@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from types import FrameType
 from typing import NoReturn
 
@@ -24,6 +25,7 @@ from fhirapp import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.disk import database_path
 from fhirapp.jobs.worker import running_jobs
+from fhirapp.ops import metrics
 from fhirapp.ops.connections import Server, limits
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.readiness import check_meanwhile
@@ -60,7 +62,9 @@ def listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def serve(app: Flask, listener: socket.socket) -> None:
+def serve(
+    app: Flask, listener: socket.socket, metrics_listener: socket.socket | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT. Raises ConfigurationError where a restore goes on."""
     settings = settings_of(app)
     cores = _cores()
@@ -69,12 +73,35 @@ def serve(app: Flask, listener: socket.socket) -> None:
     with in_use(database_path(settings)):
         # A restore may have ended since the app was made.
         keys.init_app(app)
+        if metrics_listener is not None:
+            _serve_metrics(app, metrics_listener)
         # As PID 1 of a container it is the parent of every orphan, and must wait for them.
         if (count == 1 and os.getpid() != 1) or not hasattr(os, "fork"):
             _pin(cores[0])
             run_one(app, listener)
         else:
             _Supervisor(app, listener, [cores[slot % len(cores)] for slot in range(count)]).run()
+
+
+def _serve_metrics(app: Flask, listener: socket.socket) -> None:
+    """Answer who asks for metrics, in a process of its own that ends with this one."""
+    metrics.clear(settings_of(app))
+    if not hasattr(os, "fork"):
+        still = Thread(target=metrics.serve, args=(app, listener, lambda: True), daemon=True)
+        still.start()
+        return
+    parent = os.getpid()
+    if os.fork() == 0:
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: os._exit(0))
+            metrics.serve(app, listener, lambda: os.getppid() == parent)
+        except BaseException:
+            _log.exception("metrics failed")
+            raise
+        finally:
+            _end(0)
+    listener.close()
 
 
 def run_one(
@@ -129,6 +156,7 @@ class _Supervisor:
             self._start(slot)
         while self._children:
             pid, status = os.waitpid(-1, 0)
+            metrics.forget(settings_of(self._app), pid)
             slot, started = self._children.pop(pid, (-1, 0.0))
             if slot < 0 or self._stopping:
                 continue

@@ -63,6 +63,8 @@ EVENTS: Mapping[str, str] = {
     "head": "signed the trail",
     "missing": "found lines missing that could not be written",
 }
+# Among an app's extensions: what is called with the name of each event, to count it.
+ON_EVENT = "fhirapp.on_event"
 # Of the files that list patients.
 LISTED = ".patients"
 FAILED = frozenset({"sign-in-failed", "code-failed"})
@@ -103,6 +105,8 @@ def record(
     if listed:
         line["listed"] = listed
     trail.append(line)
+    if notice := current_app.extensions.get(ON_EVENT):
+        notice(event)
 
 
 def record_export(

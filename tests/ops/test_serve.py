@@ -53,6 +53,11 @@ class Server:
             with pytest.raises(subprocess.TimeoutExpired):
                 self.process.wait(0.05)
 
+    def serving(self) -> list[int]:
+        """Return the ids of the children, whatever they do."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Signal the parent and return the exit code."""
         self.process.send_signal(number)

@@ -1,0 +1,240 @@
+"""/metrics for Prometheus, on an address of its own (FHIRAPP_METRICS): numbers, and no record.
+
+All processes write theirs into one folder; a process of its own adds them up when it is asked, and
+looks at jobs, backups and sizes. Without the setting nothing is counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from flask import Flask, Response, g, request
+
+from fhirapp import trail
+from fhirapp.config import ConfigurationError, Settings, settings_of
+from fhirapp.db import db
+from fhirapp.disk import database_path
+from fhirapp.jobs import table as jobs
+from fhirapp.ops.backups.rotation import backups
+from fhirapp.ops.readiness import why_not_ready
+from fhirapp.trail.events import ON_EVENT
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+FOLDER = "metrics"
+_BEGAN = "metrics_began"
+# From an answer of the cache to one that a client waits for no longer.
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 20.0)
+_POLL_SECONDS = 0.5
+_log = logging.getLogger(__name__)
+
+
+def address_of(settings: Settings) -> tuple[str, int]:
+    """Return where metrics are asked for. Raises ConfigurationError."""
+    host, colon, port = settings.metrics.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigurationError(
+            f"FHIRAPP_METRICS={settings.metrics!r} is no address; use for example 127.0.0.1:9464."
+        )
+    return host.strip("[]"), int(port)
+
+
+def init_app(app: Flask) -> None:
+    """Count requests and events, where the settings want it. Raises ConfigurationError."""
+    settings = settings_of(app)
+    if not settings.metrics:
+        return
+    address_of(settings)
+    folder = settings.instance / FOLDER
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The library looks for it when it is imported.
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+    registry = CollectorRegistry()
+    labels = ("type", "interaction")
+    requests = Counter(
+        "fhirapp_requests", "Requests answered", (*labels, "status"), registry=registry
+    )
+    seconds = Histogram(
+        "fhirapp_request_seconds", "Time to answer", labels, buckets=_BUCKETS, registry=registry
+    )
+    in_flight = Gauge(
+        "fhirapp_requests_in_flight",
+        "Requests at work",
+        multiprocess_mode="livesum",
+        registry=registry,
+    )
+    events = Counter(
+        "fhirapp_events", "What the trail tells happened", ["event"], registry=registry
+    )
+
+    def begin() -> None:
+        setattr(g, _BEGAN, time.perf_counter())
+        in_flight.inc()
+
+    def end(response: Response) -> Response:
+        name, interaction = _named(request.endpoint or "")
+        requests.labels(name, interaction, str(response.status_code)).inc()
+        if (began := g.get(_BEGAN)) is not None:
+            seconds.labels(name, interaction).observe(time.perf_counter() - began)
+        return response
+
+    def leave(_error: BaseException | None) -> None:
+        if g.pop(_BEGAN, None) is not None:
+            in_flight.dec()
+
+    app.before_request(begin)
+    app.after_request(end)
+    app.teardown_request(leave)
+    app.extensions[ON_EVENT] = lambda event: events.labels(event).inc()
+
+
+def _named(endpoint: str) -> tuple[str, str]:
+    """Return a type and an interaction; of what is no FHIR, whose it is alone.
+
+    So that a stranger who makes up addresses makes no new numbers.
+    """
+    owner, _dot, view = endpoint.partition(".")
+    return (owner, view) if owner[:1].isupper() else ("", owner or "unknown")
+
+
+def listen(settings: Settings) -> socket.socket | None:
+    """Return the listening socket, None where none is wanted. Raises ConfigurationError."""
+    if not settings.metrics:
+        return None
+    host, port = address_of(settings)
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
+    except OSError as error:
+        raise ConfigurationError(
+            f"Cannot listen on {settings.metrics} for metrics ({error.strerror or error}); choose "
+            "another in FHIRAPP_METRICS."
+        ) from None
+
+
+def clear(settings: Settings) -> None:
+    """Forget what processes counted that are gone: those of an earlier start."""
+    for path in (settings.instance / FOLDER).glob("*.db"):
+        pid = path.stem.rpartition("_")[2]
+        if pid.isdecimal() and not _is_alive(int(pid)):
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def forget(settings: Settings, pid: int) -> None:
+    """Count a server process that has ended among those at work no more."""
+    if settings.metrics:
+        from prometheus_client.multiprocess import mark_process_dead
+
+        mark_process_dead(pid, str(settings.instance / FOLDER))
+
+
+def serve(app: Flask, listener: socket.socket, still_wanted: Callable[[], bool]) -> None:
+    """Answer who asks for metrics, until it is not wanted any more."""
+    from prometheus_client import CollectorRegistry, make_wsgi_app, multiprocess
+
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    registry.register(_State(app))
+
+    class Handler(WSGIRequestHandler):
+        # Who sends nothing keeps the next waiting no longer.
+        timeout = 5
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    server = WSGIServer(listener.getsockname()[:2], Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket, server.timeout = listener, _POLL_SECONDS
+    server.setup_environ()
+    server.set_app(_only_metrics(make_wsgi_app(registry)))
+    while still_wanted():
+        server.handle_request()
+
+
+def _only_metrics(app: Any) -> Any:
+    def answer(environ: Mapping[str, Any], start_response: Any) -> Any:
+        if environ["PATH_INFO"] == "/metrics":
+            return app(environ, start_response)
+        start_response("404 Not Found", [("Content-Type", "text/plain")])
+        return [b"Metrics are at /metrics.\n"]
+
+    return answer
+
+
+class _State:
+    """What is looked at when somebody asks."""
+
+    def __init__(self, app: Flask) -> None:
+        self._app = app
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics. What cannot be looked at is left out."""
+        with self._app.app_context():
+            for look in (self._ready, self._jobs, self._sizes, self._backup):
+                try:
+                    yield from look()
+                except Exception as error:  # noqa: BLE001
+                    _log.warning("a metric is left out: %s", type(error).__name__)
+            db.session.remove()
+            db.engine.dispose()
+
+    def _ready(self) -> Iterator[Metric]:
+        yield _gauge("ready", "Whether requests can be answered", not why_not_ready())
+        writable = not trail.state(self._app)
+        yield _gauge("audit_writable", "Whether the audit trail can be written", writable)
+
+    def _jobs(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        metric = GaugeMetricFamily("fhirapp_jobs", "Jobs that are kept", labels=["kind", "state"])
+        counts: dict[tuple[str, str], int] = {}
+        for one in jobs.jobs():
+            counts[one.kind, one.state] = counts.get((one.kind, one.state), 0) + 1
+        for labels, count in sorted(counts.items()):
+            metric.add_metric(labels, count)
+        yield metric
+
+    def _sizes(self) -> Iterator[Metric]:
+        settings = settings_of(self._app)
+        database = database_path(settings)
+        if database is not None:
+            yield _gauge("database_bytes", "Size of SQLite's file", database.stat().st_size)
+        free = shutil.disk_usage(settings.instance).free
+        yield _gauge("disk_free_bytes", "Room on the instance folder's disk", free)
+        folder = settings.instance / trail.FOLDER
+        size = sum(path.stat().st_size for path in folder.glob("*")) if folder.exists() else 0
+        yield _gauge("audit_bytes", "Size of the audit trail", size)
+
+    def _backup(self) -> Iterator[Metric]:
+        newest = next(iter(backups(settings_of(self._app))), None)
+        if newest is not None:
+            age = time.time() - newest.stat().st_mtime
+            yield _gauge("backup_age_seconds", "Age of the newest backup here", age)
+
+
+def _gauge(name: str, doc: str, value: float) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(f"fhirapp_{name}", doc, value=float(value))
