@@ -20,10 +20,24 @@ def create_app(settings: Settings | None = None) -> Flask:
     from fhirapp.core import bare_app
     from fhirapp.exchange import bulk
     from fhirapp.jobs import worker
-    from fhirapp.ops import health, jobs, metrics
+    from fhirapp.ops import access_log, health, jobs, metrics
 
     app = bare_app(settings or load_settings())
     # After rest/: Flask then logs an answer before CORS is added to it.
-    for part in (db, auth, trail, rest, audit, resources, worker, bulk, web, health, jobs, metrics):
+    for part in (
+        db,
+        auth,
+        trail,
+        rest,
+        audit,
+        resources,
+        worker,
+        bulk,
+        web,
+        health,
+        jobs,
+        metrics,
+        access_log,
+    ):
         part.init_app(app)
     return app

@@ -233,6 +233,12 @@ class Settings:
         "answers of the API keep UTC",
         shown="the machine's, from `TZ` or `/etc/localtime`; else UTC",
     )
+    access_log: str = _setting(
+        String(validate=OneOf(["off", "stdout", "files"])),
+        "off",
+        "A line for each request, without what was asked for: `off`, `stdout`, or `files`, one for "
+        "each of 14 days in `logs/` of the instance folder",
+    )
     metrics: str = _setting(
         String(),
         "",

@@ -7,6 +7,7 @@ written. Source: RFC 6750; decisions §4, §6.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -203,6 +204,10 @@ class Protector(ResourceProtector):  # type: ignore[misc]
 
 _EXTENSION = "fhirapp.protector"
 REQUEST_ID_HEADER = "X-Request-Id"
+# In the environ of a request that a named proxy brings: ops/connections.py.
+VIA_PROXY = "fhirapp.via_proxy"
+_ID_OF_REQUEST = re.compile(r"[A-Za-z0-9._-]{8,64}")
+_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def init_app(app: Flask) -> None:
@@ -223,11 +228,24 @@ def used_token() -> Token | None:
 
 
 def request_id() -> str:
-    """Return the id of the request that is served, by which its refusal is found."""
+    """Return the id of the request that is served, by which its refusal is found.
+
+    That of a named proxy, whose own log has it: X-Request-Id, or the trace of traceparent (W3C).
+    """
     known: str | None = g.get("request_id")
     if known is None:
-        known = g.request_id = new_id()
+        known = g.request_id = _id_of_proxy() or new_id()
     return known
+
+
+def _id_of_proxy() -> str:
+    environ = request.environ
+    if not environ.get(VIA_PROXY):
+        return ""
+    if _ID_OF_REQUEST.fullmatch(named := environ.get("HTTP_X_REQUEST_ID", "")):
+        return str(named)
+    trace = _TRACE_PARENT.fullmatch(environ.get("HTTP_TRACEPARENT", ""))
+    return trace[1] if trace else ""
 
 
 def insufficient_scope(diagnostics: str, needed: str, parameter: str | None = None) -> Forbidden:

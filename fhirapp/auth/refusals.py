@@ -240,7 +240,7 @@ def record(
                 oldest = (
                     select(Refusal.request_id)
                     .where(Refusal.client_id == client_id)
-                    .order_by(Refusal.request_id)
+                    .order_by(Refusal.at, Refusal.request_id)
                     .limit(kept - KEPT + 1)
                 )
                 connection.execute(delete(Refusal).where(Refusal.request_id.in_(oldest)))

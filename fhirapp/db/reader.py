@@ -7,8 +7,10 @@ generation tells every process of this server at once that something was written
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
+import time
 from collections.abc import MutableMapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -71,6 +73,9 @@ def quoted(name: str) -> str:
     return f'"{name}"'
 
 
+# Of one query: what takes longer is logged.
+SLOW_SECONDS = 1.0
+_log = logging.getLogger(__name__)
 # Connections to SQLite that nobody reads with now: as many as read at once.
 SPARES: MutableMapping[Engine, list[PoolProxiedConnection]] = WeakKeyDictionary()
 
@@ -96,8 +101,19 @@ class Reader:
         """Return every row."""
         if not self._is_sqlite:
             sql = sql.replace("?", "%s")
+        began = time.perf_counter()
         rows: list[tuple[Any, ...]] = self._driver.execute(sql, values).fetchall()
+        passed = time.perf_counter() - began
+        if passed > SLOW_SECONDS:
+            self._tell_slow(sql, values, passed)
         return rows
+
+    def _tell_slow(self, sql: str, values: Sequence[Any], seconds: float) -> None:
+        """Log a query that took long with its plan, and never with its values."""
+        # PostgreSQL's plans hold them.
+        plan = self.plan(sql, values) if self._is_sqlite else ()
+        lines = "".join(f"; {step}" for step in plan)
+        _log.warning("a query took %.1f s: %s%s", seconds, " ".join(sql.split()), lines)
 
     def first(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """Return the first row, None where there is none."""

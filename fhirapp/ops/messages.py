@@ -8,6 +8,7 @@ from typing import Any
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.task import ErrorTask, WSGITask
 
+from fhirapp.auth.protector import VIA_PROXY
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
     BodyTooLong,
@@ -18,7 +19,7 @@ from fhirapp.fhir.outcome import (
     Unavailable,
 )
 from fhirapp.ops.proxies import DROPPED
-from fhirapp.rest.middleware import MAX_BODY, MAX_HEADERS, VIA_PROXY
+from fhirapp.rest.middleware import MAX_BODY, MAX_HEADERS
 from fhirapp.rest.response import FHIR_JSON
 
 RETRY_SECONDS = 5

@@ -146,7 +146,7 @@ def forget(settings: Settings, pid: int) -> None:
     if settings.metrics:
         from prometheus_client.multiprocess import mark_process_dead
 
-        mark_process_dead(pid, str(settings.instance / FOLDER))
+        mark_process_dead(pid, str(settings.instance / FOLDER))  # type: ignore[no-untyped-call]
 
 
 def serve(app: Flask, listener: socket.socket, still_wanted: Callable[[], bool]) -> None:

@@ -12,7 +12,7 @@ from werkzeug.exceptions import MethodNotAllowed as WerkzeugMethodNotAllowed
 
 from fhirapp.audit.write import REFUSE
 from fhirapp.auth import refusals
-from fhirapp.auth.protector import REQUEST_ID_HEADER, refusal_reasons, request_id, used_token
+from fhirapp.auth.protector import refusal_reasons, request_id, used_token
 from fhirapp.db import is_busy
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
@@ -35,8 +35,6 @@ ERROR_PAGE = "fhirapp.error_page"
 RETRY_SECONDS = 2
 # An administrator must free the disk first.
 _UNWRITABLE_SECONDS = 60
-# Refusals that somebody can look up. Not 404: it is the same bytes for unknown and for hidden.
-_NAMED = frozenset({401, 403, 429})
 _OAUTH_ERRORS = {500: "server_error", 503: "temporarily_unavailable"}
 
 
@@ -72,8 +70,6 @@ def render(error: FhirError) -> Response:
             fhir_json.dumps_indented(error.outcome()), status=error.status, content_type=FHIR_JSON
         )
     response.headers["Cache-Control"] = "no-store"
-    if error.status in _NAMED or error.status >= 500:
-        response.headers[REQUEST_ID_HEADER] = request_id()
     response.headers.extend(error.headers)
     _record(error)
     return response

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from flask import Flask, Response, current_app, request
 
 from fhirapp.auth.models import ANY_LOOPBACK
+from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
 from fhirapp.config import is_loopback, settings
 from fhirapp.db import reader
 from fhirapp.fhir.outcome import BodyTooLong, HeadersTooLong, UrlTooLong
@@ -28,9 +29,8 @@ MAX_LONG_URL = 4 * MAX_URL
 LONG_URLS = "fhirapp.long_urls"
 # Where web/ lists how the paths begin whose requests may take seconds: ops/fair.py.
 SLOW_PATHS = "fhirapp.slow_paths"
-# In the environ of a request that a named proxy brings; in the extensions, the address of a proxy
-# that seems to be one and is not named: ops/connections.py.
-VIA_PROXY = "fhirapp.via_proxy"
+# In the extensions, the address of a proxy that seems to be one and is not named:
+# ops/connections.py.
 UNNAMED_PROXY = "fhirapp.unnamed_proxy"
 _PUBLIC = re.compile(
     r"(?:/fhir)?/\.well-known/.*|/fhir/metadata|/oauth/jwks\.json|/smart-style\.json"
@@ -91,6 +91,7 @@ def _preflight() -> Response | None:
 def _allow(response: Response) -> Response:
     headers = response.headers
     headers["X-Content-Type-Options"] = "nosniff"
+    headers[REQUEST_ID_HEADER] = request_id()
     if "Content-Security-Policy" not in headers:
         headers["Content-Security-Policy"] = _POLICY
     if settings().base_url.startswith("https:"):

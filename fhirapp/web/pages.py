@@ -22,7 +22,7 @@ from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
 
 from fhirapp.auth.models import ADMINISTRATOR, STAFF
-from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
+from fhirapp.auth.protector import VIA_PROXY, request_id
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.sessions import Signed
@@ -30,7 +30,6 @@ from fhirapp.config import base_url, is_loopback, settings
 from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.errors import ERROR_PAGE
-from fhirapp.rest.middleware import VIA_PROXY
 from fhirapp.trail import Unwritable, acts
 from fhirapp.web import cookies
 from fhirapp.web.browsers import browser
@@ -376,9 +375,7 @@ def _render_unexpected(error: Exception) -> Response:
         return error_page(507, form=_form_again())
     _log.error("request %s failed", request_id(), exc_info=error)
     message = _("This is an error of the server. Its request id is %(id)s.", id=request_id())
-    response = error_page(500, message)
-    response.headers[REQUEST_ID_HEADER] = request_id()
-    return response
+    return error_page(500, message)
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fhirapp.auth.models import CLINICIAN
-from fhirapp.rest.middleware import VIA_PROXY
+from fhirapp.auth.protector import VIA_PROXY
 from tests.support.browsing import Browser, add_person, address_of
 
 HSTS = "max-age=31536000"

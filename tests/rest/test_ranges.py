@@ -265,7 +265,7 @@ def test_a_range_opens_nothing_that_the_token_may_not_see(app, as_patient, scope
     assert (asked.status_code, asked.data) == (plain.status_code, plain.data)
     assert asked.status_code in (403, 404)
     for answer in (asked, plain):
-        # Of a refusal; it names the request.
+        # It names the request.
         answer.headers.pop("X-Request-Id", None)
     assert asked.headers == plain.headers
 

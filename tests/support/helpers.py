@@ -41,6 +41,11 @@ class Fhir:
         return ids(self.read(path))
 
 
+def lasting(response: Any) -> dict[str, str]:
+    """Return an answer's headers but the one that names the request."""
+    return {name: value for name, value in response.headers if name != "X-Request-Id"}
+
+
 def ids(bundle: dict[str, Any], mode: str = "match") -> list[str]:
     """Return the ids of a Bundle's entries of a mode, in order."""
     return [
