@@ -110,9 +110,11 @@ class Reader:
 
     def _tell_slow(self, sql: str, values: Sequence[Any], seconds: float) -> None:
         """Log a query that took long with its plan, and never with its values."""
+        lines = ""
         # PostgreSQL's plans hold them.
-        plan = self.plan(sql, values) if self._is_sqlite else ()
-        lines = "".join(f"; {step}" for step in plan)
+        if self._is_sqlite and sql.lstrip().startswith(("SELECT", "WITH")):
+            plan = self._driver.execute(f"EXPLAIN QUERY PLAN {sql}", values)
+            lines = "".join(f"; {step[3]}" for step in plan)
         _log.warning("a query took %.1f s: %s%s", seconds, " ".join(sql.split()), lines)
 
     def first(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:

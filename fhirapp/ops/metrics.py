@@ -167,6 +167,7 @@ def serve(app: Flask, listener: socket.socket, still_wanted: Callable[[], bool])
     server = WSGIServer(listener.getsockname()[:2], Handler, bind_and_activate=False)
     server.socket.close()
     server.socket, server.timeout = listener, _POLL_SECONDS
+    server.server_name, server.server_port = listener.getsockname()[:2]
     server.setup_environ()
     server.set_app(_only_metrics(make_wsgi_app(registry)))
     while still_wanted():

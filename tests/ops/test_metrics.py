@@ -81,7 +81,9 @@ def test_requests_of_all_processes_are_counted_and_nothing_of_a_record(start, tm
 def test_a_process_that_was_killed_keeps_what_it_counted(start, tmp_path):
     server = start("--demo", METRICS="127.0.0.1:0")
     scraped = Scraped(tmp_path)
-    pids = server.serving()
+    # One that adds them up, and two that serve.
+    while len(pids := server.serving()) < 3:
+        time.sleep(0.05)
     for _ in range(6):
         server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))
     # The first is the one that adds them up.
@@ -128,7 +130,8 @@ def test_what_is_no_address_is_told(address):
 def test_an_address_in_use_is_one_sentence(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        done = fhirapp(tmp_path, "serve", "--demo", "--port", "0", METRICS=address)
+        fhirapp(tmp_path, "user", "add", "ann", "--role", "clinician", "--invite")
+        done = fhirapp(tmp_path, "serve", "--port", "0", METRICS=address)
     assert_not_done(done, f"Cannot listen on {address} for metrics")
 
 

@@ -18,7 +18,7 @@ from fhirapp.db import db, writing
 from fhirapp.web.times import day, moment
 from tests.support.authorizing import Flow, add_program, alter, rows, set_client
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
-from tests.support.helpers import FHIR_JSON, assert_outcome
+from tests.support.helpers import FHIR_JSON, assert_outcome, lasting
 
 NOT_SHOWN = "Whose record One that is no longer here, or not yours to see."
 TAKEN_BACK = "/account/apps?done=taken-back"
@@ -239,7 +239,7 @@ def test_what_others_allowed_is_not_ones_own_to_take_back(clinic, patient):
     for username in (patient, add_person(clinic, ADMINISTRATOR)):
         browser = browser_of(clinic, username)
         answers = {
-            (page.status, page.response.text, str(page.headers))
+            (page.status, page.response.text, str(lasting(page.response)))
             for page in (revoke(browser, theirs), revoke(browser, unknown))
         }
         assert len(answers) == 1
