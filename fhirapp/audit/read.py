@@ -32,22 +32,22 @@ _log = logging.getLogger(__name__)
 _INDEX = "index.db"
 # Of the tables; those of another release are made anew from the lines.
 _VERSION = 2
-_TABLES = """
-CREATE TABLE IF NOT EXISTS file (name TEXT PRIMARY KEY, done INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS entry (
-  number INTEGER PRIMARY KEY, at TEXT NOT NULL, user_id TEXT, client_id TEXT, via TEXT NOT NULL,
-  method TEXT NOT NULL, path TEXT NOT NULL, body TEXT NOT NULL, status INTEGER NOT NULL,
-  milliseconds REAL NOT NULL, served TEXT NOT NULL, request_id TEXT NOT NULL,
-  event TEXT NOT NULL, about TEXT NOT NULL, address TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS entry_of_user ON entry (user_id, number);
-CREATE INDEX IF NOT EXISTS entry_of_client ON entry (client_id, number);
-CREATE INDEX IF NOT EXISTS entry_of_event ON entry (event, number) WHERE event <> '';
-CREATE INDEX IF NOT EXISTS entry_of_request ON entry (request_id);
-CREATE TABLE IF NOT EXISTS seen (
-  patient_id TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (patient_id, number)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS seen_of_entry ON seen (number);
-"""
+_TABLES = (
+    """CREATE TABLE file (name TEXT PRIMARY KEY, done INTEGER NOT NULL)""",
+    """CREATE TABLE entry (
+      number INTEGER PRIMARY KEY, at TEXT NOT NULL, user_id TEXT, client_id TEXT, via TEXT NOT NULL,
+      method TEXT NOT NULL, path TEXT NOT NULL, body TEXT NOT NULL, status INTEGER NOT NULL,
+      milliseconds REAL NOT NULL, served TEXT NOT NULL, request_id TEXT NOT NULL,
+      event TEXT NOT NULL, about TEXT NOT NULL, address TEXT NOT NULL)""",
+    """CREATE INDEX entry_of_user ON entry (user_id, number)""",
+    """CREATE INDEX entry_of_client ON entry (client_id, number)""",
+    """CREATE INDEX entry_of_event ON entry (event, number) WHERE event <> ''""",
+    """CREATE INDEX entry_of_request ON entry (request_id)""",
+    """CREATE TABLE seen (
+      patient_id TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (patient_id, number)
+    ) WITHOUT ROWID""",
+    """CREATE INDEX seen_of_entry ON seen (number)""",
+)
 # How long a page waits for another that loads lines, and how often it looks.
 _PATIENCE_SECONDS = 10
 _LOOK_SECONDS = 0.01
@@ -182,12 +182,18 @@ def patients_named_by(numbers: Collection[int]) -> dict[int, list[str]]:
 
 def _make_tables(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == _VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    # Another may have been first, and have brought lines in.
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != _VERSION:
         for table in ("seen", "entry", "file"):
             connection.execute(f"DROP TABLE IF EXISTS {table}")
-    connection.executescript(_TABLES)
-    if version != _VERSION:
+        for statement in _TABLES:
+            connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {_VERSION}")
+    connection.execute("COMMIT")
 
 
 class Entry(NamedTuple):

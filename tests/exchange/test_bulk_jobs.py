@@ -75,7 +75,10 @@ def at(seconds: float) -> Pace:
 # Claims.
 
 
-def test_of_many_workers_one_has_an_export(app, exports):
+def test_of_many_workers_one_has_an_export(make_app):
+    # All of them may write at once.
+    app = make_app(threads=9)
+    exports = Exports(app)
     statuses = {exports.started() for _ in range(IN_PROGRESS)}
     together = Barrier(8)
 
