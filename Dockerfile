@@ -6,7 +6,8 @@ WORKDIR /src
 COPY constraints.txt pyproject.toml README.md LICENSE seed.sql ./
 COPY fhirapp fhirapp
 RUN python3 -m venv /opt/fhirapp \
-    && /opt/fhirapp/bin/pip install --no-cache-dir -c constraints.txt '.[postgresql]'
+    && /opt/fhirapp/bin/pip install --no-cache-dir -c constraints.txt '.[postgresql]' \
+    && /opt/fhirapp/bin/pip uninstall -y pip
 
 FROM ${BASE}
 ENV PATH=/opt/fhirapp/bin:$PATH \

@@ -21,6 +21,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from fhirapp.exchange import bulk
     from fhirapp.jobs import worker
     from fhirapp.ops import access_log, health, jobs, metrics
+    from fhirapp.web import below
 
     app = bare_app(settings or load_settings())
     # After rest/: Flask then logs an answer before CORS is added to it.
@@ -40,4 +41,5 @@ def create_app(settings: Settings | None = None) -> Flask:
         access_log,
     ):
         part.init_app(app)
+    below.init_app(app)
     return app

@@ -92,8 +92,8 @@ class Settings:
     base_url: str = _setting(
         String(),
         "",
-        "Address under which clients reach the server, without `/fhir`; needed unless the server "
-        "listens on loopback only",
+        "Address under which clients reach the server, with its path if it has one, without "
+        "`/fhir`; needed unless the server listens on loopback only",
         shown="from the request, on loopback only",
     )
     host: str = _setting(String(), "127.0.0.1", "Address to listen on")
@@ -395,6 +395,12 @@ def _check_together(settings: Settings) -> None:
         raise ConfigurationError(
             f"FHIRAPP_BASE_URL={settings.base_url!r}: leave out the trailing slash and /fhir."
         )
+    path = urlsplit(settings.base_url).path
+    if not re.fullmatch(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*", path):
+        raise ConfigurationError(
+            f"FHIRAPP_BASE_URL={settings.base_url!r}: its path may have letters, digits, "
+            "and . _ ~ - between slashes."
+        )
     if settings.oidc_issuer or settings.oidc_client_id:
         _check_provider(settings)
     if settings.demo and settings.database_url:
@@ -460,6 +466,11 @@ def base_url() -> str:
         found = f"http://{request.host}" if is_loopback(request.host) else _listening()
         environ[_KNOWN] = found
     return found
+
+
+def path_of_service() -> str:
+    """Return the path below which the service stands on its host: /records; empty for none."""
+    return urlsplit(settings().base_url).path
 
 
 def own_prefix() -> str:

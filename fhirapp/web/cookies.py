@@ -22,7 +22,7 @@ from werkzeug.sansio.http import parse_cookie
 
 from fhirapp.auth.tokens import new_token
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS
-from fhirapp.config import base_url, settings
+from fhirapp.config import base_url, path_of_service, settings
 from fhirapp.keys import keyed_digest, opened, sealed
 
 SESSION, VISITOR, TYPED, PROVIDER = "session", "visitor", "typed", "provider"
@@ -87,6 +87,7 @@ def send(response: Response) -> Response:
                 secure=_is_secure(),
                 httponly=True,
                 samesite="Lax",
+                path=path_of_service() or "/",
             )
     return response
 
@@ -108,12 +109,15 @@ def _sent(cookie: str) -> str | None:
 def name_of(cookie: str) -> str:
     """Return the name of a cookie of this server's: fhirapp_session_1a2b3c4d.
 
-    With the prefix __Host- no other host of the domain can set it.
+    With the prefix __Host- no other host of the domain can set it. Below a path of the host the
+    cookie is for that path, which that prefix does not allow: others stand beside it.
     """
     # The password of the database may change, so it is left out.
     server = keyed_digest("cookie", settings().database_uri.rpartition("@")[2])[:8]
     name = f"fhirapp_{cookie}_{server}"
-    return f"__Host-{name}" if _is_secure() else name
+    if not _is_secure():
+        return name
+    return f"__Secure-{name}" if path_of_service() else f"__Host-{name}"
 
 
 def _is_secure() -> bool:

@@ -15,7 +15,7 @@ from fhirapp.auth.users import accounts, sessions
 from fhirapp.auth.users.provider import provider
 from fhirapp.auth.users.sign_in import Entered, proved_otherwise, show_second_factor
 from fhirapp.auth.users.sign_in import sign_in as try_to_sign_in
-from fhirapp.config import RefusedCommand, settings
+from fhirapp.config import RefusedCommand, path_of_service, settings
 from fhirapp.db import db, writing
 from fhirapp.web.cookies import end_session, form_fields, keeps, session_secret, set_session
 from fhirapp.web.pages import (
@@ -128,7 +128,9 @@ def leave() -> Response:
     end_session()
     response = see_other(f"/sign-in?done={'signed-out-here' if is_at_provider else 'signed-out'}")
     # What scripts keep in the browser, such as the token of /api-docs, is the person's too.
-    response.headers["Clear-Site-Data"] = '"storage"'
+    # Below a path of the host others keep theirs beside it.
+    if not path_of_service():
+        response.headers["Clear-Site-Data"] = '"storage"'
     return response
 
 

@@ -122,7 +122,8 @@ class Browser:
     def _open(self, method: str, path: str, **options: Any) -> Page:
         options.setdefault("environ_base", {"REMOTE_ADDR": self.address})
         for _ in range(10):
-            base = address_of(self.client.application)
+            # The path of the service, where it has one, is part of what is asked.
+            base = "{0.scheme}://{0.netloc}".format(urlsplit(address_of(self.client.application)))
             response = self.client.open(path, method=method, base_url=base, **options)
             location = response.headers.get("Location")
             if location is None or not location.startswith("/"):

@@ -36,8 +36,8 @@ from tests.support.shell import MAIN, environment, fhirapp
 class Demo:
     """A demo that runs."""
 
-    def __init__(self, instance: Path, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, instance: Path, port: int, url: str) -> None:
+        self.url = url
         self.fhir = f"{self.url}/fhir"
         self.key: dict[str, Any] = json.loads((instance / "demo" / DEMO_KEY).read_bytes())
         # Of this process, on the same database.
@@ -107,18 +107,20 @@ def _addresses(held: Held) -> Iterator[str]:
 
 
 @contextmanager
-def run(folder: Path, **settings: str) -> Iterator[Demo]:
-    """Run `fhirapp serve --demo` on a port of its own; settings are without their prefix."""
+def run(folder: Path, *, port: int = 0, **settings: str) -> Iterator[Demo]:
+    """Run `fhirapp serve --demo`, by default on a port of its own; settings lack their prefix."""
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-u", "-c", MAIN, "serve", "--demo", "--port", "0"],
+            [sys.executable, "-u", "-c", MAIN, "serve", "--demo", "--port", str(port)],
             env=environment(folder, **settings),
             stdout=log,
             stderr=log,
             text=True,
         )
     try:
-        with closing(Demo(folder, listening_port(process, folder / "log"))) as running:
+        port = listening_port(process, folder / "log")
+        base = settings.get("BASE_URL") or f"http://127.0.0.1:{port}"
+        with closing(Demo(folder, port, base)) as running:
             yield running
     finally:
         process.terminate()

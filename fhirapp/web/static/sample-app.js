@@ -2,7 +2,7 @@
 // launched by the clinic's pages for a patient, and shows that patient's allergies and notes.
 "use strict";
 
-const SERVER = `${location.origin}/fhir`;
+const SERVER = new URL("../fhir", location.href).href;
 const SCOPE = "openid fhirUser launch/patient patient/Patient.rs patient/AllergyIntolerance.rs patient/DocumentReference.rs";
 const element = (id) => document.getElementById(id);
 const tell = (error) => { element("message").textContent = error.message; };
