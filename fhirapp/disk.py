@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import mkdtemp, mkstemp
+from tempfile import TemporaryFile, mkdtemp, mkstemp
 from typing import BinaryIO
 
 from sqlalchemy import make_url
@@ -107,6 +107,8 @@ def turn(path: Path, waits: Callable[[], None]) -> Iterator[None]:
 PIECE = 1024 * 1024
 # Left free beside what is written, for the server's log.
 _SPARE = 16 * 1024 * 1024
+# The shared memory of a database's log, and a page of each.
+_LEAST = 64 * 1024
 # Of files that are not whole yet.
 _PREFIX = ".fhirapp-"
 _SUFFIX = ".part"
@@ -154,6 +156,24 @@ def need_space(folder: Path, size: int, what: str) -> None:
             f"There is no room for {what} in {folder}: {megabytes(size + _SPARE)} are needed and "
             f"{megabytes(free)} are free. Nothing was changed."
         )
+
+
+def need_writable(folder: Path) -> None:
+    """Check that a folder can be written, and has room for the least that a start needs.
+
+    Raises ConfigurationError.
+    """
+    try:
+        with TemporaryFile(dir=folder) as file:
+            file.write(bytes(_LEAST))
+            file.flush()
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ConfigurationError(f"The disk of {folder} is full; make room on it.") from None
+        raise ConfigurationError(
+            f"The folder {folder} cannot be written ({because(error)}); give this user the right "
+            "to write it and all that is in it."
+        ) from None
 
 
 def megabytes(size: int) -> str:

@@ -20,7 +20,7 @@ from fhirapp.auth.users.accounts import has_administrator, new_setup_code
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.disk import because, database_path, scratch, sync_folder
+from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import demo_key
 from fhirapp.ops.backups.backup import copy_database, faults_of, schema_of
@@ -70,6 +70,9 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
     other settings than the app's.
     """
     database = database_path(settings_of(app))
+    for folder in {settings_of(app).instance, *([database.parent] if database else [])}:
+        if folder.is_dir():
+            need_writable(folder)
     if finish_swap(database):
         # The keys may be others than when the app was made.
         keys.init_app(app)

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db, is_busy, writing
 from fhirapp.definition import Definition
+from fhirapp.disk import need_writable
 from fhirapp.store.prepare import Notes
 from fhirapp.store.version import raise_generation
 from fhirapp.store.write import (
@@ -118,6 +119,12 @@ def _unusable(engine: Engine, error: DatabaseError) -> ConfigurationError:
         return ConfigurationError(
             f"The database {shown(engine)} is in use by another program; stop that one first."
         )
+    if (
+        engine.dialect.name == "sqlite"
+        and (folder := Path(engine.url.database or "").parent).is_dir()
+    ):
+        # What SQLite says of a folder that is full or read-only is the same as of many faults.
+        need_writable(folder)
     reason = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
     return ConfigurationError(
         f"The database {shown(engine)} cannot be used ({reason}); "
