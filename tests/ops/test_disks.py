@@ -1,0 +1,101 @@
+"""Commands on disks that cannot be written or are full: a sentence, exit code 2, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.shell import MAIN, environment, fhirapp
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "geteuid")
+    or os.geteuid() != 0
+    or shutil.which("unshare") is None
+    or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0,
+    reason="needs Linux and root, to mount a disk of its own",
+)
+
+READ_ONLY = 'mount --bind "$0" "$0"; mount -o remount,ro,bind "$0"'
+# A disk with the folder's files and no room for more.
+FULL = """
+mkdir "$0.disk"; mount -t tmpfs -o size=6m tmpfs "$0.disk"; cp -a "$0/." "$0.disk"
+mount --move "$0.disk" "$0"; dd if=/dev/zero of="$0/others" bs=1k 2>/dev/null || true
+"""
+# A small disk, empty.
+SMALL = 'mount -t tmpfs -o size=300k tmpfs "$0"'
+# Neither /tmp nor another folder for what lasts a moment.
+WITHOUT_TMP = "mount --bind -o ro /proc /tmp; mount --bind -o ro /proc /var/tmp"
+
+COMMANDS = (
+    ("serve", "--port", "0"),
+    ("token", "issue", "--scope", "system/*.rs"),
+    ("client", "list"),
+    ("db", "check"),
+    ("import", "."),
+)
+
+
+def on_disk(folder: Path, mounts: str, *words: str, **settings: str):
+    """Run fhirapp where the instance folder is mounted so, for it alone."""
+    script = f'set -e\n{mounts}\nexec "$@"'
+    return subprocess.run(
+        [
+            *("unshare", "--mount", "bash", "-c", script, str(folder)),
+            *(sys.executable, "-c", MAIN, *words),
+        ],
+        env=environment(folder, **settings),
+        cwd=folder.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def instance(tmp_path):
+    """An instance folder in which the server has started before."""
+    folder = tmp_path / "instance"
+    folder.mkdir()
+    assert fhirapp(folder, "token", "issue", "--scope", "system/*.rs").returncode == 0
+    return folder
+
+
+def assert_one_sentence(done, words: str) -> None:
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fhirapp: ")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_a_folder_that_cannot_be_written(instance, words):
+    done = on_disk(instance, READ_ONLY, *words)
+    assert_one_sentence(done, "(Read-only file system)")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_a_disk_that_is_full(instance, words):
+    before = (instance / "fhirapp.db").read_bytes()
+    assert_one_sentence(on_disk(instance, FULL, *words), "is full")
+    assert (instance / "fhirapp.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [("serve",), ("serve", "--demo"), COMMANDS[1]])
+def test_a_first_start_without_room(tmp_path, words):
+    folder = tmp_path / "instance"
+    folder.mkdir()
+    assert_one_sentence(on_disk(folder, SMALL, *words), "is full")
+
+
+def test_without_a_folder_for_what_lasts_a_moment(instance):
+    done = on_disk(instance, WITHOUT_TMP, *COMMANDS[1])
+    assert done.returncode == 0, done.stderr
+    # SQLite sorts more than it keeps in memory.
+    done = on_disk(instance, WITHOUT_TMP, "db", "check")
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,222 @@
+"""Instance folders as earlier states of the service left them: an upgrade loses nothing.
+
+In tests/kept is one for each schema: database, keys, audit trail, a backup, and the digests of what
+was answered then. `python -m tests.store.test_kept` adds that of the schema as it is now; one that
+is kept is never made anew. Where an answer differs on purpose, CHANGELOG.md tells of it and
+`python -m tests.store.test_kept answers` writes down what is answered now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from fhirapp import create_app
+from fhirapp.auth.models import User
+from fhirapp.config import load_settings
+from fhirapp.db import db
+from fhirapp.ops.prepare import prepare
+from fhirapp.store.migrate import HEAD, schema_version
+from tests import TESTS
+from tests.support.contract import SERVED, versions_held
+from tests.support.shell import environment, fhirapp, fhirapp_anew
+
+KEPT = TESTS / "kept"
+NUMBERS = sorted(path.name.split(".")[0] for path in KEPT.glob("*.tar.xz"))
+BASE_URL = "https://fhir.clinic.example"
+PASSWORD = "correct horse battery"
+DAY = "audit/*.ndjson"
+
+
+def opened(folder: Path) -> Flask:
+    """Return an app on an instance folder that was made ready."""
+    app = create_app(load_settings({}, instance_path=str(folder), base_url=BASE_URL))
+    prepare(app, lambda _said: None)
+    return app
+
+
+def token_of(folder: Path) -> str:
+    done = fhirapp(folder, "token", "issue", "--scope", "system/*.rs")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def digests(app: Flask, token: str) -> dict[str, str]:
+    """Return the digest of each resource, version and history, by address."""
+    client = app.test_client()
+    held = versions_held(app)
+    addresses = [
+        f"/fhir/{name}/{row_id}{more}"
+        for name, resources in held.items()
+        for row_id, versions in resources.items()
+        for more in ("", *(f"/_history/{number}" for number in range(1, len(versions) + 1)))
+    ]
+    addresses += [f"/fhir/{name}?_sort=_id&_count=100" for name in held if SERVED[name].searchable]
+    kind = {"Authorization": f"Bearer {token}", "Accept": "application/fhir+json"}
+    return {
+        address: f"{answer.status_code} {hashlib.sha256(answer.data).hexdigest()[:24]}"
+        for address in addresses
+        for answer in (client.get(address, headers=kind, base_url=BASE_URL),)
+    }
+
+
+def make(folder: Path) -> None:
+    """Use the service in an empty folder as a clinic does for a day."""
+
+    def run(*words: str, typed: str = "", instance: Path = folder) -> str:
+        return subprocess.run(
+            [sys.executable, "-m", "fhirapp", *words],
+            env=environment(instance),
+            input=typed,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    with tempfile.TemporaryDirectory() as demo:
+        run("export", "--demo", f"{demo}/records", instance=Path(demo))
+        run("import", f"{demo}/records")
+    for username, role in (("ana", "administrator"), ("carl", "clinician"), ("pia", "patient")):
+        run("user", "add", username, "--role", role, "--password-stdin", typed=PASSWORD)
+    run("user", "link", "pia", "p1")
+    app_of_theirs = ("--kind", "confidential", "--redirect-uri", "https://app.example/back")
+    run("client", "add", "reports", *app_of_theirs, "--scope", "launch/patient patient/*.rs")
+    run("key", "rotate")
+    app = opened(folder)
+    answers = digests(app, run("token", "issue", "--scope", "system/*.rs"))
+    (folder / "answers.json").write_text(json.dumps(answers, indent=0) + "\n")
+    with app.app_context():
+        db.engine.dispose()
+    (folder / "backups").mkdir()
+    run("backup", str(folder / "backups"))
+
+
+@pytest.fixture(params=NUMBERS)
+def kept(request, tmp_path) -> Path:
+    """An instance folder as it was kept."""
+    with tarfile.open(KEPT / f"{request.param}.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    return tmp_path / "instance"
+
+
+@pytest.fixture
+def expected(kept: Path) -> Mapping[str, str]:
+    """What must be answered: what was, but for what was changed on purpose."""
+    return json.loads((kept / "answers.json").read_text()) | _changed(kept)
+
+
+def _changed(kept: Path) -> Mapping[str, str]:
+    with closing(sqlite3.connect(kept / "fhirapp.db")) as connection:
+        (number,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    path = KEPT / f"{number}.changed.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+@pytest.fixture
+def open_kept(kept: Path) -> Iterator[Callable[[], Flask]]:
+    """Return what starts this release on it."""
+    apps: list[Flask] = []
+
+    def start() -> Flask:
+        apps.append(opened(kept))
+        return apps[-1]
+
+    yield start
+    for app in apps:
+        with app.app_context():
+            db.engine.dispose()
+
+
+def test_one_of_this_schema_is_kept():
+    assert NUMBERS[-1] == HEAD, "python -m tests.store.test_kept"
+
+
+def test_it_starts_and_answers_the_same_bytes(kept, expected, open_kept):
+    app = open_kept()
+    with app.app_context():
+        assert schema_version(db.engine) == HEAD
+        roles = dict(map(tuple, db.session.execute(select(User.username, User.role))))
+    assert roles == {"ana": "administrator", "carl": "clinician", "pia": "patient"}
+    assert len(expected) > 500
+    assert digests(app, token_of(kept)) == expected
+
+
+def test_its_audit_trail_is_whole_and_goes_on(kept, open_kept):
+    before = sum(len(path.read_bytes().splitlines()) for path in kept.glob(DAY))
+    open_kept().test_client().get("/fhir/Patient/p1")
+    done = fhirapp(kept, "audit", "verify")
+    assert done.returncode == 0, done.stderr
+    assert sum(len(path.read_bytes().splitlines()) for path in kept.glob(DAY)) > before > 500
+
+
+def test_its_people_sign_in_with_their_passwords(open_kept):
+    client = open_kept().test_client()
+    page = client.get("/sign-in", base_url=BASE_URL).text
+    form = {"username": "carl", "password": PASSWORD, "next": "/patients"}
+    form["form_token"] = page.partition('name="form_token" value="')[2].partition('"')[0]
+    answer = client.post("/sign-in", data=form, base_url=BASE_URL)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/patients")
+
+
+def test_its_backup_is_restored(kept, expected, tmp_path):
+    (backup,) = (kept / "backups").glob("*.backup")
+    verified = fhirapp(kept, "backup", "--verify", str(backup))
+    assert verified.returncode == 0, verified.stderr
+    anew = tmp_path / "anew"
+    anew.mkdir()
+    assert fhirapp(anew, "restore", str(backup)).returncode == 0
+    app = opened(anew)
+    assert digests(app, token_of(anew)) == expected
+    with app.app_context():
+        db.engine.dispose()
+
+
+def test_what_a_newer_release_left_is_refused_with_a_sentence(kept):
+    with closing(sqlite3.connect(kept / "fhirapp.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    before = (kept / "fhirapp.db").read_bytes()
+    done = fhirapp_anew(kept, "serve", "--port", "0")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "newer" in done.stderr
+    assert (kept / "fhirapp.db").read_bytes() == before
+
+
+def _keep() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        instance = Path(folder, "instance")
+        instance.mkdir()
+        make(instance)
+        KEPT.mkdir(exist_ok=True)
+        with tarfile.open(KEPT / f"{HEAD}.tar.xz", "x:xz") as packed:
+            packed.add(instance, "instance")
+
+
+def _keep_answers() -> None:
+    for number in NUMBERS:
+        with tempfile.TemporaryDirectory() as folder:
+            with tarfile.open(KEPT / f"{number}.tar.xz") as packed:
+                packed.extractall(folder, filter="data")
+            instance = Path(folder, "instance")
+            then = json.loads((instance / "answers.json").read_text())
+            now = digests(opened(instance), token_of(instance))
+            changed = {name: one for name, one in now.items() if then.get(name) != one}
+            if changed:
+                text = json.dumps(changed, indent=0) + "\n"
+                (KEPT / f"{number}.changed.json").write_text(text)
+
+
+if __name__ == "__main__":
+    _keep_answers() if sys.argv[1:] == ["answers"] else _keep()
