@@ -89,6 +89,35 @@ class Settings:
         # A password may be in it.
         secret=True,
     )
+    secret: str = _setting(
+        String(),
+        "",
+        "Seals the keys that servers on one PostgreSQL share: 32 characters or more, the same on "
+        "each of them; needed with PostgreSQL, and only there",
+        shown="none",
+        secret=True,
+    )
+    files: str = _setting(
+        String(),
+        "",
+        "Where exports, uploads, backups and reports lie that servers on one PostgreSQL share: a "
+        "folder that all of them reach, or `s3://bucket/prefix`",
+        shown="the instance folder",
+    )
+    replica_urls: str = _setting(
+        String(),
+        "",
+        "Read replicas of the PostgreSQL database, as `FHIRAPP_DATABASE_URL` is written, with "
+        "commas between: records are read there, all else goes to the primary",
+        shown="none",
+        # Passwords may be in them.
+        secret=True,
+    )
+    replica_lag: int = _setting(
+        Integer(validate=Range(1, 3600)),
+        5,
+        "Seconds that a replica may be behind the primary before it is left out",
+    )
     base_url: str = _setting(
         String(),
         "",
