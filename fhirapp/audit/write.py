@@ -80,6 +80,11 @@ def served(type_name: str, resource_id: str, version_id: int) -> None:
     noted.append(f"{type_name}/{resource_id}/{version_id}")
 
 
+def count_served() -> int:
+    """Return how many resources are in the answer to this request."""
+    return len(g.get(_SERVED, ()))
+
+
 def note(user_id: str, via: str, what: str = "") -> None:
     """Log this request of a page, by which records are fetched or a fetch begins.
 

@@ -22,7 +22,7 @@ from fhirapp.auth.models import PATIENT, digest
 from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, access_of
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import reader
-from fhirapp.db.reader import generation, read_since
+from fhirapp.db.reader import generation, note_cache, read_since
 from fhirapp.fhir.outcome import FhirError, Forbidden, LoginRequired, Throttled, TokenExpired
 from fhirapp.fhir.temporal import exact_at
 from fhirapp.trail.events import new_id
@@ -47,11 +47,13 @@ class Verified(Generic[Found]):
     def get(self, digest: bytes, look_up: Callable[[bytes], Found | None]) -> Found | None:
         """Return what belongs to a digest; look_up finds it where it is not known to hold."""
         kept = self._kept.get(digest)
-        if (
+        is_valid = (
             kept is not None
             and kept.generation == generation().now()
             and kept.until > time.monotonic()
-        ):
+        )
+        note_cache("tokens", hit=is_valid)
+        if kept is not None and is_valid:
             return kept.found
         # Not that of now: the request's snapshot may be older.
         since = read_since()

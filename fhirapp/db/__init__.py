@@ -9,6 +9,7 @@ what the models inherit from.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,6 +38,7 @@ from fhirapp.db.reader import (
     EXTENSION,
     Generation,
     Reader,
+    add_seconds,
     forget_reader,
     forget_spares,
     generation,
@@ -106,6 +108,7 @@ def writing(
     """
     forget_reader()
     seconds = (patience or _patience.get()) or BUSY_SECONDS
+    began = time.perf_counter()
     with _one_of_few(), (engine or db.engine).connect() as connection:
         connection = connection.execution_options(
             fhirapp_writes=True, fhirapp_patience=seconds, fhirapp_much=much
@@ -115,6 +118,7 @@ def writing(
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{round(seconds * 1000)}ms'")
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
             yield connection
+    add_seconds(time.perf_counter() - began)
     generation().change()
 
 

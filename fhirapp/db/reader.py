@@ -11,7 +11,7 @@ import logging
 import mmap
 import os
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,8 @@ class Reader:
     """One snapshot of the database, read in the driver's SQL with `?` for each value."""
 
     def __init__(self, engine: Engine) -> None:
+        # How long its queries took together.
+        self.seconds = 0.0
         self._is_sqlite = engine.dialect.name == "sqlite"
         self._spares = SPARES.setdefault(engine, []) if self._is_sqlite else []
         try:
@@ -104,6 +106,7 @@ class Reader:
         began = time.perf_counter()
         rows: list[tuple[Any, ...]] = self._driver.execute(sql, values).fetchall()
         passed = time.perf_counter() - began
+        self.seconds += passed
         if passed > SLOW_SECONDS:
             self._tell_slow(sql, values, passed)
         return rows
@@ -178,7 +181,35 @@ def forget_reader(_error: BaseException | None = None) -> None:
     """Close this request's snapshot; the next reader() sees what was committed since."""
     found: Reader | None = g.pop("reader", None)
     if found is not None:
+        add_seconds(found.seconds)
         found.close()
+
+
+_SECONDS, _CACHES = "database_seconds", "caches"
+
+
+def add_seconds(seconds: float) -> None:
+    """Note that this request, or command, used the database so long."""
+    setattr(g, _SECONDS, g.get(_SECONDS, 0.0) + seconds)
+
+
+def database_seconds() -> float:
+    """Return how long this request has used the database."""
+    found: Reader | None = g.get("reader")
+    seconds: float = g.get(_SECONDS, 0.0)
+    return seconds + (found.seconds if found else 0.0)
+
+
+def note_cache(name: str, *, hit: bool) -> None:
+    """Note that this request looked into a cache of what was read, and whether it was there."""
+    caches: dict[str, bool] = g.setdefault(_CACHES, {})
+    caches[name] = hit
+
+
+def caches_used() -> Mapping[str, bool]:
+    """Return into which caches this request looked, and what it found there."""
+    found: Mapping[str, bool] = g.get(_CACHES, {})
+    return found
 
 
 def forget_spares(engine: Engine) -> None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from flask import Flask, current_app
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from fhirapp import trail
 from fhirapp.auth.models import ADMINISTRATOR, User
@@ -48,6 +48,13 @@ _DAY = 86_400
 _LARGE_LOG = 256 * 1024 * 1024
 _LEAST_FREE = 1024 * 1024 * 1024
 _LEAST_INODES = 10_000
+_MANY_BYTES, _MANY_ROWS = 16 * 1024 * 1024, 10_000
+# Large and never looked at, or changed by half since.
+_UNKNOWN_TABLES = text(
+    "SELECT c.relname FROM pg_class c JOIN pg_stat_user_tables s ON s.relid = c.oid"
+    " WHERE c.reltuples < 0 AND pg_relation_size(c.oid) > :bytes"
+    " OR s.n_live_tup > :rows AND s.n_mod_since_analyze > s.n_live_tup / 2 ORDER BY c.relname"
+)
 
 
 class Finding(NamedTuple):
@@ -201,6 +208,7 @@ def _database(settings: Settings, *, quick: bool) -> Iterator[Finding]:
     if database is None:
         version = db.session.execute(select(func.version())).scalar_one()
         yield Finding("Database", GOOD, str(version).partition(" on ")[0])
+        yield from _statistics()
         return
     yield Finding("Database", GOOD, f"SQLite {sqlite3.sqlite_version}, {database}")
     if not quick and (fault := fault_of(database)):
@@ -212,6 +220,28 @@ def _database(settings: Settings, *, quick: bool) -> Iterator[Finding]:
             *("Database", NOTE, f"its log has {megabytes(log.stat().st_size)}"),
             "Something reads for very long: look for an export or a backup that hangs.",
         )
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
+            yield Finding(
+                *("Database", NOTE, "it has planner statistics, which grow old"),
+                "Its indexes need none: DROP TABLE sqlite_stat1 in SQLite's shell.",
+            )
+
+
+def _statistics() -> Iterator[Finding]:
+    """Tell of tables whose rows PostgreSQL's planner does not know: its plans are then guesses."""
+    rows = (
+        db.session.execute(_UNKNOWN_TABLES, {"bytes": _MANY_BYTES, "rows": _MANY_ROWS})
+        .scalars()
+        .all()
+    )
+    if rows:
+        yield Finding(
+            *("Database", WRONG, f"the planner knows little of {', '.join(rows)}"),
+            "Run ANALYZE, and see that autovacuum is on.",
+        )
+    else:
+        yield Finding("Database", GOOD, "the planner's statistics are those of the tables")
 
 
 def _keys(settings: Settings) -> Iterator[Finding]:

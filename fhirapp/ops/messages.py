@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from http import HTTPStatus
 from typing import Any
 
@@ -23,6 +24,8 @@ from fhirapp.rest.middleware import MAX_BODY, MAX_HEADERS
 from fhirapp.rest.response import FHIR_JSON
 
 RETRY_SECONDS = 5
+# Where the environment of a request says how long it waited for a thread.
+WAITED = "fhirapp.waited"
 
 
 class Busy:
@@ -96,6 +99,7 @@ class Answer(WSGITask):  # type: ignore[misc]
         environ: dict[str, Any] = super().get_environment()
         environ["REMOTE_ADDR"] = self.channel.client
         environ[VIA_PROXY] = self.channel.is_proxy
+        environ[WAITED] = time.monotonic() - self.channel.waiting_since
         for name in DROPPED:
             environ.pop(f"HTTP_{name}", None)
         return environ

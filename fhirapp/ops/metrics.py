@@ -16,13 +16,19 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from flask import Flask, Response, g, request
+from sqlalchemy import select
 
 from fhirapp import trail
+from fhirapp.audit.write import count_served
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db
+from fhirapp.db.reader import caches_used, database_seconds
 from fhirapp.disk import database_path
+from fhirapp.exchange.models import ImportRun
+from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import table as jobs
 from fhirapp.ops.backups.rotation import backups
+from fhirapp.ops.messages import WAITED
 from fhirapp.ops.readiness import why_not_ready
 from fhirapp.trail.events import ON_EVENT
 
@@ -67,6 +73,18 @@ def init_app(app: Flask) -> None:
     seconds = Histogram(
         "fhirapp_request_seconds", "Time to answer", labels, buckets=_BUCKETS, registry=registry
     )
+    waited = Histogram(
+        "fhirapp_queue_seconds", "Time waited for a thread", buckets=_BUCKETS, registry=registry
+    )
+    in_database = Counter(
+        "fhirapp_database_seconds", "Time in the database", labels, registry=registry
+    )
+    resources = Counter(
+        "fhirapp_resources", "Resources answered, of all pages", labels, registry=registry
+    )
+    cached = Counter(
+        "fhirapp_cache", "Looks into a cache: hit, miss", ["cache", "result"], registry=registry
+    )
     in_flight = Gauge(
         "fhirapp_requests_in_flight",
         "Requests at work",
@@ -80,12 +98,19 @@ def init_app(app: Flask) -> None:
     def begin() -> None:
         setattr(g, _BEGAN, time.perf_counter())
         in_flight.inc()
+        if (seconds_waited := request.environ.get(WAITED)) is not None:
+            waited.observe(seconds_waited)
 
     def end(response: Response) -> Response:
         name, interaction = _named(request.endpoint or "")
         requests.labels(name, interaction, str(response.status_code)).inc()
         if (began := g.get(_BEGAN)) is not None:
             seconds.labels(name, interaction).observe(time.perf_counter() - began)
+        in_database.labels(name, interaction).inc(database_seconds())
+        if answered := count_served():
+            resources.labels(name, interaction).inc(answered)
+        for cache, hit in caches_used().items():
+            cached.labels(cache, "hit" if hit else "miss").inc()
         return response
 
     def leave(_error: BaseException | None) -> None:
@@ -193,7 +218,7 @@ class _State:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics. What cannot be looked at is left out."""
         with self._app.app_context():
-            for look in (self._ready, self._jobs, self._sizes, self._backup):
+            for look in (self._ready, self._jobs, self._import, self._sizes, self._backup):
                 try:
                     yield from look()
                 except Exception as error:  # noqa: BLE001
@@ -215,6 +240,23 @@ class _State:
             counts[one.kind, one.state] = counts.get((one.kind, one.state), 0) + 1
         for labels, count in sorted(counts.items()):
             metric.add_metric(labels, count)
+        yield metric
+
+    def _import(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        ended = select(ImportRun).where(ImportRun.ended_at.is_not(None))
+        last = db.session.scalars(ended.order_by(ImportRun.id.desc()).limit(1)).first()
+        if last is None:
+            return
+        age = time.time() - moment_of(last.ended_at or "").timestamp()
+        yield _gauge("import_age_seconds", "Time since the last import ended", age)
+        metric = GaugeMetricFamily(
+            "fhirapp_import_resources", "What the last import read", labels=["type", "outcome"]
+        )
+        for name, counts in (last.outcome or {}).items():
+            for outcome, count in counts.items():
+                metric.add_metric((name, outcome), count)
         yield metric
 
     def _sizes(self) -> Iterator[Metric]:

@@ -21,6 +21,7 @@ from itsdangerous import BadData, URLSafeSerializer
 
 from fhirapp.config import base_url, settings
 from fhirapp.db import Reader
+from fhirapp.db.reader import note_cache
 from fhirapp.definition import Definition
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.keys import key_of
@@ -240,6 +241,7 @@ def total_of(snapshot: Reader, selection: Selection) -> int:
     totals: Totals = current_app.extensions[_TOTALS]
     key = (generation(snapshot), selection)
     count = totals.get(key)
+    note_cache("totals", hit=count is not None)
     if count is None:
         select = selection.total()
         count = int(snapshot.all(select.sql, select.values)[0][0])

@@ -14,11 +14,11 @@ from threading import Thread
 
 import pytest
 from flask import Flask
-from sqlalchemy import insert, update
+from sqlalchemy import insert, text, update
 
 from fhirapp.auth.models import ADMINISTRATOR, User
 from fhirapp.config import settings_of
-from fhirapp.db import writing
+from fhirapp.db import db, writing
 from fhirapp.disk import database_path
 from fhirapp.jobs.table import RUNNING, JobRow
 from fhirapp.ops import doctor
@@ -62,6 +62,23 @@ def test_who_cannot_answer_says_why(clinic):
     with clinic.app_context(), writing() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
     assert "has schema 0001" in only(clinic, "Readiness", WRONG)
+
+
+def test_statistics_of_which_plans_are_made_are_told(clinic, monkeypatch):
+    monkeypatch.setattr(doctor, "_MANY_BYTES", 0)
+    with clinic.app_context():
+        is_sqlite = db.engine.dialect.name == "sqlite"
+        if is_sqlite:
+            assert {one.state for one in found(clinic, "Database")} == {GOOD}
+        else:
+            assert "the planner knows little of " in only(clinic, "Database", WRONG)
+        with db.engine.begin() as connection:
+            connection.execute(text("ANALYZE"))
+    if is_sqlite:
+        assert only(clinic, "Database", NOTE) == "it has planner statistics, which grow old"
+    else:
+        good = [one.words for one in found(clinic, "Database")]
+        assert "the planner's statistics are those of the tables" in good
 
 
 @pytest.mark.parametrize(

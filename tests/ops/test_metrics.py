@@ -66,6 +66,7 @@ def test_requests_of_all_processes_are_counted_and_nothing_of_a_record(start, tm
     seconds = 'fhirapp_request_seconds_count{interaction="read",type="AllergyIntolerance"}'
     assert scraped.value(seconds) == 12
     assert scraped.value("fhirapp_requests_in_flight") == 0
+    assert scraped.value("fhirapp_queue_seconds_count") == 15
     assert scraped.value("fhirapp_ready") == 1
     assert scraped.value("fhirapp_audit_writable") == 1
     assert scraped.value("fhirapp_database_bytes") > 1_000_000
@@ -76,6 +77,36 @@ def test_requests_of_all_processes_are_counted_and_nothing_of_a_record(start, tm
     # On that address nothing else is answered, and on the other no metrics.
     assert scraped.text("/fhir/metadata")[0] == 404
     assert server.ask(get("/metrics"))[0].status == 404
+
+
+def test_resources_caches_and_the_time_in_the_database_are_counted(start, tmp_path):
+    server = start("--demo", METRICS="127.0.0.1:0", PROCESSES="1")
+    scraped = Scraped(tmp_path)
+    done = fhirapp(tmp_path, "token", "issue", "--demo", "--scope", "system/*.rs")
+    bearer = f"Authorization: Bearer {done.stdout.strip()}"
+    for _ in range(3):
+        server.ask(get("/fhir/AllergyIntolerance?_count=5", bearer))
+    search = '{interaction="search_type",type="AllergyIntolerance"}'
+    assert scraped.value(f"fhirapp_resources_total{search}") == 15
+    assert scraped.value(f"fhirapp_database_seconds_total{search}") > 0
+    for cache in ("tokens", "totals"):
+        looks = {
+            result: scraped.value(f'fhirapp_cache_total{{cache="{cache}",result="{result}"}}')
+            for result in ("hit", "miss")
+        }
+        assert looks == {"hit": 2, "miss": 1}, cache
+
+
+def test_the_last_import_is_told_by_type_and_outcome(start, tmp_path):
+    records = tmp_path / "records.ndjson"
+    records.write_text('{"resourceType": "Patient", "id": "p1"}\n{"resourceType": "Patient"}\n')
+    assert fhirapp(tmp_path, "import", str(records)).returncode == 1
+    start("--port", "0", METRICS="127.0.0.1:0")
+    scraped = Scraped(tmp_path)
+    assert 0 <= scraped.value("fhirapp_import_age_seconds") < 600
+    of_patients = 'fhirapp_import_resources{outcome="%s",type="Patient"}'
+    assert scraped.value(of_patients % "new") == 1
+    assert scraped.value(of_patients % "rejected") == 1
 
 
 def test_a_process_that_was_killed_keeps_what_it_counted(start, tmp_path):
