@@ -395,7 +395,12 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
 
 
 # Read by the tests and the benchmark, not by the server.
-FOREIGN = frozenset({"backup_passphrase", "test_browser", "test_node", "test_postgresql"})
+FOREIGN = frozenset(
+    {
+        *("backup_passphrase", "test_browser", "test_cluster", "test_node"),
+        *("test_postgresql", "test_servers"),
+    }
+)
 
 
 def settings() -> Settings:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from shutil import copy, copyfile
+from shutil import copy, copyfile, copytree
 from typing import Any
 from uuid import uuid4
 from weakref import WeakSet, finalize
@@ -30,7 +30,7 @@ from fhirapp.auth.clients.administration import issue_token
 from fhirapp.auth.demo import add_demo
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.auth.oauth import openid
-from fhirapp.config import load_settings, settings_of
+from fhirapp.config import Settings, load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
@@ -41,6 +41,7 @@ from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
 from tests import ROOT
 from tests.support.authorizing import Flow, add_person, add_program
+from tests.support.balancer import SERVERS, balance
 from tests.support.helpers import BASE_URL, Fhir
 from tests.support.shell import start_job
 
@@ -209,6 +210,18 @@ def original(
     return make
 
 
+def _twins(settings: Settings) -> Iterator[Flask]:
+    """Make the other servers on an app's database, each with an instance folder of its own."""
+    for number in range(2, SERVERS + 1):
+        folder = settings.folder.with_name(f"{settings.folder.name}-{number}")
+        copytree(settings.folder, folder)
+        app = create_app(replace(settings, instance_path=str(folder)))
+        with app.app_context():
+            finalize(app, db.engine.dispose).atexit = False
+        prepare(app, lambda _message: None, serving=True)
+        yield app
+
+
 @pytest.fixture(scope="session")
 def make_app(
     new_database: Callable[..., str],
@@ -250,6 +263,10 @@ def make_app(
             prepare(app, lambda _message: None, serving=True)
         else:
             _start(app, seed=seed)
+        if SERVERS > 1 and settings.database_url.startswith("postgresql"):
+            twins = [*_twins(settings)]
+            apps.update(twins)
+            balance(app, [app, *twins])
         return app
 
     yield make
