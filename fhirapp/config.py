@@ -1,7 +1,8 @@
 """Every setting, once: its name, type, default and meaning.
 
 Settings come from the environment with the prefix FHIRAPP_; a command-line option of the same name
-wins. A value that cannot be used stops the start with one sentence (ConfigurationError).
+wins. A value that cannot be used stops the start with one sentence (ConfigurationError). Those that
+are marked as live can be changed while the server runs (ops/live_settings.py).
 
 Beside them the server's own address, which is one of them or the request's (decisions §1).
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import Field as Declared
 from dataclasses import dataclass, field, fields
 from datetime import UTC, tzinfo
 from functools import cached_property
@@ -26,6 +28,8 @@ from marshmallow.fields import Boolean, Field, Integer, String
 from marshmallow.validate import OneOf, Range
 
 PREFIX = "FHIRAPP_"
+# Where a value comes from; what comes from nowhere is the default.
+ENVIRONMENT, COMMAND_LINE, STORED = "environment", "command line", "admin page"
 
 
 class ConfigurationError(Exception):
@@ -48,13 +52,21 @@ class RefusedCommand(ConfigurationError):
 
 
 def _setting(
-    parser: Field[Any], default: Any, doc: str, shown: str = "", *, secret: bool = False
+    parser: Field[Any],
+    default: Any,
+    doc: str,
+    shown: str = "",
+    *,
+    secret: bool = False,
+    live: bool = False,
 ) -> Any:
     """Declare a setting; shown is the default as the manual's table has it.
 
-    No page and no trail shows a secret.
+    No page and no trail shows a secret. A live one can be changed on a page while the server runs:
+    nothing that is stored was made with it, nothing is opened by it, and whoever could sign in as
+    an administrator opens the server to no others by it.
     """
-    metadata = {"parser": parser, "doc": doc, "shown": shown, "secret": secret}
+    metadata = {"parser": parser, "doc": doc, "shown": shown, "secret": secret, "live": live}
     return field(default=default, metadata=metadata)
 
 
@@ -163,6 +175,7 @@ class Settings:
         "optional",
         "Who must have a second factor: nobody (`optional`), `administrators`, or `staff`: "
         "everyone who sees more than their own record",
+        live=True,
     )
     oidc_issuer: str = _setting(
         String(),
@@ -194,7 +207,11 @@ class Settings:
         shown="none",
     )
     oidc_name: str = _setting(
-        String(), "", "What people call the provider", shown="the issuer's host"
+        String(),
+        "",
+        "What people call the provider",
+        shown="the issuer's host",
+        live=True,
     )
     audit: str = _setting(
         String(validate=OneOf(["required", "best-effort"])),
@@ -209,9 +226,14 @@ class Settings:
         "Days that the audit trail is kept, 0 for ever",
         shown="0: for ever",
     )
-    page_size: int = _setting(Integer(validate=Range(1, 10_000)), 100, "Results on a page")
+    page_size: int = _setting(
+        Integer(validate=Range(1, 10_000)), 100, "Results on a page", live=True
+    )
     page_max: int = _setting(
-        Integer(validate=Range(1, 10_000)), 1000, "Greatest page that `_count` can ask for"
+        Integer(validate=Range(1, 10_000)),
+        1000,
+        "Greatest page that `_count` can ask for",
+        live=True,
     )
     inline_max: int = _setting(
         Integer(validate=Range(0)), 32_768, "Largest attachment, in bytes, that is also sent inline"
@@ -220,6 +242,7 @@ class Settings:
         String(validate=OneOf(["api", "fhir"])),
         "api",
         "Self link of a search: `api` is the type under /api, `fhir` repeats the search",
+        live=True,
     )
     empty_content: str = _setting(
         String(validate=OneOf(["omit", "dar"])),
@@ -228,12 +251,16 @@ class Settings:
         "strict clients need (HL7's models in Python)",
     )
     require_patient_or_id: bool = _setting(
-        Boolean(), False, "Refuse a search that names neither `patient` nor `_id`"
+        Boolean(),
+        False,
+        "Refuse a search that names neither `patient` nor `_id`",
+        live=True,
     )
     export_hours: int = _setting(
         Integer(validate=Range(1, 8760)),
         24,
         "Hours that the files of a bulk export can be fetched, before they are removed",
+        live=True,
     )
     fetch_private: bool = _setting(
         Boolean(),
@@ -261,6 +288,7 @@ class Settings:
         "Time zone in which pages show times, as an IANA name: `America/Chicago`. Records and the "
         "answers of the API keep UTC",
         shown="the machine's, from `TZ` or `/etc/localtime`; else UTC",
+        live=True,
     )
     access_log: str = _setting(
         String(validate=OneOf(["off", "stdout", "files"])),
@@ -276,11 +304,16 @@ class Settings:
         shown="none",
     )
     log_level: str = _setting(
-        String(validate=OneOf(["DEBUG", "INFO", "WARNING", "ERROR"])), "INFO", "What is logged"
+        String(validate=OneOf(["DEBUG", "INFO", "WARNING", "ERROR"])),
+        "INFO",
+        "What is logged",
+        live=True,
     )
     log_format: str = _setting(
         String(validate=OneOf(["text", "json"])), "text", "How it is logged: `text` or `json`"
     )
+    # Where each value comes from that is not the default.
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def folder(self) -> Path:
@@ -317,6 +350,7 @@ class Settings:
         return (_zone(self.timezone) if self.timezone else _machine_zone()) or UTC
 
 
+_DECLARED = tuple(one for one in fields(Settings) if "doc" in one.metadata)
 _LOCALTIME = Path("/etc/localtime")
 
 
@@ -373,25 +407,43 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     An override of None counts as not given. Raises ConfigurationError.
     """
     source = os.environ if environ is None else environ
-    known = {setting.name for setting in fields(Settings)}
+    known = {setting.name for setting in declared()}
     for name in source:
         if name.startswith(PREFIX) and name.removeprefix(PREFIX).lower() not in known | FOREIGN:
             raise ConfigurationError(f"{name} is not a setting; `fhirapp docs clinic` lists them.")
     values: dict[str, Any] = {}
-    for setting in fields(Settings):
-        variable = PREFIX + setting.name.upper()
+    origins: dict[str, str] = {}
+    for setting in declared():
         given = overrides.get(setting.name)
-        text = str(given) if given is not None else source.get(variable, "")
+        text = str(given) if given is not None else source.get(variable_of(setting.name), "")
         if text == "":
             continue
-        try:
-            values[setting.name] = setting.metadata["parser"].deserialize(text)
-        except ValidationError as error:
-            reason = " ".join(map(str, error.messages))
-            raise ConfigurationError(f"{variable}={text!r} cannot be used: {reason}") from None
-    settings = Settings(**values)
-    _check_together(settings)
+        values[setting.name] = parsed(setting, text)
+        origins[setting.name] = COMMAND_LINE if given is not None else ENVIRONMENT
+    settings = Settings(**values, origins=origins)
+    check_together(settings)
     return settings
+
+
+def declared() -> tuple[Declared[Any], ...]:
+    """Return the declarations of all settings, in their order."""
+    return _DECLARED
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def parsed(setting: Declared[Any], text: str) -> Any:
+    """Return a setting's value as a variable has it. Raises ConfigurationError."""
+    try:
+        return setting.metadata["parser"].deserialize(text)
+    except ValidationError as error:
+        reason = " ".join(map(str, error.messages))
+        raise ConfigurationError(
+            f"{variable_of(setting.name)}={text!r} cannot be used: {reason}"
+        ) from None
 
 
 # Read by the tests and the benchmark, not by the server.
@@ -414,7 +466,8 @@ def settings_of(app: Flask) -> Settings:
     return found
 
 
-def _check_together(settings: Settings) -> None:
+def check_together(settings: Settings) -> None:
+    """Raise ConfigurationError where settings do not fit each other."""
     if settings.page_size > settings.page_max:
         raise ConfigurationError(
             f"FHIRAPP_PAGE_SIZE={settings.page_size} is more than "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +12,14 @@ import pytest
 from sqlalchemy import make_url
 
 from fhirapp import create_app
-from fhirapp.config import PREFIX, ConfigurationError, Settings, check_listening, load_settings
+from fhirapp.config import (
+    PREFIX,
+    ConfigurationError,
+    Settings,
+    check_listening,
+    declared,
+    load_settings,
+)
 from fhirapp.disk import database_path
 
 
@@ -42,7 +49,7 @@ def test_nothing_set_gives_the_defaults():
 
 
 def test_every_setting_has_a_sentence_that_documents_it():
-    for setting in fields(Settings):
+    for setting in declared():
         assert setting.metadata["doc"]
 
 

@@ -19,7 +19,7 @@ from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.disk import database_path
 from fhirapp.docs import pages
-from fhirapp.ops import health, metrics
+from fhirapp.ops import health, live_settings, metrics
 from fhirapp.ops.check import check_database, check_file
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
 from fhirapp.ops.lock import in_use
@@ -46,7 +46,7 @@ def serve(demo: bool | None, host: str | None, port: int | None) -> None:
     listener, for_metrics = listen(settings), metrics.listen(settings)
     try:
         with app.app_context():
-            record_settings(settings)
+            record_settings(live_settings.started_with(app))
     except Unwritable as error:
         say(f"{error} Until it can, nothing of a record is answered.")
     code = first_setup_code(app)
@@ -131,6 +131,7 @@ def doctor(quick: bool, as_json: bool, demo: bool | None) -> int:
     """
     app = create_app(load_settings(demo=demo))
     with app.app_context():
+        live_settings.refresh(app)
         found = examine(app, quick=quick)
         db.engine.dispose()
     for one in found:

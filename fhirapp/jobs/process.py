@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
@@ -28,7 +28,7 @@ from typing import Any
 from flask import Flask, current_app
 from sqlalchemy.exc import DBAPIError
 
-from fhirapp.config import PREFIX, ConfigurationError, Settings, settings_of
+from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings_of
 from fhirapp.db import Busy, database_errors, writing
 from fhirapp.disk import because, is_older
 from fhirapp.jobs import table
@@ -165,7 +165,7 @@ def await_end(app: Flask, wait: Callable[[], object], job_id: str) -> None:
 def environment(settings: Settings) -> dict[str, str]:
     """Return this process's environment, with the settings that are in force."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    for setting in fields(settings):
+    for setting in declared():
         kept[PREFIX + setting.name.upper()] = str(getattr(settings, setting.name))
     kept[f"{PREFIX}INSTANCE_PATH"] = str(settings.folder)
     path = [str(Path(__file__).resolve().parents[2]), *filter(None, [kept.get("PYTHONPATH")])]

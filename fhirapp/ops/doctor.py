@@ -25,7 +25,7 @@ from sqlalchemy import func, select, text
 from fhirapp import trail
 from fhirapp.auth.models import ADMINISTRATOR, User
 from fhirapp.auth.oauth import openid
-from fhirapp.config import LOOPBACK, Settings, settings_of
+from fhirapp.config import COMMAND_LINE, ENVIRONMENT, LOOPBACK, STORED, Settings, settings_of
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.disk import beside, database_path, megabytes
@@ -34,6 +34,7 @@ from fhirapp.documents.media import Unreadable
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import table as jobs
 from fhirapp.keys import key_of
+from fhirapp.ops import live_settings
 from fhirapp.ops.backups.rotation import backups
 from fhirapp.ops.proxies import seems_behind_proxy
 from fhirapp.ops.readiness import fault_of, why_not_ready
@@ -71,6 +72,7 @@ def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
     settings = settings_of(app)
     checks: Mapping[str, Callable[[], Iterator[Finding]]] = {
         "Readiness": _readiness,
+        "Settings": lambda: _settings(settings),
         "Address": lambda: _address(settings),
         "Clock": _clock,
         "Disk": lambda: _disk(settings),
@@ -101,6 +103,20 @@ def _readiness() -> Iterator[Finding]:
         yield Finding("Readiness", WRONG, reason, "Until then /health/ready answers 503.")
     else:
         yield Finding("Readiness", GOOD, "requests can be answered")
+
+
+def _settings(settings: Settings) -> Iterator[Finding]:
+    by_origin = [
+        f"{origin}: {', '.join(name for name, of in settings.origins.items() if of == origin)}"
+        for origin in (COMMAND_LINE, ENVIRONMENT, STORED)
+        if origin in settings.origins.values()
+    ]
+    yield Finding("Settings", GOOD, "; ".join(by_origin) or "all are the defaults")
+    for name, reason in live_settings.chosen().ignored.items():
+        yield Finding(
+            *("Settings", NOTE, f"{name} of the admin page has no effect: {reason}"),
+            "Change it on the page Settings, or use the default again.",
+        )
 
 
 def _address(settings: Settings) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from fhirapp.definition import types
 from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import demo_key
+from fhirapp.ops import live_settings
 from fhirapp.ops.backups.backup import copy_database, faults_of, schema_of
 from fhirapp.ops.backups.restore import drop_staged, finish_swap
 from fhirapp.ops.lock import in_use
@@ -83,6 +84,7 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
             if serving:
                 check_before(database)
         _make_ready(app, say, serving=serving)
+        live_settings.refresh(app)
         db.engine.dispose()
 
 

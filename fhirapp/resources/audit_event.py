@@ -76,6 +76,7 @@ _CODED: Mapping[str, _Coded] = {
         (
             *("app-registered", "app-approved", "app-rejected", "app-changed", "app-disabled"),
             *("app-enabled", "app-secret", "keys-changed", "settings-changed"),
+            "setting-changed",
         ),
         _CONFIGURATION,
     ),

@@ -14,13 +14,12 @@ import re
 import secrets
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import fields
 from datetime import UTC, datetime
 
 from flask import current_app, has_request_context, request
 
 from fhirapp import trail
-from fhirapp.config import Settings, settings_of
+from fhirapp.config import Settings, declared, settings_of
 from fhirapp.disk import owned_as, written_whole
 from fhirapp.fhir.temporal import instant
 
@@ -57,6 +56,7 @@ EVENTS: Mapping[str, str] = {
     "token-issued": "issued a token on the command line",
     "keys-changed": "changed the server's keys",
     "settings-changed": "started the server with other settings",
+    "setting-changed": "changed a setting",
     "patients-found": "found patients",
     "export": "exported records",
     "packed": "removed what is kept no longer",
@@ -143,8 +143,8 @@ def record_settings(settings: Settings) -> None:
     trail.Unwritable.
     """
     path = settings.instance / trail.FOLDER / _SETTINGS
-    secret = {one.name for one in fields(settings) if one.metadata["secret"]}
-    now = {one.name: str(getattr(settings, one.name)) for one in fields(settings)}
+    secret = {one.name for one in declared() if one.metadata["secret"]}
+    now = {one.name: str(getattr(settings, one.name)) for one in declared()}
     now |= {name: hashlib.sha256(now[name].encode()).hexdigest() for name in secret if now[name]}
     try:
         before = json.loads(path.read_bytes()) if path.exists() else None

@@ -24,12 +24,14 @@ from tests.support.browsing import Browser, add_person, id_of
 from tests.support.bulk import Exports
 from tests.support.shell import fhirapp
 
-# Those that other tests look at: test_audit_chain.py, test_audit.py, tests/auth/test_provider.py.
+# Those that other tests look at: test_audit_chain.py, test_audit.py, tests/auth/test_provider.py,
+# tests/ops/test_live_settings.py.
 ELSEWHERE = {
     "head",
     "missing",
     "packed",
     "settings-changed",
+    "setting-changed",
     "provider-linked",
     "provider-unlinked",
 }

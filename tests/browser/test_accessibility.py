@@ -71,6 +71,12 @@ def _enter(button: str, **filled: str) -> Callable[[Visit], None]:
     return go
 
 
+def _set(**values: str) -> Callable[[Visit], None]:
+    """Return what changes one setting on the page of settings."""
+    ((name, text),) = values.items()
+    return _enter(f"Save {name}", **{f"value-{name}": text})
+
+
 def _allow(one: Visit) -> None:
     one.allow()
     one.open("/account/apps")
@@ -301,6 +307,8 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/admin/audit", "/admin/audit?user=nobody"),
         Page("/admin/audit", "/admin/audit?kind=administration"),
         Page("/admin/settings"),
+        Page("/admin/settings", go=_set(export_hours="48")),
+        Page("/admin/settings/<name>", "/admin/settings", _set(export_hours="nonsense")),
         Page("/admin/check"),
         Page("/admin/check", "/admin/check?whole=1"),
         Page("/admin/keys"),

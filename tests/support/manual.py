@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import click
 
 from fhirapp.cli import cli
-from fhirapp.config import PREFIX, Settings
+from fhirapp.config import PREFIX, Settings, declared
 from fhirapp.definition import Definition
 from fhirapp.documents import extractor
 from fhirapp.documents.media import MAX_CHARACTERS
@@ -71,7 +70,7 @@ def _commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Comman
 
 def settings() -> str:
     rows = []
-    for setting in fields(Settings):
+    for setting in declared():
         default = int(setting.default) if isinstance(setting.default, bool) else setting.default
         shown = setting.metadata["shown"] or f"`{default}`"
         name = PREFIX + setting.name.upper()

@@ -19,7 +19,7 @@ from flask import Flask, current_app
 
 from fhirapp.auth.models import ROLES
 from fhirapp.auth.tokens import new_token
-from fhirapp.config import ConfigurationError, Settings, settings_of
+from fhirapp.config import ConfigurationError, Settings, settings, settings_of
 
 if TYPE_CHECKING:
     from authlib.integrations.base_client import OAuth2Mixin
@@ -135,12 +135,16 @@ class Provider:
 
     def __init__(self, settings: Settings, rule: Rule | None) -> None:
         self.issuer = settings.oidc_issuer
-        self.name = settings.oidc_name or self.issuer.partition("://")[2].partition("/")[0]
         self.rule = rule
         self._settings = settings
         self._client: OAuth2Mixin | None = None
         self._asked_at = 0.0
         self._lock = Lock()
+
+    @property
+    def name(self) -> str:
+        """What people call it: an administrator may change that meanwhile."""
+        return settings().oidc_name or self.issuer.partition("://")[2].partition("/")[0]
 
     def begin(self, redirect_uri: str, back: str, *, fresh: bool) -> tuple[str, Begun]:
         """Return the address at the provider, and what the browser keeps. Raises Unreachable."""

@@ -1,4 +1,4 @@
-"""Settings as they are in force, and the keys that sign id tokens."""
+"""Settings as they are in force and as they are changed, and the keys that sign id tokens."""
 
 from __future__ import annotations
 
@@ -6,19 +6,34 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import Field, fields
 from typing import Any, NamedTuple
 
 from flask import Response, current_app, request
 from flask.blueprints import BlueprintSetupState
-from marshmallow import ValidationError
+from marshmallow.fields import Boolean, Integer
+from marshmallow.fields import Field as Parser
+from marshmallow.validate import OneOf
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
+from werkzeug.exceptions import NotFound
 
 from fhirapp.auth.oauth import openid
-from fhirapp.config import PREFIX, ConfigurationError, Settings, base_url, settings
+from fhirapp.config import (
+    COMMAND_LINE,
+    ENVIRONMENT,
+    PREFIX,
+    STORED,
+    ConfigurationError,
+    base_url,
+    declared,
+    settings,
+)
 from fhirapp.db import db
+from fhirapp.ops import live_settings
+from fhirapp.ops.live_settings import Chosen, Stored, chosen
 from fhirapp.trail.events import record
+from fhirapp.web.admin.audit_descriptions import users_named
+from fhirapp.web.cookies import form_fields
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -27,6 +42,7 @@ from fhirapp.web.pages import (
     for_administrators,
     page,
     see_other,
+    signed_in,
 )
 from fhirapp.web.texts import _
 
@@ -104,22 +120,101 @@ def processes() -> int:
 _SECRET = re.compile("pass|secret|token|key", re.I)
 
 
+# In the page's order; every setting is in one.
+GROUPS = (
+    (
+        _("Searches and answers"),
+        "page_size page_max require_patient_or_id self_link export_hours inline_max empty_content",
+    ),
+    (
+        _("Sign-in and apps"),
+        (
+            "second_factor oidc_name oidc_issuer oidc_client_id oidc_client_secret oidc_scope "
+            "oidc_roles fetch_private"
+        ),
+    ),
+    (_("Pages"), "timezone translation"),
+    (
+        _("Logs, metrics and audit trail"),
+        "log_level log_format access_log metrics audit audit_keep",
+    ),
+    (
+        _("Address and connections"),
+        "base_url host port trusted_proxy connections connections_of_address processes threads",
+    ),
+    (
+        _("Database, files and keys"),
+        "database_url replica_urls replica_lag instance_path files secret",
+    ),
+    (_("Demo and lessons"), "demo demo_reset lessons"),
+)
+
+
 class Shown(NamedTuple):
     """A setting as the page shows it; in_effect is what an empty one comes to."""
 
-    variable: str
+    name: str
     doc: str
     value: str
     in_effect: str
     default: str
     origin: str
+    # Whether there is a form for it here, and of which values: pairs of value and label.
+    is_open: bool
+    options: list[tuple[str, str]]
+    is_number: bool
+    # As the form has it.
+    typed: str
+    # What an administrator chose, and why that has no effect.
+    stored: Stored | None
+    ignored: str
 
 
 @blueprint.get("/admin/settings")
 @for_administrators
 def index() -> Response:
-    """Show every setting: nothing can be changed here."""
-    return page("admin/settings.html", listed=list(_listed()), parts=parts)
+    """Show every setting, where it comes from, and forms for those that can be changed here."""
+    return _settings()
+
+
+@blueprint.post("/admin/settings/<name>")
+@for_administrators
+def change(name: str) -> Response:
+    """Change a setting for all servers of this database, or use its default again."""
+    is_default = field("default") == "yes"
+    if name not in live_settings.LIVE and not (is_default and name in chosen().rows):
+        raise NotFound
+    value = None if is_default else field(name, 500) or None
+    try:
+        live_settings.change(name, value, signed_in().user.id)
+    except ConfigurationError as error:
+        return _settings(faulty=name, fault=str(error), status=400)
+    return see_other(f"/admin/settings?done={name}#{name}")
+
+
+def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Response:
+    known = chosen()
+    listed = {one.name: one for one in _listed(known)}
+    groups = [(title, [listed[name] for name in names.split()]) for title, names in GROUPS]
+    return page(
+        "admin/settings.html",
+        status,
+        groups=groups,
+        changed=[one for one in listed.values() if one.origin == STORED],
+        unknown={name: row for name, row in known.rows.items() if name not in listed},
+        names=users_named(row.changed_by for row in known.rows.values()),
+        origins={
+            ENVIRONMENT: _("environment"),
+            COMMAND_LINE: _("command line"),
+            STORED: _("this page"),
+        },
+        stored=STORED,
+        prefix=PREFIX,
+        parts=parts,
+        faulty=faulty,
+        fault=fault,
+        done=request.args.get("done", ""),
+    )
 
 
 def parts(text: str) -> list[tuple[str, bool]]:
@@ -142,7 +237,7 @@ def shown_url(url: URL) -> str:
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
-def _listed() -> Iterator[Shown]:
+def _listed(known: Chosen) -> Iterator[Shown]:
     now = settings()
     in_effect = {
         "database_url": shown_url(db.engine.url),
@@ -151,19 +246,28 @@ def _listed() -> Iterator[Shown]:
         "processes": str(processes()),
         "timezone": str(now.zone),
     }
-    for one in fields(Settings):
-        value = getattr(now, one.name)
-        is_default = value == one.default
+    typed = form_fields()
+    for one in declared():
+        name, value = one.name, getattr(now, one.name)
         shown = _said(value)
         if one.metadata["secret"] and value:
-            shown = masked(value) if one.name == "database_url" else _("not shown")
+            shown = masked(value) if name == "database_url" else _("not shown")
+        is_unset = value == one.default and name in in_effect
+        origin = now.origins.get(name, "")
+        is_live = name in live_settings.LIVE
         yield Shown(
-            variable=PREFIX + one.name.upper(),
-            doc=one.metadata["doc"],
-            value="" if is_default and one.name in in_effect else shown,
-            in_effect=in_effect[one.name] if is_default and one.name in in_effect else "",
-            default=one.metadata["shown"] or f"`{_said(one.default)}`",
-            origin=_origin(one, value),
+            name,
+            one.metadata["doc"],
+            "" if is_unset else shown,
+            in_effect[name] if is_unset else "",
+            one.metadata["shown"] or f"`{_said(one.default)}`",
+            origin,
+            is_open=is_live and origin in ("", STORED),
+            options=_options(one.metadata["parser"]),
+            is_number=isinstance(one.metadata["parser"], Integer),
+            typed=typed.get(name, str(value)) if is_live else "",
+            stored=known.rows.get(name),
+            ignored=known.ignored.get(name, ""),
         )
 
 
@@ -173,13 +277,11 @@ def _said(value: Any) -> str:
     return str(value)
 
 
-def _origin(setting: Field[Any], value: Any) -> str:
-    """Return where a value came from."""
-    text = os.environ.get(PREFIX + setting.name.upper(), "")
-    try:
-        if text and setting.metadata["parser"].deserialize(text) == value:
-            return _("environment")
-    except ValidationError:
-        # Something overrode it, or the server had not started.
-        pass
-    return _("default") if value == setting.default else _("command line")
+def _options(parser: Parser[Any]) -> list[tuple[str, str]]:
+    """Return the values among which one is chosen, empty where it is typed."""
+    if isinstance(parser, Boolean):
+        return [("True", _("on")), ("False", _("off"))]
+    for validator in parser.validators:
+        if isinstance(validator, OneOf):
+            return [(str(one), str(one)) for one in validator.choices]
+    return []
