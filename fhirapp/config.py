@@ -30,6 +30,9 @@ from marshmallow.validate import OneOf, Range
 PREFIX = "FHIRAPP_"
 # Where a value comes from; what comes from nowhere is the default.
 ENVIRONMENT, COMMAND_LINE, STORED = "environment", "command line", "admin page"
+# In the instance folder, unless the database is PostgreSQL.
+SECRET_KEY = "secret.key"
+_LEAST_SECRET = 32
 
 
 class ConfigurationError(Exception):
@@ -339,6 +342,11 @@ class Settings:
             scheme = "postgresql+psycopg"
         return scheme + separator + rest
 
+    @property
+    def is_postgresql(self) -> bool:
+        """Whether the database is PostgreSQL, which several servers may share."""
+        return self.database_uri.startswith("postgresql")
+
     @cached_property
     def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks of the reverse proxies that are believed."""
@@ -495,6 +503,29 @@ def check_together(settings: Settings) -> None:
             "Demo mode has its own database and never touches the clinic's: "
             "leave out FHIRAPP_DATABASE_URL, or leave out --demo."
         )
+    _check_secret(settings)
+
+
+def _check_secret(settings: Settings) -> None:
+    if not settings.is_postgresql:
+        if settings.secret:
+            raise ConfigurationError(
+                "FHIRAPP_SECRET has no effect with SQLite, whose key is a file of the instance "
+                "folder; leave it out."
+            )
+        return
+    if len(settings.secret.strip()) >= _LEAST_SECRET:
+        return
+    path = settings.instance / SECRET_KEY
+    former = (
+        f"; to go on with the key that this server has, FHIRAPP_SECRET=$(base64 -w0 {path})"
+        if path.is_file()
+        else ", for example what `openssl rand -base64 32` prints"
+    )
+    raise ConfigurationError(
+        f"With PostgreSQL FHIRAPP_SECRET is needed, {_LEAST_SECRET} characters or more and the "
+        f"same on each server{former}."
+    )
 
 
 def check_listening(settings: Settings) -> None:

@@ -1,4 +1,7 @@
-"""The server's own keys, made at the first start; only this server's user may read them."""
+"""The server's own keys: files made at the first start, which only this server's user may read.
+
+Servers on one PostgreSQL derive the same from FHIRAPP_SECRET (auth/server_secrets.py has the rest).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,8 @@ from cryptography.fernet import Fernet, InvalidToken
 from flask import Flask, current_app
 from joserfc.jwk import ECKey
 
-from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.config import SECRET_KEY, ConfigurationError, settings_of
 
-_NAME = "secret.key"
 _KEY_BYTES = 32
 _EXTENSION = "fhirapp.key"
 DEMO_KEY = "demo-backend.jwk.json"
@@ -28,7 +30,9 @@ def init_app(app: Flask) -> None:
 
     Not as Flask's SECRET_KEY: with one Flask would look for a session cookie in every request.
     """
-    app.extensions[_EXTENSION] = secret_key(settings_of(app).instance)
+    settings = settings_of(app)
+    secret = settings.secret
+    app.extensions[_EXTENSION] = derived_key(secret) if secret else secret_key(settings.instance)
 
 
 def key_of(app: Flask) -> bytes:
@@ -37,12 +41,25 @@ def key_of(app: Flask) -> bytes:
     return key
 
 
+def derived_key(secret: str) -> bytes:
+    """Return the key that FHIRAPP_SECRET stands for: what it is the base64 of, or its digest."""
+    # White space comes of files that the setting is read from.
+    text = secret.strip()
+    try:
+        key = base64.b64decode(text, validate=True)
+    except ValueError:
+        key = b""
+    if len(key) == _KEY_BYTES:
+        return key
+    return hashlib.blake2b(text.encode(), person=b"secret", digest_size=_KEY_BYTES).digest()
+
+
 def secret_key(instance: Path) -> bytes:
     """Return the key in the instance folder, making it where there is none.
 
     Raises ConfigurationError.
     """
-    path = instance / _NAME
+    path = instance / SECRET_KEY
     try:
         instance.mkdir(parents=True, exist_ok=True)
         if not path.exists():

@@ -35,14 +35,14 @@ from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.exchange.imports.report import Report
-from fhirapp.keys import DEMO_KEY, demo_key
+from fhirapp.keys import DEMO_KEY, demo_key, write_new
 from fhirapp.ops.prepare import prepare
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
 from tests import ROOT
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.balancer import SERVERS, balance
-from tests.support.helpers import BASE_URL, Fhir
+from tests.support.helpers import BASE_URL, Fhir, shared_secret
 from tests.support.shell import start_job
 
 SERVER = "FHIRAPP_TEST_POSTGRESQL"
@@ -183,7 +183,7 @@ def demo_key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def signing_keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the file of the key that signs id tokens in all apps: to make one takes a while."""
     folder = tmp_path_factory.mktemp("signing")
-    openid._make(folder / openid.NAME)
+    write_new(folder / openid.NAME, openid.make_first())
     return folder / openid.NAME
 
 
@@ -191,6 +191,7 @@ def signing_keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def original(
     new_database: Callable[..., str],
     demo_key_file: Path,
+    signing_keys_file: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[bool, Rendering], str]:
     """Return a maker of databases to copy, with the demo's people and seeded or not; made once.
@@ -203,7 +204,13 @@ def original(
         url = new_database()
         folder = tmp_path_factory.mktemp("instance")
         copyfile(demo_key_file, folder / DEMO_KEY)
-        values = {"database_url": url, "instance_path": str(folder), **rendering._asdict()}
+        copy(signing_keys_file, folder / openid.NAME)
+        values = {
+            "database_url": url,
+            "instance_path": str(folder),
+            **shared_secret(url),
+            **rendering._asdict(),
+        }
         _start(create_app(load_settings({}, **values)), seed=seed)
         return url
 
@@ -244,12 +251,13 @@ def make_app(
         close()
         folder = tmp_path_factory.mktemp("instance")
         values = {"instance_path": str(folder), "base_url": BASE_URL, **overrides}
+        values = {**shared_secret(values.get("database_url", "")), **values}
         settings = load_settings({}, **values)
         # Of an app in demo mode it is empty: that has a file of its own.
         is_copy = "database_url" not in overrides
         if is_copy:
             url = new_database(original(seed, Rendering.of(settings)))
-            settings = replace(settings, database_url=url)
+            settings = replace(settings, database_url=url, **shared_secret(url))
             if not (settings.instance / DEMO_KEY).exists():
                 settings.instance.mkdir(parents=True, exist_ok=True)
                 copyfile(demo_key_file, settings.instance / DEMO_KEY)

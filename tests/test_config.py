@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import zoneinfo
 from dataclasses import replace
 from datetime import datetime
@@ -14,6 +15,7 @@ from sqlalchemy import make_url
 from fhirapp import create_app
 from fhirapp.config import (
     PREFIX,
+    SECRET_KEY,
     ConfigurationError,
     Settings,
     check_listening,
@@ -21,6 +23,8 @@ from fhirapp.config import (
     load_settings,
 )
 from fhirapp.disk import database_path
+from fhirapp.keys import derived_key, secret_key
+from tests.support.helpers import shared_secret
 
 
 def refusal(environ: dict[str, str]) -> str:
@@ -173,12 +177,28 @@ def test_an_unknown_setting_is_refused(name):
         ({"DEMO": "1", "DATABASE_URL": "sqlite:///x.db"}, "never touches the clinic's"),
         ({"DATABASE_URL": "nonsense"}, "is not a database address"),
         ({"DATABASE_URL": "oops://x/y"}, "is not a database address"),
-        ({"DATABASE_URL": "postgresql://x:port/y"}, "is not a database address"),
+        (
+            {"DATABASE_URL": "postgresql://x:port/y", "SECRET": "s" * 32},
+            "is not a database address",
+        ),
+        ({"DATABASE_URL": "postgresql://x/y"}, "32 characters or more and the same on each server"),
+        ({"DATABASE_URL": "postgres://x/y", "SECRET": "s" * 31}, "FHIRAPP_SECRET is needed, 32"),
+        ({"SECRET": "s" * 32}, "FHIRAPP_SECRET has no effect with SQLite"),
+        ({"DEMO": "1", "SECRET": "s" * 32}, "FHIRAPP_SECRET has no effect with SQLite"),
         ({"DATABASE_URL": "sqlite:////proc/nowhere/x.db"}, "The folder /proc/nowhere cannot be"),
     ],
 )
 def test_what_cannot_be_used_or_not_together_is_refused(environ, words, tmp_path):
     assert words in refusal({"INSTANCE_PATH": str(tmp_path), **environ})
+
+
+def test_the_key_that_a_server_has_goes_on_as_its_secret(tmp_path):
+    """Who ran one server on PostgreSQL until now has it in a file."""
+    own = {"INSTANCE_PATH": str(tmp_path), "DATABASE_URL": "postgresql://x/y"}
+    key = secret_key(tmp_path)
+    words = f"FHIRAPP_SECRET=$(base64 -w0 {tmp_path / SECRET_KEY})"
+    assert words in refusal(own)
+    assert derived_key(base64.b64encode(key).decode()) == key
 
 
 def test_an_instance_folder_below_a_file_is_refused(tmp_path):
@@ -228,7 +248,8 @@ def test_a_folder_may_have_any_name(tmp_path, name):
     ],
 )
 def test_a_database_address_names_the_driver_that_is_installed(given, uri):
-    assert load_settings({"FHIRAPP_DATABASE_URL": given}).database_uri == uri
+    secret = {f"FHIRAPP_{name.upper()}": text for name, text in shared_secret(given).items()}
+    assert load_settings({"FHIRAPP_DATABASE_URL": given, **secret}).database_uri == uri
 
 
 def test_a_relative_instance_folder_is_made_absolute():

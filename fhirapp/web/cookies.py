@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from flask import Response, current_app, g, request
+from sqlalchemy import make_url
 from werkzeug.datastructures import MultiDict
 from werkzeug.sansio.http import parse_cookie
 
@@ -112,8 +113,10 @@ def name_of(cookie: str) -> str:
     With the prefix __Host- no other host of the domain can set it. Below a path of the host the
     cookie is for that path, which that prefix does not allow: others stand beside it.
     """
-    # The password of the database may change, so it is left out.
-    server = keyed_digest("cookie", settings().database_uri.rpartition("@")[2])[:8]
+    # Servers on one PostgreSQL may name its host each in another way, and its password may change.
+    uri = settings().database_uri
+    own = make_url(uri).database if settings().is_postgresql else uri.rpartition("@")[2]
+    server = keyed_digest("cookie", own or "")[:8]
     name = f"fhirapp_{cookie}_{server}"
     if not _is_secure():
         return name

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import stat
 
 import pytest
 
 from fhirapp.config import ConfigurationError
-from fhirapp.keys import DEMO_KEY, demo_key, secret_key
+from fhirapp.keys import DEMO_KEY, demo_key, derived_key, secret_key
 from tests.support.racing import together
 
 NAME = "secret.key"
@@ -35,6 +36,17 @@ def test_no_wider_mode_comes_of_a_wide_umask(tmp_path):
     finally:
         os.umask(before)
     assert mode(tmp_path / NAME) == mode(tmp_path / DEMO_KEY) == 0o600
+
+
+def test_a_secret_is_a_key_or_gives_one():
+    key = bytes(range(32))
+    assert derived_key(base64.b64encode(key).decode() + "\n") == key
+    words = "correct horse battery staple, twice"
+    made = derived_key(words)
+    assert (len(made), made == derived_key(f" {words}\n")) == (32, True)
+    # What has another length stands for itself.
+    others = {derived_key(base64.b64encode(bytes(size)).decode()) for size in (24, 31, 33)}
+    assert len({made, key, bytes(32), *others}) == 6
 
 
 def test_each_instance_has_a_key_of_its_own(tmp_path):

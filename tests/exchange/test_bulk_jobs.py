@@ -22,11 +22,11 @@ from fhirapp.exchange.bulk.run import IN_PROGRESS, KEPT, KIND, WAIT_SECONDS
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, MOST_ATTEMPTS, Job, Progress
 from fhirapp.jobs.worker import Pace, Worker, running_jobs
-from tests import ROOT
 from tests.exchange.test_bulk_files import folder
 from tests.support.bulk import Exports
 from tests.support.contract import allergy, delete, publish
 from tests.support.helpers import assert_outcome
+from tests.support.shell import environment, unmeasured
 
 WORK = """
 from fhirapp import create_app
@@ -157,16 +157,9 @@ def start_worker(app: Flask) -> Iterator[Callable[[], subprocess.Popen[str]]]:
         db.engine.dispose()
 
     def run() -> subprocess.Popen[str]:
-        left_out = ("FHIRAPP_", "COVERAGE_")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         process = subprocess.Popen(
             [sys.executable, "-c", WORK],
-            env={
-                **kept,
-                "PYTHONPATH": str(ROOT),
-                "FHIRAPP_INSTANCE_PATH": str(settings.instance),
-                "FHIRAPP_DATABASE_URL": settings.database_url,
-            },
+            env=unmeasured(environment(settings.instance, DATABASE_URL=settings.database_url)),
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -39,6 +39,7 @@ from fhirapp.store import migrate
 from fhirapp.store.migrate import HEAD, schema_version, upgrade
 from tests import TESTS
 from tests.exchange.test_import import ALLERGY, PATIENT, asking, load_lines
+from tests.support.helpers import shared_secret
 
 SCHEMAS = TESTS / "schemas"
 
@@ -54,7 +55,9 @@ def _is_index(name: str) -> bool:
 def app_on(url: Path | str, folder: Path) -> Flask:
     """Return an app on a SQLite file or a database's address, not yet prepared."""
     address = url if isinstance(url, str) else f"sqlite:///{url}"
-    return create_app(load_settings({}, database_url=address, instance_path=str(folder)))
+    return create_app(
+        load_settings({}, database_url=address, instance_path=str(folder), **shared_secret(address))
+    )
 
 
 @pytest.fixture

@@ -9,6 +9,13 @@ from werkzeug.test import TestResponse
 
 BASE_URL = "https://fhir.example"
 FHIR_JSON = "application/fhir+json"
+# Of all servers of the tests on PostgreSQL.
+SECRET = "the-secret-of-the-tests-0123456789"
+
+
+def shared_secret(database_url: str) -> dict[str, str]:
+    """Return the setting that a server on this database needs beside it."""
+    return {"secret": SECRET} if database_url.startswith("postgres") else {}
 
 
 class Fhir:

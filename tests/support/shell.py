@@ -23,6 +23,7 @@ import fhirapp as package
 from fhirapp.config import Settings, settings_of
 from fhirapp.jobs import process
 from tests import ROOT
+from tests.support.helpers import shared_secret
 
 MAIN = "from fhirapp.cli import main; main()"
 _LONGEST_SECONDS = 300
@@ -39,10 +40,12 @@ _SERVER.set_forkserver_preload(
 def environment(folder: Path, **settings: str) -> dict[str, str]:
     """Return an environment whose instance folder is this one, with these FHIRAPP_ settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FHIRAPP_")}
+    secret = shared_secret(settings.get("DATABASE_URL", ""))
     return {
         **kept,
         "PYTHONPATH": str(ROOT),
         "FHIRAPP_INSTANCE_PATH": str(folder),
+        **{f"FHIRAPP_{name.upper()}": value for name, value in secret.items()},
         **{f"FHIRAPP_{name}": value for name, value in settings.items()},
     }
 
