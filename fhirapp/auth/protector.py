@@ -22,7 +22,8 @@ from fhirapp.auth.models import PATIENT, digest
 from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, access_of
 from fhirapp.auth.throttle import Failures
 from fhirapp.db import reader
-from fhirapp.db.reader import generation, note_cache, read_since
+from fhirapp.db.generation import generation
+from fhirapp.db.reader import note_cache, read_since
 from fhirapp.fhir.outcome import FhirError, Forbidden, LoginRequired, Throttled, TokenExpired
 from fhirapp.fhir.temporal import exact_at
 from fhirapp.trail.events import new_id

@@ -34,14 +34,12 @@ from fhirapp.db.base import (
     Versioned,
     db,
 )
+from fhirapp.db.generation import CHANNEL, EXTENSION, Generation, generation
 from fhirapp.db.reader import (
-    EXTENSION,
-    Generation,
     Reader,
     add_seconds,
     forget_reader,
     forget_spares,
-    generation,
     quoted,
     reader,
 )
@@ -116,7 +114,10 @@ def writing(
         with connection.begin():
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{round(seconds * 1000)}ms'")
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
+                # Other servers are notified when, and if, this is committed.
+                connection.exec_driver_sql(
+                    f"SELECT pg_advisory_xact_lock({_WRITE_LOCK}), pg_notify('{CHANNEL}', '')"
+                )
             yield connection
     add_seconds(time.perf_counter() - began)
     generation().change()

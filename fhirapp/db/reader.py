@@ -1,71 +1,23 @@
 """Reading: one snapshot of the database for each request, in the driver's own SQL.
 
 With SQLAlchemy's statement layer a search costs 45 µs more. To take a connection from its pool and
-give it back costs 20 µs, as much as to look a token up: those to SQLite are kept apart. The
-generation tells every process of this server at once that something was written.
+give it back costs 20 µs, as much as to look a token up: those to SQLite are kept apart.
 """
 
 from __future__ import annotations
 
 import logging
-import mmap
-import os
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from flask import current_app, g
+from flask import g
 from sqlalchemy import Engine
 from sqlalchemy.pool import PoolProxiedConnection
 
-from fhirapp.config import ConfigurationError
 from fhirapp.db.base import db
-
-_SIZE = 8
-_NAME = "generation"
-EXTENSION = "fhirapp.generation"
-
-
-class Generation:
-    """A value that is another one after each write, whichever process writes."""
-
-    def __init__(self, instance: Path) -> None:
-        self._path = instance / _NAME
-
-    def now(self) -> bytes:
-        """Return the value; read it before what is kept with it."""
-        return self._shared[:]
-
-    def change(self) -> None:
-        """Say that something was committed."""
-        self._shared[:] = os.urandom(_SIZE)
-
-    @cached_property
-    def _shared(self) -> mmap.mmap:
-        """The file in memory, made at first. Raises ConfigurationError."""
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise ConfigurationError(
-                f"The file {self._path} cannot be written ({error.strerror}); give this user the "
-                "right to, or name another folder in FHIRAPP_INSTANCE_PATH."
-            ) from None
-        try:
-            if os.fstat(descriptor).st_size < _SIZE:
-                os.ftruncate(descriptor, _SIZE)
-            return mmap.mmap(descriptor, _SIZE)
-        finally:
-            os.close(descriptor)
-
-
-def generation() -> Generation:
-    """Return the running app's."""
-    found: Generation = current_app.extensions[EXTENSION]
-    return found
+from fhirapp.db.generation import generation
 
 
 def quoted(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from flask import Flask, current_app
 
 from fhirapp.db import Busy, database_errors
-from fhirapp.db.reader import generation
+from fhirapp.db.generation import generation
 from fhirapp.trail import Unwritable
 
 _log = logging.getLogger(__name__)

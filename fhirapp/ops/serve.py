@@ -23,6 +23,7 @@ from flask import Flask
 
 from fhirapp import keys
 from fhirapp.config import ConfigurationError, Settings, settings_of
+from fhirapp.db.generation import following_others
 from fhirapp.disk import database_path
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.ops import live_settings, metrics
@@ -125,7 +126,7 @@ def run_one(
     start_timer(app)
     if database := database_path(settings):
         check_meanwhile(database)
-    with running_jobs(app):
+    with following_others(app), running_jobs(app):
         while not stopping and still_wanted():
             server.turn(_POLL_SECONDS)
     _drain(server)

@@ -14,7 +14,7 @@ import fhirapp
 from fhirapp.auth.protector import LONGEST_SECONDS, Verified
 from fhirapp.config import ConfigurationError
 from fhirapp.db import writing
-from fhirapp.db.reader import Generation, generation
+from fhirapp.db.generation import Generation, generation
 
 KEY = b"k" * 32
 
@@ -86,7 +86,7 @@ def test_it_holds_a_second_at_the_most(in_app, monkeypatch):
 def test_another_process_that_writes_is_noticed_at_once(tmp_path):
     ours = Generation(tmp_path)
     before = ours.now()
-    program = "import sys, pathlib; from fhirapp.db.reader import Generation as G;"
+    program = "import sys, pathlib; from fhirapp.db.generation import Generation as G;"
     program += "G(pathlib.Path(sys.argv[1])).change()"
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
     assert ours.now() != before

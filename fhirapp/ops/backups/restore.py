@@ -24,7 +24,7 @@ from fhirapp.auth.tokens import revoke_grants
 from fhirapp.config import ConfigurationError, Settings, sqlite_url
 from fhirapp.core import current_core
 from fhirapp.db import db, writing
-from fhirapp.db.reader import Generation
+from fhirapp.db.generation import Generation
 from fhirapp.definition import types
 from fhirapp.disk import (
     because,
