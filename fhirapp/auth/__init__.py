@@ -7,7 +7,7 @@ import logging
 from flask import Flask
 
 from fhirapp import keys
-from fhirapp.auth import protector
+from fhirapp.auth import protector, server_secrets
 from fhirapp.auth.oauth import server
 from fhirapp.auth.users import provider
 
@@ -18,6 +18,7 @@ def init_app(app: Flask) -> None:
     logging.getLogger("authlib").setLevel(logging.INFO)
     logging.getLogger("urllib3").setLevel(logging.INFO)
     keys.init_app(app)
+    server_secrets.init_app(app)
     protector.init_app(app)
     server.init_app(app)
     provider.init_app(app)

@@ -228,6 +228,18 @@ class SetupCode(Base):
     expires_at: Mapped[int] = mapped_column(Integer)
 
 
+class ServerSecret(Base):
+    """A secret that servers on one PostgreSQL share; on SQLite it is a file instead."""
+
+    __tablename__ = "server_secret"
+
+    # As the file would be called.
+    name: Mapped[str] = mapped_column(primary_key=True)
+    # Sealed with the key that FHIRAPP_SECRET stands for.
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+    changed_at: Mapped[int] = mapped_column(Integer)
+
+
 class Attempt(Base):
     """How often something was tried within a window, counted for all processes."""
 

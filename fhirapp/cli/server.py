@@ -70,7 +70,7 @@ def _greet(settings: Settings, port: int, code: str | None) -> None:
     if code is not None:
         say(
             f"There is no administrator yet: make the first one at {address}/setup?code={code}\n"
-            "This address serves once, for a day; the next start prints another."
+            "This address serves once, for a day at most; each start prints it, or a new one."
         )
     if settings.demo:
         people = ", ".join(person.username for person in PEOPLE)
@@ -113,7 +113,7 @@ def rotate() -> None:
     app = core_app(load_settings())
     with app.app_context():
         record("keys-changed", what="a new key for id tokens")
-        minutes = (openid.rotate(settings_of(app).instance, now) - now) // 60
+        minutes = (openid.rotate(now) - now) // 60
     say(f"The new key is published at once and signs in {minutes} minutes.")
 
 

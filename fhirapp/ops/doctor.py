@@ -25,7 +25,16 @@ from sqlalchemy import func, select, text
 from fhirapp import trail
 from fhirapp.auth.models import ADMINISTRATOR, User
 from fhirapp.auth.oauth import openid
-from fhirapp.config import COMMAND_LINE, ENVIRONMENT, LOOPBACK, STORED, Settings, settings_of
+from fhirapp.auth.server_secrets import server_secrets
+from fhirapp.config import (
+    COMMAND_LINE,
+    ENVIRONMENT,
+    LOOPBACK,
+    SECRET_KEY,
+    STORED,
+    Settings,
+    settings_of,
+)
 from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.disk import beside, database_path, megabytes
@@ -261,14 +270,14 @@ def _statistics() -> Iterator[Finding]:
 
 
 def _keys(settings: Settings) -> Iterator[Finding]:
-    for path in (settings.instance / "secret.key", settings.instance / openid.NAME):
+    for path in (settings.instance / SECRET_KEY, settings.instance / openid.NAME):
         if path.exists() and path.stat().st_mode & 0o077:
             words = f"others on this machine may read {path}"
             yield Finding("Keys", WRONG, words, f"chmod 600 {path}")
-    path = settings.instance / openid.NAME
-    if not path.exists():
+    changed_at = server_secrets().changed_at(openid.NAME)
+    if changed_at is None:
         return
-    days = int((time.time() - path.stat().st_mtime) // _DAY)
+    days = int((time.time() - changed_at) // _DAY)
     if days > OLD_KEY_DAYS:
         words = f"the key of id tokens is {days} days old"
         yield Finding("Keys", NOTE, words, "Make a new one: fhirapp key rotate.")

@@ -29,7 +29,7 @@ from fhirapp.config import (
     variable_of,
 )
 from fhirapp.db import Base, database_errors, db, writing
-from fhirapp.db.reader import generation
+from fhirapp.db.generation import generation
 from fhirapp.trail.events import record
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from sqlalchemy.exc import DatabaseError
 
 from fhirapp import keys
 from fhirapp.auth.demo import add_demo
-from fhirapp.auth.users.accounts import has_administrator, new_setup_code
+from fhirapp.auth.oauth import openid
+from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
@@ -92,6 +93,9 @@ def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> Non
     settings = settings_of(app)
     rendering = Rendering.of(settings)
     _carry_forward(settings, say)
+    if settings.is_postgresql:
+        # Another FHIRAPP_SECRET than the one that sealed them is refused now, not at a sign-in.
+        openid.prepare()
     try:
         if settings.demo:
             _fill_demo(app, rendering, say)
@@ -140,9 +144,13 @@ def _fill_demo(app: Flask, rendering: Rendering, say: Callable[[str], None]) -> 
 
 
 def first_setup_code(app: Flask) -> str | None:
-    """Return the setup code of the first administrator, None once there is one."""
+    """Return the setup code of the first administrator, None once there is one.
+
+    The starts of a day find the same.
+    """
     with app.app_context():
         with writing() as connection:
-            code = None if has_administrator(connection) else new_setup_code(connection)
+            is_needed = not accounts.has_administrator(connection)
+            code = accounts.first_setup_code(connection) if is_needed else None
         db.engine.dispose()
     return code

@@ -20,6 +20,7 @@ from flask import Flask
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
+from fhirapp import create_app
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.oauth.openid import (
@@ -28,13 +29,16 @@ from fhirapp.auth.oauth.openid import (
     NAME,
     PUBLISHED_BEFORE_SECONDS,
     active_key,
+    make_first,
     public_keys,
     rotate,
 )
-from fhirapp.config import ConfigurationError
+from fhirapp.auth.server_secrets import server_secrets
+from fhirapp.config import ConfigurationError, load_settings, settings_of
 from tests.auth.test_openid import header_of
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.racing import together
+from tests.support.shell import environment
 
 
 @pytest.fixture
@@ -47,6 +51,12 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 def flow(app: Flask) -> Flow:
     """Return a clinician with a public app."""
     return Flow(app, add_program(app), add_person(app, CLINICIAN))
+
+
+@pytest.fixture
+def filed(tmp_path: Path) -> Flask:
+    """Return an app that has no key yet, and will have it in a file."""
+    return create_app(load_settings({}, instance_path=str(tmp_path)))
 
 
 def instance(app: Flask) -> Path:
@@ -65,23 +75,32 @@ def signs(app: Flask, seconds: float | None = None) -> str:
         return str(active_key(seconds).kid)
 
 
+def rotated(app: Flask, now: int) -> int:
+    """Make a new key; return from when on it signs."""
+    with app.app_context():
+        return rotate(now)
+
+
 def let_pass(app: Flask, seconds: int) -> None:
     """Let time pass for the keys: each signs from so many seconds earlier."""
-    path = instance(app) / NAME
-    content = json.loads(path.read_bytes())
-    for one in content["keys"]:
-        one["signs_from"] -= seconds
-    path.write_text(json.dumps(content))
+
+    def earlier(content: bytes) -> bytes:
+        stored = json.loads(content)
+        for one in stored["keys"]:
+            one["signs_from"] -= seconds
+        return json.dumps(stored).encode()
+
+    with app.app_context():
+        server_secrets().change(NAME, make_first, earlier)
 
 
-def test_the_first_key_is_made_when_it_is_first_asked_for(app):
-    path = instance(app) / NAME
-    # The one that all apps of the tests have.
-    path.unlink()
-    (kid,) = published(app)
-    assert signs(app) == kid
+def test_the_first_key_is_made_when_it_is_first_asked_for(filed):
+    path = instance(filed) / NAME
+    assert not path.exists()
+    (kid,) = published(filed)
+    assert signs(filed) == kid
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert published(app) == [kid]
+    assert published(filed) == [kid]
 
 
 def test_what_is_published_is_public(app):
@@ -108,8 +127,7 @@ def test_a_rotation_interrupts_nobody(flow):
     (old,) = published(app)
     first = flow.tokens("openid")["id_token"]
     now = int(time.time())
-    assert rotate(instance(app), now) == now + PUBLISHED_BEFORE_SECONDS
-    assert stat.S_IMODE((instance(app) / NAME).stat().st_mode) == 0o600
+    assert rotated(app, now) == now + PUBLISHED_BEFORE_SECONDS
     # Published before it signs, for longer than clients keep what they fetched.
     _, new = published(app)
     assert PUBLISHED_BEFORE_SECONDS > JWKS_SECONDS
@@ -129,17 +147,17 @@ def test_a_rotation_interrupts_nobody(flow):
 def test_a_key_is_dropped_when_nothing_that_it_signed_lives(app):
     (first,) = published(app)
     now = int(time.time())
-    rotate(instance(app), now)
+    rotated(app, now)
     _, second = published(app)
     let_pass(app, PUBLISHED_BEFORE_SECONDS)
     # Again at once: the first is still needed.
-    rotate(instance(app), now)
+    rotated(app, now)
     assert published(app)[:2] == [first, second]
     let_pass(app, KEPT_SECONDS - 10)
-    rotate(instance(app), now)
+    rotated(app, now)
     assert first in published(app)
     let_pass(app, 20 + PUBLISHED_BEFORE_SECONDS)
-    rotate(instance(app), now)
+    rotated(app, now)
     assert first not in published(app)
     assert KEPT_SECONDS > openid.SECONDS
 
@@ -148,30 +166,31 @@ def test_rotations_one_after_another_keep_the_key_that_signs(app):
     (first,) = published(app)
     now = int(time.time())
     for _ in range(3):
-        rotate(instance(app), now)
+        rotated(app, now)
     assert len(published(app)) == 4
     assert signs(app) == first
 
 
-def test_a_rotation_makes_the_first_key_where_there_is_none(tmp_path):
-    rotate(tmp_path, 1000)
-    stored = json.loads((tmp_path / NAME).read_bytes())["keys"]
+def test_a_rotation_makes_the_first_key_where_there_is_none(filed):
+    rotated(filed, 1000)
+    stored = json.loads((instance(filed) / NAME).read_bytes())["keys"]
     assert [one["signs_from"] for one in stored] == [0, 1000 + PUBLISHED_BEFORE_SECONDS]
 
 
 ROTATE = """
-import json, sys
-from pathlib import Path
-from fhirapp.auth.oauth.openid import NAME, rotate
-rotate(Path(sys.argv[1]), 1000)
-print(json.loads((Path(sys.argv[1]) / NAME).read_bytes())["keys"][-1]["key"]["kid"])
+from fhirapp import create_app
+from fhirapp.auth.oauth.openid import published, rotate
+with create_app().app_context():
+    rotate(1000)
+    print(published()[0].kid)
 """
 
 
 def test_what_another_process_rotated_is_published_without_a_restart(app, tmp_path):
     (first,) = published(app)
     done = subprocess.run(
-        [sys.executable, "-c", ROTATE, str(instance(app))],
+        [sys.executable, "-c", ROTATE],
+        env=environment(instance(app), DATABASE_URL=settings_of(app).database_url),
         capture_output=True,
         text=True,
         check=False,
@@ -201,24 +220,24 @@ def test_two_processes_that_start_together_sign_with_the_same_key(tmp_path):
     assert [path.name for path in tmp_path.glob(f"{NAME}*")] == [NAME]
 
 
-def test_no_wider_mode_comes_of_a_wide_umask(app):
+def test_no_wider_mode_comes_of_a_wide_umask(filed):
     before = os.umask(0)
     try:
-        published(app)
-        rotate(instance(app), int(time.time()))
+        published(filed)
+        rotated(filed, int(time.time()))
     finally:
         os.umask(before)
-    assert stat.S_IMODE((instance(app) / NAME).stat().st_mode) == 0o600
+    assert stat.S_IMODE((instance(filed) / NAME).stat().st_mode) == 0o600
 
 
-def test_a_file_that_is_damaged_is_told_in_a_sentence(app):
-    path = instance(app) / NAME
+def test_a_file_that_is_damaged_is_told_in_a_sentence(filed):
+    path = instance(filed) / NAME
     for content in ("", "{", "[]", "{}", "null", '"keys"'):
         path.write_text(content)
-        with app.app_context(), pytest.raises(ConfigurationError) as raised:
+        with filed.app_context(), pytest.raises(ConfigurationError) as raised:
             public_keys()
         assert str(raised.value) == (
             f"The signing keys {path} cannot be read; delete the file, and a new one is made."
         )
     path.unlink()
-    assert len(published(app)) == 1
+    assert len(published(filed)) == 1

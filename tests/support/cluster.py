@@ -25,7 +25,6 @@ from flask import Flask
 from werkzeug.test import Client, TestResponse
 
 from fhirapp import create_app
-from fhirapp.auth.oauth import openid
 from fhirapp.config import load_settings
 from fhirapp.db import db
 from tests.support.balancer import balance, through
@@ -212,12 +211,6 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         }
         (folder / "files").mkdir()
         servers = [Server(folder / f"server-{number}", settings) for number in (1, 2, 3)]
-        secret, signing = os.urandom(32), None
-        for server in servers:
-            (server.folder / "secret.key").write_bytes(secret)
-            signing = signing or openid._written([openid._new(0)])
-            (server.folder / openid.NAME).write_bytes(signing)
-        shutil.copytree(server.folder, server.folder.with_name("tests"))
         for server in servers:
             server.start()
             stack.callback(server.stop)

@@ -13,7 +13,7 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.auth.oauth import openid
-from fhirapp.config import settings_of
+from fhirapp.auth.server_secrets import server_secrets
 from tests.support.browsing import Browser, Page, add_person
 
 PATH = "/admin/keys"
@@ -46,7 +46,8 @@ def test_the_key_that_signs_is_shown_and_no_private_part_of_it(oauth, admin):
     assert f"{kid} signs every id token that is given out now the server's first start RS256" in (
         page.words
     )
-    stored = json.loads((settings_of(oauth).instance / openid.NAME).read_bytes())
+    with oauth.app_context():
+        stored = json.loads(server_secrets().read(openid.NAME, openid.make_first))
     (key,) = [one["key"] for one in stored["keys"]]
     for part in ("d", "p", "q", "dp", "dq", "qi", "n"):
         assert key[part] not in page.response.text
@@ -77,8 +78,8 @@ def test_while_a_new_key_waits_no_other_is_made(oauth, admin):
 
 def test_a_key_that_signed_before_is_told_from_the_one_that_signs(oauth, admin):
     (old,) = published(oauth)
-    instance, past = settings_of(oauth).instance, int(time.time()) - 3600
-    openid.rotate(instance, past)
+    with oauth.app_context():
+        openid.rotate(int(time.time()) - 3600)
     words = admin.get(PATH).words
     (new,) = {*published(oauth)} - {old}
     assert f"{new} signs every id token" in words
@@ -88,8 +89,8 @@ def test_a_key_that_signed_before_is_told_from_the_one_that_signs(oauth, admin):
 
 def test_a_key_ring_that_cannot_be_read_is_told_in_a_sentence(oauth, admin):
     asked = admin.get(PATH).submit("Make a new key")
-    path = settings_of(oauth).instance / openid.NAME
-    path.write_text("nonsense, and longer than before")
+    with oauth.app_context():
+        server_secrets().change(openid.NAME, openid.make_first, lambda _content: b"nonsense")
     for page in (admin.get(PATH), asked.submit("Yes, make it")):
         assert page.status == 500
         assert "cannot be read; delete the file, and a new one is made." in page.words

@@ -9,18 +9,16 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from authlib.oidc.core import OpenIDCode, UserInfo
-from flask import current_app
 from joserfc.jwk import KeySet, RSAKey
 
 from fhirapp.auth.models import User
 from fhirapp.auth.scopes import FHIR_USER, PROFILE
+from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.auth.users.accounts import fhir_user_of
 from fhirapp.config import ConfigurationError, base_url, settings
-from fhirapp.keys import replace_file, write_new
 
 ALGORITHM = "RS256"
 NAME = "signing-keys.json"
@@ -29,7 +27,6 @@ PUBLISHED_BEFORE_SECONDS = 600
 JWKS_SECONDS = 300
 # Longer than an id token lives.
 KEPT_SECONDS = 86_400
-_EXTENSION = "fhirapp.signing"
 
 
 class Published(NamedTuple):
@@ -59,25 +56,34 @@ def published() -> list[Published]:
     return sorted(found, key=lambda one: one.signs_from, reverse=True)
 
 
-def rotate(instance: Path, now: int) -> int:
+def rotate(now: int) -> int:
     """Add a key; return the second from which it signs. now is in seconds.
 
     Keys that no living token was signed with are dropped. Raises ConfigurationError.
     """
-    path = instance / NAME
-    try:
-        _make(path)
-        return _add_key(path, now)
-    except OSError as error:
-        raise ConfigurationError(
-            f"The signing keys {path} cannot be written ({error.strerror}); run this as the "
-            "server's own user."
-        ) from None
-
-
-def _add_key(path: Path, now: int) -> int:
-    stored = _read(path)
     signs_from = now + PUBLISHED_BEFORE_SECONDS
+    # Before other writers have to wait.
+    new = _new(signs_from)
+    server_secrets().change(NAME, make_first, lambda content: _with(content, new, now))
+    return signs_from
+
+
+def make_first() -> bytes:
+    """Return what is kept at first: one key, which signs from the beginning."""
+    return _written([_new(0)])
+
+
+def prepare() -> None:
+    """Check that the keys can be read, and make them where there are none.
+
+    Raises ConfigurationError.
+    """
+    _stored()
+
+
+def _with(content: bytes, new: dict[str, Any], now: int) -> bytes:
+    """Return the keys with another one, without those that are of no use any more."""
+    stored = _parsed(content)
     begun = sorted(one["signs_from"] for one in stored if one["signs_from"] <= now)
     # The active one, and those it took over from not long ago.
     kept = [
@@ -85,35 +91,20 @@ def _add_key(path: Path, now: int) -> int:
         for place, one in enumerate(sorted(stored, key=lambda one: one["signs_from"]))
         if place + 1 >= len(begun) or begun[place + 1] > now - KEPT_SECONDS
     ]
-    replace_file(path, _written([*kept, _new(signs_from)]))
-    return signs_from
+    return _written([*kept, new])
 
 
 def _stored() -> list[dict[str, Any]]:
-    path = settings().instance / NAME
-    held = current_app.extensions.get(_EXTENSION)
+    return _parsed(server_secrets().read(NAME, make_first))
+
+
+def _parsed(content: bytes) -> list[dict[str, Any]]:
     try:
-        changed = path.stat().st_mtime_ns
-    except FileNotFoundError:
-        _make(path)
-        changed = path.stat().st_mtime_ns
-    if held is None or held[0] != changed:
-        held = current_app.extensions[_EXTENSION] = (changed, _read(path))
-    found: list[dict[str, Any]] = held[1]
-    return found
-
-
-def _make(path: Path) -> None:
-    if not path.exists():
-        write_new(path, _written([_new(0)]))
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    try:
-        found: list[dict[str, Any]] = json.loads(path.read_bytes())["keys"]
-    except (OSError, ValueError, KeyError, TypeError):
+        found: list[dict[str, Any]] = json.loads(content)["keys"]
+    except (ValueError, KeyError, TypeError):
         raise ConfigurationError(
-            f"The signing keys {path} cannot be read; delete the file, and a new one is made."
+            f"The signing keys {settings().instance / NAME} cannot be read; delete the file, and a "
+            "new one is made."
         ) from None
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -27,9 +28,12 @@ from fhirapp.auth.users import sessions, sign_in
 from fhirapp.config import RefusedCommand
 from fhirapp.db import db
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.keys import keyed_digest
 from fhirapp.trail.events import record
 
 SETUP_SECONDS = 24 * 3600
+# One that serves no longer than that is replaced by a start.
+_LEAST_SETUP_SECONDS = 3600
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{1,63}")
 _FHIR_USER = re.compile(f"Practitioner/{ID_PATTERN}")
 _PATIENT = re.compile(ID_PATTERN)
@@ -206,14 +210,28 @@ def _unlink(connection: Connection, user_id: str, patient_id: str) -> bool:
 
 def new_setup_code(connection: Connection, user_id: str | None = None) -> str:
     """Return a code for a one-time address; those made before for the same purpose are void."""
+    return _keep_code(connection, user_id, new_token(), int(time.time()) + SETUP_SECONDS)
+
+
+def first_setup_code(connection: Connection) -> str:
+    """Return the code for the address of the first administrator; a start finds that of another.
+
+    Nothing but its digest is stored: the code is derived from when it ends.
+    """
+    now = int(time.time())
+    row = connection.execute(select(SetupCode).where(SetupCode.user_id.is_(None))).first()
+    if row is not None and row.expires_at > now + _LEAST_SETUP_SECONDS:
+        code = keyed_digest("first setup", str(row.expires_at))
+        if hmac.compare_digest(digest(code), row.digest):
+            return code
+    expires_at = now + SETUP_SECONDS
+    return _keep_code(connection, None, keyed_digest("first setup", str(expires_at)), expires_at)
+
+
+def _keep_code(connection: Connection, user_id: str | None, code: str, expires_at: int) -> str:
     is_for = SetupCode.user_id.is_(None) if user_id is None else SetupCode.user_id == user_id
     connection.execute(delete(SetupCode).where(is_for))
-    code = new_token()
-    row = {
-        "digest": digest(code),
-        "user_id": user_id,
-        "expires_at": int(time.time()) + SETUP_SECONDS,
-    }
+    row = {"digest": digest(code), "user_id": user_id, "expires_at": expires_at}
     connection.execute(insert(SetupCode), [row])
     record("password-address", about=f"user/{user_id}" if user_id else "")
     return code

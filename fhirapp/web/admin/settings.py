@@ -69,7 +69,7 @@ def rotate() -> Response:
     if field("sure") != "yes":
         return _keys(asks=True)
     record("keys-changed", what="a new key for id tokens")
-    openid.rotate(settings().instance, now)
+    openid.rotate(now)
     return see_other("/admin/keys?done=rotated")
 
 

@@ -1,0 +1,196 @@
+"""Servers on one PostgreSQL: each has an instance folder of its own, as on hosts of their own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from shutil import copy
+from threading import Event
+
+import pytest
+from flask import Flask
+from sqlalchemy import delete, select
+
+from fhirapp import create_app
+from fhirapp.auth.models import CLINICIAN, ServerSecret
+from fhirapp.auth.oauth import openid
+from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.db import db, writing
+from fhirapp.db.generation import following_others, generation
+from fhirapp.ops.prepare import prepare
+from tests.support.authorizing import Flow, add_person, add_program
+from tests.support.helpers import SECRET, Fhir
+from tests.support.shell import assert_not_done, fhirapp
+
+# Within which what one server writes holds at the others.
+_SECONDS = 1.0
+_LONGEST_SECONDS = 60.0
+
+
+@pytest.fixture
+def first(make_app: Callable[..., Flask]) -> Flask:
+    """A server on a PostgreSQL of its own."""
+    app = make_app()
+    if not settings_of(app).is_postgresql:
+        pytest.skip("SQLite is one server's")
+    return app
+
+
+@pytest.fixture
+def join(first: Flask, tmp_path: Path) -> Iterator[Callable[..., Flask]]:
+    """Return what starts another server on it; settings and the folder's files may differ."""
+    apps: list[Flask] = []
+
+    def make(folder: str = "second", **settings: str) -> Flask:
+        own = {"instance_path": str(tmp_path / folder), **settings}
+        apps.append(create_app(replace(settings_of(first), **own)))
+        prepare(apps[-1], lambda _message: None, serving=True)
+        return apps[-1]
+
+    yield make
+    for app in apps:
+        with app.app_context():
+            db.engine.dispose()
+
+
+@pytest.fixture
+def second(join: Callable[..., Flask]) -> Flask:
+    return join()
+
+
+@pytest.fixture
+def flow(first: Flask) -> Flow:
+    """A clinician with an app, who asks the first server."""
+    return Flow(first, add_program(first), add_person(first, CLINICIAN))
+
+
+def kids(app: Flask) -> list[str]:
+    return [one["kid"] for one in app.test_client().get("/oauth/jwks.json").get_json()["keys"]]
+
+
+def seconds_until(condition: Callable[[], bool]) -> float:
+    """Return how long it took until a condition held."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < _LONGEST_SECONDS
+        Event().wait(0.005)
+    return time.monotonic() - began
+
+
+def listeners(app: Flask) -> list[int]:
+    """Return the connections on which servers hear of what others write."""
+    with app.app_context(), db.engine.connect() as connection:
+        found = connection.exec_driver_sql(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND query LIKE 'LISTEN %%'"
+        )
+        return [*found.scalars()]
+
+
+@pytest.fixture
+def following(second: Flask) -> Iterator[Flask]:
+    """The second server, while it listens."""
+    with following_others(second):
+        seconds_until(lambda: bool(listeners(second)))
+        yield second
+
+
+def test_what_is_kept_is_sealed(first):
+    with first.app_context(), db.engine.connect() as connection:
+        content = connection.execute(select(ServerSecret.content)).scalar_one()
+        private = json.loads(openid.server_secrets().read(openid.NAME, openid.make_first))
+    assert private["keys"][0]["key"]["d"].encode() not in content
+    assert not (settings_of(first).instance / "secret.key").exists()
+
+
+def test_all_sign_with_one_key_and_a_rotation_is_everywhere_at_once(first, second):
+    assert kids(first) == kids(second)
+    with first.app_context():
+        openid.rotate(int(time.time()))
+    assert len(kids(second)) == 2
+    assert kids(second) == kids(first)
+    with second.app_context():
+        openid.rotate(int(time.time()))
+    assert len(kids(first)) == 3
+
+
+def test_the_keys_of_the_folder_are_taken_where_the_database_has_none(
+    first, join, signing_keys_file, tmp_path
+):
+    with first.app_context(), writing() as connection:
+        connection.execute(delete(ServerSecret))
+    folder = tmp_path / "with-keys"
+    folder.mkdir()
+    copy(signing_keys_file, folder / openid.NAME)
+    (kid,) = [one["key"]["kid"] for one in json.loads(signing_keys_file.read_bytes())["keys"]]
+    assert kids(join("with-keys")) == kids(join("without")) == kids(first) == [kid]
+
+
+def test_another_secret_than_the_one_that_sealed_stops_the_start(first, join, tmp_path):
+    with pytest.raises(ConfigurationError, match="sealed with another FHIRAPP_SECRET"):
+        join(secret=SECRET.upper())
+    url = settings_of(first).database_url
+    done = fhirapp(tmp_path, "serve", "--port", "0", DATABASE_URL=url, SECRET=SECRET.upper())
+    assert_not_done(done, "sealed with another FHIRAPP_SECRET; set the one that the other servers")
+
+
+@pytest.fixture
+def warm(following, flow, monkeypatch) -> Fhir:
+    """A token's bearer at the second server, which keeps it until something is written."""
+    monkeypatch.setattr("fhirapp.auth.protector.LONGEST_SECONDS", 3600.0)
+    token = flow.tokens("user/*.rs")["access_token"]
+    bearer = Fhir(following, token)
+    assert bearer.get("Patient/p1").status_code == 200
+    return bearer
+
+
+def test_a_token_that_is_revoked_at_one_is_refused_at_the_other(flow, warm):
+    flow.revoke(warm.token)
+    assert seconds_until(lambda: warm.get("Patient/p1").status_code == 401) < _SECONDS
+
+
+def test_what_was_written_while_nobody_listened_is_learnt_when_one_listens_again(
+    first, following, flow, warm
+):
+    (backend,) = listeners(first)
+    with first.app_context(), db.engine.connect() as connection:
+        connection.exec_driver_sql(f"SELECT pg_terminate_backend({backend})")
+        connection.commit()
+    flow.revoke(warm.token)
+    assert seconds_until(lambda: warm.get("Patient/p1").status_code == 401) < _SECONDS
+    seconds_until(lambda: bool(listeners(first)))
+    # It goes on as before.
+    again = Fhir(following, flow.tokens("user/*.rs")["access_token"])
+    assert again.get("Patient/p1").status_code == 200
+    flow.revoke(again.token)
+    assert seconds_until(lambda: again.get("Patient/p1").status_code == 401) < _SECONDS
+
+
+def test_one_process_of_a_server_listens_and_when_it_ends_another(second):
+    twin = create_app(settings_of(second))
+    with ExitStack() as staying:
+        with following_others(second):
+            seconds_until(lambda: bool(listeners(second)))
+            (before,) = listeners(second)
+            staying.enter_context(following_others(twin))
+            assert listeners(second) == [before]
+        seconds_until(lambda: listeners(second) not in ([], [before]))
+        assert len(listeners(second)) == 1
+
+
+def test_nothing_is_told_of_what_was_not_committed(first, following):
+    with following.app_context():
+        before = generation().now()
+    with first.app_context():
+        with pytest.raises(RuntimeError), writing():
+            raise RuntimeError
+        with following.app_context():
+            assert generation().now() == before
+        with writing():
+            pass
+    with following.app_context():
+        assert seconds_until(lambda: generation().now() != before) < _SECONDS
