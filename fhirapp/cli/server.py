@@ -1,10 +1,12 @@
-"""The commands of the server itself, `serve`, `doctor`, `demo`, `key`, `db`, and of its manual."""
+"""The commands of the server itself: `serve`, `doctor`, `logs`, `demo`, `key`, `db`, `docs`."""
 
 from __future__ import annotations
 
 import difflib
 import json
+import textwrap
 import time
+from datetime import UTC, datetime
 
 import click
 from click.shell_completion import get_completion_class
@@ -13,7 +15,13 @@ from fhirapp import create_app
 from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
 from fhirapp.auth.oauth import openid
 from fhirapp.cli.common import demo_option, opened_app, ready_app, say
-from fhirapp.config import ConfigurationError, Settings, load_settings, settings_of
+from fhirapp.config import (
+    ConfigurationError,
+    RefusedCommand,
+    Settings,
+    load_settings,
+    settings_of,
+)
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
@@ -22,6 +30,7 @@ from fhirapp.docs import pages
 from fhirapp.ops import health, live_settings, metrics
 from fhirapp.ops.check import check_database, check_file
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
+from fhirapp.ops.last_errors import last_errors
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.prepare import first_setup_code, prepare
 from fhirapp.ops.proxies import seems_behind_proxy
@@ -145,6 +154,42 @@ def doctor(quick: bool, as_json: bool, demo: bool | None) -> int:
 
 
 @click.command()
+@click.argument("request_id", required=False, metavar="[ID]")
+@click.option("--since", help="Not before this day or instant, UTC: 2026-03-01, 2026-03-01T09:00.")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each, with all of it.")
+@demo_option
+def logs(request_id: str | None, since: str | None, as_json: bool, demo: bool | None) -> None:
+    """Print the last warnings and errors, the newest first, or those of a request's ID."""
+    app = core_app(load_settings(demo=demo))
+    with app.app_context():
+        found = last_errors(app)
+        db.engine.dispose()
+    if since is not None:
+        moment = _moment(since)
+        found = [one for one in found if datetime.fromisoformat(one.time) >= moment]
+    if request_id is not None:
+        found = [one for one in found if request_id in (one.request, one.key)]
+        if not found:
+            raise RefusedCommand(f"Nothing is kept of a request with the id {request_id}.")
+    for one in found:
+        if as_json:
+            click.echo(json.dumps(one._asdict()))
+            continue
+        click.echo(f"{one.time} {one.level} {one.logger} {one.request or '-'}: {one.message}")
+        if one.traceback:
+            click.echo(textwrap.indent(one.traceback, "    "))
+
+
+def _moment(text: str) -> datetime:
+    """Return a day or an instant; without a zone it is UTC. Raises RefusedCommand."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise RefusedCommand(f"{text!r} is no instant; write 2026-03-01T09:00.") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
@@ -229,4 +274,4 @@ def docs(name: str | None) -> None:
     click.echo(shown.source)
 
 
-commands = [serve, doctor, completion, demo, key, database, docs]
+commands = [serve, doctor, logs, completion, demo, key, database, docs]

@@ -15,6 +15,7 @@ from flask import Blueprint, Flask, Response, jsonify
 
 from fhirapp.config import Settings
 from fhirapp.ops import readiness
+from fhirapp.ops.last_errors import Log
 from fhirapp.ops.readiness import why_not_ready
 
 blueprint = Blueprint("health", __name__)
@@ -95,8 +96,8 @@ def _place(record: logging.LogRecord) -> tuple[str, str, int]:
 
 
 def configure(settings: Settings) -> None:
-    """Send logs to standard error, as the settings say."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send logs to standard error, as the settings say; warnings and errors are kept too."""
+    handler = Log(sys.stderr, settings.instance)
     if settings.log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:

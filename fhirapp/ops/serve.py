@@ -26,7 +26,7 @@ from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db.generation import following_others
 from fhirapp.disk import database_path
 from fhirapp.jobs.worker import running_jobs
-from fhirapp.ops import live_settings, metrics
+from fhirapp.ops import last_errors, live_settings, metrics
 from fhirapp.ops.connections import Server, limits
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.readiness import check_meanwhile
@@ -123,6 +123,7 @@ def run_one(
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     live_settings.watch(app)
+    last_errors.share(app)
     start_timer(app)
     if database := database_path(settings):
         check_meanwhile(database)

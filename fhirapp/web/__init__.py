@@ -17,6 +17,7 @@ from fhirapp.web.admin import (
     exports,
     imports,
     jobs,
+    logs,
     overview,
     settings,
     users,
@@ -33,6 +34,7 @@ _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, provider, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
     *(overview, checkup, users, admin_clients, consents, imports, jobs, exports, backups, audit),
+    logs,
     settings,
 )
 

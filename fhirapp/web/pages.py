@@ -153,6 +153,8 @@ def current_session() -> Signed | None:
         g.signed = sessions.find(secret) if secret else None
         if g.signed is not None:
             acts(g.signed.user.id)
+            # An error's page asks for it when the database may be gone.
+            g.is_administrator = g.signed.complete and g.signed.user.role == ADMINISTRATOR
     session: Signed | None = g.signed
     return session
 
@@ -338,10 +340,16 @@ def title_and_advice(status: int) -> tuple[str, str]:
     return _(title), _(advice)
 
 
-def error_page(status: int, message: str = "", title: str = "", form: str = "") -> Response:
-    """Return the page that says what went wrong and what to do; form is where to try again."""
+def error_page(
+    status: int, message: str = "", title: str = "", form: str = "", entry: str = ""
+) -> Response:
+    """Return the page that says what went wrong and what to do; form is where to try again.
+
+    entry is where an administrator finds what the log says of it.
+    """
     usual, advice = title_and_advice(status)
-    return page("error.html", status, title=title or usual, message=message or advice, form=form)
+    message = message or advice
+    return page("error.html", status, title=title or usual, message=message, form=form, entry=entry)
 
 
 def _render_error(error: PageError) -> Response:
@@ -375,7 +383,8 @@ def _render_unexpected(error: Exception) -> Response:
         return error_page(507, form=_form_again())
     _log.error("request %s failed", request_id(), exc_info=error)
     message = _("This is an error of the server. Its request id is %(id)s.", id=request_id())
-    return error_page(500, message)
+    entry = f"/admin/logs?{urlencode({'id': request_id()})}" if g.get("is_administrator") else ""
+    return error_page(500, message, entry=entry)
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -309,6 +309,8 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/admin/settings"),
         Page("/admin/settings", go=_set(export_hours="48")),
         Page("/admin/settings/<name>", "/admin/settings", _set(export_hours="nonsense")),
+        Page("/admin/logs"),
+        Page("/admin/logs", "/admin/logs?id=nonsense"),
         Page("/admin/check"),
         Page("/admin/check", "/admin/check?whole=1"),
         Page("/admin/keys"),
