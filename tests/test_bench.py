@@ -8,9 +8,15 @@ import shutil
 import subprocess
 import sys
 
+import psycopg
 import pytest
 
+from fhirapp.config import settings_of
+from fhirapp.definition import types
+from fhirapp.exchange.imports.importer import import_paths
+from fhirapp.exchange.imports.runs import Options
 from tests import ROOT
+from tests.bench import multiplied
 from tests.bench.paint import PAGES
 from tests.bench.rows import Row, Target
 from tests.support.effort import only_long
@@ -145,6 +151,46 @@ def test_a_number_wider_than_its_column_stays_apart():
     assert re.split(r"  *", str(wide).strip()) == [
         *("wide", "123,456,789,012", "1,234,567,890,123", "0.10", "0.10", "-", "0.10")
     ]
+
+
+def test_a_copied_block_is_what_an_import_of_it_stores(make_app, new_database, tmp_path):
+    if not new_database().startswith("postgresql"):
+        pytest.skip("records are multiplied in PostgreSQL")
+    stored = []
+    for imported in ([0], [0, 1]):
+        app = make_app(seed=False)
+        with app.app_context():
+            settings = settings_of(app)
+            for block in imported:
+                folder = tmp_path / f"{len(imported)}-{block}"
+                folder.mkdir()
+                files = multiplied.write_block(folder, block)
+                import_paths(files, types(), settings, Options(provenance=False))
+        with psycopg.connect(settings.database_url, autocommit=True) as connection:
+            if imported == [0]:
+                multiplied.multiply(connection, 1, 1)
+            stored.append(_stored(connection))
+    copied, both = stored
+    assert len(both["allergy_intolerance"]) == 2 * multiplied.ALLERGIES
+    assert copied == both
+
+
+def _stored(connection: psycopg.Connection) -> dict[str, list[str]]:
+    """Return the rows of each table, without numbers, times and digests."""
+    found = {}
+    for table in ("patient", "allergy_intolerance", "provenance"):
+        without = "to_jsonb(t) - '{pk,last_updated,digest,body}'::text[]"
+        body = "regexp_replace(convert_from(body, 'UTF8'), '\"lastUpdated\".*', '')"
+        found[table] = f"SELECT ({without})::text || {body} FROM {table} t"
+        for index in ("date", "reference", "string", "token", "words"):
+            name = f"{table}_{index}"
+            if connection.execute("SELECT to_regclass(%s)", (name,)).fetchone() != (None,):
+                found[name] = (
+                    f"SELECT id || (to_jsonb(i) - 'pk')::text FROM {name} i JOIN {table} USING (pk)"
+                )
+    return {
+        name: sorted(row for (row,) in connection.execute(query)) for name, query in found.items()
+    }
 
 
 def _rows(table: str) -> dict[str, dict[str, str]]:

@@ -1,4 +1,7 @@
-"""`python -m tests.bench`: load a database, serve it, and print what that costs as a table."""
+"""`python -m tests.bench`: load a database, serve it, and print what that costs as a table.
+
+`python -m tests.bench scale` is another: cost against rows and against servers (scale.py).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.bench import database, measure
+from tests.bench import database, measure, scale
 from tests.bench.database import Database
 from tests.bench.paint import first_paint
 from tests.bench.records import Size
@@ -23,7 +26,11 @@ _QUICK = Effort(rounds=1, cpu_seconds=0.01, rate_rounds=1, rate_seconds=0.2, sta
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark and print its table."""
-    options = _options(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["scale"]:
+        scale.main(words[1:])
+        return
+    options = _options(words)
     size = Size(options.patients, options.allergies, options.documents)
     effort = _QUICK if options.quick else Effort(rounds=options.rounds)
     if options.keep:
@@ -58,7 +65,7 @@ def run(folder: Path, size: Size, effort: Effort) -> None:
     print(_notes(effort, full, small, time.monotonic() - began))
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--allergies", type=int, default=100_000)
     parser.add_argument("--documents", type=int, default=100_000)

@@ -126,6 +126,10 @@ class Server:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def jobs(self) -> list[int]:
+        """Return the ids of the processes that it began, of jobs."""
+        return [] if self._process is None else _children(self._process.pid)
+
     def kill(self) -> None:
         """Kill it with every process that it began, as a machine that loses its power."""
         assert self._process is not None

@@ -70,11 +70,11 @@ class Postgres:
         words = ("-R", "-X", "stream", "-c", "fast", "-C", "-S", f"slot{self.port}", *self._at)
         self.run("pg_basebackup", "-d", source, *words)
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        # A machine's crash is not what these tests are about: nothing has to reach the disk.
-        options = "listen_addresses=''", f"unix_socket_directories={self.folder}", "fsync=off"
-        written = " ".join(f"-c {option}" for option in (*options, f"port={self.port}"))
+    def start(self, *settings: str) -> None:
+        """Start it, and wait until it answers; by default nothing has to reach the disk."""
+        place = "listen_addresses=''", f"unix_socket_directories={self.folder}", f"port={self.port}"
+        # A machine's crash is not what these tests are about.
+        written = " ".join(f"-c {one}" for one in (*place, *(settings or ("fsync=off",))))
         log = str(self.folder / f"{self.port}.log")
         self.run("pg_ctl", "start", "-s", "-w", "-l", log, "-o", written, *self._at)
 
