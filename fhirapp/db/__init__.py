@@ -234,11 +234,21 @@ def init_app(app: Flask) -> None:
         _make_folder(Path(url.database).parent)
     db.init_app(app)
     app.teardown_appcontext(forget_reader)
+    app.teardown_appcontext(_forget_session)
     with app.app_context():
         if db.engine.dialect.name == "sqlite":
             event.listen(db.engine, "connect", _prepare_sqlite)
             event.listen(db.engine, "begin", _begin_sqlite)
             event.listen(db.engine, "engine_disposed", forget_spares)
+
+
+def _forget_session(_error: BaseException | None = None) -> None:
+    """End the request's session, before Flask-SQLAlchemy does: what is answered stays answered."""
+    try:
+        db.session.remove()
+    except DBAPIError:
+        # Its connection was lost meanwhile, with a transaction that only read.
+        db.session().invalidate()
 
 
 def _make_folder(folder: Path) -> None:

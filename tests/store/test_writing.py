@@ -1,4 +1,4 @@
-"""How a transaction writes: of what it changes again and again, each page once."""
+"""How a transaction writes, each page once; and what is left of one whose database went away."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from flask import Flask
+from sqlalchemy import text
 
 from fhirapp.db import db, writing
 
@@ -50,3 +51,20 @@ def _bytes() -> int:
 def test_who_writes_much_writes_each_page_once(app: Flask) -> None:
     assert written(app, much=False) > 35_000_000
     assert written(app, much=True) < 20_000_000
+
+
+def test_an_answer_stays_where_its_session_is_lost_at_the_end(own_app: Flask) -> None:
+    with own_app.app_context():
+        if db.engine.dialect.name != "postgresql":
+            pytest.skip("of SQLite no connection is lost")
+
+    def answer() -> str:
+        pid = db.session.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        with db.engine.connect() as connection:
+            # True once it has ended.
+            connection.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
+        return "answered"
+
+    own_app.add_url_rule("/answer", view_func=answer)
+    client = own_app.test_client()
+    assert [client.get("/answer").text for _ in range(3)] == ["answered"] * 3
