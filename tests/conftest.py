@@ -32,6 +32,7 @@ from fhirapp.auth.models import CLINICIAN
 from fhirapp.auth.oauth import openid
 from fhirapp.config import Settings, load_settings, settings_of
 from fhirapp.db import db, writing
+from fhirapp.db.generation import NAME as GENERATION
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import import_paths
 from fhirapp.exchange.imports.report import Report
@@ -222,6 +223,9 @@ def _twins(settings: Settings) -> Iterator[Flask]:
     for number in range(2, SERVERS + 1):
         folder = settings.folder.with_name(f"{settings.folder.name}-{number}")
         copytree(settings.folder, folder)
+        # As if each were told at once what another writes: of NOTIFY, tests/cluster.
+        (folder / GENERATION).unlink()
+        (folder / GENERATION).hardlink_to(settings.folder / GENERATION)
         app = create_app(replace(settings, instance_path=str(folder)))
         with app.app_context():
             finalize(app, db.engine.dispose).atexit = False

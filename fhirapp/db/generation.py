@@ -26,7 +26,7 @@ from fhirapp.db.base import db
 from fhirapp.disk import take
 
 _SIZE = 8
-_NAME = "generation"
+NAME = "generation"
 EXTENSION = "fhirapp.generation"
 
 
@@ -34,7 +34,7 @@ class Generation:
     """A value that is another one after each write, whichever process writes."""
 
     def __init__(self, instance: Path) -> None:
-        self.path = instance / _NAME
+        self.path = instance / NAME
 
     def now(self) -> bytes:
         """Return the value; read it before what is kept with it."""

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from random import Random
 from threading import Event, Thread
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ SEARCHES = (
 
 
 class Refused(NamedTuple):
-    """An answer of AWAY: when in seconds of time.monotonic(), and to what."""
+    """No answer: when in seconds of time.monotonic(), to what; a status of AWAY, 0 if cut off."""
 
     at: float
     kind: str
@@ -102,6 +103,9 @@ class Load:
                 kind(random)
             except Away:
                 self._stopping.wait(0.05)
+            except (OSError, HTTPException):
+                # An answer that was cut off is none, and is known by its length.
+                self.refused.append(Refused(time.monotonic(), kind.__name__, 0))
             except Exception as error:  # noqa: BLE001
                 self.wrong.append(f"{kind.__name__}: {type(error).__name__}: {error}"[:500])
             self._stopping.wait(0.01)

@@ -32,7 +32,6 @@ def flow_of(running: Cluster, program: Any) -> Flow:
     return Flow(running.app, program, id_of(running.app, add_person(running.app, CLINICIAN)))
 
 
-@pytest.mark.xfail(strict=False, reason="each makes its own yet")
 def test_the_first_starts_at_once_print_one_setup_address(running):
     assert len(running.setup_codes[0]) == 1
     assert running.setup_codes == [running.setup_codes[0]] * 3
@@ -113,7 +112,6 @@ def test_a_revoked_token_is_refused_by_all_at_once(running):
     running.everywhere(statuses("/fhir/Patient/p1", token), 401)
 
 
-@pytest.mark.xfail(strict=False, reason="keys are files yet")
 def test_a_new_signing_key_is_published_by_all_at_once(running):
     def published(server: Server) -> list[str]:
         return [key["kid"] for key in server.get("/oauth/jwks.json").get_json()["keys"]]
