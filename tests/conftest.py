@@ -45,6 +45,7 @@ from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.balancer import SERVERS, balance
 from tests.support.helpers import BASE_URL, Fhir, shared_secret
 from tests.support.shell import start_job
+from tests.support.trails import forget
 
 SERVER = "FHIRAPP_TEST_POSTGRESQL"
 SHARED = ROOT.parent / "shared"
@@ -212,7 +213,12 @@ def original(
             **shared_secret(url),
             **rendering._asdict(),
         }
-        _start(create_app(load_settings({}, **values)), seed=seed)
+        app = create_app(load_settings({}, **values))
+        _start(app, seed=seed)
+        # Each app has a trail of its own.
+        forget(app)
+        with app.app_context():
+            db.engine.dispose()
         return url
 
     return make

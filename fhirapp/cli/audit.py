@@ -13,12 +13,12 @@ from sqlalchemy import select
 from fhirapp.audit.read import ADMINISTRATION, RECORDS, Entry, entries
 from fhirapp.auth.models import User
 from fhirapp.cli.common import demo_option, reading, say
-from fhirapp.config import RefusedCommand, load_settings, settings
+from fhirapp.config import RefusedCommand, load_settings
 from fhirapp.core import core_app
 from fhirapp.keys import key_of
-from fhirapp.trail import FOLDER, public_key, trail_of
+from fhirapp.trail import public_key, trail_of
 from fhirapp.trail.events import EVENTS, FAILED
-from fhirapp.trail.verify import verify
+from fhirapp.trail.joins import verify_trail
 
 _MOST = 100_000
 
@@ -119,19 +119,20 @@ def verify_(copies: tuple[Any, ...], keys: tuple[str, ...], demo: bool | None) -
     app = core_app(load_settings(demo=demo))
     with app.app_context():
         own = public_key(key_of(current_app))
-        folder, kept = settings().instance / FOLDER, settings().audit_keep > 0
-        found = verify(folder, {own, *keys}, heads, kept=kept)
+        found = verify_trail(app, {own, *keys}, heads)
     if found.older:
         say(f"{found.older} lines are of the first edition, whose trail had no digests.")
     if found.torn:
         say(f"{found.torn} lines were cut off by a full disk or a power cut.")
-    if found.fault:
-        click.echo(f"The trail is not whole. {found.fault}.")
+    for fault in found.faults:
+        click.echo(f"The trail is not whole. {fault}.")
+    if found.faults:
         return 1
     beginning = f", from line {found.first} on" if found.first > 1 else ""
+    chains = f" in {found.chains} chains" if found.chains else ""
     click.echo(
-        f"The trail is whole{beginning}: {found.lines} lines, {found.heads} heads that are signed "
-        f"with {own}."
+        f"The trail is whole{beginning}: {found.lines} lines{chains}, {found.heads} heads that are "
+        f"signed with {own}."
     )
     if not heads:
         say("Whether its end was cut off, only a head that was copied elsewhere can tell: --head.")

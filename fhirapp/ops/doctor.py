@@ -47,7 +47,7 @@ from fhirapp.ops import live_settings
 from fhirapp.ops.backups.rotation import backups
 from fhirapp.ops.proxies import seems_behind_proxy
 from fhirapp.ops.readiness import fault_of, why_not_ready
-from fhirapp.trail.verify import verify
+from fhirapp.trail.joins import verify_trail
 
 # How a finding is: as it should be; worth knowing; to be mended.
 GOOD, NOTE, WRONG = "good", "note", "wrong"
@@ -87,7 +87,7 @@ def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
         "Disk": lambda: _disk(settings),
         "Database": lambda: _database(settings, quick=quick),
         "Keys": lambda: _keys(settings),
-        "Audit trail": lambda: _trail(settings, quick=quick),
+        "Audit trail": lambda: _trail(quick=quick),
         "Backups": lambda: _backups(settings),
         "Jobs": _jobs,
         "Accounts": lambda: _accounts(settings),
@@ -285,15 +285,13 @@ def _keys(settings: Settings) -> Iterator[Finding]:
         yield Finding("Keys", GOOD, f"the key of id tokens is {days} days old")
 
 
-def _trail(settings: Settings, *, quick: bool) -> Iterator[Finding]:
+def _trail(*, quick: bool) -> Iterator[Finding]:
     if reason := trail.state(current_app):
         advice = "Until then records are not answered, unless FHIRAPP_AUDIT=best-effort."
         yield Finding("Audit trail", WRONG, f"it cannot be written ({reason})", advice)
     if quick:
         return
-    folder = settings.instance / trail.FOLDER
-    own = trail.public_key(key_of(current_app))
-    found = verify(folder, {own}, (), kept=settings.audit_keep > 0)
+    found = verify_trail(current_app, {trail.public_key(key_of(current_app))})
     if found.fault:
         yield Finding(
             *("Audit trail", WRONG, f"it is not whole: {found.fault}"),

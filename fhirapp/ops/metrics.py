@@ -266,8 +266,7 @@ class _State:
             yield _gauge("database_bytes", "Size of SQLite's file", database.stat().st_size)
         free = shutil.disk_usage(settings.instance).free
         yield _gauge("disk_free_bytes", "Room on the instance folder's disk", free)
-        folder = settings.instance / trail.FOLDER
-        size = sum(path.stat().st_size for path in folder.glob("*")) if folder.exists() else 0
+        size = trail.trail_of(self._app).size()
         yield _gauge("audit_bytes", "Size of the audit trail", size)
 
     def _backup(self) -> Iterator[Metric]:

@@ -33,6 +33,7 @@ from fhirapp.store import migrate
 from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering, is_outdated, rendering_in_force
+from fhirapp.trail.moving import bring_in
 
 
 def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | None:
@@ -86,6 +87,8 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
                 check_before(database)
         _make_ready(app, say, serving=serving)
         live_settings.refresh(app)
+        if serving and (days := bring_in(app)):
+            say(f"The audit trail's files of {days} days were brought into the database.")
         db.engine.dispose()
 
 

@@ -1,6 +1,7 @@
 """The audit trail itself: a chain of lines that shows what was changed in it.
 
-chain.py appends, verify.py checks, packing.py packs the files of past days and removes old ones,
+chain.py appends to files, and table.py to PostgreSQL; verify.py and joins.py check them. packing.py
+packs the files of past days and removes what is old, moving.py brings files into PostgreSQL.
 events.py are the lines of what happens to the service: who signed in, who made an administrator.
 The lines of requests are audit/'s.
 """
@@ -10,17 +11,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flask import Flask, current_app, g
+from sqlalchemy import event, make_url
 
 from fhirapp.config import Settings, settings_of
+from fhirapp.db import db
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import key_of
-from fhirapp.trail.chain import HEAD, Head, Trail, Unwritable, signed_text, writable
+from fhirapp.trail.chain import HEAD, FileTrail, Head, Trail, Unwritable, signed_text
+from fhirapp.trail.table import TableTrail
 
 __all__ = ["FOLDER", "Trail", "Unwritable", "append", "init_app", "public_key", "trail_of"]
 
@@ -32,9 +37,24 @@ _log = logging.getLogger(__name__)
 
 def init_app(app: Flask) -> None:
     """Give the app its trail; nothing is written yet."""
-    app.extensions[_EXTENSION] = Trail(
-        settings_of(app).instance / FOLDER, lambda head: _signed(head, key_of(app))
+    settings = settings_of(app)
+    if not is_in_table(settings):
+        app.extensions[_EXTENSION] = FileTrail(
+            settings.instance / FOLDER, lambda head: _signed(head, key_of(app))
+        )
+        return
+    table = TableTrail(
+        settings.database_uri,
+        lambda head, chain, others: _signed(head, key_of(app), chain, others),
     )
+    app.extensions[_EXTENSION] = table
+    with app.app_context():
+        event.listen(db.engine, "engine_disposed", lambda _engine: table.close())
+
+
+def is_in_table(settings: Settings) -> bool:
+    """Say whether the trail is in PostgreSQL, and not in files."""
+    return make_url(settings.database_uri).get_backend_name() == "postgresql"
 
 
 def trail_of(app: Flask) -> Trail:
@@ -70,8 +90,7 @@ def append(line: dict[str, Any]) -> bool:
 
 def state(app: Flask) -> str:
     """Return why the trail cannot be written, empty where it can."""
-    folder = settings_of(app).instance / FOLDER
-    return trail_of(app).failure or ("" if writable(folder) else f"no right to write {folder}")
+    return trail_of(app).why_unwritable()
 
 
 def public_key(key: bytes) -> str:
@@ -90,15 +109,20 @@ def actor() -> str | None:
     return found
 
 
-def _signed(head: Head, key: bytes) -> dict[str, Any]:
+def _signed(
+    head: Head, key: bytes, chain: str = "", others: Mapping[str, Head] = {}
+) -> dict[str, Any]:
     at = instant(datetime.now(UTC))
-    return {
+    line: dict[str, Any] = {
         "at": at,
         "event": HEAD,
         "head": {"n": head.number, "hash": head.digest},
         "key": public_key(key),
-        "signature": _text(_private(key).sign(signed_text(head, at))),
+        "signature": _text(_private(key).sign(signed_text(head, at, chain, others))),
     }
+    if chain:
+        line |= {"chain": chain, "others": {name: [*last] for name, last in others.items()}}
+    return line
 
 
 @cache

@@ -1,8 +1,6 @@
-"""The files of the audit trail: lines of JSON, each with the digest of the one before.
+"""Lines of JSON, each with the digest of the one before; and the files of them.
 
-There is a file for each day (UTC) in the instance folder's `audit/`, which only the server's user
-may read. A line is numbered, and its digest is the SHA-256 of the digest before it and of the line
-itself:
+A line is numbered, and its digest is the SHA-256 of the digest before it and of the line itself:
 
     {"at":"…",…,"n":4711,"hash":"9f86d081…"}
 
@@ -12,8 +10,10 @@ number and its digest, signed with the server's key (Ed25519). Whoever has a cop
 (`fhirapp audit head`) can tell a trail that was cut off or made anew with that key
 (`fhirapp audit verify`).
 
-All processes append to one chain: they take turns by a lock on the folder. What a full disk or a
-power cut left of a line is covered by the next line's digest.
+Beside SQLite there is a file for each day (UTC) in the instance folder's `audit/`, which only the
+server's user may read. All processes append to one chain: they take turns by a lock on the folder.
+What a full disk or a power cut left of a line is covered by the next line's digest. table.py keeps
+the lines in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any, NamedTuple, cast
 
-from fhirapp.disk import owned_as
+from fhirapp.disk import owned_as, written_whole
 from fhirapp.fhir import json as fhir_json
 
 SUFFIX = ".ndjson"
@@ -95,19 +96,19 @@ def over(head: Head, torn: bytes) -> Head:
     return Head(head.number, hashlib.sha256(head.digest.encode() + torn).hexdigest())
 
 
-def signed_text(head: Head, at: str) -> bytes:
-    """Return what a head's signature is of."""
-    return f"fhirapp audit head {head.number} {head.digest} {at}".encode()
+def signed_text(head: Head, at: str, chain: str = "", others: Mapping[str, Head] = {}) -> bytes:
+    """Return what a head's signature is of: in a table also the chain, and the others' last."""
+    text = f"fhirapp audit head {head.number} {head.digest} {at}"
+    joined = [f"{name} {last.number} {last.digest}" for name, last in sorted(others.items())]
+    return "\n".join([f"{text} {chain}" if chain else text, *joined]).encode()
 
 
-class Trail:
-    """The trail as one process appends to it; sign returns the line that a head is."""
+class Trail(ABC):
+    """The trail as one process appends to it."""
 
-    def __init__(self, folder: Path, sign: Callable[[Head], dict[str, Any]]) -> None:
-        self._folder, self._sign = folder, sign
-        self._name, self._descriptor, self._lock_descriptor, self._pid = "", -1, -1, 0
-        # What this process appended last, and where the file ended then.
-        self._head, self._end = NOTHING, -1
+    def __init__(self) -> None:
+        # What this process appended last.
+        self._head = NOTHING
         self._signed_at = 0.0
         # Lines that were refused since one was written.
         self.missing = 0
@@ -115,50 +116,78 @@ class Trail:
         self.failure = ""
         self._lock = Lock()
 
-    def __del__(self) -> None:
-        self._close()
-
     def append(self, line: dict[str, Any]) -> None:
         """Append a line, whose at is when; raises Unwritable, and then counts it as missing."""
         with self._lock:
             try:
-                self._append(line)
+                with self._turn():
+                    self._append(line)
             except OSError as error:
-                # The file is looked at anew.
-                self._end = -1
+                self._forget()
                 self.missing += 1
                 self.failure = error.strerror or str(error)
-                raise Unwritable(error.strerror or str(error)) from error
+                raise Unwritable(self.failure) from error
 
     def head(self) -> dict[str, Any]:
         """Append a head, and return it. Raises Unwritable."""
         with self._lock:
             try:
                 with self._turn():
-                    self._open()
-                    self._look()
-                    head = self._write_head()
+                    return self._write_head()
             except OSError as error:
-                self._end = -1
+                self._forget()
                 raise Unwritable(error.strerror or str(error)) from error
-            return head
+
+    @abstractmethod
+    def put(self, name: str, content: bytes) -> None:
+        """Keep a file beside the trail. Raises OSError."""
+
+    @abstractmethod
+    def get(self, name: str) -> bytes | None:
+        """Return what is kept beside the trail under a name, None where nothing is."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Return how many bytes the trail takes, with what is kept beside it."""
+
+    @abstractmethod
+    def why_unwritable(self) -> str:
+        """Return why no line can be written, empty where one can."""
+
+    @abstractmethod
+    def _turn(self) -> AbstractContextManager[None]:
+        """Be the only one who appends, and know what was appended last. Raises OSError."""
+
+    @property
+    @abstractmethod
+    def _is_at_begin(self) -> bool:
+        """Whether the next line must be a head."""
+
+    @abstractmethod
+    def _signed(self) -> dict[str, Any]:
+        """Return the line of a head."""
+
+    @abstractmethod
+    def _store(self, head: Head, line: bytes, *, is_head: bool) -> None:
+        """Write a line. Raises OSError."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Look anew, when the next line comes: one could not be written."""
 
     def _append(self, line: dict[str, Any]) -> None:
-        with self._turn():
-            self._open()
-            self._look()
-            if self._end == 0 or time.monotonic() - self._signed_at >= HEAD_SECONDS:
-                self._write_head()
-            if self.missing:
-                self._chain({"at": line["at"], "event": MISSING, "what": str(self.missing)})
-                self.missing = 0
-            self._chain(line)
-            self.failure = ""
+        if self._is_at_begin or time.monotonic() - self._signed_at >= HEAD_SECONDS:
+            self._write_head()
+        if self.missing:
+            self._chain({"at": line["at"], "event": MISSING, "what": str(self.missing)})
+            self.missing = 0
+        self._chain(line)
+        self.failure = ""
 
     def _write_head(self) -> dict[str, Any]:
-        line = self._sign(self._head)
+        line = self._signed()
         self._signed_at = time.monotonic()
-        self._write_next(line)
+        self._write_next(line, is_head=True)
         return line
 
     def _chain(self, line: dict[str, Any]) -> None:
@@ -166,10 +195,64 @@ class Trail:
             self._write_head()
         self._write_next(line)
 
-    def _write_next(self, line: dict[str, Any]) -> None:
+    def _write_next(self, line: dict[str, Any], *, is_head: bool = False) -> None:
         head, written = following(self._head, fhir_json.dumps(line))
-        self._write(written)
+        self._store(head, written, is_head=is_head)
         self._head = head
+
+
+class FileTrail(Trail):
+    """The trail in the files of a folder; sign returns the line that a head is."""
+
+    def __init__(self, folder: Path, sign: Callable[[Head], dict[str, Any]]) -> None:
+        super().__init__()
+        self._folder, self._sign = folder, sign
+        self._name, self._descriptor, self._lock_descriptor, self._pid = "", -1, -1, 0
+        # Where the file ended when this process appended last.
+        self._end = -1
+
+    def __del__(self) -> None:
+        self._close()
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file whole, or nothing."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owned_as(self._folder, self._folder.parent)
+        with written_whole(self._folder / name, like=self._folder) as file:
+            file.write(content)
+
+    def get(self, name: str) -> bytes | None:
+        """Read a file."""
+        try:
+            return (self._folder / Path(name).name).read_bytes()
+        except OSError:
+            return None
+
+    def size(self) -> int:
+        """Count the files' bytes."""
+        try:
+            return sum(path.stat().st_size for path in self._folder.iterdir() if path.is_file())
+        except OSError:
+            # Nothing has been asked yet; or a file was removed meanwhile.
+            return 0
+
+    def why_unwritable(self) -> str:
+        """Look at the last line that could not be written, and at the rights."""
+        right = "" if writable(self._folder) else f"no right to write {self._folder}"
+        return self.failure or right
+
+    @property
+    def _is_at_begin(self) -> bool:
+        return self._end == 0
+
+    def _signed(self) -> dict[str, Any]:
+        return self._sign(self._head)
+
+    def _forget(self) -> None:
+        self._end = -1
+
+    def _store(self, _head: Head, line: bytes, *, is_head: bool) -> None:  # noqa: ARG002
+        self._write(line)
 
     def _write(self, content: bytes) -> None:
         # Not taken back where it is cut off: nothing in the trail is ever changed.
@@ -180,10 +263,11 @@ class Trail:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Be the only process that appends."""
         if self._pid != os.getpid():
             self._begin()
         if sys.platform == "win32":
+            self._open()
+            self._look()
             yield
             return
         import fcntl
@@ -195,6 +279,8 @@ class Trail:
             # A file system without locks.
             is_locked = False
         try:
+            self._open()
+            self._look()
             yield
         finally:
             if is_locked:

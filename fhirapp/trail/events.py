@@ -20,7 +20,6 @@ from flask import current_app, has_request_context, request
 
 from fhirapp import trail
 from fhirapp.config import Settings, declared, settings_of
-from fhirapp.disk import owned_as, written_whole
 from fhirapp.fhir.temporal import instant
 
 # By the event: what was done, as the trail's pages tell it. FHIR's AuditEvent calls them subtypes.
@@ -67,9 +66,11 @@ EVENTS: Mapping[str, str] = {
 ON_EVENT = "fhirapp.on_event"
 # Of the files that list patients.
 LISTED = ".patients"
+# Of the settings of the last start.
+SETTINGS = "settings.json"
+PACKED = "packed"
 FAILED = frozenset({"sign-in-failed", "code-failed"})
 _LONGEST = 500
-_SETTINGS = "settings.json"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -120,14 +121,10 @@ def record_export(
 
     The file has an id on each line; its SHA-256 is in the event. Raises trail.Unwritable.
     """
-    folder = settings_of(current_app).instance / trail.FOLDER
     name = f"{datetime.now(UTC):%Y-%m-%d}-{new_id()}{LISTED}"
     content = "".join(f"{one}\n" for one in sorted(patients)).encode()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owned_as(folder, folder.parent)
-        with written_whole(folder / name, like=folder) as file:
-            file.write(content)
+        trail.trail_of(current_app).put(name, content)
     except OSError as error:
         if trail.is_required(settings_of(current_app)):
             raise trail.Unwritable(error.strerror or str(error)) from None
@@ -142,12 +139,12 @@ def record_settings(settings: Settings) -> None:
     Those of the last start lie beside the trail, secrets as their digests. Raises
     trail.Unwritable.
     """
-    path = settings.instance / trail.FOLDER / _SETTINGS
+    kept = trail.trail_of(current_app)
     secret = {one.name for one in declared() if one.metadata["secret"]}
     now = {one.name: str(getattr(settings, one.name)) for one in declared()}
     now |= {name: hashlib.sha256(now[name].encode()).hexdigest() for name in secret if now[name]}
     try:
-        before = json.loads(path.read_bytes()) if path.exists() else None
+        before = json.loads(kept.get(SETTINGS) or b"null")
     except (OSError, ValueError):
         before = None
     if before == now:
@@ -159,8 +156,7 @@ def record_settings(settings: Settings) -> None:
     ]
     record("settings-changed", what="the first start" if before is None else "; ".join(changed))
     try:
-        with written_whole(path, like=path.parent) as file:
-            file.write(json.dumps(now).encode())
+        kept.put(SETTINGS, json.dumps(now).encode())
     except OSError:
         # The next start writes it once more.
         return

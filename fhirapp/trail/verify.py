@@ -1,7 +1,8 @@
-"""Check a trail: whether each line follows the one before, and each head is this server's.
+"""Check a trail in files: whether each line follows the one before, each head is this server's.
 
 A line that was changed, removed, put in between or moved is found by the digests; a trail that was
-cut off, or made anew with the server's own key, by a head that was copied elsewhere.
+cut off, or made anew with the server's own key, by a head that was copied elsewhere. joins.py
+checks the chains in PostgreSQL, by the same rules and by those of several.
 """
 
 from __future__ import annotations
@@ -31,17 +32,21 @@ from fhirapp.trail.chain import (
     split,
 )
 
+# What reading a head raises that somebody made up.
+MEANINGLESS = (LookupError, TypeError, ValueError, AttributeError)
 
-class _Misfit(Exception):
+
+class Misfit(Exception):
     """A place that does not fit; str() says what."""
 
 
 @dataclass
 class Verified:
-    """What a check found: fault is the first place that does not fit, empty where all do.
+    """What a check found: faults are places that do not fit, the first of each chain.
 
     older counts the lines of the first edition, which have no digests; torn those that a full disk
-    or a power cut left; first is the number of the first line, 0 where there is none.
+    or a power cut left; first is the number of the first line, 0 where there is none; chains is 0
+    for files, which are one.
     """
 
     lines: int = 0
@@ -50,11 +55,17 @@ class Verified:
     torn: int = 0
     first: int = 0
     last: Head = NOTHING
-    fault: str = ""
+    faults: list[str] = field(default_factory=list)
+    chains: int = 0
     # By the numbers that copied heads name, the digest that the trail has there.
     seen: dict[int, str] = field(default_factory=dict)
     # What was torn off after the last line.
     pending: bytes = b""
+
+    @property
+    def fault(self) -> str:
+        """The first, empty where there is none."""
+        return self.faults[0] if self.faults else ""
 
 
 def verify(
@@ -69,18 +80,18 @@ def verify(
     try:
         for where, line in _lines(folder):
             place = where
-            _take(found, line, keys, kept=kept)
+            take(found, line, keys, kept=kept)
         place = "the end"
-        _note(found)
+        note(found)
         place = "a copied head"
         for head in copied:
             _compare(found, head, keys)
-    except _Misfit as misfit:
-        found.fault = f"{place}: {misfit}"
-    except (LookupError, TypeError, ValueError):
-        found.fault = f"{place}: a head that says nothing"
+    except Misfit as misfit:
+        found.faults.append(f"{place}: {misfit}")
+    except MEANINGLESS:
+        found.faults.append(f"{place}: a head that says nothing")
     except (OSError, EOFError, zlib.error) as error:
-        found.fault = f"{place or folder}: cannot be read ({error})"
+        found.faults.append(f"{place or folder}: cannot be read ({error})")
     return found
 
 
@@ -91,49 +102,50 @@ def _lines(folder: Path) -> Iterator[tuple[str, bytes]]:
                 yield f"{file.name}, line {number}", line
 
 
-def _take(found: Verified, line: bytes, keys: Collection[str], *, kept: bool) -> None:
-    """Take the next line. Raises _Misfit where it does not follow."""
+def take(
+    found: Verified, line: bytes, keys: Collection[str], *, kept: bool
+) -> Mapping[str, Any] | None:
+    """Take the next line; return what it holds. Raises Misfit where it does not follow."""
     parts = split(line)
     if parts is None:
         _take_other(found, line)
-        return
+        return None
     body, head = parts
     content = _object(line)
     if content is None:
-        raise _Misfit(f"line {head.number} of the trail is no JSON")
+        raise Misfit(f"line {head.number} of the trail is no JSON")
     if found.last == NOTHING:
         _begin(found, head, content, kept=kept)
     expected = found.last.number + 1
     if head.number > expected:
         missing = head.number - expected
-        raise _Misfit(
-            f"{missing} of the trail's lines missing before it, from number {expected} on"
-        )
+        raise Misfit(f"{missing} of the trail's lines missing before it, from number {expected} on")
     if head.number < expected:
-        raise _Misfit(
+        raise Misfit(
             f"line {head.number} of the trail stands where {expected} should: "
             "it was put in or moved"
         )
-    _note(found)
+    note(found)
     if following(found.last, body)[0] != head:
-        raise _Misfit(f"line {head.number} of the trail, or the one before, was changed")
+        raise Misfit(f"line {head.number} of the trail, or the one before, was changed")
     if content.get("event") == HEAD:
-        _check_signature(content, keys)
+        check_signature(content, keys)
         if (content["head"]["n"], content["head"]["hash"]) != found.last:
-            raise _Misfit("this head is of another line")
+            raise Misfit("this head is of another line")
         found.heads += 1
     elif head.number % HEAD_LINES == 0:
-        raise _Misfit(f"line {head.number} of the trail should be a head")
+        raise Misfit(f"line {head.number} of the trail should be a head")
     found.last = head
     found.lines += 1
+    return content
 
 
 def _begin(found: Verified, head: Head, content: Mapping[str, Any], *, kept: bool) -> None:
     """Begin with the first line that there is: a head, which says what it follows."""
     if content.get("event") != HEAD:
-        raise _Misfit(f"the trail begins with line {head.number}, which is no head")
+        raise Misfit(f"the trail begins with line {head.number}, which is no head")
     if head.number > 1 and not kept:
-        raise _Misfit(
+        raise Misfit(
             f"the trail begins with line {head.number}, and no setting removes what is old"
         )
     found.first = head.number
@@ -146,13 +158,13 @@ def _take_other(found: Verified, line: bytes) -> None:
         found.older += 1
         return
     if _object(line) is not None:
-        raise _Misfit("this line has no digest: it was put in, or its digest was taken off")
+        raise Misfit("this line has no digest: it was put in, or its digest was taken off")
     if line.strip():
         found.torn += 1
     found.pending += line
 
 
-def _note(found: Verified) -> None:
+def note(found: Verified) -> None:
     """Have what was torn off covered; note the digest of a line that a copied head names."""
     if found.pending:
         found.last, found.pending = over(found.last, found.pending), b""
@@ -161,15 +173,15 @@ def _note(found: Verified) -> None:
 
 
 def _compare(found: Verified, head: Mapping[str, Any], keys: Collection[str]) -> None:
-    """Raise _Misfit where the trail does not have a head that was copied from it."""
-    _check_signature(head, keys)
+    """Raise Misfit where the trail does not have a head that was copied from it."""
+    check_signature(head, keys)
     number, digest = head["head"]["n"], head["head"]["hash"]
     if number > found.last.number:
-        raise _Misfit(
+        raise Misfit(
             f"the trail ends with line {found.last.number}, and had {number}: it was cut off"
         )
     if number >= found.first and found.seen[number] != digest:
-        raise _Misfit(f"line {number} was another when the head was copied: it was made anew")
+        raise Misfit(f"line {number} was another when the head was copied: it was made anew")
 
 
 def _object(line: bytes) -> Mapping[str, Any] | None:
@@ -180,13 +192,19 @@ def _object(line: bytes) -> Mapping[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _check_signature(head: Mapping[str, Any], keys: Collection[str]) -> None:
-    """Raise _Misfit where none of these keys signed a head."""
+def check_signature(head: Mapping[str, Any], keys: Collection[str]) -> None:
+    """Raise Misfit where none of these keys signed a head."""
     if head.get("key") not in keys:
-        raise _Misfit(f"this head is signed with another key: {head.get('key')}")
+        raise Misfit(f"this head is signed with another key: {head.get('key')}")
     try:
         named = Head(head["head"]["n"], head["head"]["hash"])
+        signed = signed_text(named, head["at"], head.get("chain", ""), others(head))
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(head["key"]))
-        key.verify(base64.b64decode(head["signature"]), signed_text(named, head["at"]))
-    except (InvalidSignature, binascii.Error, LookupError, TypeError, ValueError):
-        raise _Misfit("the signature of this head is not right") from None
+        key.verify(base64.b64decode(head["signature"]), signed)
+    except (InvalidSignature, binascii.Error, *MEANINGLESS):
+        raise Misfit("the signature of this head is not right") from None
+
+
+def others(head: Mapping[str, Any]) -> dict[str, Head]:
+    """Return the last lines of other chains that a head names."""
+    return {name: Head(number, digest) for name, (number, digest) in head.get("others", {}).items()}

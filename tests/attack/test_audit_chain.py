@@ -19,10 +19,11 @@ from fhirapp.config import settings_of
 from fhirapp.keys import key_of
 from fhirapp.trail import FOLDER, chain, public_key, trail_of
 from fhirapp.trail.chain import files, following, split
-from fhirapp.trail.events import LISTED, record_settings
+from fhirapp.trail.events import LISTED, SETTINGS, record_settings
 from fhirapp.trail.packing import pack
 from fhirapp.trail.verify import Verified, verify
 from tests.support.shell import fhirapp
+from tests.support.trails import IN_FILES, raw_lines
 
 READ = "AllergyIntolerance/al-p1-penicillin"
 
@@ -66,6 +67,7 @@ def all_without_digests(lines: list[bytes]) -> list[bytes]:
     return [*lines[:3], *[split(line)[0] + b"\n" for line in lines[3:]]]
 
 
+@IN_FILES
 @pytest.mark.parametrize(
     ("tampered", "fault"),
     [
@@ -91,6 +93,7 @@ def test_what_was_done_to_a_line_is_found(watched, own_app, tampered, fault):
     assert f"{file.name}, {fault}" in verified(own_app).fault
 
 
+@IN_FILES
 def test_what_was_cut_off_or_made_anew_is_found_by_a_head_that_was_copied(watched, own_app):
     for _ in range(8):
         watched.get(READ)
@@ -111,6 +114,7 @@ def test_what_was_cut_off_or_made_anew_is_found_by_a_head_that_was_copied(watche
     assert "this head is signed with another key" in stranger.fault
 
 
+@IN_FILES
 def test_a_trail_that_was_made_anew_lacks_its_heads(watched, own_app, monkeypatch):
     monkeypatch.setattr(chain, "HEAD_LINES", 5)
     monkeypatch.setattr("fhirapp.trail.verify.HEAD_LINES", 5)
@@ -126,6 +130,7 @@ def test_a_trail_that_was_made_anew_lacks_its_heads(watched, own_app, monkeypatc
     assert "line 5 of the trail should be a head" in verified(own_app).fault
 
 
+@IN_FILES
 def test_torn_lines_are_covered_by_the_next_digest(watched, own_app):
     watched.get(READ)
     (file,) = files(folder_of(own_app))
@@ -139,6 +144,7 @@ def test_torn_lines_are_covered_by_the_next_digest(watched, own_app):
     assert "or the one before, was changed" in verified(own_app).fault
 
 
+@IN_FILES
 def test_processes_that_append_at_once_make_one_chain(watched, own_app):
     watched.get(READ)
     children = []
@@ -175,6 +181,7 @@ def days(app: Flask, monkeypatch: pytest.MonkeyPatch, count: int, ask: Callable[
         ask()
 
 
+@IN_FILES
 def test_old_files_are_packed_and_read_as_before(make_app, monkeypatch):
     from tests.conftest import token_for
     from tests.support.helpers import Fhir
@@ -202,6 +209,7 @@ def test_old_files_are_packed_and_read_as_before(make_app, monkeypatch):
     assert "no setting removes what is old" in verified(app).fault
 
 
+@IN_FILES
 def test_what_is_kept_no_longer_is_removed_and_that_is_noted(make_app, monkeypatch):
     from tests.conftest import token_for
     from tests.support.helpers import Fhir
@@ -239,7 +247,10 @@ def test_other_settings_are_noted_at_the_start(make_app):
         last, first = entries(event="settings-changed", kind=None)
     assert first.body == "the first start"
     assert last.body == "database_url; oidc_client_secret; page_size '100' to '7'"
-    assert not any(hidden.encode() in file.read_bytes() for file in folder_of(app).iterdir())
+    with app.app_context():
+        kept = trail_of(app).get(SETTINGS)
+    assert b"page_size" in kept
+    assert not any(hidden.encode() in one for one in [*raw_lines(app), kept])
 
 
 def test_the_shell_prints_a_head_and_checks_the_trail(tmp_path):

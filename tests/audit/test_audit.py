@@ -22,6 +22,7 @@ from fhirapp.trail import FOLDER
 from tests.conftest import token_for
 from tests.support.helpers import Fhir
 from tests.support.shell import assert_not_done, fhirapp
+from tests.support.trails import IN_FILES, noted, raw_lines
 
 ALLERGY = "AllergyIntolerance"
 
@@ -116,12 +117,13 @@ def test_entries_are_narrowed_and_paged(watched, own_app):
         watched.get(f"{ALLERGY}?_count={count}")
     watched.get(f"{ALLERGY}/unknown")
     found = trail(own_app)
-    # The first line is of the token that was issued.
-    assert [one.number for one in found] == [7, 6, 5, 4, 3, 2]
-    assert [one.number for one in trail(own_app, limit=2)] == [7, 6]
-    assert [one.number for one in trail(own_app, before=6, limit=2)] == [5, 4]
-    assert [one.number for one in trail(own_app, status=404)] == [7]
-    assert trail(own_app, since=found[1].at, status=200)[0].number == 6
+    numbers = [one.number for one in found]
+    assert numbers == sorted(set(numbers), reverse=True)
+    assert len(numbers) == 6
+    assert [one.number for one in trail(own_app, limit=2)] == numbers[:2]
+    assert [one.number for one in trail(own_app, before=numbers[1], limit=2)] == numbers[2:4]
+    assert [one.number for one in trail(own_app, status=404)] == numbers[:1]
+    assert trail(own_app, since=found[1].at, status=200)[0].number == numbers[1]
     assert [one.event for one in trail(own_app, kind="administration")] == ["token-issued"]
     assert trail(own_app, until=found[-1].at) == []
     assert trail(own_app, via="explore") == []
@@ -134,6 +136,7 @@ def test_lines_that_were_brought_in_are_not_brought_in_again(watched, own_app):
     assert len(trail(own_app)) == len(trail(own_app)) == 2
 
 
+@IN_FILES
 def test_the_index_is_made_anew_from_the_lines(watched, own_app):
     watched.get(f"{ALLERGY}/al-p1-penicillin")
     before = trail(own_app)
@@ -142,6 +145,7 @@ def test_the_index_is_made_anew_from_the_lines(watched, own_app):
     assert trail(own_app) == before
 
 
+@IN_FILES
 def test_a_line_that_is_cut_off_or_being_written_spoils_nothing(watched, own_app):
     watched.get(ALLERGY)
     (file,) = folder_of(own_app).glob("*.ndjson")
@@ -155,6 +159,7 @@ def test_a_line_that_is_cut_off_or_being_written_spoils_nothing(watched, own_app
     assert len(trail(own_app)) == 2
 
 
+@IN_FILES
 def test_the_trail_is_nobody_elses_to_read(watched, own_app):
     watched.get(ALLERGY)
     trail(own_app)
@@ -165,8 +170,8 @@ def test_the_trail_is_nobody_elses_to_read(watched, own_app):
 
 def test_no_token_is_in_it(watched, own_app):
     watched.get(ALLERGY)
-    (file,) = folder_of(own_app).glob("*.ndjson")
-    assert watched.token not in file.read_text()
+    assert len(raw_lines(own_app)) > 1
+    assert not any(watched.token.encode() in line for line in raw_lines(own_app))
 
 
 def test_requests_at_once_have_a_line_each(watched, own_app):
@@ -180,12 +185,11 @@ def test_requests_at_once_have_a_line_each(watched, own_app):
         one.start()
     for one in threads:
         one.join()
-    (file,) = folder_of(own_app).glob("*.ndjson")
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert len([line for line in lines if "event" not in line]) == 80
+    assert len([line for line in noted(own_app) if "event" not in line]) == 80
     assert len(trail(own_app, limit=100)) == 80
 
 
+@IN_FILES
 @pytest.mark.parametrize(("audit", "status"), [("required", 503), ("best-effort", 200)])
 def test_where_no_line_can_be_written_the_setting_decides(make_app, caplog, audit, status):
     app = make_app(audit=audit)

@@ -23,7 +23,9 @@ from fhirapp.trail.chain import split
 from tests.conftest import token_for
 from tests.support.browsing import Browser, add_person
 from tests.support.helpers import Fhir
+from tests.support.trails import IN_FILES
 
+pytestmark = IN_FILES
 READ = "AllergyIntolerance/al-p1-penicillin"
 
 
@@ -115,7 +117,7 @@ def test_the_pages_that_show_it_are_answered(watched, own_app):
 
 
 def test_an_index_that_is_busy_is_not_removed(watched, own_app, monkeypatch):
-    monkeypatch.setattr("fhirapp.audit.read._PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("fhirapp.audit.index._PATIENCE_SECONDS", 0)
     watched.get(READ)
     trail(own_app)
     watched.get(READ)

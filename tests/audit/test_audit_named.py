@@ -8,9 +8,8 @@ import pytest
 from flask import Flask
 
 from fhirapp.audit.read import entries
-from fhirapp.config import settings_of
-from fhirapp.trail import FOLDER
 from tests.support.helpers import FHIR_JSON
+from tests.support.trails import forget, put_in, raw_lines
 
 ALLERGY = "AllergyIntolerance"
 # More than is kept of a form or an address, within what a search takes.
@@ -25,8 +24,7 @@ def looked_at(app: Flask) -> set[str]:
 
 
 def lines(app: Flask) -> list[bytes]:
-    (file,) = (settings_of(app).instance / FOLDER).glob("*.ndjson")
-    return [line for line in file.read_bytes().splitlines() if b'"event":' not in line]
+    return [line.rstrip() for line in raw_lines(app) if b'"event":' not in line]
 
 
 @pytest.mark.parametrize(
@@ -112,10 +110,8 @@ def test_a_control_character_is_kept_as_an_address_writes_it(watched, own_app):
 def test_a_line_without_these_names_is_read_by_its_text(watched, own_app):
     watched.get(f"{ALLERGY}?patient=nobody")
     (line,) = lines(own_app)
-    (file,) = (settings_of(own_app).instance / FOLDER).glob("*.ndjson")
     older = line.replace(b',"named":["nobody"]', b"")
     assert older != line
-    with file.open("r+b") as content:
-        content.truncate()
-        content.write(older + b"\n")
+    forget(own_app)
+    put_in(own_app, older + b"\n")
     assert looked_at(own_app) == {"nobody"}

@@ -9,10 +9,9 @@ import pytest
 from flask import Flask
 
 from fhirapp.audit.write import _Throttled
-from fhirapp.config import settings_of
-from fhirapp.trail import FOLDER
 from tests.conftest import token_for
 from tests.support.helpers import Fhir
+from tests.support.trails import raw_lines
 
 SEARCH = "AllergyIntolerance/_search"
 
@@ -23,8 +22,7 @@ def stranger(own_app: Flask) -> Fhir:
 
 
 def lines(app: Flask) -> list[bytes]:
-    (file,) = (settings_of(app).instance / FOLDER).glob("*.ndjson")
-    return [line for line in file.read_bytes().splitlines() if b'"event":' not in line]
+    return [line.rstrip() for line in raw_lines(app) if b'"event":' not in line]
 
 
 def noted(app: Flask) -> list[dict[str, Any]]:

@@ -14,15 +14,15 @@ from sqlalchemy import update
 from fhirapp.audit.read import ADMINISTRATION, Entry, entries, patients_named_by
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
 from fhirapp.auth.users import sign_in
-from fhirapp.config import settings_of
 from fhirapp.db import writing
-from fhirapp.trail import FOLDER
+from fhirapp.trail import FOLDER, trail_of
 from fhirapp.trail.events import EVENTS
 from tests.support.app_pages import client_of, register
 from tests.support.authorizing import Flow, add_program, alter
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.bulk import Exports
 from tests.support.shell import fhirapp
+from tests.support.trails import noted
 
 # Those that other tests look at: test_audit_chain.py, test_audit.py, tests/auth/test_provider.py,
 # tests/ops/test_live_settings.py.
@@ -245,14 +245,10 @@ def test_a_bulk_export_names_the_patients_that_it_held(clinic):
     exports.done("Group/grp-allergy-clinic/$export?_type=Patient")
     entry = newest(clinic, "export")
     assert entry.client_id == exports.client_id
-    folder = settings_of(clinic).instance / FOLDER
-    (line,) = [
-        json.loads(one)
-        for file in folder.glob("*.ndjson")
-        for one in file.read_bytes().splitlines()
-        if entry.request_id.encode() in one
-    ]
-    patients = (folder / line["listed"]).read_text().split()
+    (line,) = [one for one in noted(clinic) if one["request"] == entry.request_id]
+    with clinic.app_context():
+        patients = trail_of(clinic).get(line["listed"]).decode().split()
+        assert entries(patient_id=patients[0], kind=ADMINISTRATION, event="export")
     assert patients == sorted(set(patients))
     assert line["what"].startswith(f"{len(patients)} patients; ")
     assert 0 < len(patients) < 14

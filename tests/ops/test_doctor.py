@@ -23,11 +23,10 @@ from fhirapp.disk import database_path
 from fhirapp.jobs.table import RUNNING, JobRow
 from fhirapp.ops import doctor
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, Finding, examine
-from fhirapp.trail import FOLDER
-from fhirapp.trail.chain import files
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, add_person
 from tests.support.shell import fhirapp
+from tests.support.trails import change
 
 
 @pytest.fixture
@@ -171,8 +170,7 @@ def test_an_old_key_is_told(clinic):
 def test_a_trail_that_was_changed_is_told_by_the_whole_look(clinic):
     Browser(clinic).sign_in("nobody", "nonsense")
     Browser(clinic).sign_in("nobody", "nonsense")
-    *_older, newest = files(settings_of(clinic).instance / FOLDER)
-    newest.write_bytes(newest.read_bytes().replace(b"sign-in-failed", b"sign-in", 1))
+    change(clinic, b"sign-in-failed", b"sign-in")
     assert [one.state for one in found(clinic, "Audit trail")] == []
     assert "it is not whole" in only(clinic, "Audit trail", WRONG, quick=False)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -27,14 +26,13 @@ from fhirapp.auth.models import (
     Session,
     User,
 )
-from fhirapp.config import settings_of
-from fhirapp.trail import FOLDER
 from fhirapp.web.admin import audit
 from fhirapp.web.admin.audit import guarded
 from tests.conftest import token_for
 from tests.support.authorizing import Flow, add_program, alter, set_client
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import Fhir
+from tests.support.trails import forget
 
 PATH = "/admin/audit"
 SCOPE = "user/*.rs"
@@ -49,12 +47,7 @@ def whole(make_app: Callable[..., Flask]) -> Flask:
 @pytest.fixture
 def app(whole: Flask) -> Flask:
     """The app, its trail empty, and of those who were in it before no name is left."""
-    for file in (settings_of(whole).instance / FOLDER).glob("*"):
-        if file.suffix == ".ndjson":
-            # It is held open.
-            os.truncate(file, 0)
-        else:
-            file.unlink()
+    forget(whole)
     alter(
         whole,
         update(User).values(name="Z"),

@@ -13,6 +13,8 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
+from flask import current_app
+
 from fhirapp.config import settings
 from fhirapp.db import db, reader
 from fhirapp.definition import types
@@ -20,7 +22,7 @@ from fhirapp.disk import because, beside, database_path
 from fhirapp.fhir.temporal import now
 from fhirapp.ops.check import one_snapshot
 from fhirapp.search.fulltext import words_table
-from fhirapp.trail import FOLDER
+from fhirapp.trail import trail_of
 
 RECORDS, INDEXES, FULL_TEXT, AUDIT, OTHER = "records", "indexes", "full text", "audit", "other"
 GROUPS = (RECORDS, INDEXES, FULL_TEXT, AUDIT, OTHER)
@@ -64,9 +66,12 @@ def sized(count: float) -> str:
 def storage() -> Storage:
     """Measure now."""
     database = database_path(settings())
-    audit = _folder(settings().instance / FOLDER)
+    audit = trail_of(current_app).size()
     if database is None:
         tables, size = _postgresql()
+        # The trail counts its own.
+        tables = {name: taken for name, taken in tables.items() if not _is_of_trail(name)}
+        size -= audit
         free = None
     else:
         log = beside(database, "-wal")
@@ -129,12 +134,9 @@ def _is_index_of(name: str, records: set[str]) -> bool:
     return any(bare.startswith(f"{record}_") for record in records)
 
 
-def _folder(folder: Path) -> int:
-    try:
-        return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-    except OSError:
-        # Nothing has been asked yet; or a file was removed meanwhile.
-        return 0
+def _is_of_trail(name: str) -> bool:
+    """Say whether a table or index of PostgreSQL's is the audit trail's."""
+    return name.removeprefix("ix_").removeprefix("uq_").startswith("audit_")
 
 
 def note_day(total: int, today: date | None = None) -> None:
