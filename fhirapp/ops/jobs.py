@@ -1,4 +1,4 @@
-"""The jobs that administrators begin on a page: imports, exports, backups and drills.
+"""The jobs that pages and schedules begin: imports, exports, backups and drills.
 
 `python -m fhirapp.ops.jobs JOB` is the process of one. How a job is claimed, watched and stopped is
 in fhirapp/jobs/.
@@ -35,14 +35,17 @@ from fhirapp.exchange.imports.uploads import LAID, lay_out
 from fhirapp.jobs import process, table, worker
 from fhirapp.jobs.process import GIVEN, MADE, Tracker
 from fhirapp.jobs.table import WAITS, WORKS, Job
-from fhirapp.ops import health
+from fhirapp.ops import health, scheduled
 from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.rotation import Naming, backups_folder
 from fhirapp.ops.lock import in_use
 from fhirapp.trail.packing import pack
 
-IMPORT, EXPORT, BACKUP, DRILL = "import", "export", "backup", "drill"
+IMPORT, EXPORT = "import", "export"
+BACKUP, DRILL, FOLDER, PULL = scheduled.BACKUP, scheduled.DRILL, scheduled.FOLDER, scheduled.PULL
+# All kinds of imports.
+IMPORTS = (IMPORT, FOLDER, PULL)
 # All files of an export in one; what an import rejected, in a file to be mended.
 ARCHIVE, REJECTED = "export.zip", "rejected.ndjson"
 # In seconds: how long what was uploaded is kept, for another try and before it is imported.
@@ -105,17 +108,21 @@ def _do(work: _Work, settings: Settings, passphrase: str, job: Job, tracker: Tra
     return work(settings, job, tracker, passphrase)
 
 
-def _take_backup(settings: Settings, _job: Job, tracker: Tracker, passphrase: str) -> str:
+def _take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
     """Take a backup into the folder of backups, encrypted where there is a passphrase."""
     tracker.phase(WORKS)
-    folder = backups_folder(settings)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = Path(job.request.get("folder") or backups_folder(settings))
+    if folder == backups_folder(settings):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     database = database_path(settings)
     moment = datetime.now(UTC)
-    naming = Naming.of(folder, database.stem if database else "fhirapp")
+    # A schedule's own name: it removes no other's backups.
+    stem = job.request.get("schedule") or (database.stem if database else "fhirapp")
+    naming = Naming.of(folder, stem)
     taken = back_up(settings, naming.path(moment), moment, passphrase or None)
     tracker.progress.name = taken.path.name
-    return f"Backed up, and read back: {megabytes(taken.size)}."
+    after = scheduled.after_backup(settings, job, naming, taken, passphrase or None)
+    return f"Backed up, and read back: {megabytes(taken.size)}.{after}"
 
 
 def _drill(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
@@ -242,6 +249,8 @@ _WORK: Mapping[str, _Work] = {
     EXPORT: _export,
     BACKUP: _take_backup,
     DRILL: _drill,
+    FOLDER: scheduled.take_folder,
+    PULL: scheduled.pull,
 }
 
 if __name__ == "__main__":
