@@ -122,11 +122,7 @@ def run_one(
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     live_settings.watch(app)
-<<<<<<< HEAD
     last_errors.share(app)
-    start_timer(app)
-=======
->>>>>>> ed34f7a (Run backups, watched folders and pulls on schedule)
     if database := database_path(settings):
         check_meanwhile(database)
     with following_others(app), running_jobs(app):
