@@ -304,7 +304,11 @@ def test_the_commands_for_schedules_work_as_they_stand(installed, tmp_path):
     assert sorted(path.name for path in (tmp_path / "inbox").iterdir()) == ["done", "failed"]
     done = installed(f"set -e\n{then.commands}")
     assert done.returncode == 0, done.stdout
-    for name in ("hospital  pull  hourly", "lab  folder  every 5 minutes", "nightly  backup  daily"):
+    for name in (
+        "hospital  pull  hourly",
+        "lab  folder  every 5 minutes",
+        "nightly  backup  daily",
+    ):
         assert name in done.stdout
     assert "done. Backed up, and read back" in done.stdout
 
