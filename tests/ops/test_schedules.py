@@ -23,7 +23,6 @@ from fhirapp.jobs.schedule import IDLE, SKIPPED, Schedule
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED
 from fhirapp.ops import schedules
 from fhirapp.ops.jobs import BACKUP, DRILL, FOLDER, PULL
-from fhirapp.ops.scheduled import QUIET_SECONDS
 from fhirapp.ops.schedules import run_due
 from tests.support.bulk_server import EXPORT, TIME, BulkServer, accepted, file, lines_of, running
 from tests.support.contract import versions_held
@@ -33,14 +32,14 @@ from tests.support.key_server import ok
 from tests.support.racing import racers
 from tests.support.shell import assert_not_done, fhirapp
 
-# After all files that a test writes are quiet.
-START = int(time.time()) + 2 * QUIET_SECONDS
 HOUR = 3_600
+# When all files that a test writes have been quiet for long.
+START = int(time.time()) + 24 * HOUR
 LATER = "2026-03-01T00:00:00Z"
 PATIENTS = lines_of("Patient", 3)
 WRONG = b'{"resourceType": "AllergyIntolerance", "id": "a1", "onsetDateTime": "yesterday"}\n'
 
-pytestmark = pytest.mark.usefixtures("_forked_jobs")
+pytestmark = pytest.mark.usefixtures("_forked_jobs", "_no_job_is_awaited")
 
 
 @pytest.fixture
@@ -172,13 +171,9 @@ def test_a_run_that_is_still_going_is_not_begun_twice(local, monkeypatch):
 
 def test_of_many_processes_one_begins_a_run(app, inbox):
     write(inbox, "one.ndjson", patient("p1"))
-    at = int(time.time()) - 2 * HOUR
-    add(app, FOLDER, folder=str(inbox), at=at)
-    os.utime(inbox / "one.ndjson")
-    with app.app_context():
-        schedule.set_back(schedule.find("one"), at)
+    add(app, FOLDER, folder=str(inbox))
     with racers(app, processes=2, threads=2) as race:
-        race({"due": START})
+        race({"due": START + HOUR})
     with app.app_context():
         jobs = table.jobs(FOLDER)
     assert len(jobs) == 1
