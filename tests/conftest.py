@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from shutil import copy, copyfile, copytree
+from shutil import copy, copyfile
 from typing import Any
 from uuid import uuid4
 from weakref import WeakSet, finalize
@@ -229,9 +229,8 @@ def _twins(settings: Settings) -> Iterator[Flask]:
     """Make the other servers on an app's database, each with an instance folder of its own."""
     for number in range(2, SERVERS + 1):
         folder = settings.folder.with_name(f"{settings.folder.name}-{number}")
-        copytree(settings.folder, folder)
+        folder.mkdir()
         # As if each were told at once what another writes: of NOTIFY, tests/cluster.
-        (folder / GENERATION).unlink()
         (folder / GENERATION).hardlink_to(settings.folder / GENERATION)
         app = create_app(replace(settings, instance_path=str(folder)))
         with app.app_context():

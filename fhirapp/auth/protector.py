@@ -164,7 +164,7 @@ class Protector(ResourceProtector):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.register_token_validator(_Validator(realm=REALM))
-        self._failures = Failures()
+        self._failures = Failures(purpose="token")
 
     def authenticate(self) -> Token:
         """Return the request's token. Raises LoginRequired, TokenExpired or Throttled."""

@@ -1,7 +1,8 @@
 """Count attempts, to limit them: in the database or in the process.
 
 Attempts to sign in are counted in the database, for all processes and through restarts. Failed
-requests are counted by address in each process (Failures); successes cost nothing.
+requests are counted by address in each process (Failures), and by all servers on one PostgreSQL
+together; successes cost nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from ipaddress import IPv6Address, IPv6Network
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, case, delete, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
 
 from fhirapp.auth.models import Attempt, digest
+from fhirapp.config import settings
+from fhirapp.db import database_errors, db
 
 if TYPE_CHECKING:
     from limits.strategies import FixedWindowRateLimiter
@@ -32,7 +36,11 @@ class TooOften(Exception):
 def wait_seconds(connection: Connection, key: str, limit: int) -> int:
     """Return how long to wait, 0 where fewer than limit attempts were counted."""
     times, until = counted(connection, key)
-    return max(1, math.ceil(until - time.time())) if times >= limit else 0
+    return _seconds_until(until) if times >= limit else 0
+
+
+def _seconds_until(moment: float) -> int:
+    return max(1, math.ceil(moment - time.time()))
 
 
 def counted(connection: Connection, key: str) -> tuple[int, int]:
@@ -61,6 +69,8 @@ def forget(connection: Connection, key: str) -> None:
 
 
 PER_MINUTE = 60
+# Expired ones that are deleted at a time.
+_SWEPT = 100
 
 
 def network_of(address: str) -> str:
@@ -73,10 +83,15 @@ def network_of(address: str) -> str:
 
 
 class Failures:
-    """Failed attempts to authenticate, of which per_minute a minute are answered as such."""
+    """Failed attempts to authenticate, of which per_minute a minute are answered as such.
 
-    def __init__(self, per_minute: int = PER_MINUTE) -> None:
+    With a purpose servers on one PostgreSQL count them together: not for what succeeds too, which
+    would then write.
+    """
+
+    def __init__(self, per_minute: int = PER_MINUTE, purpose: str = "") -> None:
         self._per_minute = per_minute
+        self._purpose = purpose
         # The library's memory starts a timer at any hit, and fails where two start it at once.
         self._lock = Lock()
 
@@ -90,10 +105,13 @@ class Failures:
         limit = RateLimitItemPerMinute(self._per_minute)
         key = network_of(address)
         with self._lock:
-            if self._limiter.hit(limit, key):
-                return 0
-            reset = self._limiter.get_window_stats(limit, key).reset_time
-        return max(1, math.ceil(reset - time.time()))
+            if not self._limiter.hit(limit, key):
+                return _seconds_until(self._limiter.get_window_stats(limit, key).reset_time)
+        if not self._purpose or not settings().is_postgresql:
+            return 0
+        # No more of them than that are written.
+        times, until = _count_of_all(f"{self._purpose} {key}")
+        return _seconds_until(until) if times > self._per_minute else 0
 
     @cached_property
     def _limiter(self) -> FixedWindowRateLimiter:
@@ -102,3 +120,34 @@ class Failures:
         from limits.strategies import FixedWindowRateLimiter
 
         return FixedWindowRateLimiter(MemoryStorage())
+
+
+def _count_of_all(key: str) -> tuple[int, float]:
+    """Count one for all servers on one PostgreSQL; return how many of its minute, and its end.
+
+    It waits for no other writer and for no disk. Where it fails none is counted: what is answered
+    is a refusal anyway.
+    """
+    now = int(time.time())
+    row = {"digest": digest(key), "times": 1, "expires_at": now + 60}
+    added = upsert(Attempt).values(row)
+    is_fresh = Attempt.expires_at > now
+    counted = added.on_conflict_do_update(
+        index_elements=[Attempt.digest],
+        set_={
+            "times": case((is_fresh, Attempt.times + 1), else_=1),
+            "expires_at": case((is_fresh, Attempt.expires_at), else_=added.excluded.expires_at),
+        },
+    ).returning(Attempt.times, Attempt.expires_at)
+    expired = (
+        select(Attempt.digest).where(Attempt.expires_at <= now).limit(_SWEPT)
+    ).with_for_update(skip_locked=True)
+    try:
+        with db.engine.begin() as connection:
+            connection.execute(select(func.set_config("synchronous_commit", "off", True)))
+            times, until = connection.execute(counted).one()
+            if times == 1:
+                connection.execute(delete(Attempt).where(Attempt.digest.in_(expired)))
+    except database_errors():
+        return 0, 0
+    return times, until

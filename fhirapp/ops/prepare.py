@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from fhirapp.auth.demo import add_demo
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, Settings, settings_of
-from fhirapp.db import db, writing
+from fhirapp.db import db, with_patience, writing
 from fhirapp.definition import types
 from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
 from fhirapp.fhir.temporal import instant
@@ -34,6 +35,9 @@ from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering, is_outdated, rendering_in_force
 from fhirapp.trail.moving import bring_in
+
+# How long a start waits for others on PostgreSQL.
+_START_SECONDS = 60
 
 
 def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | None:
@@ -80,7 +84,9 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
         # The keys may be others than when the app was made.
         keys.init_app(app)
         say("A restore that was interrupted was brought to its end.")
-    with in_use(database), app.app_context():
+    # Servers that start at once on PostgreSQL wait for the one that makes the tables.
+    patience = nullcontext() if database else with_patience(_START_SECONDS)
+    with in_use(database), app.app_context(), patience:
         if database is not None:
             drop_staged(settings_of(app).instance, database)
             if serving:

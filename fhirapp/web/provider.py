@@ -127,7 +127,9 @@ def _failed(chosen: Provider, back: str, error: Unproved | Unreachable) -> Respo
     _log.warning("sign-in by %s: %s", chosen.issuer, error)
     if isinstance(error, Unreachable):
         return sign_in_form(back, _(_NO_ANSWER, provider=chosen.name), 503)
-    failures = current_app.extensions.setdefault(_FAILURES, Failures(_FAILURES_A_MINUTE))
+    failures = current_app.extensions.setdefault(
+        _FAILURES, Failures(_FAILURES_A_MINUTE, "provider")
+    )
     if seconds := failures.count(request.remote_addr or ""):
         raise PageError(429, wait(TooOften(seconds)))
     record("sign-in-failed", what=f"by {chosen.issuer}: {error}")

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from shutil import copy
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 from flask import Flask
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, text, update
 
 from fhirapp import create_app
-from fhirapp.auth.models import CLINICIAN, ServerSecret
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Attempt, ServerSecret, SetupCode, User
 from fhirapp.auth.oauth import openid
+from fhirapp.auth.throttle import PER_MINUTE
+from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.db.generation import following_others, generation
-from fhirapp.ops.prepare import prepare
-from tests.support.authorizing import Flow, add_person, add_program
+from fhirapp.db.turns import is_taken, turn
+from fhirapp.exchange.imports.importer import TURN
+from fhirapp.ops.prepare import first_setup_code, prepare
+from tests.ops.test_serve import get, servers
+from tests.support.authorizing import Flow, add_person, add_program, alter
 from tests.support.helpers import SECRET, Fhir
-from tests.support.shell import assert_not_done, fhirapp
+from tests.support.shell import assert_not_done, environment, fhirapp
 
 # Within which what one server writes holds at the others.
 _SECONDS = 1.0
 _LONGEST_SECONDS = 60.0
+_SETUP = re.compile(r"/setup\?code=[0-9a-f]{64}\b")
 
 
 @pytest.fixture
@@ -194,3 +204,125 @@ def test_nothing_is_told_of_what_was_not_committed(first, following):
             pass
     with following.app_context():
         assert seconds_until(lambda: generation().now() != before) < _SECONDS
+
+
+def test_the_starts_of_a_day_print_one_address(first, second):
+    alter(first, update(User).where(User.role == ADMINISTRATOR).values(disabled=True))
+    codes = {first_setup_code(app) for app in (first, second, first)}
+    assert len(codes) == 1
+    (code,) = codes
+    with second.app_context():
+        assert accounts.setup_code(code) is not None
+        with db.engine.connect() as connection:
+            assert code.encode() not in connection.execute(select(SetupCode.digest)).scalar_one()
+    # One that ends within the hour is replaced.
+    soon = int(time.time()) + 3000
+    alter(first, update(SetupCode).values(expires_at=soon))
+    first_setup_code(second)
+    with second.app_context(), db.engine.connect() as connection:
+        assert connection.execute(select(SetupCode.expires_at)).scalar_one() > soon
+
+
+def test_imports_take_turns_across_servers(first, second):
+    waits, took = Event(), Event()
+
+    def wait_and_take() -> None:
+        with second.app_context(), turn(settings_of(second), TURN, waits.set):
+            took.set()
+
+    with first.app_context():
+        assert not is_taken(settings_of(first), TURN)
+        with turn(settings_of(first), TURN, waits.set):
+            assert not waits.is_set()
+            other = Thread(target=wait_and_take)
+            other.start()
+            assert waits.wait(_LONGEST_SECONDS)
+            assert not took.is_set()
+            with second.app_context():
+                assert is_taken(settings_of(second), TURN)
+        assert took.wait(_LONGEST_SECONDS)
+        other.join()
+        assert not is_taken(settings_of(first), TURN)
+
+
+HOLD = """
+from fhirapp.config import load_settings
+from fhirapp.core import core_app
+from fhirapp.db.turns import turn
+settings = load_settings()
+with core_app(settings).app_context(), turn(settings, "import", lambda: None):
+    print("taken", flush=True)
+    input()
+"""
+
+
+def test_a_turn_ends_with_its_process(first, tmp_path):
+    environ = environment(tmp_path, DATABASE_URL=settings_of(first).database_url)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "taken\n"
+        with first.app_context():
+            assert is_taken(settings_of(first), TURN)
+            process.kill()
+            with turn(settings_of(first), TURN, lambda: None):
+                pass
+
+
+def test_failures_are_counted_by_all_servers_together(first, second):
+    def status(app: Flask) -> int:
+        answer = app.test_client().get(
+            "/fhir/Patient/p1",
+            headers={"Authorization": "Bearer nonsense"},
+            environ_base={"REMOTE_ADDR": "192.0.2.77"},
+        )
+        return answer.status_code
+
+    halves = PER_MINUTE // 2
+    answered = [status(app) for app in (first, second) for _ in range(halves)]
+    assert answered == [401] * PER_MINUTE
+    assert [status(first), status(second)] == [429, 429]
+    # Others are not.
+    alter(first, delete(Attempt))
+    assert status(second) == 401
+
+
+def test_a_failure_is_answered_where_it_cannot_be_counted(first):
+    alter(first, text("DROP TABLE auth_attempt"))
+    answer = first.test_client().get(
+        "/fhir/Patient/p1", headers={"Authorization": "Bearer nonsense"}
+    )
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_three_that_start_at_once_make_one_schema_one_key_and_one_address(
+    new_database, tmp_path, round_
+):
+    url = new_database()
+    if url.startswith("sqlite"):
+        pytest.skip("SQLite is one server's")
+    folders = [tmp_path / str(number) for number in range(3)]
+    with ExitStack() as stack:
+        starts = []
+        for folder in folders:
+            folder.mkdir()
+            starts.append(stack.enter_context(servers(folder)))
+        with ThreadPoolExecutor(3) as threads:
+            begun = [threads.submit(start, DATABASE_URL=url, PROCESSES="1") for start in starts]
+            running = [one.result() for one in begun]
+        keys = {one.ask(get("/oauth/jwks.json"))[1] for one in running}
+        addresses = [_SETUP.findall((folder / "log").read_text()) for folder in folders]
+        ready = [one.ask(get("/health/ready"))[0].status for one in running]
+    assert ready == [200, 200, 200]
+    assert len(keys) == 1
+    assert len(json.loads(keys.pop())["keys"]) == 1
+    assert len(addresses[0]) == 1
+    assert addresses == [addresses[0]] * 3
+    # What the one made, the others took: nothing is of one's own.
+    assert not [*tmp_path.glob("*/*.key"), *tmp_path.glob("*/signing-keys.json")]

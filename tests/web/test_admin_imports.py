@@ -9,7 +9,8 @@ import logging
 import os
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -23,8 +24,9 @@ from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings_of
 from fhirapp.db import db, writing
-from fhirapp.disk import turn
+from fhirapp.db.turns import turn
 from fhirapp.exchange.imports import uploads
+from fhirapp.exchange.imports.importer import TURN
 from fhirapp.exchange.imports.uploads import safe_name
 from fhirapp.exchange.models import ImportRun
 from fhirapp.jobs import process, table
@@ -346,8 +348,17 @@ def test_an_upload_can_be_removed_and_is_after_a_day(app, admin):
     assert not (kept / second.id).exists()
 
 
+@contextmanager
+def waiting_for(app: Flask) -> Iterator[None]:
+    """Have imports wait."""
+    with ExitStack() as stack:
+        with app.app_context():
+            stack.enter_context(turn(settings_of(app), TURN, lambda: None))
+        yield
+
+
 def test_an_import_waits_for_its_turn_and_can_be_stopped(app, admin, reads):
-    with turn(settings_of(app).instance / "import.lock", lambda: None):
+    with waiting_for(app):
         begun = with_form(admin, ("a.ndjson", patient("stopped")))
         while "waits for another import to end" not in (page := admin.get(begun.path)).words:
             assert task(app, task_id(begun)).is_under_way
@@ -362,7 +373,7 @@ def test_an_import_waits_for_its_turn_and_can_be_stopped(app, admin, reads):
 
 
 def test_an_import_that_was_killed_says_so_and_is_begun_again(app, admin):
-    with turn(settings_of(app).instance / "import.lock", lambda: None):
+    with waiting_for(app):
         begun = with_form(admin, ("a.ndjson", patient("killed")))
         while task(app, task_id(begun)).progress.phase != "waits":
             pass
@@ -547,7 +558,7 @@ def test_old_reports_are_forgotten_and_files_sooner(app, admin):
 
 
 def test_only_so_many_begin_at_once(app, admin):
-    with turn(settings_of(app).instance / "import.lock", lambda: None):
+    with waiting_for(app):
         begun = [
             with_form(admin, ("a.ndjson", patient(f"many-{number}")))
             for number in range(process.MOST)

@@ -57,7 +57,7 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
         self.register_grant(RefreshGrant, [LaunchContext()])
         self.register_endpoint(Introspection)
         self.register_endpoint(Revocation)
-        self.failures = Failures()
+        self.failures = Failures(purpose="client")
 
     def create_oauth2_request(self, _request: Any) -> FlaskOAuth2Request:
         return _Request(request)

@@ -15,9 +15,9 @@ from sqlalchemy import Connection
 
 from fhirapp.config import Settings
 from fhirapp.db import Reader, db, writing
+from fhirapp.db.turns import turn
 from fhirapp.definition import Definition
 from fhirapp.disk import scratch as scratch_folder
-from fhirapp.disk import turn
 from fhirapp.exchange.imports import deletions, runs
 from fhirapp.exchange.imports.admission import MISFILED, OLDER, REFERENCE, Admission, PublishFirst
 from fhirapp.exchange.imports.archives import Archives, OnRead
@@ -45,6 +45,8 @@ from fhirapp.store.write import Rendering, rendering_in_force
 
 # Values of one SELECT: SQLite takes 32,766.
 _IDS = 10_000
+# What imports take turns at.
+TURN = "import"
 # How many seconds an import waits for another writer.
 PATIENCE = 60
 _REJECTIONS: Mapping[Change | str, str] = {
@@ -74,13 +76,13 @@ def import_paths(
 ) -> Report:
     """Import files, folders and archives; "-" is standard input.
 
-    Imports of one instance folder run one after the other, as each reports what it published: waits
-    is called where this one has to wait. begun receives the report, which grows meanwhile. Raises
+    Imports into one database run one after the other, as each reports what it published: waits is
+    called where this one has to wait. begun receives the report, which grows meanwhile. Raises
     ConfigurationError for a path that is not there, and for deletions by a partial export.
     """
     settings.instance.mkdir(parents=True, exist_ok=True)
     with (
-        turn(settings.instance / "import.lock", waits),
+        turn(settings, TURN, waits),
         scratch_folder(settings.instance) as spool,
         Archives() as archives,
         Scratch() as scratch,

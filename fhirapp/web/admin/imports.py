@@ -13,8 +13,9 @@ from sqlalchemy import select
 
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db
-from fhirapp.disk import is_left
+from fhirapp.db.turns import is_taken
 from fhirapp.exchange.imports import uploads
+from fhirapp.exchange.imports.importer import TURN
 from fhirapp.exchange.imports.report import LISTED, OUTCOMES
 from fhirapp.exchange.imports.runs import ID_PREFIX
 from fhirapp.exchange.imports.uploads import OutOfStep, Piece, Upload
@@ -107,7 +108,7 @@ def _run_rows() -> Iterator[tuple[int, Run]]:
         inputs = ", ".join(one.rsplit("/", 1)[-1] for one in run.inputs[:3])
         if run.outcome is not None:
             phase = _("done")
-        elif run.ended_at is None and run.id == newest and _one_is_at_work():
+        elif run.ended_at is None and run.id == newest and is_taken(settings(), TURN):
             phase = _("at work")
         else:
             phase = _("broken off")
@@ -123,11 +124,6 @@ def _run_rows() -> Iterator[tuple[int, Run]]:
                 is_done=run.outcome is not None,
             ),
         )
-
-
-def _one_is_at_work() -> bool:
-    path = settings().instance / "import.lock"
-    return path.exists() and not is_left(path)
 
 
 def total_of(job: Job) -> Mapping[str, int]:

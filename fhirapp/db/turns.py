@@ -1,0 +1,71 @@
+"""Turns: what only one process does at a time, whichever server it belongs to.
+
+On SQLite a lock of a file in the instance folder; on PostgreSQL an advisory lock, held by a
+connection of its own. Both are released whatever way the process ends.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import ColumnElement, column, func, literal, select, table
+
+from fhirapp import disk
+from fhirapp.config import Settings
+from fhirapp.db.base import db
+
+# Apart from the lock of writers, which is one number: the two kinds never meet.
+_OURS = 0x66686972
+_POLL_SECONDS = 0.25
+_LOCKS = table("pg_locks", *map(column, ("locktype", "classid", "objid", "objsubid", "database")))
+_DATABASES = table("pg_database", column("oid"), column("datname"))
+
+
+@contextmanager
+def turn(settings: Settings, name: str, waits: Callable[[], None]) -> Iterator[None]:
+    """Hold a name; one after the other, where several want to.
+
+    waits is called once where another has it first. Where the connection is lost another may begin
+    before the end. Raises ConfigurationError.
+    """
+    if not settings.is_postgresql:
+        with disk.turn(settings.instance / f"{name}.lock", waits):
+            yield
+        return
+    with db.engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        # Not given back to the pool: it is closed, and the lock released.
+        connection.detach()
+        take = select(func.pg_try_advisory_lock(_OURS, _number(name)))
+        is_waiting = False
+        # Not the lock that waits, which would wait on in the database where this process is ended.
+        while not connection.execute(take).scalar_one():
+            if not is_waiting:
+                waits()
+            is_waiting = True
+            time.sleep(_POLL_SECONDS)
+        yield
+
+
+def is_taken(settings: Settings, name: str) -> bool:
+    """Say whether somebody has this turn."""
+    if not settings.is_postgresql:
+        path = settings.instance / f"{name}.lock"
+        return path.exists() and not disk.is_left(path)
+    own = select(_DATABASES.c.oid).where(_DATABASES.c.datname == func.current_database())
+    held: list[ColumnElement[bool]] = [
+        _LOCKS.c.locktype == literal("advisory"),
+        _LOCKS.c.classid == _OURS,
+        _LOCKS.c.objid == _number(name),
+        _LOCKS.c.objsubid == 2,
+        _LOCKS.c.database == own.scalar_subquery(),
+    ]
+    return db.session.execute(select(_LOCKS.c.objid).where(*held)).first() is not None
+
+
+def _number(name: str) -> int:
+    """Return the number of a name: PostgreSQL's locks have no others."""
+    return zlib.crc32(name.encode()) >> 1
