@@ -6,7 +6,7 @@ all servers, which is the order in which lines were written, but for those of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     Select,
     bindparam,
+    delete,
     exists,
     func,
     insert,
@@ -35,6 +36,13 @@ _PATIENCE_SECONDS = 10
 # Days after which no process appends to a chain any more: each begins another every day.
 _DAYS_OPEN = 2
 
+# Each line that was loaded, with its entry.
+_COMPARED = (
+    f"SELECT l.pk, l.chain, l.n, l.line, {', '.join(f'e.{name}' for name in COLUMNS)}"
+    " FROM audit_line l JOIN audit_chain c ON c.name = l.chain AND l.n <= c.done"
+    " LEFT JOIN audit_entry e ON e.number = l.pk WHERE l.pk > ? ORDER BY l.pk LIMIT ?"
+)
+
 
 def rows(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Return a query's rows, after what is new was loaded."""
@@ -52,6 +60,53 @@ def load() -> None:
             connection.execute(select(patience))
             connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
             _load_some(connection)
+
+
+def mend() -> list[str]:
+    """Compare the tables with the lines, and say where they tell otherwise; then load all anew.
+
+    Whoever may write the database could hide there who looked at what, and leave the lines alone.
+    """
+    load()
+    found: list[str] = []
+    with closing(Reader(db.engine)) as snapshot:
+        last = 0
+        while rows := snapshot.all(_COMPARED, (last, _AT_ONCE)):
+            found += _differences(snapshot, rows)
+            last = rows[-1][0]
+        strange = snapshot.all(
+            "SELECT number FROM audit_entry e WHERE NOT EXISTS"
+            " (SELECT 1 FROM audit_line l WHERE l.pk = e.number) ORDER BY number"
+        )
+    found += [f"the pages show an entry, {number}, that no line tells" for (number,) in strange]
+    if found:
+        with db.engine.begin() as connection:
+            connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
+            connection.execute(delete(AuditSeen))
+            connection.execute(delete(AuditEntry))
+            connection.execute(update(AuditChain).values(done=0, is_over=False))
+        load()
+    return found
+
+
+def _differences(snapshot: Reader, rows: Sequence[Any]) -> Iterator[str]:
+    places = {pk: f"chain {chain}, line {n}" for pk, chain, n, *_ in rows}
+    lines = {pk: told for pk, _, _, line, *_ in rows if (told := parsed(line)) is not None}
+    # As they are told by what was read: entries that are missing have no number.
+    shown = {row[0]: row[4:] for row in rows if row[4] is not None}
+    entries, whose = rows_of([*lines.items()])
+    expected = {entry[0]: entry for entry in entries}
+    pairs = {
+        (patient_id, number)
+        for patient_id, number in snapshot.all(
+            "SELECT patient_id, number FROM audit_seen WHERE number BETWEEN ? AND ?",
+            (rows[0][0], rows[-1][0]),
+        )
+    }
+    missing = {number for patient_id, number in whose if (patient_id, number) not in pairs}
+    for pk, place in places.items():
+        if shown.get(pk) != expected.get(pk) or pk in missing:
+            yield f"{place}: the pages show something else than it tells"
 
 
 def _new() -> Select[str, int, int, bytes]:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from flask import Flask, current_app
 
+from fhirapp.audit.tables import load
 from fhirapp.config import ConfigurationError, Settings, load_settings, settings_of
 from fhirapp.core import core_app, current_core
 from fhirapp.db import Reader, db, with_patience
@@ -40,6 +41,7 @@ from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.rotation import Naming, backups_folder
 from fhirapp.ops.lock import in_use
+from fhirapp.trail import is_in_table
 from fhirapp.trail.packing import pack
 
 IMPORT, EXPORT = "import", "export"
@@ -62,6 +64,9 @@ def init_app(app: Flask) -> None:
     """Have the server's worker remove old jobs, and mark those whose process is gone."""
     worker.register(app, sweep)
     worker.register(app, lambda _now: pack(settings_of(app)))
+    if is_in_table(settings_of(app)):
+        # So that whoever looks seldom does not wait for all that was written since.
+        worker.register(app, lambda _now: load())
 
 
 def sweep(now: int) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import create_engine, literal, text
 
 from fhirapp import trail as trail_module
 from fhirapp.audit.read import Entry, entries
+from fhirapp.audit.tables import mend
 from fhirapp.config import settings_of
 from fhirapp.db import db
 from fhirapp.keys import key_of
@@ -391,3 +392,28 @@ def test_the_shell_lists_and_checks_it(two, tmp_path):
     broken = run("verify", "--head", str(copied))
     assert broken.returncode == 1
     assert "1 of the trail's lines missing before it, from number 2 on" in broken.stdout
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "DELETE FROM audit_seen WHERE patient_id = 'p1'",
+        "DELETE FROM audit_entry WHERE path LIKE '%al-p1-penicillin'",
+        "UPDATE audit_entry SET user_id = 'other' WHERE path LIKE '%al-p1-penicillin'",
+        "UPDATE audit_entry SET number = 7 WHERE path LIKE '%al-p1-penicillin'",
+    ],
+)
+def test_what_pages_were_made_to_hide_is_found_and_shown_again(own_app, watched, hidden):
+    watched.get(READ)
+    before = shown(own_app)
+    looked = shown(own_app, patient_id="p1")
+    with own_app.app_context():
+        assert mend() == []
+        with db.engine.begin() as connection:
+            connection.execute(text(hidden))
+        assert verified(own_app).faults == []
+        told = mend()
+    assert told
+    assert all("the pages show" in one for one in told)
+    assert shown(own_app) == before
+    assert shown(own_app, patient_id="p1") == looked != []
