@@ -1,4 +1,4 @@
-# The server and its PostgreSQL driver; run as README.md says.
+# The server, its PostgreSQL driver and its S3 client; run as README.md says.
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
@@ -6,7 +6,7 @@ WORKDIR /src
 COPY constraints.txt pyproject.toml README.md LICENSE seed.sql ./
 COPY fhirapp fhirapp
 RUN python3 -m venv /opt/fhirapp \
-    && /opt/fhirapp/bin/pip install --no-cache-dir -c constraints.txt '.[postgresql]' \
+    && /opt/fhirapp/bin/pip install --no-cache-dir -c constraints.txt '.[postgresql,s3]' \
     && /opt/fhirapp/bin/pip uninstall -y pip
 
 FROM ${BASE}

@@ -504,6 +504,8 @@ def check_together(settings: Settings) -> None:
             "leave out FHIRAPP_DATABASE_URL, or leave out --demo."
         )
     _check_secret(settings)
+    if settings.files:
+        _check_files(settings)
 
 
 def _check_secret(settings: Settings) -> None:
@@ -526,6 +528,29 @@ def _check_secret(settings: Settings) -> None:
         f"With PostgreSQL FHIRAPP_SECRET is needed, {_LEAST_SECRET} characters or more and the "
         f"same on each server{former}."
     )
+
+
+def _check_files(settings: Settings) -> None:
+    if settings.demo:
+        raise ConfigurationError(
+            "Demo mode keeps its files in its own folder: leave out FHIRAPP_FILES, or leave out "
+            "--demo."
+        )
+    if "://" not in settings.files:
+        if not Path(settings.files).is_absolute():
+            raise ConfigurationError(
+                f"FHIRAPP_FILES={settings.files!r} is not a whole path; it begins with a slash."
+            )
+    elif re.search("[@?#]", settings.files):
+        # It may be a key: it is not shown.
+        raise ConfigurationError(
+            "FHIRAPP_FILES takes s3://bucket/prefix and nothing else; keys are set in "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
+    elif not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.~-]+)*", settings.files):
+        raise ConfigurationError(
+            f"FHIRAPP_FILES={settings.files!r} is neither a folder nor s3://bucket/prefix."
+        )
 
 
 def check_listening(settings: Settings) -> None:

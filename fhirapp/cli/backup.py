@@ -14,13 +14,14 @@ import click
 from fhirapp.cli.common import demo_option, say
 from fhirapp.config import Settings, load_settings
 from fhirapp.disk import database_path, megabytes
+from fhirapp.files import SCHEME
 from fhirapp.ops.backups.archive import InvalidBackup
 from fhirapp.ops.backups.backup import MissingPassphrase, back_up
 from fhirapp.ops.backups.drill import drill
-from fhirapp.ops.backups.passphrase import VARIABLE, read_passphrase
 from fhirapp.ops.backups.restore import NOTICE, restore
-from fhirapp.ops.backups.rotation import Naming, prune
+from fhirapp.ops.backups.rotation import Naming, at_hand, prune
 
+VARIABLE = "FHIRAPP_BACKUP_PASSPHRASE"
 _T = TypeVar("_T")
 
 _passphrase_option = click.option(
@@ -57,7 +58,12 @@ def backup(
     if verify:
         if keep or encrypt:
             raise click.UsageError("--verify takes no backup; leave --keep and --encrypt out")
-        return _verify(settings, path, passphrase)
+        with at_hand(settings, given_path) as found:
+            return _verify(settings, found, passphrase)
+    if given_path.startswith(SCHEME):
+        raise click.UsageError(
+            "FILE is one of this machine; backups taken on the admin page go to FHIRAPP_FILES"
+        )
     naming = _naming(settings, path)
     if keep and not naming.has_time:
         raise click.UsageError(
@@ -76,16 +82,20 @@ def backup(
 
 
 @click.command("restore")
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("given_path", metavar="FILE", type=click.Path())
 @click.option("--force", is_flag=True, help="Replace a database that holds something; it is kept.")
 @_passphrase_option
 @demo_option
-def restore_(path: Path, force: bool, passphrase_file: Path | None, demo: bool | None) -> None:
-    """Put a backup in the place of the database and its keys; the server must be stopped."""
+def restore_(given_path: str, force: bool, passphrase_file: Path | None, demo: bool | None) -> None:
+    """Put a backup in the place of the database and its keys; the server must be stopped.
+
+    FILE may be s3://bucket/prefix/backups/NAME, as the admin page shows it.
+    """
     passphrase = _passphrase(passphrase_file)
     settings = load_settings(demo=demo)
     now = datetime.now(UTC)
-    done = _with_passphrase(passphrase, lambda p: restore(settings, path, now, p, force=force))
+    with at_hand(settings, given_path) as path:
+        done = _with_passphrase(passphrase, lambda p: restore(settings, path, now, p, force=force))
     say(f"Restored as of {done.manifest.taken}: {done.versions} versions of resources.")
     say(NOTICE)
     for kept in done.kept:
@@ -134,7 +144,13 @@ def _passphrase(file: Path | None) -> str | None:
     from_environment = os.environ.pop(VARIABLE, None)
     if file is None:
         return from_environment or None
-    return read_passphrase(file)
+    try:
+        first = file.read_text("utf-8").partition("\n")[0].removesuffix("\r")
+    except (OSError, UnicodeDecodeError):
+        raise click.UsageError(f"The passphrase file {file} cannot be read") from None
+    if not first:
+        raise click.UsageError(f"The first line of {file} is empty, where the passphrase should be")
+    return first
 
 
 def _prompted(*, confirm: bool) -> str:

@@ -1,7 +1,9 @@
 """A job as a process of its own, which outlives the server process that started it.
 
-    tasks/<job>/given/    what an import reads
-    tasks/<job>/made/     what can be fetched
+It works in a folder of its machine, work/<job> in the instance folder, and what it leaves there in
+made/ is put where all servers reach it (fhirapp/files.py): tasks/<job>/made/. The job's row lists
+that and says that the job has ended once it is there. What a process could not put there, because
+it was killed or nothing can be stored now, its machine's servers put there later.
 
 The process renews the job's lease and writes its progress from a thread, since the work may hold a
 transaction for long. A passphrase reaches it by a pipe alone, so it is never begun again by itself.
@@ -28,9 +30,10 @@ from typing import Any
 from flask import Flask, current_app
 from sqlalchemy.exc import DBAPIError
 
-from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings_of
+from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings, settings_of
 from fhirapp.db import Busy, database_errors, writing
-from fhirapp.disk import because, is_older
+from fhirapp.disk import because, is_left, is_older, take
+from fhirapp.files import StoredFile, orphans, shared_files
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, STOPPED, Job, Progress, is_id
 
@@ -38,46 +41,79 @@ _log = logging.getLogger(__name__)
 
 # Of one kind, under way at once.
 MOST = 4
-GIVEN, MADE = "given", "made"
+TASKS, MADE = "tasks", "made"
 # How often the process looks whether it shall stop, and writes its progress.
 _LOOK_SECONDS, _WRITE_SECONDS = 0.5, 2.0
 # How long the end of a job waits for another writer: it is told once.
 _PATIENCE = 60.0
+_NOT_KEPT = (
+    "What it made cannot be kept in %s (%s); it stays on the server where it ran, and is kept "
+    "as soon as that goes."
+)
 # A file whose room is kept for the end: where the disk is full by then, the table says so.
 _ROOM, _ROOM_BYTES = "room", 256 * 1024
 _EXPECTED = (ConfigurationError, DBAPIError, sqlite3.Error, OSError, MemoryError)
 
 
 def folders(instance: Path) -> Path:
-    """Return the folder of all jobs that are processes."""
-    return instance / "tasks"
+    """Return the folder where this machine's jobs work."""
+    return instance / "work"
 
 
 def folder_of(job_id: str, instance: Path) -> Path:
-    """Return the folder of a job."""
+    """Return the folder where a job works on this machine."""
     return folders(instance) / job_id
 
 
-def made_files(folder: Path) -> list[Path]:
+def _made_in(job_id: str) -> str:
+    return f"{TASKS}/{job_id}/{MADE}"
+
+
+def made_files(job: Job) -> list[StoredFile]:
     """Return what a job made and can be fetched, by name."""
-    made = folder / MADE
-    found = made.iterdir() if made.is_dir() else ()
-    visible = (path for path in found if not path.name.startswith("."))
-    return sorted(path for path in visible if path.is_file() and not path.is_symlink())
+    folder = _made_in(job.id)
+    if job.progress.made is not None:
+        return [StoredFile(f"{folder}/{name}", size, 0) for name, size in job.progress.made]
+    # One that was killed, or of an earlier release.
+    return sorted(shared_files(settings()).list(folder))
 
 
-def orphans(instance: Path, before: float) -> list[Path]:
-    """Return the folders of no job that were changed last before a moment."""
-    folder = folders(instance)
-    found = [path for path in (folder.iterdir() if folder.is_dir() else ()) if is_id(path.name)]
-    known = table.all_ids() if found else set()
-    return [path for path in found if path.name not in known and is_older(path, before)]
-
-
-def remove(job: Job, instance: Path) -> None:
-    """Remove a job that has ended, with all that it made."""
+def remove(job: Job) -> None:
+    """Remove a job that has ended, with all that it made; what stays has no row, and goes later."""
     table.delete_job(job.id)
-    shutil.rmtree(folder_of(job.id, instance), ignore_errors=True)
+    with suppress(OSError):
+        shared_files(settings()).delete_folder(f"{TASKS}/{job.id}")
+
+
+def remove_orphans(before: float) -> None:
+    """Remove what no job made, and was put where it is before a moment."""
+    known = table.all_ids()
+    store = shared_files(settings())
+    for folder in orphans(store, TASKS, known, before):
+        if is_id(folder.removeprefix(f"{TASKS}/")):
+            store.delete_folder(folder)
+    for path in folders(settings().instance).glob("*"):
+        if path.name not in known and is_id(path.name) and is_older(path, before):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def keep_left() -> None:
+    """Keep what processes of this machine made that are gone. Raises OSError."""
+    for path in folders(settings().instance).glob("*"):
+        job = table.find_any(path.name) if is_id(path.name) else None
+        if job is not None and not job.is_under_way and is_left(path):
+            table.note_made(job.id, _keep(job.id, path))
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _keep(job_id: str, folder: Path) -> list[tuple[str, int]]:
+    """Put what a job made where all servers reach it; return names and sizes. Raises OSError."""
+    store, made = shared_files(settings()), folder / MADE
+    for path in sorted(made.iterdir() if made.is_dir() else ()):
+        if path.is_file() and not path.is_symlink() and path.name[0] != ".":
+            store.put(f"{_made_in(job_id)}/{path.name}", path)
+    # Another process may have put some of it there.
+    return sorted((file.base, file.size) for file in store.list(_made_in(job_id)))
 
 
 def start(
@@ -87,15 +123,13 @@ def start(
     module: str,
     owner: str,
     request: Mapping[str, Any],
-    given: Path | None = None,
     passphrase: str = "",
 ) -> bool:
     """Start a job as `python -m module JOB`; return whether this call did: sent twice is one.
 
-    given is a folder that becomes the job's. Raises ConfigurationError, and leaves it then where
-    it is.
+    Raises ConfigurationError.
     """
-    settings = settings_of(current_app)
+    configured = settings()
     if sys.platform == "win32" or not sys.executable:
         raise ConfigurationError("This server cannot begin a process here; use the command line.")
     with writing() as connection:
@@ -107,34 +141,23 @@ def start(
         raise ConfigurationError(f"{MOST} of these are under way already; wait for one to end.")
     if not is_new:
         return False
-    folder = folder_of(job_id, settings.instance)
+    folder = folder_of(job_id, configured.instance)
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
-        if given is not None:
-            given.rename(folder / GIVEN)
     except OSError as error:
-        _undo_start(job_id, folder, given)
-        if given is not None and isinstance(error, FileNotFoundError):
-            return False
+        table.delete_job(job_id)
         raise ConfigurationError(
-            f"The folder {folders(settings.instance)} cannot be written ({because(error)}); make "
-            "room, and try again."
+            f"The folder {folder.parent} cannot be written ({because(error)}); make room, and try "
+            "again."
         ) from None
     try:
-        _spawn(settings, module, job_id, folder, passphrase)
+        _spawn(configured, module, job_id, folder, passphrase)
     except OSError as error:
-        _undo_start(job_id, folder, given)
+        table.delete_job(job_id)
+        shutil.rmtree(folder, ignore_errors=True)
         raise ConfigurationError(f"No process can be begun ({because(error)}).") from None
     return True
-
-
-def _undo_start(job_id: str, folder: Path, given: Path | None) -> None:
-    """Undo the beginning of a job: what was given is where it was."""
-    table.delete_job(job_id)
-    if given is not None and (folder / GIVEN).exists():
-        (folder / GIVEN).rename(given)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _spawn(settings: Settings, module: str, job_id: str, folder: Path, passphrase: str) -> None:
@@ -158,8 +181,9 @@ def _spawn(settings: Settings, module: str, job_id: str, folder: Path, passphras
 def await_end(app: Flask, wait: Callable[[], object], job_id: str) -> None:
     """Wait for a job's process; mark the job as interrupted if it did not say how it ended."""
     wait()
-    with app.app_context(), suppress(Busy, *database_errors()):
+    with app.app_context(), suppress(Busy, OSError, *database_errors()):
         table.interrupt(job_id)
+        keep_left()
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -185,7 +209,8 @@ def perform(app: Flask, job_id: str, kinds: Mapping[str, Callable[[Job, Tracker]
     signal.signal(signal.SIGTERM, _stop)
     with Tracker(app, job) as tracker:
         try:
-            note = kinds[job.kind](job, tracker)
+            with app.app_context():
+                note = kinds[job.kind](job, tracker)
             _ignore_stop()
             tracker.end(DONE, note)
         except _Stopped:
@@ -234,10 +259,15 @@ class Tracker:
         self._app = app
         self._shown = replace(self.progress)
         self._noted = 0.0
+        self._held: int | None = None
         self._ended = Event()
         self._thread = Thread(target=self._keep, name="lease", daemon=True)
 
     def __enter__(self) -> Tracker:
+        if sys.platform != "win32":
+            # Until this process ends, no other takes what it made.
+            self._held = os.open(self.folder, os.O_RDONLY)
+            take(self._held, alone=True)
         self._keep_room()
         self._thread.start()
         return self
@@ -269,15 +299,23 @@ class Tracker:
         self._noted = time.monotonic()
 
     def end(self, state: str, *notes: str) -> None:
-        """Write how the job ended."""
-        self._ended.set()
-        self.progress.notes = [*filter(None, notes), *self.progress.notes]
-        self.note()
+        """Keep what the job made, and write how it ended."""
         (self.folder / _ROOM).unlink(missing_ok=True)
+        is_kept = True
         with self._app.app_context():
+            try:
+                self.progress.made = _keep(self.job.id, self.folder)
+            except OSError as error:
+                is_kept, state = False, FAILED
+                notes = (*notes, _NOT_KEPT % (shared_files(settings()).place, because(error)))
+            self._ended.set()
+            self.progress.notes = [*filter(None, notes), *self.progress.notes]
+            self.note()
             table.finish(
                 self.job, state, int(time.time()), progress=self._shown, patience=_PATIENCE
             )
+        if is_kept:
+            shutil.rmtree(self.folder, ignore_errors=True)
         _log.info("%s %s of %s: %s", self.job.kind, self.job.id, self.job.owner, state)
 
     def _keep(self) -> None:

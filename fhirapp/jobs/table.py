@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Index, Integer, and_, delete, func, insert, or_, select, update
@@ -80,6 +80,8 @@ class Progress:
     run: int = 0
     name: str = ""
     pid: int = 0
+    # Names and sizes of what can be fetched; None until it has ended.
+    made: list[tuple[str, int]] | None = None
 
 
 class Job(NamedTuple):
@@ -177,10 +179,16 @@ def count(
 
 def find(job_id: str, *kinds: str) -> Job | None:
     """Return a job of some kinds, None if there is none."""
+    job = find_any(job_id)
+    return job if job is not None and job.kind in kinds else None
+
+
+def find_any(job_id: str) -> Job | None:
+    """Return a job of any kind, None if there is none."""
     # PostgreSQL refuses a text with NUL in it, instead of not finding it.
     if not job_id.isprintable():
         return None
-    query = select(*_COLUMNS).where(_table.c.id == job_id, _table.c.kind.in_(kinds))
+    query = select(*_COLUMNS).where(_table.c.id == job_id)
     with db.engine.connect() as connection:
         row = connection.execute(query).first()
     return None if row is None else _job(row)
@@ -296,6 +304,14 @@ def finish(
     values: dict[str, Any] = {"progress": asdict(progress)} if progress is not None else {}
     values |= {"state": state, "error": error, "ended_at": now, "expires_at": expires_at}
     return _change(job, (RUNNING, INTERRUPTED), patience, lease_until=None, **values)
+
+
+def note_made(job_id: str, made: list[tuple[str, int]]) -> None:
+    """Note what a job made that has ended, as it was kept only now."""
+    job = find_any(job_id)
+    if job is not None:
+        progress = replace(job.progress, made=made)
+        _change(job, (DONE, FAILED, STOPPED, INTERRUPTED), progress=asdict(progress))
 
 
 def interrupt(job_id: str) -> None:

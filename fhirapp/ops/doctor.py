@@ -32,6 +32,7 @@ from fhirapp.config import (
     LOOPBACK,
     SECRET_KEY,
     STORED,
+    ConfigurationError,
     Settings,
     settings_of,
 )
@@ -41,7 +42,7 @@ from fhirapp.disk import beside, database_path, megabytes
 from fhirapp.documents.extractor import Extractor
 from fhirapp.documents.media import Unreadable
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.jobs import schedule
+from fhirapp.files import shared_files
 from fhirapp.jobs import table as jobs
 from fhirapp.keys import key_of
 from fhirapp.ops import live_settings
@@ -59,8 +60,6 @@ _DAY = 86_400
 _LARGE_LOG = 256 * 1024 * 1024
 _LEAST_FREE = 1024 * 1024 * 1024
 _LEAST_INODES = 10_000
-# A schedule that is due is begun within seconds.
-_LATE_SECONDS = 900
 _MANY_BYTES, _MANY_ROWS = 16 * 1024 * 1024, 10_000
 # Large and never looked at, or changed by half since.
 _UNKNOWN_TABLES = text(
@@ -91,9 +90,9 @@ def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
         "Database": lambda: _database(settings, quick=quick),
         "Keys": lambda: _keys(settings),
         "Audit trail": lambda: _trail(quick=quick),
+        "Files": lambda: _files(settings),
         "Backups": lambda: _backups(settings),
         "Jobs": _jobs,
-        "Schedules": lambda: _schedules(settings),
         "Accounts": lambda: _accounts(settings),
         "Documents": _documents,
     }
@@ -305,6 +304,18 @@ def _trail(*, quick: bool) -> Iterator[Finding]:
         yield Finding("Audit trail", GOOD, f"{found.lines} lines, each follows the one before")
 
 
+def _files(settings: Settings) -> Iterator[Finding]:
+    if not settings.files:
+        return
+    try:
+        shared_files(settings).check()
+    except ConfigurationError as error:
+        advice = "Until then exports, uploads and backups fail; records are answered."
+        yield Finding("Files", WRONG, str(error), advice)
+    else:
+        yield Finding("Files", GOOD, f"{settings.files} can be written and read")
+
+
 def _backups(settings: Settings) -> Iterator[Finding]:
     if settings.demo:
         return
@@ -315,7 +326,7 @@ def _backups(settings: Settings) -> Iterator[Finding]:
             "Take one each night, and keep it elsewhere: fhirapp backup DIR --keep 14.",
         )
         return
-    days = int((time.time() - newest.stat().st_mtime) // _DAY)
+    days = int((time.time() - newest.taken_at) // _DAY)
     state = WRONG if days > OLD_BACKUP_DAYS else GOOD
     advice = "Take one each night: fhirapp backup DIR --keep 14." if state == WRONG else ""
     yield Finding("Backups", state, f"the last is {days} days old ({newest.name})", advice)
@@ -346,21 +357,6 @@ def _jobs() -> Iterator[Finding]:
         yield Finding("Jobs", NOTE, words, "See its page under Administer.")
     if not hanging and not lately:
         yield Finding("Jobs", GOOD, "none hangs, none failed in a week")
-
-
-def _schedules(settings: Settings) -> Iterator[Finding]:
-    now, found = time.time(), schedule.schedules()
-    for one in found:
-        due_at = one.due_at(settings.zone)
-        if one.failures:
-            note = (one.last.note if one.last else "") or "it broke off"
-            words = f"{one.name} failed {one.failures} times in a row: {note}"
-            yield Finding("Schedules", WRONG, words, "See it under Administer, Schedules.")
-        if due_at is not None and due_at < now - _LATE_SECONDS and one.job_id is None:
-            words = f"{one.name} has been due for {int((now - due_at) // 60)} minutes"
-            yield Finding("Schedules", WRONG, words, "Is a server running? It alone begins them.")
-    if found and not any(one.failures for one in found):
-        yield Finding("Schedules", GOOD, f"the last run of none of {len(found)} failed")
 
 
 def _accounts(settings: Settings) -> Iterator[Finding]:

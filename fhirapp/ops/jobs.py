@@ -1,4 +1,4 @@
-"""The jobs that pages and schedules begin: imports, exports, backups and drills.
+"""The jobs that administrators begin on a page: imports, exports, backups and drills.
 
 `python -m fhirapp.ops.jobs JOB` is the process of one. How a job is claimed, watched and stopped is
 in fhirapp/jobs/.
@@ -7,11 +7,10 @@ in fhirapp/jobs/.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -32,24 +31,22 @@ from fhirapp.exchange.imports.importer import PATIENCE, import_paths
 from fhirapp.exchange.imports.inputs import total_bytes
 from fhirapp.exchange.imports.report import Report, write_report
 from fhirapp.exchange.imports.runs import Options, dry_run_copy
-from fhirapp.exchange.imports.uploads import LAID, lay_out
 from fhirapp.jobs import process, table, worker
-from fhirapp.jobs.process import GIVEN, MADE, Tracker
+from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.table import WAITS, WORKS, Job
-from fhirapp.ops import health, scheduled
+from fhirapp.ops import health
 from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.drill import drill
-from fhirapp.ops.backups.rotation import Naming, backups_folder
+from fhirapp.ops.backups.rotation import Naming, at_hand, keep_backup, place_of
 from fhirapp.ops.lock import in_use
 from fhirapp.trail import is_in_table
 from fhirapp.trail.packing import pack
 
-IMPORT, EXPORT = "import", "export"
-BACKUP, DRILL, FOLDER, PULL = scheduled.BACKUP, scheduled.DRILL, scheduled.FOLDER, scheduled.PULL
-# All kinds of imports.
-IMPORTS = (IMPORT, FOLDER, PULL)
+IMPORT, EXPORT, BACKUP, DRILL = "import", "export", "backup", "drill"
 # All files of an export in one; what an import rejected, in a file to be mended.
 ARCHIVE, REJECTED = "export.zip", "rejected.ndjson"
+# The folder where an import finds what was uploaded.
+_LAID = "laid"
 # In seconds: how long what was uploaded is kept, for another try and before it is imported.
 DAY = 86_400
 # So many jobs of a kind are remembered.
@@ -63,6 +60,7 @@ _OPTIONS = ("source", "delete_missing", "force", "repair", "prefix", "provenance
 def init_app(app: Flask) -> None:
     """Have the server's worker remove old jobs, and mark those whose process is gone."""
     worker.register(app, sweep)
+    worker.register(app, lambda _now: process.keep_left())
     worker.register(app, lambda _now: pack(settings_of(app)))
     if is_in_table(settings_of(app)):
         # So that whoever looks seldom does not wait for all that was written since.
@@ -74,8 +72,10 @@ def sweep(now: int) -> None:
     settings = settings_of(current_app)
     with closing(Reader(db.engine)) as snapshot:
         table.interrupt_lost(snapshot, tuple(_WORK), now)
-    for path in [*process.orphans(settings.instance, now - DAY), *uploads.old(settings, now - DAY)]:
-        shutil.rmtree(path, ignore_errors=True)
+    # What cannot be removed now goes later.
+    with suppress(OSError):
+        process.remove_orphans(now - DAY)
+        uploads.remove_old(IMPORT, now - DAY)
     for kind in _WORK:
         for place, job in enumerate(table.jobs(kind)):
             if job.is_under_way:
@@ -83,10 +83,7 @@ def sweep(now: int) -> None:
             since = job.ended_at or job.created_at
             is_expired = kind == EXPORT and since + settings.export_hours * 3_600 < now
             if is_expired or place >= _REMEMBERED:
-                process.remove(job, settings.instance)
-            elif kind == IMPORT and since + DAY < now:
-                given = process.folder_of(job.id, settings.instance) / GIVEN
-                shutil.rmtree(given, ignore_errors=True)
+                process.remove(job)
 
 
 def main(job_id: str) -> None:
@@ -113,28 +110,27 @@ def _do(work: _Work, settings: Settings, passphrase: str, job: Job, tracker: Tra
     return work(settings, job, tracker, passphrase)
 
 
-def _take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
-    """Take a backup into the folder of backups, encrypted where there is a passphrase."""
+def _take_backup(settings: Settings, _job: Job, tracker: Tracker, passphrase: str) -> str:
+    """Take a backup and keep it with the others, encrypted where there is a passphrase."""
     tracker.phase(WORKS)
-    folder = Path(job.request.get("folder") or backups_folder(settings))
-    if folder == backups_folder(settings):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     database = database_path(settings)
     moment = datetime.now(UTC)
-    # A schedule's own name: it removes no other's backups.
-    stem = job.request.get("schedule") or (database.stem if database else "fhirapp")
-    naming = Naming.of(folder, stem)
+    # A folder below: the job's own is held.
+    folder = tracker.folder / "taken"
+    folder.mkdir(mode=0o700)
+    naming = Naming.of(folder, database.stem if database else "fhirapp")
     taken = back_up(settings, naming.path(moment), moment, passphrase or None)
+    keep_backup(settings, taken.path)
     tracker.progress.name = taken.path.name
-    after = scheduled.after_backup(settings, job, naming, taken, passphrase or None)
-    return f"Backed up, and read back: {megabytes(taken.size)}.{after}"
+    return f"Backed up, and read back: {megabytes(taken.size)}."
 
 
 def _drill(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
     """Open a copy of a backup and read everything in it. Raises ConfigurationError."""
     tracker.phase(WORKS)
     tracker.progress.name = job.request["name"]
-    drilled = drill(settings, backups_folder(settings) / job.request["name"], passphrase or None)
+    with at_hand(settings, place_of(settings, job.request["name"])) as path:
+        drilled = drill(settings, path, passphrase or None)
     if drilled.faults:
         tracker.progress.notes = drilled.faults[:_SHOWN_FAULTS]
         raise ConfigurationError(f"This backup, taken {drilled.manifest.taken}, is not whole.")
@@ -193,7 +189,8 @@ def _import(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) ->
     """Import what was uploaded; a dry run does it in a copy of the database."""
     made = tracker.folder / MADE
     made.mkdir(mode=0o700, exist_ok=True)
-    paths, notes = lay_out(tracker.folder / GIVEN)
+    laid = tracker.folder / _LAID
+    paths, notes = uploads.lay_out(job.id, laid)
     tracker.progress.notes = notes[:_SHOWN_NAMES]
     is_dry = bool(job.request["dry_run"])
     reports: list[Report] = []
@@ -210,7 +207,7 @@ def _import(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) ->
         **{name: job.request[name] for name in _OPTIONS}, rejected=made / REJECTED, who=job.owner
     )
     # Files are named as they were uploaded.
-    os.chdir(tracker.folder / GIVEN / LAID)
+    os.chdir(laid)
     try:
         with ExitStack() as stack:
             if is_dry:
@@ -234,7 +231,7 @@ def _import(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) ->
         for report in reports:
             _write_report(report, made)
     if not is_dry:
-        shutil.rmtree(tracker.folder / GIVEN, ignore_errors=True)
+        uploads.remove(job.id)
     return ""
 
 
@@ -254,8 +251,6 @@ _WORK: Mapping[str, _Work] = {
     EXPORT: _export,
     BACKUP: _take_backup,
     DRILL: _drill,
-    FOLDER: scheduled.take_folder,
-    PULL: scheduled.pull,
 }
 
 if __name__ == "__main__":

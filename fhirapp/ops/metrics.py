@@ -11,7 +11,8 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -26,9 +27,9 @@ from fhirapp.db.reader import caches_used, database_seconds
 from fhirapp.disk import database_path
 from fhirapp.exchange.models import ImportRun
 from fhirapp.fhir.temporal import moment_of
-from fhirapp.jobs import schedule
+from fhirapp.files import shared_files
 from fhirapp.jobs import table as jobs
-from fhirapp.ops.backups.rotation import backups
+from fhirapp.ops.backups.rotation import Backup, backups
 from fhirapp.ops.messages import WAITED
 from fhirapp.ops.readiness import why_not_ready
 from fhirapp.trail.events import ON_EVENT
@@ -41,6 +42,8 @@ _BEGAN = "metrics_began"
 # From an answer of the cache to one that a client waits for no longer.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 20.0)
 _POLL_SECONDS = 0.5
+# How often an S3 store is looked at.
+_LOOK_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -215,12 +218,14 @@ class _State:
 
     def __init__(self, app: Flask) -> None:
         self._app = app
+        # None where they cannot be listed.
+        self._backups: Sequence[Backup] | None = ()
+        self._looked_at = -_LOOK_SECONDS
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics. What cannot be looked at is left out."""
         with self._app.app_context():
-            looks = (self._ready, self._jobs, self._schedules, self._import)
-            for look in (*looks, self._sizes, self._backup):
+            for look in (self._ready, self._jobs, self._import, self._sizes, self._backup):
                 try:
                     yield from look()
                 except Exception as error:  # noqa: BLE001
@@ -243,20 +248,6 @@ class _State:
         for labels, count in sorted(counts.items()):
             metric.add_metric(labels, count)
         yield metric
-
-    def _schedules(self) -> Iterator[Metric]:
-        from prometheus_client.core import GaugeMetricFamily
-
-        found = schedule.schedules()
-        for name, doc, value in (
-            ("success_seconds", "When its last run was done, since 1970", "succeeded_at"),
-            ("failure_seconds", "When its last run failed, since 1970", "failed_at"),
-            ("failures", "Failed runs, one after the other until now", "failures"),
-        ):
-            metric = GaugeMetricFamily(f"fhirapp_schedule_{name}", doc, labels=["schedule"])
-            for one in found:
-                metric.add_metric([one.name], getattr(one, value) or 0)
-            yield metric
 
     def _import(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
@@ -286,10 +277,26 @@ class _State:
         yield _gauge("audit_bytes", "Size of the audit trail", size)
 
     def _backup(self) -> Iterator[Metric]:
-        newest = next(iter(backups(settings_of(self._app))), None)
-        if newest is not None:
-            age = time.time() - newest.stat().st_mtime
+        settings = settings_of(self._app)
+        if shared_files(settings).is_folder:
+            self._look_for_backups(settings)
+        elif time.monotonic() - self._looked_at > _LOOK_SECONDS:
+            # A store may take long, and who asks for metrics does not wait: next time it is known.
+            self._looked_at = time.monotonic()
+            Thread(target=self._look_for_backups, args=(settings,), daemon=True).start()
+        if self._backups is None:
+            yield _gauge("files_reachable", "Whether shared files can be reached", False)
+            return
+        yield _gauge("files_reachable", "Whether shared files can be reached", True)
+        if self._backups:
+            age = time.time() - self._backups[0].taken_at
             yield _gauge("backup_age_seconds", "Age of the newest backup here", age)
+
+    def _look_for_backups(self, settings: Settings) -> None:
+        try:
+            self._backups = backups(settings)
+        except OSError:
+            self._backups = None
 
 
 def _gauge(name: str, doc: str, value: float) -> Metric:

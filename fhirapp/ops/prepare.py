@@ -24,6 +24,8 @@ from fhirapp.db import db, with_patience, writing
 from fhirapp.definition import types
 from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
 from fhirapp.fhir.temporal import instant
+from fhirapp.files import UnusableFiles, check_before_fork, shared_files
+from fhirapp.jobs.process import environment
 from fhirapp.keys import demo_key
 from fhirapp.ops import live_settings
 from fhirapp.ops.backups.backup import copy_database, faults_of, schema_of
@@ -84,6 +86,8 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
         # The keys may be others than when the app was made.
         keys.init_app(app)
         say("A restore that was interrupted was brought to its end.")
+    if serving and settings_of(app).files:
+        _check_files(settings_of(app), say)
     # Servers that start at once on PostgreSQL wait for the one that makes the tables.
     patience = nullcontext() if database else with_patience(_START_SECONDS)
     with in_use(database), app.app_context(), patience:
@@ -96,6 +100,20 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
         if serving and (days := bring_in(app)):
             say(f"The audit trail's files of {days} days were brought into the database.")
         db.engine.dispose()
+
+
+def _check_files(settings: Settings, say: Callable[[str], None]) -> None:
+    """Check where files are shared. Records are served without them too, if that may pass."""
+    files = shared_files(settings)
+    try:
+        if files.is_folder:
+            files.check()
+        else:
+            check_before_fork(environment(settings))
+    except UnusableFiles as error:
+        if not error.passes:
+            raise
+        say(f"{error} Until then exports, uploads and backups fail.")
 
 
 def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> None:

@@ -24,6 +24,7 @@ from fhirapp.fhir.outcome import (
     Unavailable,
     UnknownInteraction,
 )
+from fhirapp.files import FilesUnavailable
 from fhirapp.rest.middleware import MAX_BODY
 from fhirapp.rest.response import FHIR_JSON
 from fhirapp.trail import Unwritable
@@ -44,6 +45,7 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(HTTPException, render_http)
     app.register_error_handler(Exception, render_unexpected)
     app.register_error_handler(Unwritable, lambda error: unavailable(str(error)))
+    app.register_error_handler(FilesUnavailable, _without_files)
     app.extensions[REFUSE] = unavailable
 
 
@@ -91,6 +93,11 @@ def unavailable(why: str) -> Response:
         headers = {"Retry-After": str(_UNWRITABLE_SECONDS)}
         return render(Unavailable(why, headers=headers))
     return show(503, why)
+
+
+def _without_files(error: FilesUnavailable) -> Response:
+    _log.warning("files: %s", error.strerror)
+    return unavailable("Files cannot be reached now; try again later.")
 
 
 def render_http(error: HTTPException) -> Response | HTTPException:

@@ -10,9 +10,11 @@ Range requests and the conditions that guard them. RFC 9110 §13.1, §14.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import closing
 from datetime import datetime
 from io import SEEK_SET
+from tempfile import TemporaryFile
 from typing import IO, NamedTuple, Protocol, cast
 
 from flask import Response, request
@@ -20,9 +22,11 @@ from sqlalchemy import Engine
 from werkzeug.http import http_date, parse_etags
 from werkzeug.wsgi import wrap_file
 
+from fhirapp.config import settings
 from fhirapp.db import Reader, db, reader
 from fhirapp.fhir.outcome import PreconditionFailed, RangeNotSatisfiable
 from fhirapp.fhir.temporal import moment_of
+from fhirapp.files import Files, pieces
 
 # Below the least limit that Python can be told to put on int().
 _NUMBER = "([0-9]{0,600})"
@@ -119,6 +123,8 @@ def parse_range(header: str, length: int) -> Span | None:
 
 # In bytes. SQLite follows a chain of pages to where a piece begins: small pieces cost more of that.
 PIECE = 512 * 1024
+# Of a file in a store: up to so many bytes are fetched before they are sent.
+_LONGEST_FETCHED = 300 * 1024 * 1024
 
 
 class Content(Protocol):
@@ -132,14 +138,55 @@ class Content(Protocol):
         """Return the bytes of a span. Raises LookupError where they are no longer there."""
 
 
+class StoredContent(NamedTuple):
+    """A file that servers share."""
+
+    files: Files
+    name: str
+    length: int
+
+    @classmethod
+    def of(cls, files: Files, name: str) -> StoredContent:
+        """Return a file by its name. Raises OSError if it is missing."""
+        return cls(files, name, files.stat(name).size)
+
+    @property
+    def is_remote(self) -> bool:
+        return not self.files.is_folder
+
+    def piece(self, snapshot: Reader, span: Span) -> bytes:  # noqa: ARG002
+        """Return the bytes of a span. Raises LookupError if the file was removed meanwhile."""
+        try:
+            return self.files.read(self.name, span.start, span.stop)
+        except FileNotFoundError:
+            raise LookupError(f"{self.name} was removed while it was sent") from None
+
+    def fetched(self, span: Span) -> Iterable[bytes]:
+        """Return a span, a long one as it is read, a shorter one as a file of this machine.
+
+        The server's file wrapper reads while no other connection is served, so it waits for no
+        store; and a file frees the thread of a slow client.
+        """
+        found = pieces(self.files, self.name, span.start, span.stop)
+        if span.stop - span.start > _LONGEST_FETCHED:
+            return found
+        file = TemporaryFile(dir=settings().instance)  # noqa: SIM115
+        file.writelines(found)
+        file.seek(0)
+        return wrap_file(request.environ, cast("IO[bytes]", file), PIECE)
+
+
 def carry(response: Response, content: Content, span: Span) -> None:
-    """Give a response its body: a small one at once, a large one as it is sent."""
+    """Give a response its body: a small one at once, a large one as it is sent. Raises OSError."""
     length = span.stop - span.start
     if length <= PIECE and request.method != "HEAD":
         response.data = content.piece(reader(), span)
         return
-    file = cast("IO[bytes]", ContentFile(db.engine, content, span))
-    response.response = wrap_file(request.environ, file, PIECE)
+    if request.method != "HEAD" and isinstance(content, StoredContent) and content.is_remote:
+        response.response = content.fetched(span)
+    else:
+        file = cast("IO[bytes]", ContentFile(db.engine, content, span))
+        response.response = wrap_file(request.environ, file, PIECE)
     response.direct_passthrough = True
     response.content_length = length
 

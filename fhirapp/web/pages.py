@@ -29,6 +29,7 @@ from fhirapp.auth.users.sessions import Signed
 from fhirapp.config import base_url, is_loopback, settings
 from fhirapp.db import is_busy
 from fhirapp.fhir.outcome import FhirError
+from fhirapp.files import FilesUnavailable
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.trail import Unwritable, acts
 from fhirapp.web import cookies
@@ -377,6 +378,10 @@ def _render_unexpected(error: Exception) -> Response:
             "The audit trail cannot be written (%(reason)s), so nothing was done.",
             reason=error.reason,
         )
+        return error_page(503, message, form=_form_again())
+    if isinstance(error, FilesUnavailable):
+        _log.warning("files: %s", error.strerror)
+        message = _("The files that servers share cannot be reached now. Try again later.")
         return error_page(503, message, form=_form_again())
     if is_disk_full(error):
         _log.error("request %s found the disk full", request_id())

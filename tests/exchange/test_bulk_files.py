@@ -195,8 +195,8 @@ def test_old_folders_that_are_nobodys_are_removed(app, exports, status):
     for path in (old, new):
         path.mkdir()
         (path / "Patient.1.ndjson").write_bytes(b"{}\n")
-    os.utime(old, (0, 0))
-    os.utime(folder(app, status), (0, 0))
+    for path in (old / "Patient.1.ndjson", *folder(app, status).glob("*/*")):
+        os.utime(path, (0, 0))
     with app.app_context():
         sweep(0)
     assert [path.exists() for path in (old, new, folder(app, status))] == [False, True, True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from threading import Barrier
 
 import pytest
@@ -28,6 +30,22 @@ from tests.support.contract import allergy, delete, publish
 from tests.support.helpers import assert_outcome
 from tests.support.shell import environment, unmeasured
 
+# The worker waits there, in the middle: a file is kept, and nobody lets it go on.
+HALF = """
+import time
+from fhirapp import create_app
+from fhirapp.exchange.bulk.run import run_next
+from fhirapp.files import shared_files
+from fhirapp.config import settings
+from fhirapp.jobs.worker import Pace
+def wait(_worked):
+    if any("DocumentReference" in file.name for file in shared_files(settings()).list("exports")):
+        print("half", flush=True)
+        time.sleep(600)
+app = create_app()
+with app.app_context():
+    run_next(Pace(pause=wait))
+"""
 WORK = """
 from fhirapp import create_app
 from fhirapp.exchange.bulk.run import run_next
@@ -149,16 +167,16 @@ def test_a_server_that_stops_leaves_the_export_to_the_next(app, exports):
 
 
 @pytest.fixture
-def start_worker(app: Flask) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+def start_worker(app: Flask) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Return what starts a process that works on the app's exports."""
     started: list[subprocess.Popen[str]] = []
     settings = settings_of(app)
     with app.app_context():
         db.engine.dispose()
 
-    def run() -> subprocess.Popen[str]:
+    def run(work: str = WORK) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", WORK],
+            [sys.executable, "-c", work],
             env=unmeasured(environment(settings.instance, DATABASE_URL=settings.database_url)),
             stdout=subprocess.PIPE,
             text=True,
@@ -176,17 +194,13 @@ def start_worker(app: Flask) -> Iterator[Callable[[], subprocess.Popen[str]]]:
 
 def test_the_export_of_a_worker_that_is_killed_is_begun_anew(app, exports, start_worker):
     status = exports.started()
-    attempt = folder(app, status) / "1"
-    attempt.mkdir(mode=0o700)
-    # The worker waits there, in the middle: nobody reads what it writes.
-    os.mkfifo(attempt / "Encounter.1.ndjson")
-    process = start_worker()
-    done = attempt / "DocumentReference.1.ndjson"
-    while not (done.exists() and done.stat().st_size):
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.05)
+    process = start_worker(HALF)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "half\n"
     process.kill()
     process.wait()
+    attempt = folder(app, status) / "1"
+    assert (attempt / "DocumentReference.1.ndjson").stat().st_size
     assert row(app, status).state == "running"
     assert exports.work() == 0
     assert exports.get(status).status_code == 202
@@ -291,13 +305,21 @@ def test_an_export_is_cancelled_while_it_is_written(app, exports):
 
 
 @pytest.mark.parametrize("name", ["Encounter.1.ndjson", "error.1.ndjson", "manifest.json"])
-def test_a_disk_that_is_full_ends_the_export_and_what_it_wrote_is_removed(app, exports, name):
+def test_a_disk_that_is_full_ends_the_export_and_what_it_wrote_is_removed(
+    app, exports, name, monkeypatch
+):
     status = exports.started("$export?unknown=1")
     attempt = folder(app, status) / "1"
-    attempt.mkdir(mode=0o700)
-    # A device that has no room for anything.
-    (attempt / name).symlink_to("/dev/full")
-    assert exports.work() == 1
+    replace = Path.replace
+
+    def full(path: Path, target: Path) -> Path:
+        if target.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        assert exports.work() == 1
     assert_outcome(exports.get(status), 500, "exception", FULL)
     assert not attempt.exists()
     assert exports.get(f"{status}/Patient.1.ndjson").status_code == 404

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import writing
+from fhirapp.disk import take
+from fhirapp.exchange.imports import uploads
+from fhirapp.exchange.models import UploadPiece
 from fhirapp.jobs import process, table
-from fhirapp.jobs.process import GIVEN
 from fhirapp.jobs.table import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
 from fhirapp.ops.jobs import BACKUP, DAY, DRILL, EXPORT, IMPORT, sweep
 from tests.support.jobs import wait_for
@@ -44,12 +48,32 @@ def found(app: Flask, job_id: str) -> Job:
     return job
 
 
-def folder(app: Flask, job_id: str, *, age: float) -> Path:
-    """Return a folder such as a job's, so many seconds old."""
+def made(app: Flask, job_id: str, *, age: float) -> Path:
+    """Return a file such as a job makes, so many seconds old."""
+    path = settings_of(app).instance / "tasks" / job_id / "made" / "report.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"{}")
+    os.utime(path, (NOW - age, NOW - age))
+    return path
+
+
+def work(app: Flask, job_id: str, *, age: float) -> Path:
+    """Return a folder such as a job works in, so many seconds old."""
     path = process.folder_of(job_id, settings_of(app).instance)
     path.mkdir(parents=True)
     os.utime(path, (NOW - age, NOW - age))
     return path
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a folder as the process does that works in it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        assert take(descriptor, alone=True)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def test_a_job_is_added_once(app):
@@ -125,41 +149,60 @@ def test_a_process_stops_when_it_is_asked_and_ends_at_once_when_asked_again(
 
 
 def test_a_process_that_cannot_be_started_leaves_nothing(app, tmp_path, monkeypatch):
-    given = tmp_path / "upload"
-    given.mkdir()
     job_id = table.new_id()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     with app.app_context(), pytest.raises(ConfigurationError, match="No process can be begun"):
-        process.start(job_id, IMPORT, module="x", owner="admin", request={}, given=given)
-    assert given.exists()
+        process.start(job_id, IMPORT, module="x", owner="admin", request={})
     with app.app_context():
         assert table.find(job_id, IMPORT) is None
     assert not process.folder_of(job_id, settings_of(app).instance).exists()
 
 
-def test_folders_of_no_job_go_when_they_are_old(app):
+@pytest.mark.parametrize("make", [made, work])
+def test_files_of_no_job_go_when_they_are_old(app, make):
     job = added(app)
     paths = [
-        folder(app, job.id, age=3 * DAY),
-        folder(app, table.new_id(), age=DAY + 10),
-        folder(app, table.new_id(), age=DAY - 10),
+        make(app, job.id, age=3 * DAY),
+        make(app, table.new_id(), age=DAY + 10),
+        make(app, table.new_id(), age=DAY - 10),
         # Nobody's to remove: its name is no job's.
-        folder(app, "lost+found", age=3 * DAY),
+        make(app, "lost+found", age=3 * DAY),
     ]
     with app.app_context():
         sweep(NOW)
     assert [path.exists() for path in paths] == [True, False, True, True]
 
 
-def test_what_an_import_read_goes_a_day_after_its_end_and_its_report_stays(app):
+def test_what_a_killed_process_made_is_kept_once_it_is_gone(app):
+    """As the servers of its machine do from time to time, where the one that began it is gone."""
     job = added(app, IMPORT)
-    given = folder(app, job.id, age=0) / GIVEN
-    given.mkdir()
+    path = work(app, job.id, age=0)
+    (path / "made").mkdir()
+    (path / "made" / "rejected.ndjson").write_bytes(b"{}\n")
+    (path / "made" / ".half").write_bytes(b"")
     with app.app_context():
+        process.keep_left()
+        assert path.exists()
+        table.interrupt(job.id)
+        with held(path):
+            process.keep_left()
+            assert path.exists()
+        process.keep_left()
+        files = process.made_files(found(app, job.id))
+    assert [(file.base, file.size) for file in files] == [("rejected.ndjson", 3)]
+    assert not path.exists()
+
+
+def test_what_an_import_read_goes_a_day_after_its_end_and_the_import_stays(app):
+    job = added(app, IMPORT)
+    with app.app_context():
+        uploads.add(job.id, "u", uploads.Piece(0, "a.ndjson", 2, 0, 2, b"{}"))
         table.finish(job, STOPPED, NOW)
+        with writing() as connection:
+            connection.execute(update(UploadPiece).values(added_at=NOW - 5 * DAY))
         sweep(NOW + DAY - 1)
-        assert given.exists()
+        assert uploads.is_kept(job.id)
         sweep(NOW + DAY + 1)
-    assert not given.exists()
-    assert given.parent.exists()
+        assert not uploads.is_kept(job.id)
+    assert not [*(settings_of(app).instance / "uploads").glob("*/*")]
     assert found(app, job.id)

@@ -6,13 +6,14 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings_of
-from fhirapp.jobs import process, table
+from fhirapp.jobs import table
 from fhirapp.ops.jobs import sweep
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.bulk import Exports
@@ -51,6 +52,11 @@ def whole(admin: Browser) -> Page:
     return ended(admin, admin.get("/admin/exports").submit(BEGIN))
 
 
+def made(app: Flask, page: Page) -> list[Path]:
+    """Return what an export made, as it lies in the instance folder."""
+    return [*(settings_of(app).instance / "tasks" / task_id(page)).glob("made/*")]
+
+
 @pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
 def test_others_than_administrators_see_and_do_nothing(app, whole, role):
     browser = Browser(app).resume(add_person(app, role))
@@ -59,7 +65,7 @@ def test_others_than_administrators_see_and_do_nothing(app, whole, role):
         assert browser.get(f"/admin/exports{path}").status == 403
     for path in ("", f"/{task_id(whole)}/remove", f"/{task_id(whole)}/stop", "/clients/x/cancel"):
         assert browser.post(f"/admin/exports{path}", form).status == 403
-    assert process.made_files(process.folder_of(task_id(whole), settings_of(app).instance))
+    assert made(app, whole)
 
 
 def test_everything_comes_out_in_files_and_in_an_archive(app, admin, whole):
@@ -87,9 +93,13 @@ def test_some_types_since_a_day_with_all_versions(app, admin):
     asked = task(app, task_id(page)).request
     assert asked["since"] == "2020-01-01T00:00:00.000+00:00"
     page = ended(admin, page)
-    folder = process.folder_of(task_id(page), settings_of(app).instance)
-    names = {path.name for path in process.made_files(folder)}
-    assert names == {"Patient.ndjson", "Group.ndjson", "export.zip", "manifest.json"}
+    names = {path.name for path in made(app, page)}
+    assert names == {
+        "Patient.ndjson",
+        "Group.ndjson",
+        "export.zip",
+        "manifest.json",
+    }
     bundle = json.loads(fetched(admin, f"{page.path}/files/Patient.ndjson").splitlines()[0])
     assert (bundle["resourceType"], bundle["type"]) == ("Bundle", "history")
 
@@ -113,12 +123,11 @@ def test_files_are_gone_when_their_time_is_over_and_when_somebody_says_so(app, a
     removed.submit("Remove the files now")
     assert admin.get(removed.path).status == 404
     over = task(app, task_id(expired)).ended_at + settings_of(app).export_hours * 3_600
-    folder = process.folder_of(task_id(expired), settings_of(app).instance)
     with app.app_context():
         sweep(over - 1)
-        assert process.made_files(folder)
+        assert made(app, expired)
         sweep(over + 1)
-    assert not folder.exists()
+    assert not made(app, expired)
     assert admin.get(expired.path).status == 404
 
 

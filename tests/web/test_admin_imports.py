@@ -7,17 +7,15 @@ import io
 import json
 import logging
 import os
-import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 from werkzeug.test import TestResponse
 
 from fhirapp import create_app
@@ -28,7 +26,7 @@ from fhirapp.db.turns import turn
 from fhirapp.exchange.imports import uploads
 from fhirapp.exchange.imports.importer import TURN
 from fhirapp.exchange.imports.uploads import safe_name
-from fhirapp.exchange.models import ImportRun
+from fhirapp.exchange.models import ImportRun, UploadPiece
 from fhirapp.jobs import process, table
 from fhirapp.jobs.process import Tracker
 from fhirapp.ops.jobs import DAY, IMPORT, sweep
@@ -177,7 +175,7 @@ def test_a_folder_comes_in_pieces_and_keeps_its_names(app, admin, reads):
     assert [place for place, _ in reasons(page)] == ["clinic/sub/a.ndjson:1"]
     assert reads.get("Patient/pieces-too").status_code == 200
     # Nothing of the upload is kept.
-    assert not given_to(app, page).exists()
+    assert not is_given(app, page)
 
 
 def test_sent_twice_is_imported_once(app, admin):
@@ -326,9 +324,16 @@ def test_an_upload_outlives_the_session(app, admin, username, reads):
     assert reads.get("Patient/later").status_code == 200
 
 
-def given_to(app: Flask, page: Page) -> Path:
-    """Return the folder of what an import reads."""
-    return process.folder_of(task_id(page), settings_of(app).instance) / process.GIVEN
+def is_given(app: Flask, page: Page) -> bool:
+    """Say whether what an import reads is kept."""
+    with app.app_context():
+        return uploads.is_kept(task_id(page))
+
+
+def grow_old(app: Flask) -> None:
+    """Have all that was uploaded be there for more than a day."""
+    with app.app_context(), writing() as connection:
+        connection.execute(update(UploadPiece).values(added_at=UploadPiece.added_at - DAY - 1))
 
 
 def test_an_upload_can_be_removed_and_is_after_a_day(app, admin):
@@ -340,12 +345,11 @@ def test_an_upload_can_be_removed_and_is_after_a_day(app, admin):
         "What was uploaded is removed."
         in admin.post(f"/admin/uploads/{first.id}/discard", form).words
     )
-    kept = uploads.uploads(settings_of(app))
-    assert not (kept / first.id).exists()
-    long_ago = (kept / second.id).stat().st_mtime - DAY - 1
-    os.utime(kept / second.id, (long_ago, long_ago))
+    kept = settings_of(app).instance / "uploads"
+    assert [(kept / one.id).exists() for one in (first, second)] == [False, True]
+    grow_old(app)
     admin.get("/admin/imports")
-    assert not (kept / second.id).exists()
+    assert not [*kept.iterdir()]
 
 
 @contextmanager
@@ -548,12 +552,12 @@ def test_what_is_done_is_logged_without_names_of_files(app, admin, username, cap
 def test_old_reports_are_forgotten_and_files_sooner(app, admin):
     begun = with_form(admin, ("a.ndjson", patient("old")), source="old", dry_run="yes")
     ended = wait_for(app, task_id(begun)).ended_at
-    given = given_to(app, begun)
+    grow_old(app)
     with app.app_context():
         sweep(ended + DAY - 1)
-        assert given.exists()
+        assert is_given(app, begun)
         sweep(ended + DAY + 1)
-    assert not given.exists()
+    assert not is_given(app, begun)
     assert task(app, task_id(begun))
 
 
@@ -567,7 +571,8 @@ def test_only_so_many_begin_at_once(app, admin):
         assert (page.status, page.heading) == (503, "It was not started")
     for one in begun:
         assert wait_for(app, task_id(one)).state == "done"
-    shutil.rmtree(uploads.uploads(settings_of(app)))
+    with app.app_context(), writing() as connection:
+        connection.execute(delete(UploadPiece))
 
 
 def test_the_newest_comes_first(app, admin):

@@ -1,16 +1,18 @@
-"""The files of an export, in a folder that only the server's user can read.
+"""The files of an export, where all servers reach them (fhirapp/files.py).
 
     exports/<export>/request.json              the checked request
     exports/<export>/<attempt>/manifest.json   what a finished attempt wrote
     exports/<export>/<attempt>/Patient.1.ndjson
 
 Each attempt has a folder of its own, so that an abandoned attempt that is still running cannot
-damage the next one. File names come from manifests; no part of an HTTP request becomes a path.
+damage the next one. It writes a file on this machine and then puts it there, the manifest last.
+File names come from manifests; no part of an HTTP request becomes a path.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import time
@@ -20,19 +22,21 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from fhirapp.config import settings
-from fhirapp.db import Reader
+from fhirapp.disk import scratch
 from fhirapp.exchange.bulk.export_request import ExportRequest
-from fhirapp.rest.stream import Span
+from fhirapp.files import Files, orphans, shared_files
+from fhirapp.rest.stream import StoredContent
+
+_log = logging.getLogger(__name__)
 
 # In bytes: longer content is split into several files.
 LONGEST_FILE = 256 * 1024 * 1024
 # In bytes: the disk space that an export leaves free, for the database too.
 RESERVE = 256 * 1024 * 1024
 # In seconds beyond the time that files are kept: the age at which a folder without a row goes.
-# A younger one may belong to another database that shares the instance folder: the demo's.
 _ORPHAN_SECONDS = 86_400
 _BUFFER = 256 * 1024
-_REQUEST, _MANIFEST = "request.json", "manifest.json"
+_EXPORTS, _REQUEST, _MANIFEST = "exports", "request.json", "manifest.json"
 
 OUTPUT, DELETED, ERROR = "output", "deleted", "error"
 
@@ -62,67 +66,87 @@ class Manifest(NamedTuple):
         return next((entry for entry in self.files if entry.name == name), None)
 
 
-def exports() -> Path:
-    """Return the folder of all exports."""
-    return settings().instance / "exports"
-
-
-def folder_of(export_id: str) -> Path:
+def folder_of(export_id: str) -> str:
     """Return the folder of an export."""
-    return exports() / export_id
+    return f"{_EXPORTS}/{export_id}"
 
 
 def write_request(export_id: str, export_request: ExportRequest) -> None:
-    """Make an export's folder and store the request in it."""
-    folder = folder_of(export_id)
-    exports().mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700)
-    with _open(folder / _REQUEST) as file:
-        file.write(export_request.dumps())
+    """Keep the request of an export. Raises OSError."""
+    name = f"{folder_of(export_id)}/{_REQUEST}"
+    shared_files(settings()).put(name, export_request.dumps())
 
 
 def read_request(export_id: str) -> ExportRequest:
-    """Return the request of an export. Raises OSError if the folder is missing."""
-    return ExportRequest.loads((folder_of(export_id) / _REQUEST).read_bytes())
+    """Return the request of an export. Raises OSError if it is missing."""
+    content = shared_files(settings()).read(f"{folder_of(export_id)}/{_REQUEST}")
+    return ExportRequest.loads(content)
 
 
 def read_manifest(export_id: str, attempt: int) -> Manifest:
     """Return the manifest of an attempt. Raises OSError if it is missing."""
-    content = json.loads((folder_of(export_id) / str(attempt) / _MANIFEST).read_bytes())
-    files = tuple(ManifestFile(*columns) for columns in content["files"])
-    return Manifest(content["transaction_time"], content["ended"], files)
+    content = json.loads(shared_files(settings()).read(_name(export_id, attempt, _MANIFEST)))
+    listed = tuple(ManifestFile(*columns) for columns in content["files"])
+    return Manifest(content["transaction_time"], content["ended"], listed)
+
+
+def _name(export_id: str, attempt: int, name: str) -> str:
+    return f"{folder_of(export_id)}/{attempt}/{name}"
+
+
+def stored(export_id: str, attempt: int, file: ManifestFile) -> StoredContent:
+    """Return a file of a manifest. Raises OSError if it is missing."""
+    return StoredContent.of(shared_files(settings()), _name(export_id, attempt, file.name))
 
 
 def remove(export_id: str) -> None:
-    """Remove an export's folder, if it exists."""
-    shutil.rmtree(folder_of(export_id), ignore_errors=True)
+    """Remove an export's files, if there are any; what stays has no row, and goes later."""
+    _remove(folder_of(export_id))
 
 
 def remove_attempt(export_id: str, attempt: int) -> None:
     """Remove what an attempt wrote."""
-    shutil.rmtree(folder_of(export_id) / str(attempt), ignore_errors=True)
+    _remove(f"{folder_of(export_id)}/{attempt}")
 
 
-def orphans(known: set[str]) -> list[str]:
-    """Return the names of old folders of no known export."""
+def _remove(folder: str) -> None:
+    try:
+        shared_files(settings()).delete_folder(folder)
+    except OSError as error:
+        _log.warning("an export's files stay for now: %s", error.strerror)
+
+
+def remove_orphans(known: set[str]) -> None:
+    """Remove old folders of no known export."""
     before = time.time() - settings().export_hours * 3_600 - _ORPHAN_SECONDS
-    return [
-        folder.name
-        for folder in (exports().iterdir() if exports().is_dir() else ())
-        if folder.name not in known and folder.stat().st_mtime < before
-    ]
+    for folder in orphans(shared_files(settings()), _EXPORTS, known, before):
+        _remove(folder)
+
+
+@contextmanager
+def attempt_at(export_id: str, attempt: int) -> Iterator[Attempt]:
+    """Yield where an attempt writes; earlier attempts' files are removed. Raises OSError."""
+    store = shared_files(settings())
+    own = _name(export_id, attempt, "")
+    request = f"{folder_of(export_id)}/{_REQUEST}"
+    store.delete(
+        [
+            file.name
+            for file in store.list(folder_of(export_id))
+            if file.name != request and not file.name.startswith(own)
+        ]
+    )
+    with scratch(settings().instance) as folder:
+        yield Attempt(store, own, folder)
 
 
 class Attempt:
     """The files that one attempt writes, one after the other for each kind and type."""
 
-    def __init__(self, export_id: str, attempt: int) -> None:
-        export_folder = folder_of(export_id)
-        for entry in export_folder.iterdir():
-            if entry.is_dir() and entry.name != str(attempt):
-                shutil.rmtree(entry, ignore_errors=True)
-        self._folder = export_folder / str(attempt)
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+    def __init__(self, store: Files, prefix: str, folder: Path) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._folder = folder
         self._files: list[ManifestFile] = []
 
     @contextmanager
@@ -138,9 +162,11 @@ class Attempt:
         def end() -> None:
             nonlocal file
             if file is not None:
-                self._files.append(ManifestFile(kind, type_name, Path(file.name).name, count))
+                path = Path(file.name)
                 _end(file)
                 file = None
+                self._store.put(self._prefix + path.name, path)
+                self._files.append(ManifestFile(kind, type_name, path.name, count))
 
         def write(line: bytes) -> None:
             nonlocal file, size, count
@@ -165,35 +191,13 @@ class Attempt:
                 _abandon(file)
 
     def end(self, transaction_time: str, ended: str) -> None:
-        """Write the manifest; the files that it lists are on the disk by then."""
-        files = sorted(self._files)
-        content = {"transaction_time": transaction_time, "ended": ended, "files": files}
-        with _open(self._folder / _MANIFEST) as file:
-            file.write(json.dumps(content).encode())
-            file.flush()
-            os.fsync(file.fileno())
-
-
-class StoredFile(NamedTuple):
-    """A file in the form that rest/stream.py sends."""
-
-    path: Path
-    length: int
-
-    @classmethod
-    def of(cls, export_id: str, attempt: int, file: ManifestFile) -> StoredFile:
-        """Return a file of a manifest. Raises OSError if it is missing."""
-        path = folder_of(export_id) / str(attempt) / file.name
-        return cls(path, path.stat().st_size)
-
-    def piece(self, snapshot: Reader, span: Span) -> bytes:  # noqa: ARG002
-        """Return the bytes of a span. Raises LookupError if the export was removed meanwhile."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(span.start)
-                return file.read(span.stop - span.start)
-        except FileNotFoundError:
-            raise LookupError(f"{self.path.name} was removed while it was sent") from None
+        """Put the manifest; the files that it lists are there by then."""
+        content = {
+            "transaction_time": transaction_time,
+            "ended": ended,
+            "files": sorted(self._files),
+        }
+        self._store.put(self._prefix + _MANIFEST, json.dumps(content).encode())
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -28,7 +28,7 @@ from fhirapp.exchange.bulk.export_request import (
     members,
     still_registered,
 )
-from fhirapp.exchange.bulk.files import Manifest, StoredFile
+from fhirapp.exchange.bulk.files import Manifest
 from fhirapp.exchange.bulk.kickoff import NDJSON, read_export_request
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import (
@@ -159,8 +159,8 @@ def file(export_id: str, name: str) -> Response:
     if manifest is None or listed is None:
         raise NotFound(_UNKNOWN)
     try:
-        stored = StoredFile.of(job.id, job.attempts, listed)
-    except OSError:
+        stored = files.stored(job.id, job.attempts, listed)
+    except FileNotFoundError:
         raise NotFound(_UNKNOWN) from None
     headers = {
         "Content-Type": NDJSON,
@@ -189,7 +189,7 @@ def _own(export_id: str) -> tuple[Job, ExportRequest]:
         raise NotFound(_UNKNOWN)
     try:
         export_request = files.read_request(job.id)
-    except OSError:
+    except FileNotFoundError:
         raise NotFound(_UNKNOWN) from None
     earlier = still_registered(export_request.scope, export_request.scope)
     if not covers(access, earlier, export_request.types):
@@ -203,7 +203,7 @@ def _read_manifest(job: Job) -> Manifest:
     """Return the manifest of an export. Raises NotFound if its files are missing."""
     try:
         return files.read_manifest(job.id, job.attempts)
-    except OSError:
+    except FileNotFoundError:
         raise NotFound(_UNKNOWN) from None
 
 

@@ -22,7 +22,7 @@ from flask import current_app
 from werkzeug.test import create_environ
 
 from fhirapp.auth.scopes import Access
-from fhirapp.config import settings
+from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import Reader, db, is_busy, writing
 from fhirapp.definition import types
 from fhirapp.exchange.bulk import files
@@ -119,9 +119,10 @@ def run_next(pace: Pace = WITHOUT_PAUSES) -> bool:
         _fail(job, error.diagnostics if isinstance(error, FhirError) else str(error), pace)
     except DiskFull:
         _fail(job, _FULL, pace)
-    except OSError as error:
-        _log.warning("export: %s", error.strerror)
-        _fail(job, _FULL if error.errno in _NO_ROOM else _UNWRITABLE, pace)
+    except (OSError, ConfigurationError) as error:
+        _log.warning("export: %s", error.strerror if isinstance(error, OSError) else error)
+        is_full = isinstance(error, OSError) and error.errno in _NO_ROOM
+        _fail(job, _FULL if is_full else _UNWRITABLE, pace)
     except Exception as error:  # noqa: BLE001
         if is_busy(error):
             _release(job)
@@ -195,8 +196,9 @@ def sweep(now: int) -> None:
     """Delete expired exports, and folders that belong to none."""
     with closing(Reader(db.engine)) as snapshot:
         expired = table.delete_expired(snapshot, KIND, now - GRACE_SECONDS)
-    for export_id in [*expired, *files.orphans(table.all_ids())]:
+    for export_id in expired:
         files.remove(export_id)
+    files.remove_orphans(table.all_ids())
 
 
 class _Run:
@@ -218,18 +220,18 @@ class _Run:
             access = still_registered(export_request.scope, _registered(snapshot, self._job.owner))
             if not access.scopes:
                 raise Forbidden(_CLIENT_ENDED)
-            attempt = Attempt(self._job.id, self._job.attempts)
             notes = [*export_request.notes]
             with _base_address(export_request):
                 patients = _patients(snapshot, export_request, access, notes)
                 parts = self._parts(snapshot, export_request, access, patients)
-        with _base_address(export_request):
-            self._write_parts(attempt, parts, export_request)
-        _write_notes(attempt, notes)
-        # Before it can be fetched: where the trail cannot be written, nothing is.
-        record_export(self._held, f"bulk export {self._job.id}", client_id=self._job.owner)
-        ended = instant(datetime.fromtimestamp(self._pace.clock(), UTC))
-        attempt.end(claimed.transaction_time, ended)
+        with files.attempt_at(self._job.id, self._job.attempts) as attempt:
+            with _base_address(export_request):
+                self._write_parts(attempt, parts, export_request)
+            _write_notes(attempt, notes)
+            # Before it can be fetched: where the trail cannot be written, nothing is.
+            record_export(self._held, f"bulk export {self._job.id}", client_id=self._job.owner)
+            ended = instant(datetime.fromtimestamp(self._pace.clock(), UTC))
+            attempt.end(claimed.transaction_time, ended)
         now = int(self._pace.clock())
         if not table.finish(self._job, DONE, now, expires_at=_expiry(now)):
             raise LeaseLost

@@ -6,7 +6,8 @@ is simply run again: what is here already makes no new version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -38,6 +39,7 @@ from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, 
 from fhirapp.exchange.imports.report import Rejects, Report
 from fhirapp.exchange.imports.runs import Options
 from fhirapp.fhir.temporal import instant
+from fhirapp.files import shared_files
 from fhirapp.store.prepare import Notes, Prepared, blob_ids
 from fhirapp.store.publish import Brought, Publisher
 from fhirapp.store.version import Change
@@ -120,6 +122,7 @@ class Import:
         self._scratch = scratch
         self._reader = RecordReader(scratch, options.prefix, self.report.remark)
         self._admission = Admission(definitions, options, scratch, self.report)
+        self._settings = settings
         self._folder = settings.instance / "imports"
         self._rejects = Rejects(self._folder)
         self._run = runs.Run(0, None, {}, {})
@@ -161,12 +164,24 @@ class Import:
         if self._options.delete_missing:
             self._delete_missing()
         self._rejects.close()
-        self.report.rejected_file = " ".join(map(str, self._rejects.paths))
+        self.report.rejected_file = " ".join(self._kept_rejects())
         with writing(patience=PATIENCE, much=True) as connection:
             if self._options.provenance:
                 publisher = self._publisher(connection, None)
                 runs.write_provenance(publisher, connection, self._definitions, self._run, _now())
             runs.end(connection, self._run, _now(), self.report.content()["changes"])
+
+    def _kept_rejects(self) -> Iterator[str]:
+        """Yield where the files of rejected records lie: with FHIRAPP_FILES, where that says."""
+        files = shared_files(self._settings)
+        for path in self._rejects.paths:
+            place = str(path)
+            if self._settings.files and not self._options.rejected:
+                # Where it cannot be put there now, it stays where it is.
+                with suppress(OSError):
+                    files.put(f"imports/{path.name}", path)
+                    place = f"{files.place}/imports/{path.name}"
+            yield place
 
     def _publish_all(self, records: Iterable[Record], *, final: bool = False) -> None:
         """Publish records, batch by batch; nothing of them stays in memory."""

@@ -67,6 +67,8 @@ class DryRun(NamedTuple):
 
     database_url: str
     instance_path: str
+    # Nothing of it is shared.
+    files: str = ""
 
 
 @contextmanager

@@ -1,32 +1,40 @@
-"""Uploads: files that come in pieces into a folder of their own, until an import takes it.
+"""Uploads: files that come in pieces, to whichever server, until an import takes them.
 
-    uploads/<upload>/owner      the id of its user
-    uploads/<upload>/0.name     a file's size in bytes, and on the next line its name at the user's
-    uploads/<upload>/0          the part of it that has come so far
+Each piece is a file of its own (fhirapp/files.py) and a row of upload_piece, which decides: a piece
+counts once its row is there, and of two that are sent for the same place one finds none.
 
-No name becomes a path before the import takes the upload: lay_out() then moves each file to its own
-name, where that is harmless. An upload has the id of the job that will take it.
+No name becomes a path before the import takes the upload: lay_out() then writes each file under its
+own name, where that is harmless. An upload has the id of the job that will take it.
 """
 
 from __future__ import annotations
 
-import os
 import re
+import time
 from contextlib import suppress
+from itertools import chain, groupby
 from pathlib import Path, PurePosixPath
+from secrets import token_hex
 from typing import NamedTuple
 
-from fhirapp.config import ConfigurationError, Settings
-from fhirapp.disk import because, is_older, need_space, take
-from fhirapp.exchange.imports.inputs import SUFFIXES
-from fhirapp.jobs.table import is_id
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
+from fhirapp.config import ConfigurationError, settings
+from fhirapp.db import db, writing
+from fhirapp.disk import because, need_space
+from fhirapp.exchange.imports.inputs import SUFFIXES
+from fhirapp.exchange.models import UploadPiece
+from fhirapp.files import orphans, shared_files
+from fhirapp.jobs import table
+from fhirapp.jobs.table import JobRow, is_id
+
+_pieces = UploadPiece.__table__
+_UPLOADS = "uploads"
 MOST_FILES = 10_000
+# In bytes.
+_LARGEST = 2**50
 # In characters.
 _LONGEST_NAME = 2_000
-_OWNER = "owner"
-# The suffix of the file with a file's name, and the folder where files get their names.
-NAME, LAID = ".name", "laid"
 # Of a path: how many parts it may have, and the bytes of a part and of the whole.
 _DEEPEST, _LONGEST_PART, _LONGEST = 32, 200, 1_000
 # Control characters, surrogates, and what turns the rest of a line around.
@@ -84,58 +92,171 @@ class Piece(NamedTuple):
     content: bytes
 
 
-def uploads(settings: Settings) -> Path:
-    """Return the folder of the uploads that no import has taken yet."""
-    return settings.instance / "uploads"
+def find(upload_id: str, user_id: str) -> Upload | None:
+    """Return a user's upload that no import has taken yet, None where there is none of theirs."""
+    found = _uploads(_pieces.c.upload_id == upload_id, _pieces.c.user_id == user_id)
+    return next(iter(found), None) if is_id(upload_id) else None
 
 
-def old(settings: Settings, before: float) -> list[Path]:
-    """Return the uploads to which nothing was added since a moment."""
-    return [path for path in uploads(settings).glob("*") if is_older(path, before)]
-
-
-def folder_of(settings: Settings, upload_id: str) -> Path:
-    """Return the folder of an upload."""
-    return uploads(settings) / upload_id
-
-
-def find(settings: Settings, upload_id: str, user_id: str) -> Upload | None:
-    """Return a user's upload, None where there is none of theirs."""
-    folder = folder_of(settings, upload_id)
-    if not is_id(upload_id) or _owner(folder) != user_id:
-        return None
-    try:
-        files = [_uploaded(folder, number) for number in _numbers(folder)]
-        return Upload(upload_id, files, int(folder.stat().st_mtime))
-    except (OSError, ValueError):
-        # An import has taken it meanwhile.
-        return None
-
-
-def of_user(settings: Settings, user_id: str) -> list[Upload]:
+def of_user(user_id: str) -> list[Upload]:
     """Return a user's uploads that no import has taken yet, newest first."""
-    own = (find(settings, path.name, user_id) for path in uploads(settings).glob("*"))
-    begun = [upload for upload in own if upload and upload.files]
-    return sorted(begun, key=lambda upload: upload.touched_at, reverse=True)
+    found = _uploads(_pieces.c.user_id == user_id)
+    return sorted(found, key=lambda upload: upload.touched_at, reverse=True)
 
 
-def add(settings: Settings, upload_id: str, user_id: str, piece: Piece) -> int:
+def _uploads(*conditions: ColumnElement[bool]) -> list[Upload]:
+    columns = _pieces.c
+    query = (
+        select(
+            columns.upload_id,
+            columns.number,
+            columns.name,
+            columns.size,
+            func.max(columns.at + columns.length),
+            func.max(columns.added_at),
+        )
+        .where(*conditions, columns.upload_id.not_in(select(JobRow.id)))
+        .group_by(columns.upload_id, columns.number, columns.name, columns.size)
+        .order_by(columns.upload_id, columns.number)
+    )
+    found: dict[str, Upload] = {}
+    with db.engine.connect() as connection:
+        for upload_id, number, name, size, have, touched_at in connection.execute(query):
+            upload = found.get(upload_id, Upload(upload_id, [], 0))
+            upload.files.append(Uploaded(number, name, size, have))
+            found[upload_id] = upload._replace(touched_at=max(upload.touched_at, touched_at))
+    return [*found.values()]
+
+
+def is_kept(upload_id: str) -> bool:
+    """Say whether there is anything of an upload."""
+    query = select(_pieces.c.number).where(_pieces.c.upload_id == upload_id).limit(1)
+    with db.engine.connect() as connection:
+        return connection.execute(query).first() is not None
+
+
+def hand_over(upload_id: str, job_id: str) -> bool:
+    """Give what an import was to read to another; return whether there was anything."""
+    with writing() as connection:
+        given = connection.execute(
+            update(UploadPiece)
+            .where(_pieces.c.upload_id == upload_id)
+            .values(upload_id=job_id, added_at=int(time.time()))
+        )
+    return given.rowcount > 0
+
+
+def remove(upload_id: str) -> None:
+    """Remove an upload. Its pieces that cannot be removed now have no row, and go later."""
+    with writing() as connection:
+        condition = _pieces.c.upload_id == upload_id
+        stored = [*connection.execute(select(_pieces.c.stored).where(condition)).scalars()]
+        connection.execute(delete(UploadPiece).where(condition))
+    with suppress(OSError):
+        shared_files(settings()).delete(filter(None, stored))
+
+
+def remove_old(kind: str, before: int) -> None:
+    """Remove the uploads to which nothing was added since a moment, as their imports ended.
+
+    kind is that of the imports' jobs.
+    """
+    touched = func.max(_pieces.c.added_at)
+    query = select(_pieces.c.upload_id).group_by(_pieces.c.upload_id).having(touched < before)
+    with db.engine.connect() as connection:
+        old = [*connection.execute(query).scalars()]
+    for upload_id in old:
+        job = table.find(upload_id, kind)
+        if job is None or not (job.is_under_way or (job.ended_at or job.created_at) >= before):
+            remove(upload_id)
+    # Of those that were handed over the folder has another name.
+    folder_name = func.substr(_pieces.c.stored, len(_UPLOADS) + 2, len(table.new_id()))
+    with db.engine.connect() as connection:
+        known = {*connection.execute(select(folder_name).distinct()).scalars()}
+    for folder in orphans(shared_files(settings()), _UPLOADS, known, before):
+        if is_id(folder.removeprefix(f"{_UPLOADS}/")):
+            shared_files(settings()).delete_folder(folder)
+
+
+def add(upload_id: str, user_id: str, piece: Piece) -> int:
     """Add a piece; return how much of its file is here.
 
     Raises OutOfStep; ConfigurationError where it cannot be taken at all, or finds no room.
     """
-    folder = folder_of(settings, upload_id)
     _check(piece)
+    # PostgreSQL stores no NUL; like it this is a character that no name keeps.
+    name = piece.name.encode(errors="replace").decode().replace("\0", "\x1a")
+    with db.engine.connect() as connection:
+        have = _have(connection, upload_id, user_id, piece, name)
+    if (have or 0) != piece.at:
+        raise OutOfStep(have or 0)
+    if not piece.content and (piece.size or have is not None):
+        return piece.at
+    store = shared_files(settings())
+    stored = f"{_UPLOADS}/{upload_id}/{piece.number}-{piece.at}-{token_hex(8)}" * bool(
+        piece.content
+    )
     try:
-        uploads(settings).mkdir(mode=0o700, parents=True, exist_ok=True)
-        _own(folder, user_id)
-        need_space(folder, max(piece.left, len(piece.content)), "the upload")
-        _name(folder, piece)
-        return _write(folder / str(piece.number), piece)
+        if store.is_folder:
+            need_space(Path(store.place), max(piece.left, len(piece.content)), "the upload")
+        if stored:
+            store.put(stored, piece.content)
     except OSError as error:
         raise ConfigurationError(
             f"The upload cannot be kept ({because(error)}). What came so far is kept."
         ) from None
+    row = {
+        "upload_id": upload_id,
+        "number": piece.number,
+        "at": piece.at,
+        "user_id": user_id,
+        "name": name,
+        "size": piece.size,
+        "length": len(piece.content),
+        "stored": stored,
+        "added_at": int(time.time()),
+    }
+    try:
+        with writing() as connection:
+            # Again, as nobody else writes now.
+            have = _have(connection, upload_id, user_id, piece, name)
+            if (have or 0) != piece.at:
+                raise OutOfStep(have or 0)
+            if have is None or piece.content:
+                connection.execute(insert(UploadPiece), [row])
+    except BaseException:
+        if stored:
+            with suppress(OSError):
+                store.delete([stored])
+        raise
+    return piece.at + len(piece.content)
+
+
+def _have(
+    connection: Connection, upload_id: str, user_id: str, piece: Piece, name: str
+) -> int | None:
+    """Return how much of a piece's file is here, None where it is not begun.
+
+    Raises ConfigurationError where upload or file are others.
+    """
+    columns = _pieces.c
+    owners = select(columns.user_id).where(columns.upload_id == upload_id).limit(1)
+    if connection.execute(owners).scalar() not in (None, user_id):
+        raise ConfigurationError("This upload belongs to another user.")
+    last = (
+        select(columns.name, columns.size, columns.at + columns.length)
+        .where(columns.upload_id == upload_id, columns.number == piece.number)
+        .order_by(columns.at.desc())
+        .limit(1)
+    )
+    row = connection.execute(last).first()
+    if row is None:
+        return None
+    if (row[0], row[1]) != (name, piece.size):
+        raise ConfigurationError(
+            "Another window uploads other files into this upload; reload the page."
+        )
+    return int(row[2])
 
 
 def _check(piece: Piece) -> None:
@@ -143,83 +264,10 @@ def _check(piece: Piece) -> None:
         raise ConfigurationError(
             f"An upload takes {MOST_FILES:,} files at most; put them into a zip archive."
         )
-    if not 0 <= piece.at <= piece.at + len(piece.content) <= piece.size:
+    if not 0 <= piece.at <= piece.at + len(piece.content) <= piece.size <= _LARGEST:
         raise ConfigurationError("The file changed while it was uploaded; choose it again.")
     if not piece.name or len(piece.name) > _LONGEST_NAME:
         raise ConfigurationError(f"A file's name takes 1 to {_LONGEST_NAME} characters.")
-
-
-def _own(folder: Path, user_id: str) -> None:
-    """Create an upload's folder for its user. Raises ConfigurationError for another user's."""
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700, exist_ok=True)
-    with suppress(FileExistsError):
-        _write_new(folder / _OWNER, user_id.encode())
-    if _owner(folder) != user_id:
-        raise ConfigurationError("This upload belongs to another user.")
-
-
-def _name(folder: Path, piece: Piece) -> None:
-    """Record a file's name and size, or check that they are the same as before."""
-    record = f"{piece.size}\n{piece.name}".encode(errors="replace")
-    path = folder / f"{piece.number}{NAME}"
-    with suppress(FileExistsError):
-        _write_new(path, record)
-    if path.read_bytes() != record:
-        raise ConfigurationError(
-            "Another window uploads other files into this upload; reload the page."
-        )
-
-
-def _write(path: Path, piece: Piece) -> int:
-    """Add a piece to its file. Raises OutOfStep, OSError; the file is then as it was."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "r+b", buffering=0) as file:
-        have = os.fstat(descriptor).st_size
-        if take(descriptor, alone=True) is False or have != piece.at:
-            raise OutOfStep(have)
-        # Checked again under the lock: its last holder may have added to the file.
-        have = os.fstat(descriptor).st_size
-        if have != piece.at:
-            raise OutOfStep(have)
-        file.seek(have)
-        try:
-            rest = memoryview(piece.content)
-            while rest:
-                rest = rest[file.write(rest) :]
-        except OSError:
-            file.truncate(have)
-            raise
-    os.utime(path.parent)
-    return have + len(piece.content)
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    """Write a small new file, whole or not at all. Raises FileExistsError, OSError."""
-    with path.open("xb") as file:
-        try:
-            file.write(content)
-            file.flush()
-        except OSError:
-            path.unlink()
-            raise
-
-
-def _owner(folder: Path) -> str:
-    try:
-        return (folder / _OWNER).read_text()
-    except OSError:
-        return ""
-
-
-def _uploaded(folder: Path, number: int) -> Uploaded:
-    size, _, name = (folder / f"{number}{NAME}").read_text(errors="replace").partition("\n")
-    return Uploaded(number, name, int(size), (folder / str(number)).stat().st_size)
-
-
-def _numbers(folder: Path) -> list[int]:
-    """Return the numbers of the files in an upload's folder."""
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
 
 
 def safe_name(name: str, number: int) -> PurePosixPath:
@@ -243,18 +291,32 @@ def numbered(name: str, number: int) -> PurePosixPath:
     return PurePosixPath(f"file-{number}{suffix}")
 
 
-def lay_out(folder: Path) -> tuple[list[Path], list[str]]:
-    """Move an upload's files to where their names say, below the folder LAID.
+def lay_out(upload_id: str, laid: Path) -> tuple[list[Path], list[str]]:
+    """Write an upload's files where their names say, below a folder of this machine.
 
     Return what to import, relative to that, and remarks on files that were renamed or left out.
+    Raises ConfigurationError where there is no room, OSError.
     """
-    laid, remarks = folder / LAID, []
+    columns, remarks = _pieces.c, []
+    query = (
+        select(columns.number, columns.name, columns.stored, columns.length)
+        .where(columns.upload_id == upload_id)
+        .order_by(columns.number, columns.at)
+    )
+    with db.engine.connect() as connection:
+        rows = connection.execute(query).all()
     laid.mkdir(mode=0o700, exist_ok=True)
-    for number in _numbers(folder):
-        name = (folder / f"{number}{NAME}").read_text(errors="replace").partition("\n")[2]
-        place = _placed(folder / str(number), laid, name, number)
-        if str(place) != name.strip("/"):
-            remarks.append(f"{_NEVER.sub(_UNKNOWN, name)} was taken as {place}.")
+    need_space(laid, sum(row.length for row in rows), "what was uploaded")
+    store = shared_files(settings())
+    for number, pieces in groupby(rows, key=lambda row: row.number):
+        first = next(pieces)
+        place = _place(laid, first.name, number)
+        with (laid / place).open("xb") as file:
+            for row in chain([first], pieces):
+                if row.stored:
+                    file.write(store.read(row.stored))
+        if str(place) != first.name.strip("/"):
+            remarks.append(f"{_NEVER.sub(_UNKNOWN, first.name)} was taken as {place}.")
     paths = sorted(Path(path.name) for path in laid.iterdir())
     records = [
         path for path in paths if (laid / path).is_dir() or path.name.lower().endswith(SUFFIXES)
@@ -266,7 +328,8 @@ def lay_out(folder: Path) -> tuple[list[Path], list[str]]:
     return records, remarks
 
 
-def _placed(file: Path, laid: Path, name: str, number: int) -> PurePosixPath:
+def _place(laid: Path, name: str, number: int) -> PurePosixPath:
+    """Return where a file goes, in a folder that is there."""
     for place in (safe_name(name, number), numbered(name, number)):
         target = laid / place
         try:
@@ -275,10 +338,7 @@ def _placed(file: Path, laid: Path, name: str, number: int) -> PurePosixPath:
             # Another file has the name of the folder.
             continue
         if not target.exists():
-            file.rename(target)
             return place
     # Another file came with the name that is made of this number.
     (laid / f"again-{number}").mkdir(mode=0o700)
-    place = PurePosixPath(f"again-{number}", *numbered(name, number).parts)
-    file.rename(laid / place)
-    return place
+    return PurePosixPath(f"again-{number}", *numbered(name, number).parts)

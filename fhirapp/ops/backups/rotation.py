@@ -1,16 +1,25 @@
-"""Backups by their names: those of a folder, or of a name with a time, and the newest to keep."""
+"""Backups by their names: those of a folder, or of a name with a time, and the newest to keep.
+
+Beside them those that the server keeps itself, which all servers of a database reach.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from fhirapp.config import ConfigurationError, Settings
+from fhirapp.disk import because, need_space, scratch
+from fhirapp.files import SCHEME, Bucket, Folder, StoredFile, fetch, shared_files
 from fhirapp.ops.backups.archive import BEGIN, GZIP
 
+FOLDER = "backups"
 _IN_FOLDER = "{stem}-%Y%m%dT%H%M%SZ.backup"
 # What strftime() knows and strptime() does not.
 _SHORT = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S", "%R": "%H:%M", "%e": "%d", "%h": "%b"}
@@ -98,23 +107,72 @@ def prune(naming: Naming, keep: int, newest: Path) -> tuple[list[Path], list[Pat
     return removed, stuck
 
 
-def backups_folder(settings: Settings) -> Path:
-    """Return the folder of the backups that are taken on a page."""
-    return settings.instance / "backups"
+class Backup(NamedTuple):
+    """A backup where the server keeps them: its bytes, when it was taken in seconds since 1970."""
+
+    name: str
+    size: int
+    taken_at: float
+    is_sealed: bool
 
 
-def backups(settings: Settings) -> Sequence[Path]:
-    """Return the backups in that folder, whatever their names, newest first."""
-    folder = backups_folder(settings)
-    # One that is being taken has a name with a dot before it until it is whole.
-    names = folder.iterdir() if folder.is_dir() else ()
-    found = [path for path in names if path.name[0] != "." and is_backup(path)]
-    return sorted(found, key=_taken_at, reverse=True)
+def backups(settings: Settings) -> Sequence[Backup]:
+    """Return the backups that the server keeps, whatever their names, newest first.
+
+    Raises OSError where they cannot be listed.
+    """
+    files = shared_files(settings)
+    found = [(file, _head(files, file)) for file in files.list(FOLDER)]
+    kept = [
+        Backup(file.base, file.size, file.modified, head == BEGIN)
+        for file, head in found
+        if head.startswith(GZIP) or head == BEGIN
+    ]
+    return sorted(kept, key=lambda backup: (backup.taken_at, backup.name), reverse=True)
 
 
-def _taken_at(path: Path) -> tuple[float, str]:
+@lru_cache(maxsize=1_000)
+def _head(files: Folder | Bucket, file: StoredFile) -> bytes:
+    """Return the first bytes of a file, which never changes; none where it was removed."""
     try:
-        return path.stat().st_mtime, path.name
-    except OSError:
-        # An administrator deletes it.
-        return 0, path.name
+        return files.read(file.name, 0, min(len(BEGIN), file.size))
+    except FileNotFoundError:
+        return b""
+
+
+def keep_backup(settings: Settings, path: Path) -> None:
+    """Move a backup of this machine to where the server keeps them. Raises ConfigurationError."""
+    files = shared_files(settings)
+    try:
+        files.put(f"{FOLDER}/{path.name}", path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The backup cannot be kept in {files.place} ({because(error)})."
+        ) from None
+
+
+def delete_backup(settings: Settings, name: str) -> None:
+    """Delete a backup that the server keeps. Raises OSError."""
+    shared_files(settings).delete([f"{FOLDER}/{name}"])
+
+
+def place_of(settings: Settings, name: str) -> str:
+    """Return where a backup is that the server keeps: a path, or an address in an S3 store."""
+    return f"{shared_files(settings).place}/{FOLDER}/{name}"
+
+
+@contextmanager
+def at_hand(settings: Settings, place: str) -> Iterator[Path]:
+    """Yield the file of a backup, of one in an S3 store a copy. Raises ConfigurationError."""
+    if not place.startswith(SCHEME):
+        yield Path(place)
+        return
+    root, _, name = place.rpartition("/")
+    with scratch(settings.instance) as folder:
+        try:
+            bucket = Bucket(root)
+            need_space(folder, bucket.stat(name).size, "a copy of the backup")
+            fetch(bucket, name, folder / name)
+        except OSError as error:
+            raise ConfigurationError(f"{place} cannot be read ({because(error)}).") from None
+        yield folder / name

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from shlex import quote as quote_word
 from urllib.parse import quote
 
@@ -15,9 +14,8 @@ from werkzeug.exceptions import NotFound
 from fhirapp.config import settings
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, Job
-from fhirapp.ops.backups.archive import BEGIN
 from fhirapp.ops.backups.backup import why_no_backup
-from fhirapp.ops.backups.rotation import backups, backups_folder
+from fhirapp.ops.backups.rotation import FOLDER, Backup, backups, delete_backup, place_of
 from fhirapp.ops.jobs import BACKUP, DRILL, sweep
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
@@ -75,20 +73,20 @@ def one(name: str) -> Response:
 @for_administrators
 def drill(name: str) -> Response:
     """Try a backup out: open a copy, and read all of it."""
-    path, passphrase = _found(name), password_field("passphrase")
-    if _is_sealed(path) and not passphrase:
-        return _one(path, _("Type the passphrase: this backup cannot be opened without it."))
-    jobs.begin(DRILL, {"name": path.name}, passphrase=passphrase)
-    return see_other(_path(path))
+    found, passphrase = _found(name), password_field("passphrase")
+    if found.is_sealed and not passphrase:
+        return _one(found, _("Type the passphrase: this backup cannot be opened without it."))
+    jobs.begin(DRILL, {"name": found.name}, passphrase=passphrase)
+    return see_other(_path(found))
 
 
 @blueprint.get("/admin/backups/<name>/file")
 @for_administrators
 def file(name: str) -> Response:
     """Send a backup."""
-    path = _found(name)
-    response = jobs.sent(path, path.name)
-    jobs.note("fetched backup %s", path.name)
+    found = _found(name)
+    response = jobs.sent(f"{FOLDER}/{found.name}")
+    jobs.note("fetched backup %s", found.name)
     return response
 
 
@@ -96,14 +94,14 @@ def file(name: str) -> Response:
 @for_administrators
 def delete(name: str) -> Response:
     """Delete a backup, once the administrator confirmed it."""
-    path = _found(name)
+    found = _found(name)
     if request.form.get("sure") != "yes":
-        return _one(path, asks=True)
+        return _one(found, asks=True)
     try:
-        path.unlink(missing_ok=True)
+        delete_backup(settings(), found.name)
     except OSError as error:
         raise PageError(409, _("It cannot be deleted: %(why)s.", why=error.strerror)) from None
-    jobs.note("deleted backup %s", path.name)
+    jobs.note("deleted backup %s", found.name)
     return see_other("/admin/backups?done=deleted")
 
 
@@ -115,7 +113,7 @@ def _list(message: str = "") -> Response:
         400 if message else 200,
         scripts=True,
         job_id=table.new_id(),
-        backups=[(path, path.stat(), _is_sealed(path), _drilled(path)) for path in found],
+        backups=[(backup, _drilled(backup)) for backup in found],
         path_of=_path,
         # What went well stands in the list of backups.
         jobs=[job for job in taken[:_SHOWN] if job.is_under_way or job.state != DONE],
@@ -124,24 +122,22 @@ def _list(message: str = "") -> Response:
         message=message,
         done=_("The backup is deleted.") if request.args.get("done") == "deleted" else "",
         cannot=why_no_backup(settings()),
-        restore=_restore(found[0] if found else backups_folder(settings()) / _("NAME.backup")),
+        files=settings().files,
+        restore=_restore(found[0] if found else None),
         running=jobs,
     )
 
 
-def _one(path: Path, message: str = "", *, asks: bool = False) -> Response:
-    drills = _drills(path)
+def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
+    drills = _drills(backup)
     return page(
         "admin/backup.html",
         400 if message else 200,
         scripts=True,
         job_id=table.new_id(),
-        name=path.name,
-        file=path,
-        path=_path(path),
-        stat=path.stat(),
-        restore=_restore(path),
-        is_sealed=_is_sealed(path),
+        backup=backup,
+        path=_path(backup),
+        restore=_restore(backup),
         drills=drills[:_SHOWN],
         is_under_way=any(job.is_under_way for job in drills),
         message=message,
@@ -150,40 +146,36 @@ def _one(path: Path, message: str = "", *, asks: bool = False) -> Response:
     )
 
 
-def _found(name: str) -> Path:
+def _found(name: str) -> Backup:
     """Return the backup of a name. Raises NotFound for whatever is none of those listed."""
-    for path in backups(settings()):
-        if path.name == name:
-            return path
+    for backup in backups(settings()):
+        if backup.name == name:
+            return backup
     raise NotFound
 
 
-def _path(path: Path) -> str:
+def _path(backup: Backup) -> str:
     """Return the path of a backup's page."""
-    return f"/admin/backups/{quote(path.name)}"
+    return f"/admin/backups/{quote(backup.name)}"
 
 
-def _restore(path: Path) -> str:
+def _restore(backup: Backup | None) -> str:
     """Return the command that comes back to a backup, for this server's database and no other."""
     # One of PostgreSQL, which has a password in it, has no backups here.
     names = ("FHIRAPP_INSTANCE_PATH", "FHIRAPP_DATABASE_URL")
     variables = {name: os.environ[name] for name in names if name in os.environ}
     shown = [f"{name}={quote_word(text)} " for name, text in variables.items() if "@" not in text]
-    sealed = " --passphrase-file PASSPHRASE.txt" if path.exists() and _is_sealed(path) else ""
+    sealed = " --passphrase-file PASSPHRASE.txt" if backup and backup.is_sealed else ""
+    place = place_of(settings(), backup.name if backup else _("NAME.backup"))
     demo = " --demo" if settings().demo else ""
-    return f"{''.join(shown)}fhirapp restore {quote_word(str(path))} --force{sealed}{demo}"
+    return f"{''.join(shown)}fhirapp restore {quote_word(place)} --force{sealed}{demo}"
 
 
-def _is_sealed(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(BEGIN)) == BEGIN
-
-
-def _drills(path: Path) -> Sequence[Job]:
+def _drills(backup: Backup) -> Sequence[Job]:
     """Return when a backup was tried out, newest first."""
     tried = table.jobs(DRILL)
-    return [job for job in tried if job.request.get("name") == path.name]
+    return [job for job in tried if job.request.get("name") == backup.name]
 
 
-def _drilled(path: Path) -> Job | None:
-    return next(iter(_drills(path)), None)
+def _drilled(backup: Backup) -> Job | None:
+    return next(iter(_drills(backup)), None)

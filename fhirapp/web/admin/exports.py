@@ -103,7 +103,7 @@ def remove(job_id: str) -> Response:
     """Remove the files of an export before their time."""
     job = job_of(job_id, EXPORT)
     if not job.is_under_way:
-        process.remove(job, settings().instance)
+        process.remove(job)
         admin_jobs.note("removed export %s", job_id)
     return see_other("/admin/exports?done=removed")
 

@@ -22,10 +22,10 @@ from fhirapp.exchange.imports.uploads import OutOfStep, Piece, Upload
 from fhirapp.exchange.models import ImportRun, ImportSource
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
+from fhirapp.files import shared_files
 from fhirapp.jobs import table
-from fhirapp.jobs.process import GIVEN, MADE
 from fhirapp.jobs.table import DONE, Job
-from fhirapp.ops.jobs import IMPORT, IMPORTS, sweep
+from fhirapp.ops.jobs import IMPORT, sweep
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import job_of, watched
 from fhirapp.web.cookies import form_fields, keeps
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
 def runs() -> list[Run]:
     """Return the imports, newest first: those of the pages, and those of the command line."""
-    here = table.jobs(*IMPORTS, limit=_RUNS)
+    here = table.jobs(IMPORT, limit=_RUNS)
     # Of a dry run it is a number in the copy.
     of_jobs = {job.progress.run for job in here if not job.request.get("dry_run")}
     found = [
@@ -92,9 +92,8 @@ def files_of(job: Job) -> str:
     # One of an earlier release may say less.
     names, count = job.request.get("names", []), job.request.get("count", 0)
     more = _("%(count)s more", count=count - len(names)) if count > len(names) else ""
-    size = job.request.get("size", 0)
-    shown = ", ".join(filter(None, [*names, more]))
-    return f"{shown} ({jobs.size_of(size)})" if size else shown
+    size = jobs.size_of(job.request.get("size", 0))
+    return f"{', '.join(filter(None, [*names, more]))} ({size})"
 
 
 def _run_rows() -> Iterator[tuple[int, Run]]:
@@ -178,14 +177,13 @@ def begin() -> Response:
         _take_files(job_id)
     except ConfigurationError as error:
         return _form(job_id, str(error))
-    found = uploads.find(settings(), job_id, signed_in().user.id)
+    found = uploads.find(job_id, signed_in().user.id)
     message = _fault(found, source, prefix, delete_missing=options["delete_missing"])
     if message or found is None:
         return _form(job_id, message)
-    upload = uploads.folder_of(settings(), job_id)
     what = {"names": [one.name for one in found.files[:_NAMED]], "size": found.size}
     options |= {"source": source, "prefix": prefix, "count": len(found.files), **what}
-    jobs.begin(IMPORT, options, upload)
+    jobs.begin(IMPORT, options)
     return see_other(f"/admin/imports/{job_id}")
 
 
@@ -194,7 +192,7 @@ def begin() -> Response:
 @for_administrators
 def one(job_id: str) -> Response:
     """Show how far an import is, or its report."""
-    job = job_of(job_id, *IMPORTS)
+    job = job_of(job_id, IMPORT)
     report = _report(job)
     return page(
         "admin/import.html",
@@ -204,7 +202,7 @@ def one(job_id: str) -> Response:
         spoilt=_spoilt(report),
         outcomes=OUTCOMES,
         shown=_SHOWN,
-        has_rejected=any(path.name.startswith(REJECTED) for path in jobs.made_files(job)),
+        has_rejected=any(file.base.startswith(REJECTED) for file in jobs.made_files(job)),
         listed=LISTED,
         running=jobs,
         files_of=files_of,
@@ -217,7 +215,7 @@ def one(job_id: str) -> Response:
 @for_administrators
 def stop(job_id: str) -> Response:
     """Stop an import; what is committed stays."""
-    jobs.end(job_of(job_id, *IMPORTS))
+    jobs.end(job_of(job_id, IMPORT))
     return see_other(f"/admin/imports/{job_id}")
 
 
@@ -227,9 +225,13 @@ def again(job_id: str) -> Response:
     """Import the same once more: after a dry run in earnest, or what did not come to its end."""
     job, new = job_of(job_id, IMPORT), jobs.job_field()
     if table.find(new, IMPORT) is None:
-        if job.is_under_way or not jobs.has_given(job):
+        if job.is_under_way or not uploads.hand_over(job.id, new):
             raise PageError(409, _("Its files are not kept any more; upload them once more."))
-        jobs.begin(IMPORT, {**job.request, "dry_run": False}, jobs.folder_of(job) / GIVEN)
+        try:
+            jobs.begin(IMPORT, {**job.request, "dry_run": False})
+        except PageError:
+            uploads.hand_over(new, job.id)
+            raise
     return see_other(f"/admin/imports/{new}")
 
 
@@ -237,7 +239,7 @@ def again(job_id: str) -> Response:
 @for_administrators
 def file(job_id: str, name: str) -> Response:
     """Send the report, or what was refused."""
-    response = jobs.made_file(job_of(job_id, *IMPORTS), name)
+    response = jobs.made_file(job_of(job_id, IMPORT), name)
     jobs.note("fetched a file of import %s", job_id)
     return response
 
@@ -258,9 +260,9 @@ def _form(
     status: int = 400,
     kept: Mapping[str, str] = MappingProxyType({}),
 ) -> Response:
-    upload = uploads.find(settings(), upload_id, signed_in().user.id)
+    upload = uploads.find(upload_id, signed_in().user.id)
     filled = request.form if request.method == "POST" else kept or _TYPED
-    mine = uploads.of_user(settings(), signed_in().user.id)
+    mine = uploads.of_user(signed_in().user.id)
     known = request.method == "POST" and table.is_id(upload_id)
     found = runs()
     return page(
@@ -291,7 +293,7 @@ def _take_files(upload_id: str) -> None:
         content = sent.read()
         one = Piece(number, sent.filename or "", len(content), 0, len(content), content)
         try:
-            uploads.add(settings(), upload_id, signed_in().user.id, one)
+            uploads.add(upload_id, signed_in().user.id, one)
         except OutOfStep:
             # The form was sent twice.
             continue
@@ -321,9 +323,8 @@ def _report(job: Job) -> dict[str, Any] | None:
     if job.is_under_way:
         return None
     try:
-        content: dict[str, Any] = json.loads(
-            (jobs.folder_of(job) / MADE / "report.json").read_bytes()
-        )
-    except (OSError, ValueError):
+        name = next(file.name for file in jobs.made_files(job) if file.base == "report.json")
+        content: dict[str, Any] = json.loads(shared_files(settings()).read(name))
+    except (StopIteration, FileNotFoundError, ValueError):
         return None
     return content

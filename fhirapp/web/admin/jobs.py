@@ -6,15 +6,13 @@ static/upload.js sends the pieces, and asks where an interrupted upload continue
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from functools import wraps
-from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import urlencode
 
-from flask import Response, jsonify, request, send_file
+from flask import Response, jsonify, request
 from werkzeug.exceptions import NotFound
 
 from fhirapp.audit import write
@@ -22,8 +20,8 @@ from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import forget_reader
 from fhirapp.exchange.imports import uploads
 from fhirapp.exchange.imports.uploads import OutOfStep, Piece
+from fhirapp.files import StoredFile, shared_files
 from fhirapp.jobs import process, table
-from fhirapp.jobs.process import GIVEN
 from fhirapp.jobs.table import (
     BEGINS,
     DONE,
@@ -35,6 +33,7 @@ from fhirapp.jobs.table import (
     Job,
 )
 from fhirapp.ops.jobs import IMPORT
+from fhirapp.rest.stream import Span, StoredContent, carry, wanted_span
 from fhirapp.web.admin.audit_descriptions import VIA
 from fhirapp.web.cookies import keeps
 from fhirapp.web.pages import (
@@ -95,19 +94,14 @@ def size_of(count: float) -> str:
     return f"{count:,.1f} GB"
 
 
-def made_files(job: Job) -> list[Path]:
+def made_files(job: Job) -> list[StoredFile]:
     """Return what a job made and can be fetched."""
-    return process.made_files(folder_of(job))
-
-
-def folder_of(job: Job) -> Path:
-    """Return the folder of a job."""
-    return process.folder_of(job.id, settings().instance)
+    return process.made_files(job)
 
 
 def has_given(job: Job) -> bool:
     """Return whether what an import reads is still here, so that it can be begun again."""
-    return (folder_of(job) / GIVEN).is_dir()
+    return uploads.is_kept(job.id)
 
 
 def job_of(job_id: str, *kinds: str) -> Job:
@@ -118,9 +112,7 @@ def job_of(job_id: str, *kinds: str) -> Job:
     return job
 
 
-def begin(
-    kind: str, options: Mapping[str, Any], given: Path | None = None, passphrase: str = ""
-) -> str:
+def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
     """Begin the job whose id the form has; return that. Twice is once. Raises PageError."""
     job_id = job_field()
     user = signed_in().user
@@ -131,7 +123,6 @@ def begin(
             module="fhirapp.ops.jobs",
             owner=user.username,
             request=options,
-            given=given,
             passphrase=passphrase,
         )
     except ConfigurationError as error:
@@ -178,21 +169,27 @@ def watched(view: View) -> View:
 
 def made_file(job: Job, name: str) -> Response:
     """Send a file that a job made. Raises NotFound."""
-    path = next((path for path in made_files(job) if path.name == name), None)
-    if path is None:
+    found = next((file for file in made_files(job) if file.base == name), None)
+    if found is None:
         raise NotFound
-    return sent(path, path.name)
+    return sent(found.name)
 
 
-def sent(path: Path, name: str) -> Response:
-    """Send a file to be kept, whole or the part that is asked for. Raises NotFound."""
-    write.note(signed_in().user.id, VIA)
+def sent(name: str) -> Response:
+    """Send a file to be kept, whole or the part that is asked for. Raises NotFound, OSError."""
     try:
-        response = send_file(
-            path, "application/octet-stream", as_attachment=True, download_name=name, etag=False
-        )
-    except OSError:
+        content = StoredContent.of(shared_files(settings()), name)
+    except FileNotFoundError:
         raise NotFound from None
+    write.note(signed_in().user.id, VIA)
+    response = Response(content_type="application/octet-stream")
+    response.headers["Accept-Ranges"] = "bytes"
+    response.headers.set("Content-Disposition", "attachment", filename=name.rpartition("/")[2])
+    span = wanted_span(content.length, None)
+    if span is not None:
+        response.status_code = 206
+        response.headers["Content-Range"] = span.content_range(content.length)
+    carry(response, content, span or Span(0, content.length))
     response.headers["Cache-Control"] = "no-store"
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
     response.headers["Referrer-Policy"] = "no-referrer"
@@ -208,7 +205,7 @@ def status(upload_id: str) -> Response:
     """Tell which files of an upload are here, and how much of each."""
     if not table.is_id(upload_id):
         raise NotFound
-    found = uploads.find(settings(), upload_id, signed_in().user.id)
+    found = uploads.find(upload_id, signed_in().user.id)
     return _answer(200, files=[one._asdict() for one in found.files] if found else [])
 
 
@@ -224,7 +221,7 @@ def piece(upload_id: str, number: int) -> Response:
         size, at, left = (request.args.get(name, -1, type=int) for name in ("size", "at", "left"))
         content = request.get_data()
         one = Piece(number, request.args.get("name", ""), size, at, left, content)
-        have = uploads.add(settings(), upload_id, signed_in().user.id, one)
+        have = uploads.add(upload_id, signed_in().user.id, one)
     except OutOfStep as error:
         return _answer(409, have=error.have)
     except ConfigurationError as error:
@@ -237,9 +234,9 @@ def piece(upload_id: str, number: int) -> Response:
 @for_administrators
 def discard(upload_id: str) -> Response:
     """Remove what was uploaded, and nothing was done with."""
-    if uploads.find(settings(), upload_id, signed_in().user.id) is None:
+    if uploads.find(upload_id, signed_in().user.id) is None:
         raise NotFound
-    shutil.rmtree(uploads.folder_of(settings(), upload_id), ignore_errors=True)
+    uploads.remove(upload_id)
     note("discarded upload %s", upload_id)
     return see_other("/admin/imports?done=discarded")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from flask import Response, current_app
@@ -17,10 +17,7 @@ from fhirapp.config import Settings, base_url, settings
 from fhirapp.db import db
 from fhirapp.disk import database_path
 from fhirapp.exchange.models import ImportRun
-from fhirapp.jobs import schedule
-from fhirapp.jobs.schedule import Schedule
-from fhirapp.ops.backups.rotation import backups
-from fhirapp.ops.jobs import BACKUP
+from fhirapp.ops.backups.rotation import Backup, backups
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.middleware import UNNAMED_PROXY
 from fhirapp.store.migrate import HEAD, schema_version
@@ -43,14 +40,6 @@ OLD_BACKUP_DAYS = 8
 # is free; beside it the server's logs need some room.
 LITTLE_FREE = 5_000_000_000
 SPARE = 500_000_000
-
-
-class Backup(NamedTuple):
-    """A backup in the instance folder."""
-
-    path: Path
-    at: int
-    size: int
 
 
 class Trouble(NamedTuple):
@@ -80,8 +69,6 @@ class State(NamedTuple):
     # What could not be taken from the process that reads documents.
     unconfined: str = ""
     is_empty: bool = False
-    # Schedules whose last run failed.
-    failing: Sequence[Schedule] = ()
 
 
 @blueprint.get("/admin")
@@ -93,16 +80,13 @@ def overview() -> Response:
     storage.note_day(measured.total)
     database = database_path(settings())
     last = _last_import()
-    numbers, schedules = kept("numbers", growth.numbers), schedule.schedules()
+    numbers = kept("numbers", growth.numbers)
     state = State(
         schema=schema_version(db.engine),
         waiting=_waiting(),
         unfinished=int(last is not None and last.ended_at is None),
         backup=_last_backup(settings()),
-        # What a schedule takes elsewhere is seen there.
-        has_backups=database is not None
-        and not settings().demo
-        and not any(one.kind == BACKUP and one.options.get("folder") for one in schedules),
+        has_backups=database is not None and not settings().demo,
         size=measured.total,
         free=measured.free,
         now=now,
@@ -111,7 +95,6 @@ def overview() -> Response:
         unnamed_proxy=str(current_app.extensions.get(UNNAMED_PROXY, "")),
         # Not counted is not none.
         is_empty=all(one.records == 0 for one in numbers),
-        failing=[one for one in schedules if one.failures],
     )
     return page(
         "admin/overview.html",
@@ -131,6 +114,7 @@ def overview() -> Response:
         came=_came(last),
         refusals=_refusals(now - _DAY_SECONDS),
         storage=measured,
+        files=settings().files,
         growth=kept("growth", growth.growth),
         days=storage.days(),
         sized=storage.sized,
@@ -159,16 +143,6 @@ def troubles(state: State) -> Iterator[Trouble]:
     yield from _security_troubles(state)
     if state.is_empty:
         yield Trouble(_("There are no records here yet: import some."), "/admin/imports")
-    for one in state.failing:
-        yield Trouble(
-            _(
-                "The schedule %(name)s failed, %(count)s times in a row: %(why)s",
-                name=one.name,
-                count=one.failures,
-                why=one.last.note if one.last and one.last.note else _("see its last runs"),
-            ),
-            f"/admin/schedules/{one.name}",
-        )
     if state.has_backups:
         yield from _backup_troubles(state)
     if state.unfinished:
@@ -215,8 +189,8 @@ def _backup_troubles(state: State) -> Iterator[Trouble]:
             _("No backup is in the server's folder; those that lie elsewhere are not seen here."),
             "/admin/backups",
         )
-    elif state.now - state.backup.at > OLD_BACKUP_DAYS * _DAY_SECONDS:
-        days = (state.now - state.backup.at) // _DAY_SECONDS
+    elif state.now - int(state.backup.taken_at) > OLD_BACKUP_DAYS * _DAY_SECONDS:
+        days = (state.now - int(state.backup.taken_at)) // _DAY_SECONDS
         yield Trouble(_("The last backup is %(days)s days old.", days=days), "/admin/backups")
 
 
@@ -245,14 +219,11 @@ def _came(run: ImportRun | None) -> Sequence[tuple[str, int]]:
 
 
 def _last_backup(now: Settings) -> Backup | None:
-    """Return the newest backup in the instance folder."""
-    try:
-        path = next(iter(backups(now)), None)
-        stat = path.stat() if path else None
-    except OSError:
-        # It was removed meanwhile.
-        return None
-    return Backup(path, int(stat.st_mtime), stat.st_size) if path and stat else None
+    """Return the newest backup that the server keeps, None where that cannot be told."""
+    found: Sequence[Backup] = ()
+    with suppress(OSError):
+        found = backups(now)
+    return next(iter(found), None)
 
 
 def _seconds(instant: str) -> int:

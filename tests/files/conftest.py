@@ -1,0 +1,83 @@
+"""Two servers on one database, each with its own instance folder, and a place of shared files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+from typing import NamedTuple
+
+import pytest
+from flask import Flask
+
+from fhirapp import create_app
+from fhirapp.config import settings_of
+from fhirapp.db import db
+from fhirapp.files import shared_files
+from tests.support.object_store import BUCKET, ObjectStore
+
+
+class Place(NamedTuple):
+    """Where files are shared: as FHIRAPP_FILES names it, and what is there."""
+
+    files: str
+    names: Callable[[], list[str]]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """An S3 store, which servers of these tests reach."""
+    store = ObjectStore(tmp_path_factory.mktemp("store"))
+    store.start()
+    with pytest.MonkeyPatch.context() as patch:
+        set_environment(patch, store.environment)
+        yield store
+    store.stop()
+
+
+def set_environment(patch: pytest.MonkeyPatch, environment: Mapping[str, str]) -> None:
+    for name, value in environment.items():
+        patch.setenv(name, value)
+
+
+@pytest.fixture(scope="module", params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A place for files of a module's tests."""
+    if request.param == "folder":
+        folder = tmp_path_factory.mktemp("shared")
+        return Place(str(folder), lambda: names_in(folder))
+    store: ObjectStore = request.getfixturevalue("store")
+
+    def names() -> list[str]:
+        own = (name for name in store.names() if name.startswith("servers/one/"))
+        return [name.removeprefix("servers/one/") for name in own]
+
+    return Place(f"s3://{BUCKET}/servers/one", names)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of the files below a folder."""
+    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(name for name in found if name[0] != ".")
+
+
+def another(app: Flask) -> Flask:
+    """Return another server on an app's database, with an instance folder of its own."""
+    settings = settings_of(app)
+    folder = settings.folder.with_name(f"{settings.folder.name}-other")
+    copytree(settings.folder, folder)
+    return create_app(replace(settings, instance_path=str(folder)))
+
+
+@pytest.fixture(scope="module")
+def servers(make_app: Callable[..., Flask], place: Place) -> Iterator[tuple[Flask, Flask]]:
+    """Two servers that share a place for files."""
+    first = make_app(files=place.files)
+    second = another(first)
+    yield first, second
+    with second.app_context():
+        db.engine.dispose()
+    for app in (first, second):
+        with app.app_context():
+            shared_files(settings_of(app)).delete_folder("exports")

@@ -1,0 +1,239 @@
+"""What one server keeps, the other one finds: exports, uploads, jobs, reports, backups."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from urllib.parse import urlencode
+
+import pytest
+from flask import Flask
+
+from fhirapp.auth.models import ADMINISTRATOR
+from fhirapp.config import settings_of
+from fhirapp.db import writing
+from fhirapp.exchange.bulk.run import KIND
+from fhirapp.files import shared_files
+from fhirapp.jobs import process, table
+from fhirapp.jobs.table import LEASE_SECONDS
+from fhirapp.jobs.worker import Pace
+from fhirapp.ops.jobs import BACKUP, DRILL, EXPORT
+from tests.support.browsing import Browser, add_person
+from tests.support.bulk import Exports
+from tests.support.helpers import BASE_URL
+from tests.support.jobs import newest, task, task_id, wait_for
+from tests.web.test_admin_imports import waiting_for
+
+pytestmark = pytest.mark.usefixtures("_forked_jobs")
+Servers = tuple[Flask, Flask]
+
+
+def patient(name: str) -> bytes:
+    return json.dumps({"resourceType": "Patient", "id": name}).encode()
+
+
+@pytest.fixture
+def exports(servers: Servers) -> tuple[Exports, Exports]:
+    """A backend client that asks either server."""
+    first = Exports(servers[0])
+    second = Exports(servers[1], client_id=first.client_id)
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def browsers(servers: Servers) -> tuple[Browser, Browser]:
+    """An administrator whose requests go to either server."""
+    username = add_person(servers[0], ADMINISTRATOR)
+    first, second = (Browser(app).resume(username) for app in servers)
+    return first, second
+
+
+def test_an_export_is_fetched_and_deleted_through_any_server(exports, place):
+    first, second = exports
+    status = first.started("$export?_type=Patient")
+    assert second.get(status).status_code == 202
+    assert second.work() == 1
+    export = f"exports/{status.rpartition('/')[2]}"
+    assert [name for name in place.names() if name.startswith(export)] == [
+        f"{export}/1/Patient.1.ndjson",
+        f"{export}/1/manifest.json",
+        f"{export}/request.json",
+    ]
+    assert first.get(status).json["output"][0]["count"] == 14
+    whole = first.get(f"{status}/Patient.1.ndjson").data
+    assert len(whole.splitlines()) == 14
+    part = second.get(f"{status}/Patient.1.ndjson", headers={"Range": "bytes=5-104"})
+    assert (part.status_code, part.data) == (206, whole[5:105])
+    assert second.request("DELETE", status).status_code == 202
+    assert first.get(status).status_code == 404
+    assert not [name for name in place.names() if name.startswith(export)]
+
+
+def test_an_export_of_a_server_that_was_killed_is_done_by_the_other(servers, exports, place):
+    first, second = exports
+    status = first.started("$export?_type=Patient")
+    now = int(time.time())
+    with servers[0].app_context(), writing() as connection:
+        job = table.claim(connection, KIND, now, expires_at=now + 3_600, gave_up="")
+    assert job is not None
+    half = f"exports/{job.id}/1/Patient.1.ndjson"
+    with servers[0].app_context():
+        shared_files(settings_of(servers[0])).put(half, b"half")
+    assert second.work() == 0
+    assert second.work(Pace(clock=lambda: time.time() + LEASE_SECONDS + 1)) == 1
+    assert half not in place.names()
+    assert first.get(status).json["output"][0]["count"] == 14
+    assert first.request("DELETE", status).status_code == 202
+
+
+class Upload:
+    """An upload whose pieces go to either server."""
+
+    def __init__(self, browsers: tuple[Browser, Browser]) -> None:
+        self.pages = [browser.get("/admin/imports") for browser in browsers]
+        self.id = self.pages[0].form("Start the import").fields["task"]
+
+    def send(self, server: int, content: bytes, at: int, until: int) -> tuple[int, object]:
+        """Send a part of a file to a server; return what that answers."""
+        page = self.pages[server]
+        query = urlencode({"name": "a.ndjson", "size": len(content), "at": at, "left": 0})
+        response = page.browser.client.post(
+            f"/admin/uploads/{self.id}/0?{query}",
+            base_url=BASE_URL,
+            data=content[at:until],
+            headers={"X-Form-Token": page.form("Start the import").fields["form_token"]},
+        )
+        return response.status_code, response.json
+
+
+def test_pieces_go_to_either_server_and_are_imported_whole(servers, browsers, place):
+    content = patient("in-turn") + b"\n" + patient("in-turn-too") + b"\n"
+    upload = Upload(browsers)
+    assert upload.send(0, content, 0, 10) == (200, {"have": 10})
+    assert upload.send(1, content, 0, 10) == (409, {"have": 10})
+    assert upload.send(1, content, 10, 30) == (200, {"have": 30})
+    assert upload.send(0, content, 30, len(content)) == (200, {"have": len(content)})
+    other = browsers[1].get(f"/admin/imports?upload={upload.id}")
+    assert other.form("Start the import").fields["task"] == upload.id
+    begun = other.submit("Start the import", source="clinic")
+    assert wait_for(servers[0], task_id(begun)).state == "done"
+    for server in (0, 1):
+        page = browsers[server].get(begun.path)
+        assert "Everything was stored." in page.words
+        report = page.browser.client.get(f"{begun.path}/files/report.json", base_url=BASE_URL)
+        assert report.get_json(force=True)["changes"]["Patient"]["new"] == 2
+    names = place.names()
+    assert f"tasks/{upload.id}/made/report.json" in names
+    assert not [name for name in names if name.startswith("uploads/")]
+    assert not [*(settings_of(servers[1]).instance / "work").iterdir()]
+
+
+def test_of_pieces_that_two_windows_send_at_once_one_is_taken(browsers, place):
+    content = b"x" * 100_000
+    upload = Upload(browsers)
+    barrier = Barrier(2)
+
+    def send(server: int) -> int:
+        barrier.wait()
+        return upload.send(server, content, 0, 50_000)[0]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(send, (0, 1))) == [200, 409]
+    assert len([name for name in place.names() if upload.id in name]) == 1
+    form = {"form_token": upload.pages[1].form("Start the import").fields["form_token"]}
+    browsers[1].post(f"/admin/uploads/{upload.id}/discard", form)
+    assert not [name for name in place.names() if upload.id in name]
+
+
+def test_a_dry_run_of_one_server_is_done_in_earnest_by_the_other(servers, browsers):
+    if settings_of(servers[0]).database_uri.startswith("postgresql"):
+        pytest.skip("a dry run is SQLite's")
+    upload = Upload(browsers)
+    content = patient("in-earnest")
+    upload.send(0, content, 0, len(content))
+    page = browsers[0].get(f"/admin/imports?upload={upload.id}")
+    begun = page.submit("Start the import", dry_run="yes")
+    assert wait_for(servers[0], task_id(begun)).state == "done"
+    again = browsers[1].get(begun.path).submit("Import it in earnest")
+    assert wait_for(servers[1], task_id(again)).state == "done"
+    assert "Everything was stored." in browsers[0].get(again.path).words
+
+
+def test_a_job_is_stopped_through_the_other_server_and_what_it_made_is_removed(
+    servers, browsers, place
+):
+    with waiting_for(servers[0]):
+        upload = Upload(browsers)
+        content = patient("stopped")
+        upload.send(0, content, 0, len(content))
+        begun = browsers[0].get(f"/admin/imports?upload={upload.id}").submit("Start the import")
+        while task(servers[1], task_id(begun)).progress.phase != "waits":
+            time.sleep(0.02)
+        browsers[1].get(begun.path).submit("Stop it")
+        assert wait_for(servers[1], task_id(begun)).state == "stopped"
+    exported = browsers[0].get("/admin/exports").submit("Start the export", type="Group")
+    assert wait_for(servers[1], task_id(exported)).state == "done"
+    page = browsers[1].get(exported.path)
+    archive = next(path for path in page.offered.values() if path.endswith("export.zip"))
+    assert page.browser.client.get(archive, base_url=BASE_URL).data.startswith(b"PK")
+    page.submit("Remove the files now")
+    assert browsers[0].get(exported.path).status == 404
+    assert not [name for name in place.names() if task_id(exported) in name]
+
+
+def test_backups_are_listed_tried_out_fetched_and_deleted_through_any_server(
+    servers, browsers, place
+):
+    if settings_of(servers[0]).database_uri.startswith("postgresql"):
+        pytest.skip("with PostgreSQL pg_dump takes them")
+    first, second = browsers
+    first.get("/admin/backups").submit("Take a backup", passphrase="", again="")
+    taken = newest(servers[0], BACKUP)
+    assert taken.state == "done", taken.progress.notes
+    assert f"backups/{taken.progress.name}" in place.names()
+    page = second.get(f"/admin/backups/{taken.progress.name}")
+    assert f"{place.files}/backups/{taken.progress.name} --force" in page.words
+    page.submit("Try it out now")
+    tried = newest(servers[1], DRILL)
+    assert tried.state == "done", tried.progress.notes
+    path = f"/admin/backups/{taken.progress.name}/file"
+    sent = second.client.get(path, base_url=BASE_URL, buffered=True)
+    assert len(sent.data) == sent.content_length > 10_000
+    part = first.client.get(path, base_url=BASE_URL, headers={"Range": "bytes=-5"})
+    assert (part.status_code, part.data) == (206, sent.data[-5:])
+    asked = first.get(page.path).submit("Delete this backup")
+    asked.submit("Delete it for good")
+    assert second.get(page.path).status == 404
+    assert f"backups/{taken.progress.name}" not in place.names()
+
+
+def test_what_nobody_needs_is_removed_once_it_is_old(servers, place):
+    app = servers[0]
+    known, unknown = table.new_id(), table.new_id()
+    with app.app_context():
+        files = shared_files(settings_of(app))
+        for job_id in (known, unknown):
+            files.put(f"tasks/{job_id}/made/export.zip", b"PK")
+        with writing() as connection:
+            assert table.add(connection, known, EXPORT, "admin", int(time.time()), runs=True)
+        process.remove_orphans(time.time() - 3_600)
+        assert f"tasks/{unknown}/made/export.zip" in place.names()
+        # A store is looked through once an hour.
+        if files.is_folder:
+            process.remove_orphans(time.time() + 3_600)
+            assert f"tasks/{unknown}/made/export.zip" not in place.names()
+        assert f"tasks/{known}/made/export.zip" in place.names()
+        table.delete_job(known)
+
+
+def test_files_are_private_to_the_server_s_user(servers, place):
+    if place.files.startswith("s3://"):
+        pytest.skip("whoever has a key of the bucket reads it")
+    with servers[0].app_context():
+        shared_files(settings_of(servers[0])).put("exports/x/1/a.ndjson", b"{}")
+    root = settings_of(servers[0]).files
+    assert os.stat(f"{root}/exports/x/1/a.ndjson").st_mode & 0o777 == 0o600  # noqa: PTH116
+    assert os.stat(f"{root}/exports/x").st_mode & 0o777 == 0o700  # noqa: PTH116
