@@ -457,8 +457,8 @@ def parsed(setting: Declared[Any], text: str) -> Any:
 # Read by the tests and the benchmark, not by the server.
 FOREIGN = frozenset(
     {
-        *("backup_passphrase", "test_browser", "test_cluster", "test_node"),
-        *("test_postgresql", "test_servers"),
+        *("backup_passphrase", "test_browser", "test_cluster", "test_deploy"),
+        *("test_node", "test_postgresql", "test_servers"),
     }
 )
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 # In the order of the contents; index is the contents.
 NAMES = (
-    *("index", "try", "load", "clinic", "administration", "connect", "search", "limits"),
-    *("security", "architecture", "decisions", "contributing"),
+    *("index", "try", "load", "clinic", "deploy", "administration", "connect", "search"),
+    *("limits", "security", "architecture", "decisions", "contributing"),
 )
 _FOLDER = Path(__file__).parent
 _HEADING = re.compile(r"(?P<marks>#{2,4}) (?P<title>.*)")

@@ -161,6 +161,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/docs", "/docs?q=zzzz"),
         Page("/docs/<name>", "/docs/search"),
         Page("/docs/<name>", "/docs/load"),
+        Page("/docs/<name>", "/docs/deploy"),
         Page("/docs/<name>", "/docs/decisions"),
         Page("/docs/<name>", "/docs/security"),
         Page("/sign-in"),

@@ -8,7 +8,7 @@ database, its secret and the folder of files, and nothing else. A test asks them
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from http.client import HTTPConnection
 from itertools import cycle
@@ -50,7 +50,11 @@ def balance(app: Flask, targets: Sequence[WSGIApplication]) -> None:
     app.test_client_class = Balanced
 
 
-def through(port: int) -> WSGIApplication:
+def _plain(port: int) -> HTTPConnection:
+    return HTTPConnection("127.0.0.1", port, timeout=60)
+
+
+def through(port: int, connect: Callable[[int], HTTPConnection] = _plain) -> WSGIApplication:
     """Return an application whose answers are those of a server on a port of this machine."""
 
     def forward(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -65,7 +69,7 @@ def through(port: int) -> WSGIApplication:
         if environ["QUERY_STRING"]:
             target += f"?{environ['QUERY_STRING']}"
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        with closing(connect(port)) as connection:
             connection.request(environ["REQUEST_METHOD"], target, body, headers)
             answer = connection.getresponse()
             content = answer.read()

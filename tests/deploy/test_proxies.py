@@ -1,0 +1,242 @@
+"""The manual's Caddy and nginx, in front of a server of its own name and of one below a path."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from flask import Flask
+
+from fhirapp import create_app
+from fhirapp.audit.read import entries
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
+from fhirapp.config import load_settings, settings_of
+from fhirapp.db import db
+from fhirapp.definition import types
+from fhirapp.exchange.imports.importer import import_paths
+from tests.conftest import token_for
+from tests.ops.test_serve import WAIT_SECONDS
+from tests.support import proxies
+from tests.support.balancer import balance
+from tests.support.browsing import PASSWORD, Browser, add_person
+from tests.support.bulk import ASYNC, Exports
+from tests.support.contract import allergy
+from tests.support.helpers import Fhir
+from tests.support.proxies import BELOW, CLIENT, OWN, Front
+from tests.support.shell import MAIN, environment
+
+# As the page's script sends them.
+PIECE = 512 * 1024
+# Of some kilobytes each: the file of an export is larger than any buffer on its way.
+ALLERGIES, NOTE = 1_500, "x" * 4_000
+
+
+class Service(NamedTuple):
+    """A server: its port and its log, and an app of this process on its folder and database."""
+
+    port: int
+    log: Path
+    app: Flask
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Service]]:
+    """A server of each address, as the manual sets it."""
+    made: dict[str, Service] = {}
+    with ExitStack() as stack:
+        # Begun together: each takes a while.
+        for base in (OWN, BELOW):
+            folder = tmp_path_factory.mktemp("server")
+            variables = {"BASE_URL": base, "TRUSTED_PROXY": "127.0.0.1", "PROCESSES": "1"}
+            port = stack.enter_context(_served(folder, variables))
+            environ = {f"FHIRAPP_{name}": value for name, value in variables.items()}
+            app = create_app(load_settings(environ, instance_path=str(folder)))
+            made[base] = Service(port, folder / "log", app)
+        for one in made.values():
+            until(lambda one=one: "serves FHIR R4 at" in one.log.read_text())
+            with one.app.app_context():
+                import_paths([_records(one.log.parent)], types(), settings_of(one.app))
+        yield made
+    for one in made.values():
+        with one.app.app_context():
+            db.engine.dispose()
+
+
+def _records(folder: Path) -> Path:
+    path = folder / "records.ndjson"
+    with path.open("w") as file:
+        for number in range(ALLERGIES):
+            file.write(json.dumps(allergy(f"a{number:04}", "p1", note=[{"text": NOTE}])) + "\n")
+    return path
+
+
+@contextmanager
+def _served(folder: Path, variables: dict[str, str]) -> Iterator[int]:
+    """Run `fhirapp serve` on a port of its own."""
+    port, log = proxies.free_port(), folder / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-c", MAIN, "serve", "--port", str(port)],
+            env=environment(folder, **variables),
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        yield port
+    finally:
+        process.terminate()
+        process.wait(WAIT_SECONDS)
+
+
+def until(ask: Callable[[], Any]) -> Any:
+    """Return an answer once it is there."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (found := ask()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(scope="session", params=["caddy", "nginx"])
+def front(
+    request: pytest.FixtureRequest,
+    services: Mapping[str, Service],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Front]:
+    """A proxy in front of both."""
+    run = {"caddy": proxies.caddy, "nginx": proxies.nginx}[request.param]
+    with run(tmp_path_factory.mktemp("proxy"), services[OWN].port, services[BELOW].port) as made:
+        yield made
+
+
+@pytest.fixture(params=[OWN, BELOW], ids=["own name", "below a path"])
+def base(request: pytest.FixtureRequest) -> str:
+    """The address that clients use."""
+    address: str = request.param
+    return address
+
+
+@pytest.fixture
+def app(front: Front, services: Mapping[str, Service], base: str) -> Flask:
+    """The app on the server's database, whose clients ask through the proxy."""
+    app = services[base].app
+    balance(app, [front.asked(base)])
+    return app
+
+
+@pytest.fixture
+def fhir(app: Flask) -> Fhir:
+    return Fhir(app, token_for(app, "system/*.rs"))
+
+
+def path_of(base: str) -> str:
+    return urlsplit(base).path
+
+
+def test_a_page_has_what_belongs_to_it(app, base):
+    browser = Browser(app)
+    page = browser.get(f"{path_of(base)}/sign-in")
+    assert (page.status, page.heading) == (200, "Sign in")
+    style = browser.client.get("/static/style.css")
+    assert (style.status_code, style.mimetype) == (200, "text/css")
+    assert f'href="{path_of(base)}/static/style.css"' in page.response.text
+    assert page.headers["Strict-Transport-Security"]
+    assert app.test_client().get("/health/ready").get_json() == {"status": "ready"}
+
+
+def test_people_sign_in_and_out(app, base):
+    browser = Browser(app)
+    asked = browser.get(f"{path_of(base)}/patients")
+    assert asked.heading == "Sign in"
+    page = asked.submit("Sign in", username=add_person(app, CLINICIAN), password=PASSWORD)
+    assert (page.path, page.heading) == (f"{path_of(base)}/patients", "Patients")
+    assert "signed out" in page.submit("Sign out").words
+    assert browser.get(f"{path_of(base)}/patients").heading == "Sign in"
+
+
+def test_programs_ask_for_records(fhir, base):
+    bundle = fhir.read("AllergyIntolerance?_count=1&patient=p1")
+    assert bundle["entry"][0]["fullUrl"].startswith(f"{base}/fhir/AllergyIntolerance/")
+    links = {one["relation"]: one["url"] for one in bundle["link"]}
+    following = fhir.read(links["next"].removeprefix(base))
+    assert following["entry"][0]["fullUrl"] != bundle["entry"][0]["fullUrl"]
+    found = fhir.post("AllergyIntolerance/_search", {"patient": "p1", "_count": "0"})
+    assert found.get_json(force=True)["total"] == ALLERGIES
+    smart = fhir.read(".well-known/smart-configuration")
+    assert smart["token_endpoint"] == f"{base}/oauth/token"
+
+
+def test_a_file_of_several_megabytes_is_uploaded(app, base, front):
+    browser = Browser(app).resume(add_person(app, ADMINISTRATOR))
+    form = browser.get(f"{path_of(base)}/admin/imports").form("Start the import")
+    address = f"{path_of(base)}/admin/uploads/{form.fields['task']}"
+    content = b"x" * (3 * 1024 * 1024)
+    own = {"base_url": f"https://{urlsplit(base).netloc}"}
+    for at in range(0, len(content), PIECE):
+        query = urlencode({"name": "a.ndjson", "size": len(content), "at": at, "left": 0})
+        answer = browser.client.post(
+            f"{address}/0?{query}",
+            data=content[at : at + PIECE],
+            headers={"X-Form-Token": form.fields["form_token"]},
+            **own,
+        )
+        assert answer.get_json() == {"have": at + PIECE}
+    (file,) = browser.client.get(address, **own).get_json()["files"]
+    assert file["have"] == len(content)
+    # Patients' records lie on no disk of the proxy.
+    assert "temporary file" not in front.log.read_text()
+
+
+def test_the_files_of_an_export_come_whole(app, base, front):
+    exports = Exports(app)
+    begun = exports.kick_off("$export?_type=AllergyIntolerance", **ASYNC)
+    status = begun.headers["Content-Location"].removeprefix(base)
+
+    def manifest() -> Any:
+        answer = exports.get(status)
+        assert answer.status_code in (200, 202), answer.text
+        return answer.get_json() if answer.status_code == 200 else None
+
+    (file,) = until(manifest)["output"]
+    answer = exports.get(file["url"].removeprefix(base))
+    assert len(answer.data) > ALLERGIES * len(NOTE)
+    assert len(answer.data.splitlines()) == file["count"] == ALLERGIES
+    assert "temporary file" not in front.log.read_text()
+
+
+def test_the_trail_has_the_clients_address_and_not_what_it_claims(app, fhir):
+    answer = fhir.get("AllergyIntolerance/a0001", headers={"X-Forwarded-For": "203.0.113.9"})
+    assert answer.status_code == 200
+    with app.app_context():
+        (entry, *_) = entries(limit=1)
+    assert (entry.address, entry.request_id) == (CLIENT, answer.headers["X-Request-Id"])
+
+
+def test_the_proxys_log_has_the_same_id(fhir):
+    # Those of the server itself have 16 digits.
+    assert len(fhir.get("metadata").headers["X-Request-Id"]) >= 32
+
+
+def test_http_leads_to_https(front):
+    with closing(HTTPConnection("127.0.0.1", front.plain_port, timeout=WAIT_SECONDS)) as plain:
+        plain.request("GET", "/fhir/metadata?x=1", headers={"Host": urlsplit(OWN).netloc})
+        answer = plain.getresponse()
+        assert answer.status in (301, 308)
+        assert answer.headers["Location"] == f"{OWN}/fhir/metadata?x=1"
+
+
+def test_the_path_without_its_slash_leads_there_too(front, services):
+    app = services[BELOW].app
+    balance(app, [front.asked(BELOW)])
+    answer = app.test_client().get("/records")
+    assert answer.status_code in (301, 302)
+    assert urlsplit(answer.headers["Location"]).path == "/records/"
