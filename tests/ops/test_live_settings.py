@@ -22,7 +22,7 @@ from fhirapp.ops.prepare import prepare
 from tests.conftest import token_for
 from tests.ops.test_serve import WAIT_SECONDS, get, servers
 from tests.support.browsing import add_person, id_of
-from tests.support.helpers import Fhir
+from tests.support.helpers import Fhir, shared_secret
 from tests.support.shell import fhirapp
 
 
@@ -51,6 +51,7 @@ def started() -> Iterator[Callable[..., Flask]]:
                 database_url=settings.database_url,
                 instance_path=str(settings.folder),
                 base_url=settings.base_url,
+                **shared_secret(settings.database_url),
             )
         )
         made.append(other)
@@ -212,6 +213,24 @@ def test_all_processes_of_a_running_server_have_it_soon(tmp_path):
         assert server.end() == 0
 
 
+def test_another_server_of_the_database_has_it_soon(app, tmp_path):
+    settings = settings_of(app)
+    with app.app_context():
+        if db.engine.dialect.name != "postgresql":
+            pytest.skip("only servers on PostgreSQL have a folder each")
+    token = token_for(app, "system/*.rs")
+    asked = get("/fhir/AllergyIntolerance", f"Authorization: Bearer {token}")
+    with servers(tmp_path) as run:
+        server = run(DATABASE_URL=settings.database_url, SECRET=settings.secret, PROCESSES="1")
+        assert server.ask(asked)[0].status == 200
+        change(app, "require_patient_or_id", "true")
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (status := server.ask(asked)[0].status) != 400 and time.monotonic() < deadline:
+            pass
+        assert status == 400
+        assert server.end() == 0
+
+
 def test_the_doctor_tells_where_settings_come_from(app):
     change(app, "page_size", "50")
     settings = settings_of(app)
@@ -220,8 +239,10 @@ def test_the_doctor_tells_where_settings_come_from(app):
         *("doctor", "--quick", "--json"),
         DATABASE_URL=settings.database_url,
         THREADS="3",
+        **{name.upper(): value for name, value in shared_secret(settings.database_url).items()},
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     (words,) = (one["words"] for one in found if one["what"] == "Settings")
-    assert "environment: database_url, instance_path, threads" in words
+    assert words.startswith("environment: database_url, ")
+    assert "instance_path, threads" in words
     assert words.endswith("admin page: page_size")
