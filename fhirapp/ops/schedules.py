@@ -149,7 +149,9 @@ def add(
     """
     settings = settings_of(current_app)
     if settings.demo:
-        raise RefusedCommand("The demo has no schedules but its own reset: everybody knows its key")
+        raise RefusedCommand(
+            "The demo takes no schedule but its own reset, since everybody may sign in there."
+        )
     timing = Timing.of(when)
     schedule.check_name(name)
     wanted = {option: value for option, value in options.items() if value}

@@ -468,7 +468,7 @@ def test_what_cannot_be_met_is_refused_when_it_is_added(local, tmp_path, kind, o
 
 def test_the_demo_takes_no_schedule(make_app, tmp_path):
     app = make_app(demo=True, seed=False)
-    with pytest.raises(ConfigurationError, match="The demo has no schedules but its own reset"):
+    with pytest.raises(ConfigurationError, match="The demo takes no schedule but its own reset"):
         add(app, BACKUP)
     app.config["FHIRAPP"] = replace(settings_of(app), demo_reset="hourly")
     with app.app_context():
