@@ -94,7 +94,7 @@ class Timing(NamedTuple):
 
     def __str__(self) -> str:
         if self.minutes is not None:
-            return f"every {self.minutes} minutes"
+            return f"every {self.minutes} minute{'s' * (self.minutes > 1)}"
         if self.at is None:
             return "hourly"
         clock = f"{self.at:%H:%M}"

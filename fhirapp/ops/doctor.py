@@ -369,7 +369,7 @@ def _schedules(settings: Settings) -> Iterator[Finding]:
         due_at = one.due_at(settings.zone)
         if one.failures:
             note = (one.last.note if one.last else "") or "it broke off"
-            words = f"{one.name} failed {one.failures} times in a row: {note}"
+            words = f"{one.name} failed ({one.failures} in a row): {note}"
             yield Finding("Schedules", WRONG, words, "See it under Administer, Schedules.")
         if due_at is not None and due_at < now - _LATE_SECONDS and one.job_id is None:
             words = f"{one.name} has been due for {int((now - due_at) // 60)} minutes"

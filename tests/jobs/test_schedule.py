@@ -82,6 +82,7 @@ def test_a_schedule_is_due_by_the_clock_of_the_clinic(timing, after, due):
         ("  daily   7:05 ", "daily 07:05"),
         ("weekly SUN 23:59", "weekly sunday 23:59"),
         ("every 1440 minutes", "every 1440 minutes"),
+        ("every 1 minutes", "every 1 minute"),
     ],
 )
 def test_a_time_is_written_in_one_way(text, written):

@@ -16,8 +16,10 @@ from urllib.parse import quote
 
 import pytest
 from flask import Flask
+from sqlalchemy import text
 
 from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.db import writing
 from fhirapp.jobs import process, schedule, table
 from fhirapp.jobs.schedule import IDLE, SKIPPED, Schedule
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED
@@ -342,6 +344,22 @@ def test_a_run_that_is_killed_in_the_middle_loses_nothing(app, inbox):
     assert (ended.last.outcome, ended.failures) == (DONE, 0)
     assert len(patients(app)) == 20_000
     assert names(inbox / "done") == ["many.ndjson"]
+
+
+def test_a_fault_of_the_server_leaves_the_unit_where_it_was(app, inbox):
+    write(inbox, "lab.ndjson", patient("p1"))
+    add(app, FOLDER, folder=str(inbox))
+    with app.app_context(), writing() as connection:
+        connection.execute(text("ALTER TABLE import_run RENAME TO away"))
+    ended = look(app)
+    assert ended.last.outcome == FAILED
+    assert ended.last.note.startswith("The database cannot be used (")
+    assert names(inbox) == [".fhirapp", "done", "failed", "lab.ndjson"]
+    assert names(inbox / "failed") == []
+    with app.app_context(), writing() as connection:
+        connection.execute(text("ALTER TABLE away RENAME TO import_run"))
+    assert look(app, START + 2 * HOUR).last.outcome == DONE
+    assert names(inbox / "done") == ["lab.ndjson"]
 
 
 def test_two_servers_on_one_folder_take_each_unit_once(make_app, inbox):

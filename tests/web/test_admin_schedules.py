@@ -129,7 +129,7 @@ def test_a_failure_waits_on_the_overview_and_is_in_metrics_and_checkup(app, admi
         while run_due(int(time.time()) + 600):
             pass
     why = f"The watched folder {inbox} cannot be read (No such file or directory)."
-    told = f"The schedule lab failed, 1 times in a row: {why}"
+    told = f"The schedule lab failed (1 in a row): {why}"
     overview = admin.get("/admin")
     assert told in overview.words
     assert overview.links[told] == "/admin/schedules/lab"
@@ -137,7 +137,7 @@ def test_a_failure_waits_on_the_overview_and_is_in_metrics_and_checkup(app, admi
     with app.app_context():
         found = [one for one in doctor.examine(app, quick=True) if one.what == "Schedules"]
     assert [(one.state, one.words) for one in found] == [
-        (doctor.WRONG, f"lab failed 1 times in a row: {why}")
+        (doctor.WRONG, f"lab failed (1 in a row): {why}")
     ]
     samples = {
         (sample.name, sample.labels.get("schedule")): sample.value

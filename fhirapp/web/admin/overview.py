@@ -155,7 +155,7 @@ def troubles(state: State) -> Iterator[Trouble]:
     for one in state.failing:
         yield Trouble(
             _(
-                "The schedule %(name)s failed, %(count)s times in a row: %(why)s",
+                "The schedule %(name)s failed (%(count)s in a row): %(why)s",
                 name=one.name,
                 count=one.failures,
                 why=one.last.note if one.last and one.last.note else _("see its last runs"),
