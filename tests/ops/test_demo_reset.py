@@ -210,7 +210,7 @@ def everything(app: Flask) -> dict[str, list[str]]:
 
 def visitors_row(table: Table) -> dict[str, Any]:
     """Return a row for any table; what it refers to is in the others' rows of this kind."""
-    values = {str: "visitor", int: 1_000_000, bool: False, bytes: b"visitor"}
+    values = {str: "visitor", int: 1_000_000, float: 1.0, bool: False, bytes: b"visitor"}
     return {column.name: values.get(column.type.python_type, {}) for column in table.columns}
 
 

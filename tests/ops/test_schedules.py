@@ -131,6 +131,18 @@ def test_a_backup_is_taken_tried_out_and_the_oldest_removed(local, tmp_path):
         assert {job.owner for job in table.jobs(BACKUP)} == {"schedule:one"}
 
 
+def test_the_oldest_that_the_server_keeps_itself_are_removed(local):
+    add(local, BACKUP, keep=1, drill=True)
+    look(local)
+    kept = settings_of(local).instance / "backups"
+    (first,) = kept.iterdir()
+    for name in ("one-20250101T000000Z", "one-20250102T000000Z", "two-20250101T000000Z"):
+        (kept / f"{name}.backup").write_bytes(first.read_bytes())
+    first.unlink()
+    assert look(local, START + 2 * HOUR).last.outcome == DONE
+    assert [name[:8] for name in names(kept)] == ["one-2026", "two-2025"]
+
+
 def test_a_backup_is_encrypted_with_the_passphrase_of_a_file_or_of_the_server(
     local, tmp_path, monkeypatch
 ):
