@@ -284,6 +284,10 @@ def _keys(settings: Settings) -> Iterator[Finding]:
     changed_at = server_secrets().changed_at(openid.NAME)
     if changed_at is None:
         return
+    try:
+        openid.published()
+    except ConfigurationError as error:
+        yield Finding("Keys", WRONG, str(error), "Until then no app gets an id token.")
     days = int((time.time() - changed_at) // _DAY)
     if days > OLD_KEY_DAYS:
         words = f"the key of id tokens is {days} days old"
