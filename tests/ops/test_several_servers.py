@@ -272,6 +272,18 @@ with core_app(settings).app_context(), turn(settings, "import", lambda: None):
 """
 
 
+def test_what_was_done_in_a_turn_whose_connection_is_lost_stays_done(first):
+    with first.app_context():
+        with turn(settings_of(first), TURN, lambda: None), db.engine.connect() as connection:
+            found = connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks"
+                " WHERE locktype = 'advisory' AND objsubid = 2 AND database ="
+                " (SELECT oid FROM pg_database WHERE datname = current_database())"
+            )
+            assert found.scalars().all() == [True]
+        seconds_until(lambda: not is_taken(settings_of(first), TURN))
+
+
 def test_a_turn_ends_with_its_process(first, tmp_path):
     environ = environment(tmp_path, DATABASE_URL=settings_of(first).database_url)
     with subprocess.Popen(
