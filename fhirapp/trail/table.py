@@ -206,6 +206,8 @@ class TableTrail(Trail):
         if connection is None:
             return
         if self._pid == os.getpid():
+            # Closed without a rollback first, which a connection that was lost would refuse.
+            connection.invalidate()
             connection.close()
         else:
             self._inherited.append(connection)
@@ -243,7 +245,13 @@ class TableTrail(Trail):
 
     def _forget(self) -> None:
         self.close()
-        self._failed_at = time.monotonic()
+        # What is refused in the pause does not begin another: it would never end under a load.
+        if not self._is_pausing:
+            self._failed_at = time.monotonic()
+
+    @property
+    def _is_pausing(self) -> bool:
+        return bool(self.failure) and time.monotonic() - self._failed_at < _PAUSE_SECONDS
 
     def _store(self, head: Head, line: bytes, *, is_head: bool) -> None:
         values = (self._chain_name, head.number, head.digest, is_head, line)
@@ -251,7 +259,7 @@ class TableTrail(Trail):
 
     def _begin(self) -> None:
         """Begin a chain on a connection of its own."""
-        if self.failure and time.monotonic() - self._failed_at < _PAUSE_SECONDS:
+        if self._is_pausing:
             # Who waits for an address that does not answer keeps all others waiting.
             raise OSError(errno.EIO, self.failure)
         connection = self._engine.connect()

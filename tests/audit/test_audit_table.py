@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -190,6 +191,18 @@ def test_while_the_database_is_away_nothing_is_answered(own_app, watched):
             run("ALTER DATABASE NAME ALLOW_CONNECTIONS TRUE")
     assert watched.get(READ).status_code == 200
     assert verified(own_app).faults == []
+
+
+def test_requests_that_do_not_wait_end_with_the_pause_all_the_same(own_app, watched):
+    assert watched.get(READ).status_code == 200
+    with administering(own_app) as run:
+        run("ALTER DATABASE NAME ALLOW_CONNECTIONS FALSE")
+        run(END)
+        assert watched.get(READ).status_code == 503
+        run("ALTER DATABASE NAME ALLOW_CONNECTIONS TRUE")
+    deadline = time.monotonic() + 30
+    while watched.get(READ).status_code == 503:
+        assert time.monotonic() < deadline
 
 
 @pytest.mark.usefixtures("_at_once")
