@@ -19,7 +19,6 @@ from fhirapp.web.admin import (
     jobs,
     logs,
     overview,
-    schedules,
     settings,
     users,
 )
@@ -34,8 +33,9 @@ _OF_RECORDS = (home, explore, chart, notes, learn)
 _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, provider, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
-    *(overview, checkup, users, admin_clients, consents, imports, jobs, exports, backups),
-    *(schedules, audit, logs, settings),
+    *(overview, checkup, users, admin_clients, consents, imports, jobs, exports, backups, audit),
+    logs,
+    settings,
 )
 
 

@@ -41,7 +41,7 @@ _DATABASE = "fhirapp"
 _SECRET = "a secret of 32 characters, of the benchmark's"
 # What a clinic sets: a quarter of 4 GB. While it is filled nothing has to reach the disk.
 _SERVING = ("shared_buffers=1GB", "max_wal_size=4GB", "random_page_cost=1.1", "autovacuum=off")
-_FILLING = (*_SERVING[:1], "fsync=off", "max_wal_size=16GB", "maintenance_work_mem=1GB")
+_FILLING = (*_SERVING[:1], "fsync=off", "max_wal_size=8GB", "maintenance_work_mem=1GB")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BASE = "/fhir/AllergyIntolerance"
 

@@ -94,7 +94,8 @@ class Load:
         wanted = self.answered["revoked token"] + count
         deadline = time.monotonic() + 60
         while self.answered["revoked token"] < wanted:
-            assert time.monotonic() < deadline, (self.answered, self.wrong)
+            told = Counter((refused.kind, refused.status) for refused in self.refused)
+            assert time.monotonic() < deadline, (self.answered, told, self.wrong)
             time.sleep(0.02)
 
     def _repeat(self, kind: Callable[[Random], None], random: Random) -> None:

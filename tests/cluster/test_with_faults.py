@@ -10,7 +10,6 @@ import time
 from functools import partial
 from typing import NamedTuple
 
-import pytest
 from werkzeug.test import TestResponse
 
 from fhirapp.auth.models import ADMINISTRATOR
@@ -74,7 +73,6 @@ class Faults:
         self._running.replica.start()
 
 
-@pytest.mark.xfail(strict=False, reason="files are each server's own yet")
 def test_faults_are_bounded_and_nothing_is_wrong_or_lost(running):
     load = Load(running)
     faults = Faults(running, load)

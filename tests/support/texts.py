@@ -30,9 +30,7 @@ _WEB = _PACKAGE / "web"
 AUTH = _PACKAGE / "auth"
 # What pages call a type and its elements is declared there.
 _RESOURCES = _PACKAGE / "resources"
-# Why a schedule is refused is said there.
-_SCHEDULES = (_PACKAGE / "jobs", _PACKAGE / "ops")
-_FOLDERS = (_WEB, AUTH, _RESOURCES, *_SCHEDULES)
+_FOLDERS = (_WEB, AUTH, _RESOURCES)
 _KEYWORDS = {
     "_": None,
     "gettext": None,
