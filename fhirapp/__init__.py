@@ -20,7 +20,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from fhirapp.core import bare_app
     from fhirapp.exchange import bulk
     from fhirapp.jobs import worker
-    from fhirapp.ops import access_log, health, jobs, metrics
+    from fhirapp.ops import access_log, health, jobs, metrics, schedules
     from fhirapp.web import below
 
     app = bare_app(settings or load_settings())
@@ -37,6 +37,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         web,
         health,
         jobs,
+        schedules,
         metrics,
         access_log,
     ):

@@ -7,6 +7,7 @@ Each app has a database of its own: a copy of one that was filled once.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -296,6 +297,15 @@ def _forked_jobs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fhirapp.jobs.process._spawn", start_job)
         yield
+
+
+@pytest.fixture
+def _no_job_is_awaited() -> Iterator[None]:
+    """Have the end of each job's process noted before the app is closed that began it."""
+    yield
+    for thread in threading.enumerate():
+        if "await_end" in thread.name:
+            thread.join(60)
 
 
 @pytest.fixture(scope="session")

@@ -295,6 +295,24 @@ def test_the_commands_for_people_and_apps_work_as_they_stand(installed, tmp_path
     assert "d" not in json.loads((tmp_path / "lab.jwks.json").read_text())["keys"][0]
 
 
+@needs_bash
+def test_the_commands_for_schedules_work_as_they_stand(installed, tmp_path):
+    *added, then = examples("administration", "Schedules", "sh")
+    for example in added:
+        done = installed(f"set -e\n{example.commands}")
+        assert done.returncode == 0, done.stdout
+    assert sorted(path.name for path in (tmp_path / "inbox").iterdir()) == ["done", "failed"]
+    done = installed(f"set -e\n{then.commands}")
+    assert done.returncode == 0, done.stdout
+    for name in (
+        "hospital  pull  hourly",
+        "lab  folder  every 5 minutes",
+        "nightly  backup  daily",
+    ):
+        assert name in done.stdout
+    assert "done. Backed up, and read back" in done.stdout
+
+
 def test_what_the_manual_says_of_refusals_and_refresh_tokens_is_so():
     told = " ".join(TEXTS["connect"].split())
     days = KEPT_SECONDS // 86_400

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 from sqlalchemy.exc import DBAPIError
 
-from fhirapp.cli import audit, backup, clients, exports, imports, server, users
+from fhirapp.cli import audit, backup, clients, exports, imports, schedule, server, users
 from fhirapp.config import ConfigurationError
 from fhirapp.trail import Unwritable
 
@@ -55,7 +55,7 @@ def cli() -> None:
     """fhirapp: a small FHIR R4 server for clinical notes and allergies."""
 
 
-_PARTS = (server, imports, exports, clients, users, audit, backup)
+_PARTS = (server, imports, exports, clients, users, audit, backup, schedule)
 for part in _PARTS:
     for command in part.commands:
         cli.add_command(command)

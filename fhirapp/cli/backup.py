@@ -18,10 +18,10 @@ from fhirapp.files import SCHEME
 from fhirapp.ops.backups.archive import InvalidBackup
 from fhirapp.ops.backups.backup import MissingPassphrase, back_up
 from fhirapp.ops.backups.drill import drill
+from fhirapp.ops.backups.passphrase import VARIABLE, read_passphrase
 from fhirapp.ops.backups.restore import NOTICE, restore
 from fhirapp.ops.backups.rotation import Naming, at_hand, prune
 
-VARIABLE = "FHIRAPP_BACKUP_PASSPHRASE"
 _T = TypeVar("_T")
 
 _passphrase_option = click.option(
@@ -144,13 +144,7 @@ def _passphrase(file: Path | None) -> str | None:
     from_environment = os.environ.pop(VARIABLE, None)
     if file is None:
         return from_environment or None
-    try:
-        first = file.read_text("utf-8").partition("\n")[0].removesuffix("\r")
-    except (OSError, UnicodeDecodeError):
-        raise click.UsageError(f"The passphrase file {file} cannot be read") from None
-    if not first:
-        raise click.UsageError(f"The first line of {file} is empty, where the passphrase should be")
-    return first
+    return read_passphrase(file)
 
 
 def _prompted(*, confirm: bool) -> str:

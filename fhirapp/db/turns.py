@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from sqlalchemy import ColumnElement, column, func, literal, select, table
+from sqlalchemy.exc import DBAPIError
 
 from fhirapp import disk
 from fhirapp.config import Settings
@@ -48,6 +49,9 @@ def turn(settings: Settings, name: str, waits: Callable[[], None]) -> Iterator[N
             is_waiting = True
             time.sleep(_POLL_SECONDS)
         yield
+        # The next has it at once. Where the connection was lost, it has it already.
+        with suppress(DBAPIError):
+            connection.execute(select(func.pg_advisory_unlock(_OURS, _number(name))))
 
 
 def is_taken(settings: Settings, name: str) -> bool:

@@ -43,6 +43,7 @@ from fhirapp.documents.extractor import Extractor
 from fhirapp.documents.media import Unreadable
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
+from fhirapp.jobs import schedule
 from fhirapp.jobs import table as jobs
 from fhirapp.keys import key_of
 from fhirapp.ops import live_settings
@@ -60,6 +61,8 @@ _DAY = 86_400
 _LARGE_LOG = 256 * 1024 * 1024
 _LEAST_FREE = 1024 * 1024 * 1024
 _LEAST_INODES = 10_000
+# A schedule that is due is begun within seconds.
+_LATE_SECONDS = 900
 _MANY_BYTES, _MANY_ROWS = 16 * 1024 * 1024, 10_000
 # Large and never looked at, or changed by half since.
 _UNKNOWN_TABLES = text(
@@ -93,6 +96,7 @@ def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
         "Files": lambda: _files(settings),
         "Backups": lambda: _backups(settings),
         "Jobs": _jobs,
+        "Schedules": lambda: _schedules(settings),
         "Accounts": lambda: _accounts(settings),
         "Documents": _documents,
     }
@@ -280,6 +284,10 @@ def _keys(settings: Settings) -> Iterator[Finding]:
     changed_at = server_secrets().changed_at(openid.NAME)
     if changed_at is None:
         return
+    try:
+        openid.published()
+    except ConfigurationError as error:
+        yield Finding("Keys", WRONG, str(error), "Until then no app gets an id token.")
     days = int((time.time() - changed_at) // _DAY)
     if days > OLD_KEY_DAYS:
         words = f"the key of id tokens is {days} days old"
@@ -357,6 +365,21 @@ def _jobs() -> Iterator[Finding]:
         yield Finding("Jobs", NOTE, words, "See its page under Administer.")
     if not hanging and not lately:
         yield Finding("Jobs", GOOD, "none hangs, none failed in a week")
+
+
+def _schedules(settings: Settings) -> Iterator[Finding]:
+    now, found = time.time(), schedule.schedules()
+    for one in found:
+        due_at = one.due_at(settings.zone)
+        if one.failures:
+            note = (one.last.note if one.last else "") or "it broke off"
+            words = f"{one.name} failed ({one.failures} in a row): {note}"
+            yield Finding("Schedules", WRONG, words, "See it under Administer, Schedules.")
+        if due_at is not None and due_at < now - _LATE_SECONDS and one.job_id is None:
+            words = f"{one.name} has been due for {int((now - due_at) // 60)} minutes"
+            yield Finding("Schedules", WRONG, words, "Is a server running? It alone begins them.")
+    if found and not any(one.failures for one in found):
+        yield Finding("Schedules", GOOD, f"the last run of none of {len(found)} failed")
 
 
 def _accounts(settings: Settings) -> Iterator[Finding]:

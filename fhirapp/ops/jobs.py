@@ -1,4 +1,4 @@
-"""The jobs that administrators begin on a page: imports, exports, backups and drills.
+"""The jobs that pages and schedules begin: imports, exports, backups and drills.
 
 `python -m fhirapp.ops.jobs JOB` is the process of one. How a job is claimed, watched and stopped is
 in fhirapp/jobs/.
@@ -34,7 +34,7 @@ from fhirapp.exchange.imports.runs import Options, dry_run_copy
 from fhirapp.jobs import process, table, worker
 from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.table import WAITS, WORKS, Job
-from fhirapp.ops import health
+from fhirapp.ops import health, scheduled
 from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.rotation import Naming, at_hand, keep_backup, place_of
@@ -42,7 +42,10 @@ from fhirapp.ops.lock import in_use
 from fhirapp.trail import is_in_table
 from fhirapp.trail.packing import pack
 
-IMPORT, EXPORT, BACKUP, DRILL = "import", "export", "backup", "drill"
+IMPORT, EXPORT = "import", "export"
+BACKUP, DRILL, FOLDER, PULL = scheduled.BACKUP, scheduled.DRILL, scheduled.FOLDER, scheduled.PULL
+# All kinds of imports.
+IMPORTS = (IMPORT, FOLDER, PULL)
 # All files of an export in one; what an import rejected, in a file to be mended.
 ARCHIVE, REJECTED = "export.zip", "rejected.ndjson"
 # The folder where an import finds what was uploaded.
@@ -110,19 +113,28 @@ def _do(work: _Work, settings: Settings, passphrase: str, job: Job, tracker: Tra
     return work(settings, job, tracker, passphrase)
 
 
-def _take_backup(settings: Settings, _job: Job, tracker: Tracker, passphrase: str) -> str:
-    """Take a backup and keep it with the others, encrypted where there is a passphrase."""
+def _take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
+    """Take a backup and keep it with the others, encrypted where there is a passphrase.
+
+    That of a schedule may go to a folder of this machine.
+    """
     tracker.phase(WORKS)
     database = database_path(settings)
     moment = datetime.now(UTC)
+    elsewhere = job.request.get("folder")
     # A folder below: the job's own is held.
-    folder = tracker.folder / "taken"
-    folder.mkdir(mode=0o700)
-    naming = Naming.of(folder, database.stem if database else "fhirapp")
+    folder = Path(elsewhere or tracker.folder / "taken")
+    if not elsewhere:
+        folder.mkdir(mode=0o700)
+    # A schedule's own name: it removes no other's backups.
+    stem = job.request.get("schedule") or (database.stem if database else "fhirapp")
+    naming = Naming.of(folder, stem)
     taken = back_up(settings, naming.path(moment), moment, passphrase or None)
-    keep_backup(settings, taken.path)
+    if not elsewhere:
+        keep_backup(settings, taken.path)
     tracker.progress.name = taken.path.name
-    return f"Backed up, and read back: {megabytes(taken.size)}."
+    after = scheduled.after_backup(settings, job, naming, taken.path, passphrase or None)
+    return f"Backed up, and read back: {megabytes(taken.size)}.{after}"
 
 
 def _drill(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
@@ -251,6 +263,8 @@ _WORK: Mapping[str, _Work] = {
     EXPORT: _export,
     BACKUP: _take_backup,
     DRILL: _drill,
+    FOLDER: scheduled.take_folder,
+    PULL: scheduled.pull,
 }
 
 if __name__ == "__main__":

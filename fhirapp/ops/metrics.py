@@ -28,6 +28,7 @@ from fhirapp.disk import database_path
 from fhirapp.exchange.models import ImportRun
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
+from fhirapp.jobs import schedule
 from fhirapp.jobs import table as jobs
 from fhirapp.ops.backups.rotation import Backup, backups
 from fhirapp.ops.messages import WAITED
@@ -225,7 +226,8 @@ class _State:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics. What cannot be looked at is left out."""
         with self._app.app_context():
-            for look in (self._ready, self._jobs, self._import, self._sizes, self._backup):
+            looks = (self._ready, self._jobs, self._schedules, self._import)
+            for look in (*looks, self._sizes, self._backup):
                 try:
                     yield from look()
                 except Exception as error:  # noqa: BLE001
@@ -248,6 +250,20 @@ class _State:
         for labels, count in sorted(counts.items()):
             metric.add_metric(labels, count)
         yield metric
+
+    def _schedules(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        found = schedule.schedules()
+        for name, doc, value in (
+            ("success_seconds", "When its last run was done, since 1970", "succeeded_at"),
+            ("failure_seconds", "When its last run failed, since 1970", "failed_at"),
+            ("failures", "Failed runs, one after the other until now", "failures"),
+        ):
+            metric = GaugeMetricFamily(f"fhirapp_schedule_{name}", doc, labels=["schedule"])
+            for one in found:
+                metric.add_metric([one.name], getattr(one, value) or 0)
+            yield metric
 
     def _import(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily

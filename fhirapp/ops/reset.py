@@ -8,24 +8,21 @@ and clients keep their ids and times, which apps have stored.
 
 from __future__ import annotations
 
-import logging
-import random
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from shutil import rmtree
-from threading import Thread
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from flask import Flask
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, not_, select, update
 
 from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, add_demo
 from fhirapp.auth.models import Client, User, UserPatient
 from fhirapp.config import ConfigurationError, settings_of
-from fhirapp.db import Busy, database_errors, db, writing
+from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.fhir.temporal import instant
+from fhirapp.jobs.schedule import RESET, ScheduleRow
 from fhirapp.keys import demo_key
 from fhirapp.search.fulltext import full_text, words_table
 from fhirapp.store.migrate import schema_version, shown
@@ -34,23 +31,14 @@ from fhirapp.store.version import (
     GENERATION,
     RENDERING,
     StoreState,
-    get_state,
     raise_generation,
-    set_state,
 )
 from fhirapp.store.write import Rendering, rendering_in_force
-
-_log = logging.getLogger(__name__)
 
 # In the demo's own folder: what visitors uploaded, and what was made for them.
 _OF_VISITORS = ("tasks", "uploads", "imports", "exports", "backups")
 
-# When the demo was reset last, in seconds since 1970, as the store remembers it.
-LAST_RESET = "demo_reset"
-_KEPT_STATE = (GENERATION, RENDERING, LAST_RESET)
-NIGHTLY_HOUR = 3
-# Between two looks at the clock; not the same for all processes, of which one is enough.
-_LOOK_SECONDS = (20.0, 40.0)
+_KEPT_STATE = (GENERATION, RENDERING)
 
 
 def refuse_others(app: Flask) -> None:
@@ -71,16 +59,13 @@ def refuse_others(app: Flask) -> None:
         db.engine.dispose()
 
 
-def reset(app: Flask, now: float, since: float | None = None) -> int | None:
+def reset(app: Flask, now: float) -> int:
     """Put the demo back as it was at first; return how many versions it has.
 
-    Nothing is done where it was reset since a moment; that is None. Times are in seconds since
-    1970. Within an app context. Raises InvalidSeed.
+    now is in seconds since 1970. Within an app context. Raises InvalidSeed.
     """
     versions, key = read_seed(seed_path(), types()), demo_key(settings_of(app).instance)
     with writing() as connection:
-        if since is not None and _was_reset(connection, since):
-            return None
         known = _Known.of(connection)
         _clear(connection)
         rendering = rendering_in_force(connection, Rendering.of(settings_of(app)))
@@ -88,7 +73,6 @@ def reset(app: Flask, now: float, since: float | None = None) -> int | None:
         count = write_seed(connection, versions, types(), rendering, written_at)
         add_demo(connection, key)
         known.put_back(connection)
-        set_state(connection, LAST_RESET, str(now))
         raise_generation(connection)
     if settings_of(app).demo:
         for name in _OF_VISITORS:
@@ -96,81 +80,17 @@ def reset(app: Flask, now: float, since: float | None = None) -> int | None:
     return count
 
 
-def reset_when_due(app: Flask, now: float) -> bool:
-    """Reset the demo if FHIRAPP_DEMO_RESET says so and no process has; say whether this one did.
-
-    A demo that was not running at its hour is reset when it runs again; one that is looked at for
-    the first time is left alone until its hour comes. Within an app context.
-    """
-    slot = latest_slot(settings_of(app).demo_reset, now)
-    with db.engine.connect() as connection:
-        is_known = get_state(connection, LAST_RESET) is not None
-        is_done = is_known and _was_reset(connection, slot)
-    if not is_known:
-        with writing() as connection:
-            if get_state(connection, LAST_RESET) is None:
-                set_state(connection, LAST_RESET, str(now))
-        return False
-    # reset() looks again in its transaction: another process may be faster.
-    count = None if is_done else reset(app, now, slot)
-    if count is not None:
-        _log.info("the demo was reset: %d versions", count)
-    return count is not None
-
-
-def _was_reset(connection: Connection, since: float) -> bool:
-    last = get_state(connection, LAST_RESET)
-    return last is not None and float(last) >= since
-
-
-def latest_slot(schedule: str, now: float) -> float:
-    """Return the latest moment, up to now, at which a schedule wants a reset, in local time."""
-    local = time.localtime(now)
-    if schedule == "hourly":
-        return now - (local.tm_min * 60 + local.tm_sec + now % 1)
-    for days_ago in (0, 1):
-        # mktime: a night in which clocks change has its three o'clock too.
-        day = local.tm_mday - days_ago
-        slot = time.mktime((local.tm_year, local.tm_mon, day, NIGHTLY_HOUR, 0, 0, 0, 0, -1))
-        if slot <= now:
-            break
-    return slot
-
-
-def start_timer(app: Flask) -> None:
-    """Have a thread of this process reset the demo, where FHIRAPP_DEMO_RESET wants that."""
-    settings = settings_of(app)
-    if settings.demo and settings.demo_reset != "off":
-        Thread(target=watch, args=(app, _looks()), name="demo reset", daemon=True).start()
-
-
-def watch(app: Flask, looks: Iterable[float]) -> None:
-    """Reset the demo whenever it is due; looks yields the time at each check."""
-    for now in looks:
-        with app.app_context():
-            passing: tuple[type[Exception], ...] = (*database_errors(), Busy, ConfigurationError)
-            try:
-                reset_when_due(app, now)
-            except passing as error:
-                _log.warning("the demo was not reset, and will be: %s", type(error).__name__)
-
-
-def _looks() -> Iterator[float]:
-    while True:
-        time.sleep(random.uniform(*_LOOK_SECONDS))
-        yield time.time()
-
-
 def _clear(connection: Connection) -> None:
     """Delete every row of every table, also of one that a later release adds."""
     for definition in types().values():
         if definition.has_words:
             full_text().clear(connection, words_table(definition.tables))
-    state = cast(Table, StoreState.__table__)
+    kept = {StoreState: StoreState.name.in_(_KEPT_STATE), ScheduleRow: ScheduleRow.name == RESET}
+    kept_of = {model.__table__: condition for model, condition in kept.items()}
     for table in reversed(db.metadata.sorted_tables):
         # Not TRUNCATE: in PostgreSQL whoever reads meanwhile would find nothing.
         gone = delete(table)
-        connection.execute(gone.where(state.c.name.not_in(_KEPT_STATE)) if table is state else gone)
+        connection.execute(gone.where(not_(kept_of[table])) if table in kept_of else gone)
 
 
 class _Known(NamedTuple):

@@ -30,7 +30,6 @@ from fhirapp.ops import last_errors, live_settings, metrics
 from fhirapp.ops.connections import Server, limits
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.readiness import check_meanwhile
-from fhirapp.ops.reset import start_timer
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +123,6 @@ def run_one(
     signal.signal(signal.SIGINT, stop)
     live_settings.watch(app)
     last_errors.share(app)
-    start_timer(app)
     if database := database_path(settings):
         check_meanwhile(database)
     with following_others(app), running_jobs(app):

@@ -21,6 +21,7 @@ from flask import current_app, has_request_context, request
 from fhirapp import trail
 from fhirapp.config import Settings, declared, settings_of
 from fhirapp.fhir.temporal import instant
+from fhirapp.keys import keyed_digest
 
 # By the event: what was done, as the trail's pages tell it. FHIR's AuditEvent calls them subtypes.
 EVENTS: Mapping[str, str] = {
@@ -56,6 +57,11 @@ EVENTS: Mapping[str, str] = {
     "keys-changed": "changed the server's keys",
     "settings-changed": "started the server with other settings",
     "setting-changed": "changed a setting",
+    "schedule-added": "added a schedule",
+    "schedule-removed": "removed a schedule",
+    "schedule-paused": "paused a schedule",
+    "schedule-resumed": "resumed a schedule",
+    "schedule-begun": "began a schedule's run",
     "patients-found": "found patients",
     "export": "exported records",
     "packed": "removed what is kept no longer",
@@ -142,7 +148,7 @@ def record_settings(settings: Settings) -> None:
     kept = trail.trail_of(current_app)
     secret = {one.name for one in declared() if one.metadata["secret"]}
     now = {one.name: str(getattr(settings, one.name)) for one in declared()}
-    now |= {name: hashlib.sha256(now[name].encode()).hexdigest() for name in secret if now[name]}
+    now |= {name: _digest(settings, now[name]) for name in secret if now[name]}
     try:
         before = json.loads(kept.get(SETTINGS) or b"null")
     except (OSError, ValueError):
@@ -160,6 +166,13 @@ def record_settings(settings: Settings) -> None:
     except OSError:
         # The next start writes it once more.
         return
+
+
+def _digest(settings: Settings, secret: str) -> str:
+    if settings.is_postgresql:
+        # In the database, of which others have dumps: a short password could be found by trying.
+        return keyed_digest("setting", secret)
+    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def new_id() -> str:

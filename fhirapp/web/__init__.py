@@ -19,6 +19,7 @@ from fhirapp.web.admin import (
     jobs,
     logs,
     overview,
+    schedules,
     settings,
     users,
 )
@@ -33,9 +34,8 @@ _OF_RECORDS = (home, explore, chart, notes, learn)
 _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, provider, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
-    *(overview, checkup, users, admin_clients, consents, imports, jobs, exports, backups, audit),
-    logs,
-    settings,
+    *(overview, checkup, users, admin_clients, consents, imports, jobs, exports, backups),
+    *(schedules, audit, logs, settings),
 )
 
 

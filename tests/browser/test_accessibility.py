@@ -5,6 +5,7 @@ A page that is added stands in PAGES too, once for each thing that it can show.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +24,7 @@ from fhirapp.auth.models import CLINICIAN, Grant
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import add_user, find_user, new_setup_code
 from fhirapp.config import load_settings
+from fhirapp.jobs.schedule import ScheduleRow
 from tests.support.authorizing import VERIFIER, challenge
 from tests.support.registered import RS384, SECRET, register_app, register_backend
 from tests.web.test_pages import NO_PAGES, addresses
@@ -300,6 +302,15 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/admin/backups", go=_enter("Take a backup", passphrase="nonsense")),
         Page("/admin/backups/<name>", "/admin/backups", _back_up),
         Page("/admin/backups/<name>/delete", "/admin/backups", _begin_to_delete),
+        Page("/admin/schedules"),
+        Page("/admin/schedules/<kind>/new", "/admin/schedules/pull/new"),
+        Page(
+            "/admin/schedules/<kind>/new",
+            "/admin/schedules/backup/new",
+            _enter("Add the schedule", name="one", when="nonsense"),
+        ),
+        Page("/admin/schedules/<name>", "/admin/schedules/nightly"),
+        Page("/admin/schedules/<name>/<action>", "/admin/schedules/nightly", _press("Remove")),
         Page("/admin/refusals"),
         Page("/admin/refusals", "/admin/refusals?id=nonsense"),
         Page("/admin"),
@@ -349,6 +360,7 @@ def there(demo: Demo, app_url: str) -> dict[str, str]:
         people = {"walker": walker, "patient": find_user(connection, "patient")["id"]}
         invitation = new_setup_code(connection, walker)
         connection.execute(insert(Grant).values(_consent(walker, DEMO_APP)))
+        connection.execute(insert(ScheduleRow).values(_schedule()))
         codes = {f"code_of_{name}": owner_code(connection, one) for name, one in clients.items()}
     # One request that is refused, to be told of.
     narrow = {"Authorization": f"Bearer {demo.token('system/AllergyIntolerance.rs')}"}
@@ -375,6 +387,22 @@ def _consent(user_id: str, client_id: str) -> dict[str, object]:
         "scope": "openid launch/patient patient/*.rs",
         "patient_id": "p1",
         **times,
+    }
+
+
+def _schedule() -> dict[str, object]:
+    """Return a schedule whose last run failed."""
+    run = {"began_at": 0, "ended_at": 90, "outcome": "failed", "note": "The disk is full."}
+    return {
+        "name": "nightly",
+        "kind": "backup",
+        "timing": "daily 02:00",
+        "options": {"keep": 14, "drill": "yes"},
+        "is_paused": False,
+        "handled_at": int(time.time()),
+        "failed_at": 90,
+        "failures": 1,
+        "history": [{**run, "job_id": None}],
     }
 
 

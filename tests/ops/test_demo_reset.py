@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from threading import Event
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import Table, insert, inspect, select, update
 from sqlalchemy import delete as delete_rows
+from sqlalchemy.exc import OperationalError
 
 from fhirapp import create_app
 from fhirapp.auth.clients.administration import issue_token
@@ -20,13 +22,14 @@ from fhirapp.auth.demo import BACKEND, PEOPLE, SECRET
 from fhirapp.auth.models import PATIENT, AccessToken, Client, User, UserPatient
 from fhirapp.auth.users import sessions
 from fhirapp.cli.common import ready_app
-from fhirapp.config import ConfigurationError, load_settings
+from fhirapp.config import ConfigurationError, load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.ops.prepare import prepare
-from fhirapp.ops.reset import LAST_RESET, latest_slot, refuse_others, reset, watch
+from fhirapp.ops.reset import refuse_others, reset
+from fhirapp.ops.schedules import run_due
 from fhirapp.search.fulltext import words_table
-from fhirapp.store.version import GENERATION, get_state
+from fhirapp.store.version import GENERATION
 from tests.conftest import token_for
 from tests.store.test_reindex import contents
 from tests.support.authorizing import EVERYTHING, Flow, add_program
@@ -42,12 +45,16 @@ RESET_WHEN_DUE = """
 import sys
 from fhirapp import create_app
 from fhirapp.config import load_settings
-from fhirapp.ops.reset import reset_when_due
+from fhirapp.ops import schedules
+made = []
+wanted = schedules.reset
+schedules.reset = lambda app, now: made.append(now) or wanted(app, now)
 app = create_app(load_settings(demo=True, demo_reset="hourly", instance_path=sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 with app.app_context():
-    print(reset_when_due(app, 7200.0))
+    schedules.run_due(7200)
+print(made)
 """
 
 
@@ -68,14 +75,12 @@ def nightly(make_app: Callable[..., Flask]) -> Flask:
     return app
 
 
-@pytest.fixture
-def _in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have Berlin's time as the local one."""
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def watch(app: Flask, looks: list[float]) -> None:
+    """Have the app's worker look for what is due at each of these times."""
+    for now in looks:
+        with app.app_context():
+            while run_due(int(now)):
+                pass
 
 
 def at(text: str) -> float:
@@ -197,7 +202,7 @@ def everything(app: Flask) -> dict[str, list[str]]:
         name: sorted(
             repr({**row, "password_hash": None})
             for row in rows(app, name)
-            if row.get("name") not in (GENERATION, LAST_RESET)
+            if row.get("name") != GENERATION
         )
         for name in db.metadata.tables
     }
@@ -205,7 +210,7 @@ def everything(app: Flask) -> dict[str, list[str]]:
 
 def visitors_row(table: Table) -> dict[str, Any]:
     """Return a row for any table; what it refers to is in the others' rows of this kind."""
-    values = {str: "visitor", int: 1_000_000, bool: False, bytes: b"visitor"}
+    values = {str: "visitor", int: 1_000_000, float: 1.0, bool: False, bytes: b"visitor"}
     return {column.name: values.get(column.type.python_type, {}) for column in table.columns}
 
 
@@ -311,25 +316,6 @@ def test_readers_see_the_old_state_or_the_new_one_and_never_half(demo):
     assert len(changed) == len(first) + 1
 
 
-@pytest.mark.parametrize(
-    ("schedule", "now", "slot"),
-    [
-        ("nightly", "2026-03-10 02:59:59", "2026-03-09 03:00:00"),
-        ("nightly", "2026-03-10 03:00:00", "2026-03-10 03:00:00"),
-        ("nightly", "2026-03-01 00:00:00", "2026-02-28 03:00:00"),
-        ("nightly", "2026-01-01 01:00:00", "2025-12-31 03:00:00"),
-        # The nights in which clocks go forward, from two to three, and back, from three to two.
-        ("nightly", "2026-03-29 23:00:00", "2026-03-29 03:00:00"),
-        ("nightly", "2026-10-25 23:00:00", "2026-10-25 03:00:00"),
-        ("hourly", "2026-03-10 02:59:59", "2026-03-10 02:00:00"),
-        ("hourly", "2026-03-10 02:00:00", "2026-03-10 02:00:00"),
-    ],
-)
-@pytest.mark.usefixtures("_in_berlin")
-def test_a_reset_is_due_at_three_or_at_the_hour_of_local_time(schedule, now, slot):
-    assert latest_slot(schedule, at(now)) == at(slot)
-
-
 def test_the_timer_resets_once_when_it_is_due_and_again_the_next_night(nightly):
     watch(nightly, [at("2026-03-10 23:59:59"), at("2026-03-11 02:59:59")])
     assert is_changed(nightly)
@@ -356,29 +342,34 @@ def test_a_reset_by_hand_puts_off_no_night(nightly):
     assert not is_changed(nightly)
 
 
-def test_a_timer_goes_on_after_a_database_that_was_busy(nightly, monkeypatch, caplog):
+def test_a_reset_that_found_the_database_busy_is_made_at_the_next_look(nightly, monkeypatch):
     monkeypatch.setattr("fhirapp.db.BUSY_SECONDS", 0.1)
-    with nightly.app_context(), writing():
+    with nightly.app_context(), writing(), pytest.raises(OperationalError):
         watch(nightly, [at("2026-03-11 03:00:00")])
-    said = [one.getMessage() for one in caplog.records if one.name == "fhirapp.ops.reset"]
-    assert said == ["the demo was not reset, and will be: OperationalError"]
     assert is_changed(nightly)
     watch(nightly, [at("2026-03-11 03:00:20")])
     assert not is_changed(nightly)
 
 
+def test_a_setting_that_is_changed_changes_the_schedule(nightly):
+    nightly.config["FHIRAPP"] = replace(settings_of(nightly), demo_reset="hourly")
+    watch(nightly, [at("2026-03-10 12:10:00"), at("2026-03-10 12:59:59")])
+    assert is_changed(nightly)
+    watch(nightly, [at("2026-03-10 13:00:00")])
+    assert not is_changed(nightly)
+    publish(nightly, allergy("new-one"), now=NOW)
+    nightly.config["FHIRAPP"] = replace(settings_of(nightly), demo_reset="off")
+    watch(nightly, [at("2026-03-12 13:00:00")])
+    assert is_changed(nightly)
+
+
 def test_of_two_processes_one_resets(tmp_path):
-    app = create_app(load_settings({}, demo=True, instance_path=str(tmp_path)))
+    app = create_app(load_settings({}, demo=True, demo_reset="hourly", instance_path=str(tmp_path)))
     prepare(app, lambda _message: None)
-    put_back(app, 0.0)
+    watch(app, [0])
     with app.app_context():
-        with db.engine.connect() as connection:
-            before = get_state(connection, GENERATION)
-        assert sorted(together(RESET_WHEN_DUE, tmp_path)) == ["False", "True"]
-        with db.engine.connect() as connection:
-            assert get_state(connection, LAST_RESET) == "7200.0"
-            assert get_state(connection, GENERATION) != before
         db.engine.dispose()
+    assert sorted(together(RESET_WHEN_DUE, tmp_path)) == ["[7200]", "[]"]
 
 
 def test_the_command_resets_the_demo_alone(tmp_path):

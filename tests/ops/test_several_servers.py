@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from shutil import copy
 from threading import Event, Thread
@@ -21,18 +22,28 @@ from sqlalchemy import delete, select, text, update
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Attempt, ServerSecret, SetupCode, User
-from fhirapp.auth.oauth import openid
+from fhirapp.auth.oauth import authorize, openid
 from fhirapp.auth.throttle import PER_MINUTE
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
 from fhirapp.db.generation import following_others, generation
 from fhirapp.db.turns import is_taken, turn
+from fhirapp.exchange.bulk.run import KIND, run_next
 from fhirapp.exchange.imports.importer import TURN
+from fhirapp.jobs import table
+from fhirapp.jobs.table import DONE
+from fhirapp.jobs.worker import running_jobs
+from fhirapp.keys import keyed_digest, opened, sealed
 from fhirapp.ops.prepare import first_setup_code, prepare
+from tests.conftest import token_for
 from tests.ops.test_serve import get, servers
 from tests.support.authorizing import Flow, add_person, add_program, alter
-from tests.support.helpers import SECRET, Fhir
+from tests.support.balancer import balance
+from tests.support.browsing import PASSWORD, Browser, cookie_name
+from tests.support.browsing import add_person as add_user
+from tests.support.bulk import Exports
+from tests.support.helpers import BASE_URL, SECRET, Fhir
 from tests.support.shell import assert_not_done, environment, fhirapp
 
 # Within which what one server writes holds at the others.
@@ -42,9 +53,11 @@ _SETUP = re.compile(r"/setup\?code=[0-9a-f]{64}\b")
 
 
 @pytest.fixture
-def first(make_app: Callable[..., Flask]) -> Flask:
+def first(make_app: Callable[..., Flask], tmp_path: Path) -> Flask:
     """A server on a PostgreSQL of its own."""
-    app = make_app()
+    files = tmp_path / "files"
+    files.mkdir()
+    app = make_app(files=str(files))
     if not settings_of(app).is_postgresql:
         pytest.skip("SQLite is one server's")
     return app
@@ -146,6 +159,9 @@ def test_another_secret_than_the_one_that_sealed_stops_the_start(first, join, tm
     url = settings_of(first).database_url
     done = fhirapp(tmp_path, "serve", "--port", "0", DATABASE_URL=url, SECRET=SECRET.upper())
     assert_not_done(done, "sealed with another FHIRAPP_SECRET; set the one that the other servers")
+    done = fhirapp(tmp_path, "doctor", "--quick", DATABASE_URL=url, SECRET=SECRET.upper())
+    assert done.returncode == 1
+    assert "WRONG  Keys: What the database keeps was sealed with another" in done.stdout
 
 
 @pytest.fixture
@@ -256,6 +272,18 @@ with core_app(settings).app_context(), turn(settings, "import", lambda: None):
 """
 
 
+def test_what_was_done_in_a_turn_whose_connection_is_lost_stays_done(first):
+    with first.app_context():
+        with turn(settings_of(first), TURN, lambda: None), db.engine.connect() as connection:
+            found = connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks"
+                " WHERE locktype = 'advisory' AND objsubid = 2 AND database ="
+                " (SELECT oid FROM pg_database WHERE datname = current_database())"
+            )
+            assert found.scalars().all() == [True]
+        seconds_until(lambda: not is_taken(settings_of(first), TURN))
+
+
 def test_a_turn_ends_with_its_process(first, tmp_path):
     environ = environment(tmp_path, DATABASE_URL=settings_of(first).database_url)
     with subprocess.Popen(
@@ -326,3 +354,84 @@ def test_three_that_start_at_once_make_one_schema_one_key_and_one_address(
     assert addresses == [addresses[0]] * 3
     # What the one made, the others took: nothing is of one's own.
     assert not [*tmp_path.glob("*/*.key"), *tmp_path.glob("*/signing-keys.json")]
+
+
+@pytest.fixture
+def either(first: Flask, second: Flask) -> Flask:
+    """The first server, whose clients ask it and the second in turn."""
+    balance(first, [first, second])
+    return first
+
+
+def test_forms_and_sessions_go_on_at_whichever_answers(either, flow):
+    username = add_user(either, ADMINISTRATOR)
+    browser = Browser(either)
+    browser.sign_in(username, PASSWORD)
+    asked = browser.get("/admin/keys").submit("Make a new key")
+    # A page more, so that a form is sent to the other than the one that made it.
+    browser.get("/admin")
+    assert "is made, and published" in asked.submit("Yes, make it").words
+    browser.get("/").submit("Sign out")
+    assert {browser.get("/admin").path, browser.get("/admin").path} == {"/sign-in?next=%2Fadmin"}
+
+
+def test_an_authorization_begun_at_one_ends_at_the_other(first, second, flow):
+    code = flow.code("openid user/*.rs offline_access")
+    there = Flow(second, flow.program, flow.user_id)
+    tokens = there.redeem(code).get_json()
+    assert flow.redeem(code).status_code == 400
+    # Used twice, it ended what came of it.
+    assert there.refresh(tokens["refresh_token"]).status_code == 400
+    tokens = there.redeem(flow.code("openid user/*.rs offline_access")).get_json()
+    again = flow.refresh(tokens["refresh_token"]).get_json()
+    assert Fhir(second, again["access_token"]).get("Patient/p1").status_code == 200
+    handle = flow.park("user/*.rs")
+    with second.test_request_context():
+        assert authorize.find(handle) is not None
+
+
+def test_a_walk_through_pages_goes_on_at_the_other(first, second):
+    token = token_for(first, "system/*.rs")
+    walk = [Fhir(app, token) for app in (first, second)]
+    path, found = "AllergyIntolerance?_count=2&_sort=_id", []
+    for server in cycle(walk):
+        bundle = server.read(path)
+        found += [entry["resource"]["id"] for entry in bundle["entry"]]
+        following = [one["url"] for one in bundle["link"] if one["relation"] == "next"]
+        if not following:
+            break
+        path = following[0].removeprefix(BASE_URL)
+    assert len(found) > 4
+    assert found == walk[0].ids("AllergyIntolerance?_count=1000&_sort=_id")
+
+
+def test_an_export_begun_at_one_is_done_by_the_other(first, second):
+    status = Exports(first).started()
+    with second.app_context():
+        (job,) = table.jobs(KIND)
+        assert run_next()
+        found = table.find(job.id, KIND)
+    assert status.endswith(job.id)
+    assert found is not None
+    assert found.state == DONE
+
+
+def test_a_worker_sees_at_once_what_another_server_queued(first, second):
+    with following_others(second), running_jobs(second):
+        seconds_until(lambda: bool(listeners(second)))
+        Exports(first).started()
+        with first.app_context():
+            assert seconds_until(lambda: table.jobs(KIND)[0].state == DONE) < _LONGEST_SECONDS
+
+
+def test_what_one_sealed_the_other_opens(first, second):
+    with first.app_context():
+        stored, digest = sealed("JBSWY3DPEHPK3PXP"), keyed_digest("form", "x")
+    with second.app_context():
+        assert (opened(stored), keyed_digest("form", "x")) == ("JBSWY3DPEHPK3PXP", digest)
+
+
+def test_servers_that_name_the_databases_host_otherwise_share_their_cookies(first, join):
+    url = f"{settings_of(first).database_url}&application_name=other"
+    other = join(database_url=url)
+    assert cookie_name(other) == cookie_name(first)

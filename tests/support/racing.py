@@ -4,6 +4,7 @@
         answers = race({"path": "/oauth/token", "form": {…}})   status and content of each
         answers = race({"park": {…}})                           what each is told, "" if nothing
         answers = race({"decide": handle, "session": secret})   where each is sent, "" if nowhere
+    answers = race({"due": seconds})                        nothing: each begins what is due
 
 Each process is a server's: it has an app of its own on the same database and instance folder.
 """
@@ -28,6 +29,7 @@ from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import SendBack, Unanswerable
 from fhirapp.auth.users import sessions
 from fhirapp.config import settings_of
+from fhirapp.ops.schedules import run_due
 from tests.support.shell import ROOT, environment
 
 
@@ -128,7 +130,16 @@ def _decide(handle: str, session: str, start: Barrier) -> str:
         return ""
 
 
+def _begin_due(app: Flask, now: int, start: Barrier) -> None:
+    with app.app_context():
+        start.wait()
+        while run_due(now):
+            pass
+
+
 def _ask(app: Flask, question: dict[str, Any], start: Barrier) -> Any:
+    if "due" in question:
+        return _begin_due(app, question["due"], start)
     if "path" not in question:
         with app.test_request_context("/oauth/authorize"):
             if "park" in question:

@@ -30,7 +30,9 @@ _WEB = _PACKAGE / "web"
 AUTH = _PACKAGE / "auth"
 # What pages call a type and its elements is declared there.
 _RESOURCES = _PACKAGE / "resources"
-_FOLDERS = (_WEB, AUTH, _RESOURCES)
+# Why a schedule is refused is said there.
+_SCHEDULES = (_PACKAGE / "jobs", _PACKAGE / "ops")
+_FOLDERS = (_WEB, AUTH, _RESOURCES, *_SCHEDULES)
 _KEYWORDS = {
     "_": None,
     "gettext": None,

@@ -11,12 +11,17 @@ from __future__ import annotations
 import base64
 import hmac
 import os
+from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
+from fhirapp.config import ConfigurationError
+
+# The environment that may have a passphrase.
+VARIABLE = "FHIRAPP_BACKUP_PASSPHRASE"
 _INTRO = b"age-encryption.org/v1\n"
 _LABEL = b"age-encryption.org/v1/scrypt"
 # 2 to the power of this, times 1 kB, is what each guess takes too.
@@ -25,6 +30,19 @@ _BLOCK = 8
 # Of one piece of the stream, which is all that a key takes.
 _MOST = 64 * 1024
 _COLUMNS = 64
+
+
+def read_passphrase(file: Path) -> str:
+    """Return the first line of a file. Raises ConfigurationError."""
+    try:
+        first = file.read_text("utf-8").partition("\n")[0].removesuffix("\r")
+    except (OSError, UnicodeDecodeError):
+        raise ConfigurationError(f"The passphrase file {file} cannot be read.") from None
+    if not first:
+        raise ConfigurationError(
+            f"The first line of {file} is empty, where the passphrase should be."
+        )
+    return first
 
 
 def sealed(text: bytes, passphrase: str) -> bytes:

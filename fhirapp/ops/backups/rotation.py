@@ -71,6 +71,10 @@ class Naming:
         ]
         return [path for _, _, path in sorted(dated)]
 
+    def is_name(self, name: str) -> bool:
+        """Say whether a file of this name is of this naming."""
+        return self._time(name) is not None
+
     def _time(self, name: str) -> datetime | None:
         try:
             return datetime.strptime(name, self.pattern).replace(tzinfo=UTC)
@@ -154,6 +158,18 @@ def keep_backup(settings: Settings, path: Path) -> None:
 def delete_backup(settings: Settings, name: str) -> None:
     """Delete a backup that the server keeps. Raises OSError."""
     shared_files(settings).delete([f"{FOLDER}/{name}"])
+
+
+def prune_kept(settings: Settings, naming: Naming, keep: int) -> list[str]:
+    """Remove the oldest beyond so many of a naming that the server keeps; return what stuck."""
+    named = sorted(one.name for one in backups(settings) if naming.is_name(one.name))
+    stuck = []
+    for name in named[:-keep]:
+        try:
+            delete_backup(settings, name)
+        except OSError:
+            stuck.append(name)
+    return stuck
 
 
 def place_of(settings: Settings, name: str) -> str:

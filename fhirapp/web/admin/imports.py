@@ -25,7 +25,7 @@ from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, Job
-from fhirapp.ops.jobs import IMPORT, sweep
+from fhirapp.ops.jobs import IMPORT, IMPORTS, sweep
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import job_of, watched
 from fhirapp.web.cookies import form_fields, keeps
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
 def runs() -> list[Run]:
     """Return the imports, newest first: those of the pages, and those of the command line."""
-    here = table.jobs(IMPORT, limit=_RUNS)
+    here = table.jobs(*IMPORTS, limit=_RUNS)
     # Of a dry run it is a number in the copy.
     of_jobs = {job.progress.run for job in here if not job.request.get("dry_run")}
     found = [
@@ -92,8 +92,9 @@ def files_of(job: Job) -> str:
     # One of an earlier release may say less.
     names, count = job.request.get("names", []), job.request.get("count", 0)
     more = _("%(count)s more", count=count - len(names)) if count > len(names) else ""
-    size = jobs.size_of(job.request.get("size", 0))
-    return f"{', '.join(filter(None, [*names, more]))} ({size})"
+    size = job.request.get("size", 0)
+    shown = ", ".join(filter(None, [*names, more]))
+    return f"{shown} ({jobs.size_of(size)})" if size else shown
 
 
 def _run_rows() -> Iterator[tuple[int, Run]]:
@@ -192,7 +193,7 @@ def begin() -> Response:
 @for_administrators
 def one(job_id: str) -> Response:
     """Show how far an import is, or its report."""
-    job = job_of(job_id, IMPORT)
+    job = job_of(job_id, *IMPORTS)
     report = _report(job)
     return page(
         "admin/import.html",
@@ -215,7 +216,7 @@ def one(job_id: str) -> Response:
 @for_administrators
 def stop(job_id: str) -> Response:
     """Stop an import; what is committed stays."""
-    jobs.end(job_of(job_id, IMPORT))
+    jobs.end(job_of(job_id, *IMPORTS))
     return see_other(f"/admin/imports/{job_id}")
 
 
@@ -239,7 +240,7 @@ def again(job_id: str) -> Response:
 @for_administrators
 def file(job_id: str, name: str) -> Response:
     """Send the report, or what was refused."""
-    response = jobs.made_file(job_of(job_id, IMPORT), name)
+    response = jobs.made_file(job_of(job_id, *IMPORTS), name)
     jobs.note("fetched a file of import %s", job_id)
     return response
 

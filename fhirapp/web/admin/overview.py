@@ -17,7 +17,10 @@ from fhirapp.config import Settings, base_url, settings
 from fhirapp.db import db
 from fhirapp.disk import database_path
 from fhirapp.exchange.models import ImportRun
+from fhirapp.jobs import schedule
+from fhirapp.jobs.schedule import Schedule
 from fhirapp.ops.backups.rotation import Backup, backups
+from fhirapp.ops.jobs import BACKUP
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.middleware import UNNAMED_PROXY
 from fhirapp.store.migrate import HEAD, schema_version
@@ -69,6 +72,8 @@ class State(NamedTuple):
     # What could not be taken from the process that reads documents.
     unconfined: str = ""
     is_empty: bool = False
+    # Schedules whose last run failed.
+    failing: Sequence[Schedule] = ()
 
 
 @blueprint.get("/admin")
@@ -80,13 +85,16 @@ def overview() -> Response:
     storage.note_day(measured.total)
     database = database_path(settings())
     last = _last_import()
-    numbers = kept("numbers", growth.numbers)
+    numbers, schedules = kept("numbers", growth.numbers), schedule.schedules()
     state = State(
         schema=schema_version(db.engine),
         waiting=_waiting(),
         unfinished=int(last is not None and last.ended_at is None),
         backup=_last_backup(settings()),
-        has_backups=database is not None and not settings().demo,
+        # What a schedule takes elsewhere is seen there.
+        has_backups=database is not None
+        and not settings().demo
+        and not any(one.kind == BACKUP and one.options.get("folder") for one in schedules),
         size=measured.total,
         free=measured.free,
         now=now,
@@ -95,6 +103,7 @@ def overview() -> Response:
         unnamed_proxy=str(current_app.extensions.get(UNNAMED_PROXY, "")),
         # Not counted is not none.
         is_empty=all(one.records == 0 for one in numbers),
+        failing=[one for one in schedules if one.failures],
     )
     return page(
         "admin/overview.html",
@@ -143,6 +152,16 @@ def troubles(state: State) -> Iterator[Trouble]:
     yield from _security_troubles(state)
     if state.is_empty:
         yield Trouble(_("There are no records here yet: import some."), "/admin/imports")
+    for one in state.failing:
+        yield Trouble(
+            _(
+                "The schedule %(name)s failed (%(count)s in a row): %(why)s",
+                name=one.name,
+                count=one.failures,
+                why=one.last.note if one.last and one.last.note else _("see its last runs"),
+            ),
+            f"/admin/schedules/{one.name}",
+        )
     if state.has_backups:
         yield from _backup_troubles(state)
     if state.unfinished:

@@ -1,0 +1,287 @@
+"""Schedules: their kinds, what each takes and needs, and the runs that are due.
+
+The worker of each server process looks every few seconds; jobs/schedule.py sees to it that one of
+them begins a run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from flask import Flask, current_app
+
+from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
+from fhirapp.disk import database_path
+from fhirapp.exchange.remote.address import is_export, origin, place
+from fhirapp.exchange.remote.authorization import read_key
+from fhirapp.fhir.temporal import moment_of
+from fhirapp.jobs import process, schedule, table, worker
+from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Run, Schedule, Timing
+from fhirapp.jobs.table import DONE, FAILED
+from fhirapp.ops.backups.backup import why_no_backup
+from fhirapp.ops.backups.passphrase import VARIABLE, read_passphrase
+from fhirapp.ops.reset import reset
+from fhirapp.ops.scheduled import (
+    BACKUP,
+    DONE_FOLDER,
+    FAILED_FOLDER,
+    FOLDER,
+    PULL,
+    own_folder,
+    waiting,
+)
+from fhirapp.trail.events import record
+
+_log = logging.getLogger(__name__)
+# How long a folder on another machine may take to be listed, while nothing else is begun.
+_LOOK_SECONDS = 5.0
+_RESETS: Mapping[str, str] = {"hourly": "hourly", "nightly": "daily 03:00"}
+
+
+class Kind(NamedTuple):
+    """A kind of schedule: what it does, the options that it takes, its check of them.
+
+    The check raises ConfigurationError for what cannot be met.
+    """
+
+    doc: str
+    takes: frozenset[str]
+    check: Callable[[Settings, Mapping[str, Any]], None]
+
+
+def init_app(app: Flask) -> None:
+    """Have the server's worker begin what is due."""
+    worker.register(app, lambda _now: None, lambda pace: run_due(int(pace.clock())))
+
+
+def _check_backup(settings: Settings, options: Mapping[str, Any]) -> None:
+    if why := why_no_backup(settings):
+        raise ConfigurationError(why)
+    if folder := options.get("folder"):
+        _check_place(folder)
+    if file := options.get("passphrase_file"):
+        read_passphrase(Path(file))
+
+
+def _check_place(folder: str) -> None:
+    if not Path(folder).is_absolute() or not Path(folder).is_dir():
+        raise RefusedCommand("There is no folder %(folder)s; name it from / on.", folder=folder)
+
+
+def _check_folder(settings: Settings, options: Mapping[str, Any]) -> None:
+    _check_place(options.get("folder") or "")
+    folder = Path(options["folder"]).resolve()
+    database = database_path(settings)
+    for own in filter(None, [settings.folder, database and database.parent]):
+        if folder.is_relative_to(own.resolve()) or own.resolve().is_relative_to(folder):
+            raise RefusedCommand(
+                "%(folder)s holds what is the server's own, or lies in it; watch another folder.",
+                folder=folder,
+            )
+    for path in (folder / DONE_FOLDER, folder / FAILED_FOLDER):
+        if path.is_symlink() or not path.is_dir():
+            raise RefusedCommand(
+                "Make the folders %(done)s and %(failed)s in %(folder)s first: so nobody has "
+                "another folder emptied by mistake.",
+                done=DONE_FOLDER,
+                failed=FAILED_FOLDER,
+                folder=folder,
+            )
+    for path in (folder, folder / DONE_FOLDER, folder / FAILED_FOLDER):
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            raise RefusedCommand(
+                "The server's user may not read and write %(folder)s.", folder=path
+            )
+
+
+def _check_pull(_settings: Settings, options: Mapping[str, Any]) -> None:
+    address, key = options.get("address") or "", options.get("key")
+    origin(address)
+    if not is_export(address):
+        raise RefusedCommand(
+            "%(place)s begins no export; name the address of one, such as "
+            "https://fhir.example/fhir/$export.",
+            place=place(address),
+        )
+    if any(name == "_since" for name, _value in parse_qsl(urlsplit(address).query)):
+        raise RefusedCommand("Leave _since out of the address: each run knows its own.")
+    if bool(key) != bool(options.get("client_id")):
+        raise RefusedCommand("A client's id and the file of its key go together.")
+    if key:
+        read_key(Path(key))
+    try:
+        moment_of(options.get("since") or "2000-01-01T00:00:00Z")
+    except ValueError:
+        raise RefusedCommand("%(text)r is no moment.", text=options["since"]) from None
+
+
+KINDS: Mapping[str, Kind] = {
+    BACKUP: Kind(
+        "Take a backup, keep the newest, try it out",
+        frozenset({"folder", "keep", "drill", "encrypt", "passphrase_file"}),
+        _check_backup,
+    ),
+    FOLDER: Kind(
+        "Import what is put into a folder", frozenset({"folder", "source", "repair"}), _check_folder
+    ),
+    PULL: Kind(
+        "Import what changed at another FHIR server",
+        frozenset({"address", "client_id", "key", "source", "repair", "since"}),
+        _check_pull,
+    ),
+}
+
+
+def add(
+    name: str, kind: str, when: str, options: Mapping[str, Any], now: int, *, makes: bool = False
+) -> Timing:
+    """Add a schedule, options that are empty left out; return when it runs.
+
+    With makes, the folders of a watched one are made. Raises ConfigurationError for what is not
+    right or cannot be met.
+    """
+    settings = settings_of(current_app)
+    if settings.demo:
+        raise RefusedCommand(
+            "The demo takes no schedule but its own reset, since everybody may sign in there."
+        )
+    timing = Timing.of(when)
+    schedule.check_name(name)
+    wanted = {option: value for option, value in options.items() if value}
+    if kind not in KINDS:
+        raise RefusedCommand("There is no kind %(kind)s of schedules.", kind=kind)
+    for option in wanted.keys() - KINDS[kind].takes:
+        raise RefusedCommand(
+            "A schedule of the kind %(kind)s takes no %(option)s.", kind=kind, option=option
+        )
+    if kind == FOLDER and makes and Path(wanted.get("folder", "")).is_dir():
+        for own in (DONE_FOLDER, FAILED_FOLDER):
+            own_folder(Path(wanted["folder"], own))
+    KINDS[kind].check(settings, wanted)
+    since = wanted.pop("since", None)
+    schedule.add(name, kind, timing, wanted, now, since=since)
+    return timing
+
+
+def run_due(now: int) -> bool:
+    """Begin the first run that is due; return whether there was one. Within an app context."""
+    settings = settings_of(current_app)
+    if settings.demo:
+        when = _RESETS.get(settings.demo_reset)
+        schedule.keep_reset(Timing.of(when) if when else None, now)
+    for found in schedule.schedules():
+        is_under_way = schedule.settle(found, now)
+        one = schedule.set_back(found, now)
+        due_at = one.due_at(settings.zone)
+        if due_at is None or due_at > now:
+            continue
+        if is_under_way:
+            schedule.note(one, Run(now, now, SKIPPED, job_id=one.job_id))
+        else:
+            _begin_due(one, now)
+        return True
+    return False
+
+
+def _begin_due(one: Schedule, now: int) -> None:
+    try:
+        if one.kind == FOLDER and not _listed(Path(one.options["folder"]), now):
+            schedule.note(one, Run(now, now, IDLE))
+            return
+        passphrase = _passphrase(one)
+    except ConfigurationError as error:
+        if schedule.note(one, Run(now, now, FAILED, str(error))):
+            _log.warning("the schedule %s cannot run", one.name)
+        return
+    job_id = table.new_id()
+    if schedule.claim(one, now, job_id):
+        _start(one, job_id, now, passphrase)
+
+
+def run_now(name: str, now: int) -> str:
+    """Begin a run by hand; return the id of its job. Raises ConfigurationError, Unwritable."""
+    schedule.refuse_reset(name)
+    one = schedule.find(name)
+    if schedule.settle(one, now):
+        raise RefusedCommand("A run of %(name)s is under way.", name=name)
+    passphrase, job_id = _passphrase(one), table.new_id()
+    record("schedule-begun", what=name)
+    if not schedule.claim(one, now, job_id, is_due=False):
+        raise RefusedCommand("A run of %(name)s is under way.", name=name)
+    _start(one, job_id, now, passphrase)
+    return job_id
+
+
+def _start(one: Schedule, job_id: str, now: int, passphrase: str) -> None:
+    """Start the job of a claimed run; a reset, which removes all jobs, is made at once."""
+    began = time.monotonic()
+    try:
+        if one.kind == RESET:
+            app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
+            count = reset(app, now)
+            ended = now + round(time.monotonic() - began)
+            schedule.finish(one.name, Run(now, ended, DONE, f"{count} versions.", job_id))
+            _log.info("the demo was reset: %d versions", count)
+            return
+        state: dict[str, Any] = {"schedule": one.name, "since": one.since, "now": now}
+        if one.kind != BACKUP:
+            # What the page of an import calls its files.
+            named = one.options.get("folder") or place(one.options["address"])
+            state |= {"names": [named], "count": 1, "provenance": True}
+        process.start(
+            job_id,
+            one.kind,
+            module="fhirapp.ops.jobs",
+            owner=one.owner,
+            request={**one.options, **state, "encrypted": bool(passphrase)},
+            passphrase=passphrase,
+        )
+    except ConfigurationError as error:
+        schedule.finish(one.name, Run(now, now, FAILED, str(error), job_id))
+
+
+def _passphrase(one: Schedule) -> str:
+    """Return the passphrase of a backup, which is stored nowhere. Raises ConfigurationError."""
+    if one.kind != BACKUP:
+        return ""
+    if file := one.options.get("passphrase_file"):
+        return read_passphrase(Path(file))
+    found = os.environ.get(VARIABLE, "")
+    if one.options.get("encrypt") and not found:
+        raise ConfigurationError(
+            f"There is no passphrase: set {VARIABLE} for the server, or name a file that has it."
+        )
+    return found
+
+
+def _listed(folder: Path, now: int) -> bool:
+    """Say whether a watched folder holds what can be taken. Raises ConfigurationError.
+
+    One on another machine that does not answer holds a thread of its own, and not the worker's.
+    """
+    found: list[bool | ConfigurationError] = []
+
+    def look() -> None:
+        try:
+            left = folder / ".fhirapp"
+            found.append(bool(waiting(folder, now)) or (left.is_dir() and any(left.iterdir())))
+        except ConfigurationError as error:
+            found.append(error)
+        except OSError:
+            found.append(True)
+
+    thread = Thread(target=look, name="watched folder", daemon=True)
+    thread.start()
+    thread.join(_LOOK_SECONDS)
+    if not found:
+        raise ConfigurationError(f"The watched folder {folder} does not answer.")
+    if isinstance(found[0], ConfigurationError):
+        raise found[0]
+    return found[0]

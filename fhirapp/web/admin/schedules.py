@@ -1,0 +1,235 @@
+"""Schedules: when each runs next and how the last runs ended; added, run, paused, removed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from flask import Response, request
+from werkzeug.exceptions import NotFound
+
+from fhirapp.config import ConfigurationError, RefusedCommand, settings
+from fhirapp.jobs import schedule, table
+from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Schedule
+from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, STOPPED
+from fhirapp.ops import schedules
+from fhirapp.ops.jobs import BACKUP, FOLDER, PULL
+from fhirapp.web.admin import jobs
+from fhirapp.web.admin.jobs import watched
+from fhirapp.web.cookies import form_fields, keeps
+from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other
+from fhirapp.web.texts import _, reason_of
+
+blueprint = blueprint_of("admin_schedules", __name__)
+_LONGEST = 1_000
+
+
+class _Field(NamedTuple):
+    """A field of the form: its label, a hint, what it holds at first; a tick where it is one."""
+
+    label: str
+    hint: str = ""
+    value: str = ""
+    is_tick: bool = False
+    is_needed: bool = False
+
+
+_SOURCE = _Field(_("Source"), _("What the system is called that the records come from."))
+_REPAIR = _Field(_("Repair by rule what is invalid"), is_tick=True)
+KINDS: Mapping[str, str] = {
+    BACKUP: _("Backup"),
+    FOLDER: _("Import of a folder"),
+    PULL: _("Import from another server"),
+    RESET: _("Reset of the demo"),
+}
+_FIELDS: Mapping[str, Mapping[str, _Field]] = {
+    BACKUP: {
+        "folder": _Field(_("Folder"), _("On the server; empty for that of the page Backups.")),
+        "keep": _Field(_("Backups to keep"), _("Older ones of this schedule are removed."), "14"),
+        "passphrase_file": _Field(
+            _("File with the passphrase"),
+            _("On the server; empty for FHIRAPP_BACKUP_PASSPHRASE, or for no encryption."),
+        ),
+        "encrypt": _Field(_("Take none without a passphrase"), is_tick=True),
+        "drill": _Field(_("Try each out"), _("Reads all of it again."), is_tick=True),
+    },
+    FOLDER: {
+        "folder": _Field(
+            _("Folder"),
+            _("On the server, with the folders done and failed in it."),
+            is_needed=True,
+        ),
+        "source": _SOURCE,
+        "repair": _REPAIR,
+    },
+    PULL: {
+        "address": _Field(
+            _("Address"),
+            _("Of its Bulk Data export: https://fhir.example/fhir/$export"),
+            is_needed=True,
+        ),
+        "client_id": _Field(_("Client"), _("What that server calls this one; empty for none.")),
+        "key": _Field(_("File with its private key"), _("On the server, a JWK.")),
+        "source": _SOURCE,
+        "repair": _REPAIR,
+    },
+}
+OUTCOMES: Mapping[str, str] = {
+    DONE: _("done"),
+    FAILED: _("failed"),
+    STOPPED: _("stopped"),
+    INTERRUPTED: _("broken off"),
+    IDLE: _("nothing to do"),
+    SKIPPED: _("left out: the run before was at work"),
+}
+_DONE: Mapping[str, str] = {
+    "added": _("The schedule is added."),
+    "removed": _("The schedule is removed. What it made stays."),
+}
+
+
+@blueprint.get("/admin/schedules")
+@watched
+@for_administrators
+def every() -> Response:
+    """List the schedules, and offer to add one."""
+    found = [_settled(one) for one in schedule.schedules()]
+    return page(
+        "admin/schedules.html",
+        scripts=True,
+        schedules=[(one, one.due_at(settings().zone)) for one in found],
+        kinds=KINDS,
+        addable=[*_FIELDS],
+        outcomes=OUTCOMES,
+        is_under_way=any(one.job_id for one in found),
+        done=_(_DONE.get(request.args.get("done", ""), "")),
+        keep_days=settings().audit_keep,
+    )
+
+
+@blueprint.get("/admin/schedules/<kind>/new")
+@for_administrators
+def new(kind: str) -> Response:
+    """Ask for what a new schedule shall do."""
+    return _form(kind, form_fields())
+
+
+@blueprint.post("/admin/schedules/<kind>/new")
+@keeps("name", "when", *sorted({name for fields in _FIELDS.values() for name in fields}))
+@for_administrators
+def add(kind: str) -> Response:
+    """Add a schedule."""
+    if kind not in _FIELDS:
+        raise NotFound
+    options: dict[str, Any] = {name: field(name, _LONGEST) for name in _FIELDS[kind]}
+    try:
+        if keep := options.get("keep"):
+            options["keep"] = _count(keep)
+        name = field("name", 100)
+        schedules.add(name, kind, field("when", 100), options, int(time.time()))
+    except ConfigurationError as error:
+        return _form(kind, request.form, _words(error))
+    return see_other("/admin/schedules?done=added")
+
+
+@blueprint.get("/admin/schedules/<name>")
+@watched
+@for_administrators
+def one(name: str) -> Response:
+    """Show a schedule and its last runs."""
+    return _one(_found(name))
+
+
+@blueprint.post("/admin/schedules/<name>/<action>")
+@for_administrators
+def act(name: str, action: str) -> Response:
+    """Run, stop, pause, resume or remove a schedule; to remove it is confirmed."""
+    found, now = _found(name), int(time.time())
+    try:
+        if action == "run":
+            schedules.run_now(name, now)
+        elif action == "stop":
+            job = table.find(found.job_id, found.kind) if found.job_id else None
+            if job is not None:
+                jobs.end(job)
+        elif action in ("pause", "resume"):
+            schedule.pause(name, now, paused=action == "pause")
+        elif action != "remove":
+            raise NotFound
+        elif request.form.get("sure") != "yes":
+            return _one(found, asks=True)
+        else:
+            schedule.remove(name)
+            return see_other("/admin/schedules?done=removed")
+    except ConfigurationError as error:
+        return _one(found, _words(error))
+    return see_other(f"/admin/schedules/{name}")
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= 10_000):
+        raise RefusedCommand("Keep 1 to 10,000 backups.")
+    return int(text)
+
+
+def _words(error: ConfigurationError) -> str:
+    return reason_of(error) if isinstance(error, RefusedCommand) else str(error)
+
+
+def _found(name: str) -> Schedule:
+    """Return a schedule as it is now. Raises NotFound."""
+    for found in schedule.schedules():
+        if found.name == name:
+            return _settled(found)
+    raise NotFound
+
+
+def _settled(found: Schedule) -> Schedule:
+    """Return a schedule, whose run is noted if it has ended."""
+    if found.job_id is None or schedule.settle(found, int(time.time())):
+        return found
+    return next((one for one in schedule.schedules() if one.name == found.name), found)
+
+
+def _form(kind: str, typed: Mapping[str, str], message: str = "") -> Response:
+    if kind not in _FIELDS:
+        raise NotFound
+    return page(
+        "admin/new_schedule.html",
+        400 if message else 200,
+        kind=kind,
+        title=_(KINDS[kind]),
+        fields=_FIELDS[kind],
+        typed=typed,
+        message=message,
+    )
+
+
+def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
+    job = table.find(found.job_id, found.kind) if found.job_id else None
+    known = table.all_ids()
+    return page(
+        "admin/schedule.html",
+        400 if message else 200,
+        scripts=True,
+        schedule=found,
+        due_at=found.due_at(settings().zone),
+        kinds=KINDS,
+        labels={name: one.label for fields in _FIELDS.values() for name, one in fields.items()},
+        outcomes=OUTCOMES,
+        is_own=found.kind == RESET,
+        job=job,
+        runs=[(run, _path_of(found.kind, run.job_id, known)) for run in found.history],
+        job_path=_path_of(found.kind, found.job_id, known),
+        running=jobs,
+        message=message,
+        asks=asks,
+    )
+
+
+def _path_of(kind: str, job_id: str | None, known: set[str]) -> str:
+    """Return where a run's job is shown, empty where it is remembered no longer."""
+    if job_id is None or job_id not in known:
+        return ""
+    return "/admin/backups" if kind == BACKUP else f"/admin/imports/{job_id}"

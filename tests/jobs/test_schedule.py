@@ -1,0 +1,239 @@
+"""Schedules as rows: when they are due, who claims a run, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from flask import Flask
+
+from fhirapp.config import RefusedCommand
+from fhirapp.db import writing
+from fhirapp.jobs import schedule, table
+from fhirapp.jobs.schedule import IDLE, SKIPPED, Run, Timing
+from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED, LEASE_SECONDS, STOPPED, Progress
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NOW = int(datetime(2026, 3, 10, 12, tzinfo=UTC).timestamp())
+HOUR, DAY = 3_600, 86_400
+KIND = "backup"
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    """An app without schedules."""
+    return make_app(seed=False)
+
+
+def at(text: str) -> int:
+    """Return a moment of Berlin's, with its offset where it is there twice."""
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=BERLIN)).timestamp())
+
+
+def added(timing: str = "hourly", name: str = "nightly") -> schedule.Schedule:
+    schedule.add(name, KIND, Timing.of(timing), {}, NOW)
+    return schedule.find(name)
+
+
+def claimed(job_id: str, now: int = NOW + HOUR, *, with_job: bool = True) -> schedule.Schedule:
+    """Return the schedule with a run that was claimed, and its job."""
+    assert schedule.claim(schedule.find("nightly"), now, job_id)
+    if with_job:
+        with writing() as connection:
+            table.add(connection, job_id, KIND, "schedule:nightly", now, runs=True)
+    return schedule.find("nightly")
+
+
+@pytest.mark.parametrize(
+    ("timing", "after", "due"),
+    [
+        ("hourly", "2026-03-10 12:00:00", "2026-03-10 13:00:00"),
+        ("hourly", "2026-03-10 12:59:59", "2026-03-10 13:00:00"),
+        ("every 15 minutes", "2026-03-10 12:07:00", "2026-03-10 12:15:00"),
+        ("every 1 minute", "2026-03-10 12:07:00", "2026-03-10 12:08:00"),
+        ("daily 02:30", "2026-03-10 02:29:59", "2026-03-10 02:30:00"),
+        ("daily 02:30", "2026-03-10 02:30:00", "2026-03-11 02:30:00"),
+        ("daily 00:00", "2026-12-31 23:59:59", "2027-01-01 00:00:00"),
+        ("weekly sunday 02:00", "2026-03-10 12:00:00", "2026-03-15 02:00:00"),
+        ("weekly tue 11:00", "2026-03-10 12:00:00", "2026-03-17 11:00:00"),
+        ("weekly tuesday 13:00", "2026-03-10 12:00:00", "2026-03-10 13:00:00"),
+        # The clock is put forward: 02:30 is not there, and the run is.
+        ("daily 02:30", "2026-03-28 03:00:00", "2026-03-29 03:30:00"),
+        ("daily 02:30", "2026-03-29 03:30:00", "2026-03-30 02:30:00"),
+        ("hourly", "2026-03-29 01:00:00", "2026-03-29 03:00:00"),
+        # It is put back: 02:30 is there twice, and the run once.
+        ("daily 02:30", "2026-10-24 03:00:00", "2026-10-25 02:30:00+02:00"),
+        ("daily 02:30", "2026-10-25 02:30:00+02:00", "2026-10-26 02:30:00"),
+        ("daily 02:30", "2026-10-25 02:10:00+01:00", "2026-10-26 02:30:00"),
+        ("hourly", "2026-10-25 02:00:00+02:00", "2026-10-25 02:00:00+01:00"),
+    ],
+)
+def test_a_schedule_is_due_by_the_clock_of_the_clinic(timing, after, due):
+    assert Timing.of(timing).after(at(after), BERLIN) == at(due)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("Hourly", "hourly"),
+        ("  daily   7:05 ", "daily 07:05"),
+        ("weekly SUN 23:59", "weekly sunday 23:59"),
+        ("every 1440 minutes", "every 1440 minutes"),
+        ("every 1 minutes", "every 1 minute"),
+    ],
+)
+def test_a_time_is_written_in_one_way(text, written):
+    assert str(Timing.of(text)) == written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "daily", "daily 24:00", "daily 2:5", "weekly 02:00", "weekly 31 02:00"),
+        *("weekly s 02:00", "every 0 minutes", "every 1441 minutes", "0 2 31 2 *", "daily 02:00\0"),
+        *("hourly 10", "every -5 minutes", "daily \u0662\u0662:00", "\u00e9" * 5_000),
+    ],
+)
+def test_what_is_no_time_is_refused_with_what_would_be(text):
+    with pytest.raises(RefusedCommand, match="use hourly, every 15 minutes"):
+        Timing.of(text)
+
+
+@pytest.mark.parametrize("name", ["", "Nightly", "a b", "-a", "a/b", "\u00e9", "x" * 41, "a\n"])
+def test_a_name_that_is_none_is_refused(app, name):
+    with app.app_context(), pytest.raises(RefusedCommand, match="small letters"):
+        added(name=name)
+
+
+def test_a_run_is_due_once_however_many_were_missed(app):
+    with app.app_context():
+        one = added()
+        assert one.due_at(UTC) == NOW + HOUR
+        assert schedule.claim(one, NOW + 10 * DAY, table.new_id())
+        assert schedule.find("nightly").due_at(UTC) == NOW + 10 * DAY + HOUR
+
+
+def test_of_two_that_saw_the_same_one_claims(app):
+    with app.app_context():
+        one = added()
+        assert schedule.claim(one, NOW + HOUR, table.new_id())
+        assert not schedule.claim(one, NOW + HOUR, table.new_id())
+        assert not schedule.note(one, Run(NOW + HOUR, NOW + HOUR, IDLE))
+
+
+def test_a_run_by_hand_is_one_too_and_moves_nothing(app):
+    with app.app_context():
+        one = added()
+        assert schedule.claim(one, NOW, table.new_id(), is_due=False)
+        assert not schedule.claim(one, NOW, table.new_id(), is_due=False)
+        assert schedule.find("nightly").due_at(UTC) == NOW + HOUR
+
+
+@pytest.mark.parametrize(
+    ("state", "failures"), [(DONE, 0), (FAILED, 1), (STOPPED, 0), (INTERRUPTED, 1)]
+)
+def test_how_a_run_ended_is_that_of_its_job(app, state, failures):
+    job_id = table.new_id()
+    with app.app_context():
+        added()
+        one = claimed(job_id)
+        assert schedule.settle(one, NOW + HOUR + 1)
+        job = table.find(job_id, KIND)
+        if state == INTERRUPTED:
+            table.interrupt(job_id)
+        else:
+            table.finish(job, state, NOW + HOUR + 5, progress=Progress(notes=["So it went."]))
+        assert not schedule.settle(one, NOW + HOUR + 60)
+        # What another process saw at the same moment changes nothing.
+        assert not schedule.settle(one, NOW + HOUR + 60)
+        ended = schedule.find("nightly")
+    assert (ended.job_id, ended.failures, len(ended.history)) == (None, failures, 1)
+    assert (ended.last.outcome, ended.last.job_id) == (state, job_id)
+    assert (ended.succeeded_at is not None) == (state == DONE)
+    assert (ended.failed_at is not None) == bool(failures)
+
+
+def test_a_process_that_died_between_claim_and_job_loses_no_other_run(app):
+    with app.app_context():
+        added()
+        one = claimed(table.new_id(), with_job=False)
+        assert schedule.settle(one, NOW + HOUR + 10)
+        assert not schedule.settle(one, NOW + HOUR + 90)
+        ended = schedule.find("nightly")
+        assert (ended.last.outcome, ended.failures) == (INTERRUPTED, 1)
+        assert ended.due_at(UTC) == NOW + 2 * HOUR
+        assert schedule.claim(ended, NOW + 2 * HOUR, table.new_id())
+
+
+def test_a_job_whose_lease_ran_out_is_no_longer_waited_for(app):
+    job_id = table.new_id()
+    with app.app_context():
+        added()
+        one = claimed(job_id)
+        with writing() as connection:
+            table._interrupt(connection, table._table.c.lease_until < NOW + HOUR + DAY)
+        assert LEASE_SECONDS < DAY
+        assert not schedule.settle(one, NOW + DAY)
+
+
+def test_failures_are_counted_until_one_is_done(app):
+    with app.app_context():
+        added()
+        for number, state in enumerate([FAILED, FAILED, DONE, FAILED], 1):
+            one = schedule.find("nightly")
+            assert schedule.note(one, Run(NOW + number, NOW + number, state, "Why."))
+        ended = schedule.find("nightly")
+    assert (ended.failures, ended.succeeded_at, ended.failed_at) == (1, NOW + 3, NOW + 4)
+    assert [run.outcome for run in ended.history] == [FAILED, DONE, FAILED, FAILED]
+
+
+def test_nothing_to_do_time_after_time_is_one_line(app):
+    with app.app_context():
+        added()
+        states = [FAILED, IDLE, IDLE, IDLE, SKIPPED, SKIPPED]
+        for number, state in enumerate(states, 1):
+            assert schedule.note(schedule.find("nightly"), Run(NOW + number, NOW + number, state))
+        ended = schedule.find("nightly")
+    assert [(run.outcome, run.began_at - NOW) for run in ended.history] == [
+        (SKIPPED, 6),
+        (IDLE, 4),
+        (FAILED, 1),
+    ]
+
+
+def test_what_is_paused_is_not_due_and_not_made_up(app):
+    with app.app_context():
+        one = added()
+        schedule.pause("nightly", NOW, paused=True)
+        assert schedule.find("nightly").due_at(UTC) is None
+        assert not schedule.claim(one, NOW + HOUR, table.new_id())
+        schedule.pause("nightly", NOW + DAY, paused=False)
+        assert schedule.find("nightly").due_at(UTC) == NOW + DAY + HOUR
+
+
+def test_a_clock_that_was_ahead_holds_nothing_up(app):
+    with app.app_context():
+        added()
+        one = schedule.find("nightly")
+        assert schedule.note(one, Run(NOW + 365 * DAY, NOW + 365 * DAY, DONE))
+        ahead = schedule.find("nightly")
+        assert schedule.set_back(ahead, NOW + HOUR).due_at(UTC) == NOW + 2 * HOUR
+        assert schedule.find("nightly").due_at(UTC) == NOW + 2 * HOUR
+
+
+def test_a_name_is_given_once_and_what_is_removed_is_gone(app):
+    with app.app_context():
+        added()
+        with pytest.raises(RefusedCommand, match="There is a schedule nightly already"):
+            added()
+        schedule.remove("nightly")
+        for change in (
+            lambda: schedule.find("nightly"),
+            lambda: schedule.remove("nightly"),
+            lambda: schedule.pause("nightly", NOW, paused=True),
+        ):
+            with pytest.raises(RefusedCommand, match="There is no schedule nightly"):
+                change()

@@ -1,0 +1,186 @@
+"""The administrator's page of schedules: added, looked at, run, paused, removed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+from fhirapp.audit.read import entries
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
+from fhirapp.config import settings_of
+from fhirapp.jobs import schedule, table
+from fhirapp.jobs.table import DONE
+from fhirapp.ops import doctor, metrics
+from fhirapp.ops.jobs import FOLDER, PULL
+from fhirapp.ops.schedules import run_due
+from tests.support.browsing import Browser, Page, add_person
+from tests.support.importing import patient, write
+from tests.support.jobs import newest
+
+ADD = "Add the schedule"
+pytestmark = pytest.mark.usefixtures("_forked_jobs", "_no_job_is_awaited")
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    return make_app(seed=False)
+
+
+@pytest.fixture
+def admin(app: Flask) -> Browser:
+    return Browser(app).resume(add_person(app, ADMINISTRATOR))
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    for own in ("done", "failed"):
+        (tmp_path / "inbox" / own).mkdir(parents=True)
+    return tmp_path / "inbox"
+
+
+def added(admin: Browser, inbox: Path, name: str = "lab") -> Page:
+    """Add a schedule that watches a folder; return its page."""
+    page = admin.get("/admin/schedules/folder/new")
+    listed = page.submit(ADD, name=name, when="every 5 minutes", folder=str(inbox), source="lab")
+    assert "The schedule is added." in listed.words
+    assert f"{name} Import of a folder every 5 minutes" in listed.words
+    return admin.get(listed.links[name])
+
+
+@pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
+def test_others_than_administrators_see_and_do_nothing(app, admin, inbox, role):
+    added(admin, inbox)
+    browser = Browser(app).resume(add_person(app, role))
+    form = dict(browser.get("/account").form("Sign out").fields)
+    form |= {"name": "x", "when": "hourly", "folder": str(inbox), "sure": "yes"}
+    for path in ("", "/lab", "/folder/new"):
+        assert browser.get(f"/admin/schedules{path}").status == 403
+    for path in ("/folder/new", "/lab/run", "/lab/remove", "/lab/pause", "/lab/stop"):
+        assert browser.post(f"/admin/schedules{path}", form).status == 403
+    with app.app_context():
+        assert [one.name for one in schedule.schedules()] == ["lab"]
+
+
+def test_a_schedule_is_added_run_paused_and_removed(app, admin, inbox):
+    write(inbox, patient("p1"), "one.ndjson")
+    page = added(admin, inbox)
+    assert page.heading == "lab"
+    assert f"Folder {inbox}" in page.words
+    assert "It has not run yet." in page.words
+    page = page.submit("Run now")
+    job = newest(app, FOLDER)
+    page = admin.get(page.path)
+    assert "done" in page.words
+    # What was just written may still grow.
+    assert "Nothing was there to take." in page.words
+    report = admin.get(f"/admin/imports/{job.id}")
+    assert "by schedule:lab" in report.words
+    page = page.submit("Pause")
+    assert "none while it is paused" in page.words
+    assert "paused" in admin.get("/admin/schedules").words
+    page = page.submit("Resume")
+    page = page.submit("Remove")
+    assert "Remove this schedule?" in page.words
+    page = page.submit("Yes, remove it")
+    assert "The schedule is removed." in page.words
+    assert admin.get("/admin/schedules/lab").status == 404
+    with app.app_context():
+        told = [one.event for one in entries(kind="administration", limit=50)]
+        told = [event for event in told if event.startswith("schedule-")]
+    assert told[::-1] == [
+        *("schedule-added", "schedule-begun", "schedule-paused"),
+        *("schedule-resumed", "schedule-removed"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "words"),
+    [
+        ("folder", {"when": "daily 25:00"}, "is no time for a schedule; use hourly"),
+        ("folder", {"name": "Lab 1"}, "small letters, digits and dashes"),
+        ("folder", {"folder": "/no/such"}, "There is no folder /no/such"),
+        ("folder", {"folder": "/"}, "holds what is the server's own"),
+        ("pull", {"address": "https://h/fhir/Patient"}, "begins no export"),
+        ("pull", {"address": "https://h/$export", "key": "/none"}, "go together"),
+        ("backup", {"keep": "0"}, "Keep 1 to 10,000 backups."),
+        ("backup", {"keep": "many"}, "Keep 1 to 10,000 backups."),
+    ],
+)
+def test_what_is_not_right_is_told_and_what_was_typed_stays(app, admin, kind, typed, words):
+    if kind == "backup" and settings_of(app).database_uri.startswith("postgresql"):
+        pytest.skip("backups are SQLite's")
+    page = admin.get(f"/admin/schedules/{kind}/new")
+    page = page.submit(ADD, **{"name": "one", "when": "hourly", **typed})
+    assert page.status == 400
+    assert words in page.words
+    assert {name: page.form(ADD).fields[name] for name in typed} == typed
+    with app.app_context():
+        assert schedule.schedules() == []
+
+
+def test_a_failure_waits_on_the_overview_and_is_in_metrics_and_checkup(app, admin, inbox):
+    added(admin, inbox)
+    inbox.rename(inbox.with_name("away"))
+    with app.app_context():
+        while run_due(int(time.time()) + 600):
+            pass
+    why = f"The watched folder {inbox} cannot be read (No such file or directory)."
+    told = f"The schedule lab failed (1 in a row): {why}"
+    overview = admin.get("/admin")
+    assert told in overview.words
+    assert overview.links[told] == "/admin/schedules/lab"
+    assert why in admin.get("/admin/schedules").words
+    with app.app_context():
+        found = [one for one in doctor.examine(app, quick=True) if one.what == "Schedules"]
+    assert [(one.state, one.words) for one in found] == [
+        (doctor.WRONG, f"lab failed (1 in a row): {why}")
+    ]
+    samples = {
+        (sample.name, sample.labels.get("schedule")): sample.value
+        for metric in metrics._State(app).collect()
+        for sample in metric.samples
+    }
+    assert samples["fhirapp_schedule_failures", "lab"] == 1
+    assert samples["fhirapp_schedule_failure_seconds", "lab"] > 1_700_000_000
+    assert samples["fhirapp_schedule_success_seconds", "lab"] == 0
+    inbox.with_name("away").rename(inbox)
+    with app.app_context():
+        while run_due(int(time.time()) + 1_200):
+            pass
+    assert "failed" not in admin.get("/admin").words
+
+
+def test_a_run_that_is_at_work_is_shown_and_stopped(app, admin, inbox, monkeypatch):
+    page = added(admin, inbox)
+    monkeypatch.setattr("fhirapp.jobs.process._spawn", lambda *_of: None)
+    page = page.submit("Run now")
+    assert "begins" in page.words
+    assert "at work" in admin.get("/admin/schedules").words
+    page = page.submit("Stop this run")
+    assert "is being stopped" in page.words
+    with app.app_context():
+        job = table.find(schedule.find("lab").job_id, FOLDER)
+        assert job.stop_requests == 1
+        table.finish(job, DONE, int(time.time()))
+    page = admin.get(page.path)
+    assert "Run now" in [label for form in page.forms for label in form.buttons]
+
+
+def test_an_address_is_shown_without_what_may_be_secret(app, admin):
+    page = admin.get("/admin/schedules/pull/new")
+    address = "https://h.example/fhir/$export?token=secret"
+    page.submit(ADD, name="h", when="hourly", address=address)
+    shown = admin.get("/admin/schedules/h")
+    assert "https://h.example/fhir/$export" in shown.words
+    assert "secret" not in shown.response.text
+    with app.app_context():
+        assert schedule.find("h").kind == PULL
+
+
+@pytest.mark.parametrize("path", ["/none", "/none/new", "/folder"])
+def test_what_is_not_there_is_not_found(admin, path):
+    assert admin.get(f"/admin/schedules{path}").status == 404
