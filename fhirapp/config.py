@@ -337,10 +337,14 @@ class Settings:
         if not self.database_url:
             path = self.folder / ("demo.db" if self.demo else "fhirapp.db")
             return sqlite_url(path)
-        scheme, separator, rest = self.database_url.partition("://")
-        if scheme in ("postgres", "postgresql"):
-            scheme = "postgresql+psycopg"
-        return scheme + separator + rest
+        return _with_driver(self.database_url)
+
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        """The SQLAlchemy URLs of the read replicas."""
+        return tuple(
+            _with_driver(part.strip()) for part in self.replica_urls.split(",") if part.strip()
+        )
 
     @property
     def is_postgresql(self) -> bool:
@@ -359,6 +363,16 @@ class Settings:
 
 
 _DECLARED = tuple(one for one in fields(Settings) if "doc" in one.metadata)
+
+
+def _with_driver(address: str) -> str:
+    """Return a database's address with the driver that is ours."""
+    scheme, separator, rest = address.partition("://")
+    if scheme in ("postgres", "postgresql"):
+        scheme = "postgresql+psycopg"
+    return scheme + separator + rest
+
+
 _LOCALTIME = Path("/etc/localtime")
 
 
@@ -502,6 +516,11 @@ def check_together(settings: Settings) -> None:
         raise ConfigurationError(
             "Demo mode has its own database and never touches the clinic's: "
             "leave out FHIRAPP_DATABASE_URL, or leave out --demo."
+        )
+    if settings.replicas and not settings.is_postgresql:
+        raise ConfigurationError(
+            "FHIRAPP_REPLICA_URLS names replicas of a PostgreSQL database: name that one in "
+            "FHIRAPP_DATABASE_URL."
         )
     _check_secret(settings)
     if settings.files:

@@ -43,7 +43,7 @@ def reads_snapshots(path: Path) -> bool:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    return bool(imported & {"Reader", "reader"}) or path.parent.name == "search"
+    return bool(imported & {"Reader", "reader", "records"}) or path.parent.name == "search"
 
 
 def runs_text(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """The database: engine and transactions.
 
-Reading goes through a `Reader` (reader.py): one snapshot for the whole request. Writing goes
+Reading goes through a `Reader` (reader.py): one snapshot for the whole request, or with read
+replicas (records.py) one of the primary and one of a replica, for records. Writing goes
 through `writing()`: one transaction that takes the write lock at its start (with a deferred one,
 712 of 1,200 concurrent read-then-write transactions failed with "database is locked"). base.py is
 what the models inherit from.
@@ -43,6 +44,8 @@ from fhirapp.db.reader import (
     quoted,
     reader,
 )
+from fhirapp.db.records import init_app as init_replicas
+from fhirapp.db.records import records
 from fhirapp.fhir import json as fhir_json
 
 __all__ = [
@@ -64,6 +67,7 @@ __all__ = [
     "is_busy",
     "quoted",
     "reader",
+    "records",
     "with_patience",
     "writing",
 ]
@@ -233,6 +237,7 @@ def init_app(app: Flask) -> None:
     if url.get_backend_name() == "sqlite" and url.database:
         _make_folder(Path(url.database).parent)
     db.init_app(app)
+    init_replicas(app)
     app.teardown_appcontext(forget_reader)
     app.teardown_appcontext(_forget_session)
     with app.app_context():

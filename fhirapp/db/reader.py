@@ -38,6 +38,7 @@ class Reader:
     def __init__(self, engine: Engine) -> None:
         # How long its queries took together.
         self.seconds = 0.0
+        self._generation: int | None = None
         self._is_sqlite = engine.dialect.name == "sqlite"
         self._spares = SPARES.setdefault(engine, []) if self._is_sqlite else []
         try:
@@ -77,6 +78,13 @@ class Reader:
         rows = self.all(sql, values)
         return rows[0] if rows else None
 
+    def generation(self) -> int:
+        """Return the data's generation, which every writing of records raises."""
+        if self._generation is None:
+            row = self.first("SELECT value FROM store_state WHERE name = 'generation'")
+            self._generation = int(row[0]) if row else 0
+        return self._generation
+
     def slice(self, table: str, column: str, pk: int, start: int, size: int) -> bytes:
         """Return bytes of a row's binary column from start on, without reading the others.
 
@@ -112,9 +120,12 @@ class Reader:
             self._pooled.close()
 
 
+READER, RECORDS = "reader", "records"
+
+
 def reader() -> Reader:
-    """Return this request's snapshot, taken at the first call."""
-    found: Reader | None = g.get("reader")
+    """Return this request's snapshot of the primary, taken at the first call."""
+    found: Reader | None = g.get(READER)
     if found is None:
         # Before the snapshot is taken: what is committed between the two is not in it.
         g.read_since = generation().now()
@@ -130,11 +141,12 @@ def read_since() -> bytes:
 
 
 def forget_reader(_error: BaseException | None = None) -> None:
-    """Close this request's snapshot; the next reader() sees what was committed since."""
-    found: Reader | None = g.pop("reader", None)
-    if found is not None:
-        add_seconds(found.seconds)
-        found.close()
+    """Close this request's snapshots; the next reader() sees what was committed since."""
+    for name in (READER, RECORDS):
+        found: Reader | None = g.pop(name, None)
+        if found is not None:
+            add_seconds(found.seconds)
+            found.close()
 
 
 _SECONDS, _CACHES = "database_seconds", "caches"
@@ -147,9 +159,11 @@ def add_seconds(seconds: float) -> None:
 
 def database_seconds() -> float:
     """Return how long this request has used the database."""
-    found: Reader | None = g.get("reader")
     seconds: float = g.get(_SECONDS, 0.0)
-    return seconds + (found.seconds if found else 0.0)
+    for name in (READER, RECORDS):
+        found: Reader | None = g.get(name)
+        seconds += found.seconds if found else 0.0
+    return seconds
 
 
 def note_cache(name: str, *, hit: bool) -> None:

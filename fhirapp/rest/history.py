@@ -22,14 +22,14 @@ from itsdangerous import BadData, URLSafeSerializer
 from fhirapp.audit.write import served
 from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
-from fhirapp.db import Reader, reader
+from fhirapp.db import Reader, records
 from fhirapp.definition import Definition
 from fhirapp.fhir.json import Entry, bundle, interaction
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.keys import key_of
 from fhirapp.rest.access import access_to
-from fhirapp.rest.paging import bundle_id, page_link
+from fhirapp.rest.paging import as_seen, bundle_id, need_seen, page_link
 from fhirapp.rest.read import COLUMNS, Version, find_version, visible_versions
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
@@ -86,7 +86,7 @@ def history_instance(definition: Definition, resource_id: str) -> Response:
     """Return the history of a resource. Raises NotFound or a ParameterError."""
     access, parameters = access_to(definition, "r", resource_id), _parameters()
     path = f"{definition.name}/{resource_id}"
-    if find_version(reader(), definition, access, resource_id) is None:
+    if find_version(records(), definition, access, resource_id) is None:
         raise NotFound(f"{path} is not known here.")
     own = Condition("h.id = ?", (resource_id,))
     walked = _History(f"{path}/_history", (own,), ("version_id",), is_counted=True)
@@ -104,8 +104,8 @@ def history_type(definition: Definition) -> Response:
 def _answer(
     definition: Definition, access: Access, parameters: _Parameters, history: _History
 ) -> Response:
-    snapshot, signer = reader(), _signer(history, parameters)
-    place = _place(signer, parameters.cursor)
+    snapshot, signer = records(), _signer(history, parameters)
+    place = _place(signer, parameters.cursor, len(history.order))
     selecting = [
         *history.conditions,
         *visible_versions(definition, access),
@@ -120,7 +120,7 @@ def _answer(
         total = _total(snapshot, definition, selecting)
     links = _links(history, parameters.values)
     if page and more:
-        further = signer.dumps([getattr(page[-1], name) for name in history.order])
+        further = signer.dumps([*(getattr(page[-1], name) for name in history.order), *as_seen()])
         links.append(("next", _link(history, {**parameters.values, "_cursor": further})))
     config = settings()
     rendering = (config.inline_max, config.empty_content)
@@ -195,8 +195,8 @@ def _signer(history: _History, parameters: _Parameters) -> URLSafeSerializer:
     return URLSafeSerializer(key_of(current_app), salt=f"history {fits}")
 
 
-def _place(signer: URLSafeSerializer, cursor: str | None) -> Sequence[Any] | None:
-    """Return the place that a page begins after. Raises InvalidParameter."""
+def _place(signer: URLSafeSerializer, cursor: str | None, length: int) -> Sequence[Any] | None:
+    """Return the place, of so many values, that a page begins after. Raises InvalidParameter."""
     if cursor is None:
         return None
     try:
@@ -205,7 +205,8 @@ def _place(signer: URLSafeSerializer, cursor: str | None) -> Sequence[Any] | Non
         raise InvalidParameter(
             "_cursor", "is not one of this history's; start again from its first page"
         ) from None
-    return place
+    need_seen(place[length:])
+    return place[:length]
 
 
 def _versions(

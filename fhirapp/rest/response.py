@@ -17,6 +17,8 @@ from flask import Response, request
 from werkzeug.http import http_date, parse_date, parse_list_header, parse_options_header
 
 from fhirapp.config import base_url
+from fhirapp.db.records import are_from_replica
+from fhirapp.db.replicas import AskPrimary
 from fhirapp.fhir.json import compact
 from fhirapp.fhir.outcome import (
     InvalidParameter,
@@ -43,6 +45,7 @@ FORM_PARAMETERS = ("_format", "_pretty")
 MAX_PARAMETERS = 200
 _CACHE = "no-cache, private"
 # RFC 7240 §2: Prefer, for under strict handling another answer may come.
+_CONDITIONS = frozenset({"HTTP_IF_NONE_MATCH", "HTTP_IF_MODIFIED_SINCE"})
 _VARY = "Accept, Authorization, Prefer"
 
 
@@ -214,7 +217,8 @@ def respond(
 ) -> Response:
     """Return a 200 with this body, or a 304 where the client already has it.
 
-    last_modified is an instant.
+    last_modified is an instant. Raises AskPrimary where the client has something else than what a
+    replica holds: that may be newer, and nobody is led back to what is older.
     """
     headers = [("Cache-Control", _CACHE), ("ETag", etag), ("Vary", _VARY)]
     if preferred := handling():
@@ -225,6 +229,8 @@ def respond(
         response = Response(status=304, headers=headers)
         del response.headers["Content-Type"]
         return response
+    if _CONDITIONS & request.environ.keys() and are_from_replica():
+        raise AskPrimary("the client may have seen what is newer")
     headers.append(("Content-Type", content_type))
     return Response(body if pretty else compact(body), headers=headers)
 

@@ -13,7 +13,7 @@ from flask import Response, request
 
 from fhirapp.audit.write import served
 from fhirapp.config import base_url, settings
-from fhirapp.db import reader
+from fhirapp.db import records
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Binding
@@ -78,7 +78,7 @@ def search_type(definition: Definition) -> Response:
     if is_wide and definition.patient_or_id and (strict or config.require_patient_or_id):
         require_patient_or_id([name for name, _ in query.applied])
 
-    snapshot = reader()
+    snapshot = records()
     statements = Statements(snapshot) if controls.explain and config.demo else None
     run = statements or snapshot.all
     conditions = query.conditions if limit is None else (*query.conditions, limit)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from sqlalchemy import Connection, Table, select
 from sqlalchemy.orm import Mapped, mapped_column
 
-from fhirapp.db import Base, Reader
+from fhirapp.db import Base
 from fhirapp.definition import Definition
 from fhirapp.store.prepare import Prepared
 
@@ -130,12 +130,6 @@ class StoreState(Base):
 
     name: Mapped[str] = mapped_column(primary_key=True)
     value: Mapped[str]
-
-
-def generation(reader: Reader) -> str:
-    """Return the data's generation as this snapshot sees it."""
-    row = reader.first("SELECT value FROM store_state WHERE name = ?", (GENERATION,))
-    return str(row[0]) if row else "0"
 
 
 def raise_generation(connection: Connection) -> None:

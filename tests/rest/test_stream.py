@@ -23,6 +23,7 @@ from sqlalchemy import text
 from fhirapp.config import settings_of
 from fhirapp.db import Reader, db, writing
 from fhirapp.db.reader import SPARES
+from fhirapp.db.records import Source
 from fhirapp.rest.stream import PIECE, ContentFile, Span
 from tests.conftest import token_for
 from tests.ops.test_serve import Server, answer, get, listening_port
@@ -168,7 +169,7 @@ def opened(large: Flask) -> Callable[[int, int], tuple[ContentFile, InMemory]]:
 
     def open_span(start: int, stop: int) -> tuple[ContentFile, InMemory]:
         content = InMemory(CONTENT, [])
-        return ContentFile(engine, content, Span(start, stop)), content
+        return ContentFile(Source(engine, None), content, Span(start, stop)), content
 
     return open_span
 

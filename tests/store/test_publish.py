@@ -16,7 +16,7 @@ from fhirapp.definition import types
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
-from fhirapp.store.version import Change, generation
+from fhirapp.store.version import Change
 from fhirapp.store.write import Rendering
 from tests.exchange.test_import import ALLERGY, PATIENT, asking
 from tests.support.helpers import assert_outcome
@@ -221,7 +221,7 @@ def test_a_provenance_that_was_deleted_is_gone(store):
 def test_each_writing_transaction_that_changes_data_raises_the_generation(store):
     def now() -> int:
         with store.app_context():
-            return int(generation(reader()))
+            return reader().generation()
 
     before = now()
     publish(store, TIMES[1], allergy("generation"))

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -81,6 +83,29 @@ class Postgres:
     def stop(self, mode: str = "fast") -> None:
         """Stop it: `fast` ends its sessions, `immediate` is its crash."""
         self.run("pg_ctl", "stop", "-s", "-m", mode, *self._at)
+
+    def freeze(self) -> None:
+        """Let none of its processes go on, as on a machine that hangs."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        head = int((self.data / "postmaster.pid").read_text().split()[0])
+        # The head first: it starts no more of them then.
+        os.kill(head, number)
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            # A process that has ended meanwhile is none.
+            with suppress(OSError):
+                if int(stat.read_text().rpartition(")")[2].split()[1]) == head:
+                    os.kill(int(stat.parent.name), number)
+
+    def ask(self, sql: str, database: str = "postgres", values: Sequence[Any] = ()) -> list[Any]:
+        """Run a statement in a transaction of its own; return its rows."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(sql, values)  # type: ignore[call-overload]
+            return cursor.fetchall() if cursor.description else []
 
     @property
     def is_running(self) -> bool:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
 from fhirapp.auth.scopes import Access
-from fhirapp.db import Reader, db, quoted
+from fhirapp.db import Reader, quoted
+from fhirapp.db.records import Source
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.exchange.bulk.export_request import SYSTEM, ExportRequest, batches, limit_of
 from fhirapp.exchange.bulk.kickoff import conditions_of
@@ -45,7 +45,8 @@ Pause = Callable[[], None]
 class Part(NamedTuple):
     """The part of an export for one type: the rows after `after` and up to mark, or those in rows.
 
-    deleted are the ids of resources deleted since the requested time.
+    deleted are the ids of resources deleted since the requested time. generation is that of the
+    instant, which a replica must have reached to be read.
     """
 
     definition: Definition
@@ -54,6 +55,7 @@ class Part(NamedTuple):
     mark: int
     rows: array[int] | None
     deleted: Sequence[str]
+    generation: int
 
     @property
     def length(self) -> int:
@@ -75,7 +77,7 @@ class Part(NamedTuple):
             f" AND {self.where.sql} ORDER BY r.pk LIMIT {PAGE}"
         )
         while place < self.mark:
-            page = _read(sql, (place, self.mark, self.mark, *self.where.values))
+            page = self._read(sql, (place, self.mark, self.mark, *self.where.values))
             place = page[-1][0] if len(page) == PAGE else self.mark
             yield place - self.after, page
 
@@ -88,12 +90,12 @@ class Part(NamedTuple):
                 f"SELECT r.pk, r.body, r.patient_id FROM {table} r WHERE r.pk IN ({marks})"
                 " ORDER BY r.pk"
             )
-            yield start + len(pks), _read(sql, pks)
+            yield start + len(pks), self._read(sql, pks)
 
-
-def _read(sql: str, values: Sequence[object]) -> list[Row]:
-    with closing(Reader(db.engine)) as snapshot:
-        return [(pk, body, patient_id) for pk, body, patient_id in snapshot.all(sql, tuple(values))]
+    def _read(self, sql: str, values: Sequence[object]) -> list[Row]:
+        source = Source.current()
+        rows = source.read(lambda snapshot: snapshot.all(sql, tuple(values)), self.generation)
+        return [(pk, body, patient_id) for pk, body, patient_id in rows]
 
 
 def _was_current(row: str) -> str:
@@ -137,7 +139,7 @@ def part_of(
         judged = _own(definition, export_request, patients, dated=False)
         ids = [_deleted(snapshot, each, judged, export_request, mark) for each in selections]
         deleted = sorted(set().union(*ids))
-    return Part(definition, own, after, mark, rows, deleted)
+    return Part(definition, own, after, mark, rows, deleted, snapshot.generation())
 
 
 def _own(

@@ -23,7 +23,6 @@ from fhirapp.definition import Definition
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import instant
 from fhirapp.search.values import Condition
-from fhirapp.store.version import generation
 
 # Keys, and bytes of rows, in memory at once.
 _KEYS = 1_000
@@ -91,7 +90,7 @@ def snapshot_at(clock: Callable[[], datetime]) -> Iterator[tuple[Reader, str]]:
         taken = instant(clock())
         snapshot = Reader(db.engine)
         # The first read begins the snapshot.
-        generation(snapshot)
+        snapshot.generation()
     try:
         yield snapshot, taken
     finally:

@@ -9,7 +9,7 @@ from flask import Response
 
 from fhirapp.audit.write import served
 from fhirapp.config import Marked
-from fhirapp.db import reader
+from fhirapp.db import records
 from fhirapp.definition import Definition, Labels, Visibility
 from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.resources.binary.content import (
@@ -52,7 +52,7 @@ def read(definition: Definition, resource_id: str) -> Response:
     parameters = arguments()
     check_known(parameters, FORM_PARAMETERS)
     pretty = negotiate(parameters) if prefers_json() else None
-    snapshot = reader()
+    snapshot = records()
     version = newest_version(snapshot, resource_id)
     if version is None or not carried_visibly(snapshot, access, resource_id):
         raise NotFound(f"Binary/{resource_id} is not known here.")
