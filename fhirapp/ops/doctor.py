@@ -37,6 +37,8 @@ from fhirapp.config import (
     settings_of,
 )
 from fhirapp.db import db
+from fhirapp.db.records import replica_standings
+from fhirapp.db.replicas import AWAY, BEHIND, REFUSED, USED
 from fhirapp.definition import types
 from fhirapp.disk import beside, database_path, megabytes
 from fhirapp.documents.extractor import Extractor
@@ -91,6 +93,7 @@ def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
         "Clock": _clock,
         "Disk": lambda: _disk(settings),
         "Database": lambda: _database(settings, quick=quick),
+        "Replicas": _replicas,
         "Keys": lambda: _keys(settings),
         "Audit trail": lambda: _trail(quick=quick),
         "Files": lambda: _files(settings),
@@ -274,6 +277,19 @@ def _statistics() -> Iterator[Finding]:
         )
     else:
         yield Finding("Database", GOOD, "the planner's statistics are those of the tables")
+
+
+def _replicas() -> Iterator[Finding]:
+    advice = {
+        BEHIND: "Until it has caught up, records are read elsewhere; see its log and its disk.",
+        AWAY: "Until it answers, records are read elsewhere.",
+        REFUSED: "Name replicas of the database of FHIRAPP_DATABASE_URL in FHIRAPP_REPLICA_URLS.",
+    }
+    for one in replica_standings():
+        lag = "" if one.lag is None else f", {one.lag:.1f} s behind"
+        state = GOOD if one.state == USED else WRONG
+        words = f"{one.name} {one.words}{lag}"
+        yield Finding("Replicas", state, words, advice.get(one.state, ""))
 
 
 def _keys(settings: Settings) -> Iterator[Finding]:

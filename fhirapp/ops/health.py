@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from flask import Blueprint, Flask, Response, jsonify
 
 from fhirapp.config import Settings
+from fhirapp.db.records import replica_standings
 from fhirapp.ops import readiness
 from fhirapp.ops.last_errors import Log
 from fhirapp.ops.readiness import why_not_ready
@@ -30,11 +31,19 @@ def live() -> Response:
 
 @blueprint.get("/health/ready")
 def ready() -> tuple[Response, int]:
-    """Say whether requests can be answered: 200, or 503 with the reason."""
+    """Say whether requests can be answered: 200, or 503 with the reason.
+
+    Replicas are numbered here, and named where operators look: without any the primary answers.
+    """
+    replicas = [
+        {"number": number, "state": one.state, "lag": one.lag}
+        for number, one in enumerate(replica_standings(0), 1)
+    ]
+    told = {"replicas": replicas} if replicas else {}
     if reason := why_not_ready():
         _log.warning("not ready: %s", reason)
-        return jsonify(status="not ready", reason=reason), 503
-    return jsonify(status="ready"), 200
+        return jsonify(status="not ready", reason=reason, **told), 503
+    return jsonify(status="ready", **told), 200
 
 
 def init_app(app: Flask) -> None:
