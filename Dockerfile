@@ -9,7 +9,17 @@ RUN python3 -m venv /opt/fhirapp \
     && /opt/fhirapp/bin/pip install --no-cache-dir -c constraints.txt '.[postgresql,s3]' \
     && /opt/fhirapp/bin/pip uninstall -y pip
 
+# Debian's package of pg_dump needs Perl, which is 50 MB; the programs themselves do not.
+FROM ${BASE} AS postgresql
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends postgresql-client \
+    && cp /usr/lib/postgresql/*/bin/pg_dump /usr/lib/postgresql/*/bin/pg_restore \
+        /usr/lib/postgresql/*/bin/psql /srv/
+
 FROM ${BASE}
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends libpq5 libreadline8 \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*.log /var/log/apt
 ENV PATH=/opt/fhirapp/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
@@ -17,6 +27,7 @@ ENV PATH=/opt/fhirapp/bin:$PATH \
     FHIRAPP_INSTANCE_PATH=/app/instance
 WORKDIR /app
 COPY --from=build /opt/fhirapp /opt/fhirapp
+COPY --from=postgresql /srv/ /opt/fhirapp/bin/
 # For another WSGI server: `app:app`. seed.sql is inside the package.
 COPY app.py ./
 RUN install -d -m 0700 -o 10001 -g 10001 instance

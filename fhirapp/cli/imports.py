@@ -16,7 +16,6 @@ from flask import Flask
 from fhirapp.cli.common import demo_option, opened_app, progress_bar, say
 from fhirapp.config import Settings, load_settings, settings_of
 from fhirapp.db import with_patience
-from fhirapp.disk import database_path
 from fhirapp.exchange.imports.downloads import (
     Downloads,
     download_all,
@@ -141,7 +140,7 @@ def _database(demo: bool | None, settings: Settings, *, dry_run: bool) -> Iterat
             # The copy is not the demo's own database.
             demo = False
         else:
-            stack.enter_context(in_use(database_path(settings)))
+            stack.enter_context(in_use(settings))
         # Another writer only delays.
         stack.enter_context(with_patience(PATIENCE))
         yield stack.enter_context(opened_app(demo, **copy))

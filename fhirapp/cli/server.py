@@ -25,7 +25,6 @@ from fhirapp.config import (
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.disk import database_path
 from fhirapp.docs import pages
 from fhirapp.ops import health, live_settings, metrics
 from fhirapp.ops.check import check_database, check_file
@@ -104,7 +103,7 @@ def reset_() -> None:
     # Before it is made ready: that would add the demo's people to whatever it is.
     refuse_others(app)
     prepare(app, say)
-    with in_use(database_path(settings)), app.app_context():
+    with in_use(settings), app.app_context():
         count = reset(app, time.time())
         db.engine.dispose()
     say(f"The demo is as it was at first: {count} versions.")

@@ -20,11 +20,11 @@ from threading import BoundedSemaphore
 from typing import Any
 
 from flask import Flask, current_app
-from sqlalchemy import JSON, Connection, Engine, Table, event, make_url
+from sqlalchemy import JSON, URL, Connection, Engine, Table, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db.base import (
     JSON_OPTIONS,
     Ascii,
@@ -58,6 +58,7 @@ __all__ = [
     "Reader",
     "RowNumber",
     "Versioned",
+    "checked_url",
     "database_errors",
     "db",
     "forget_reader",
@@ -65,6 +66,7 @@ __all__ = [
     "insert_many",
     "insert_rows",
     "is_busy",
+    "lock_of_use",
     "quoted",
     "reader",
     "records",
@@ -197,9 +199,11 @@ def database_errors() -> tuple[type[Exception], ...]:
     return (DBAPIError, PoolTimeoutError, db.engine.dialect.loaded_dbapi.Error)
 
 
-def init_app(app: Flask) -> None:
-    """Attach the database to the app; nothing is opened yet. Raises ConfigurationError."""
-    settings = settings_of(app)
+def checked_url(settings: Settings) -> URL:
+    """Return the address of the settings' database. Raises ConfigurationError.
+
+    Nothing is opened; that its driver is installed is checked.
+    """
     try:
         url = make_url(settings.database_uri)
         url.get_dialect().import_dbapi()
@@ -218,6 +222,13 @@ def init_app(app: Flask) -> None:
             "FHIRAPP_DATABASE_URL names no file; each process would have data of its own. "
             "Use sqlite:////path/to/file.db"
         )
+    return url
+
+
+def init_app(app: Flask) -> None:
+    """Attach the database to the app; nothing is opened yet. Raises ConfigurationError."""
+    settings = settings_of(app)
+    url = checked_url(settings)
     app.extensions[EXTENSION] = Generation(settings.instance)
     app.extensions[_WRITERS] = BoundedSemaphore(max(1, settings.threads - 1))
     app.config["SQLALCHEMY_DATABASE_URI"] = url
@@ -232,8 +243,9 @@ def init_app(app: Flask) -> None:
     }
     if url.get_backend_name() == "postgresql":
         # To compile a query takes it a third of a second, to run one of ours some milliseconds.
-        options = {"connect_args": {"options": "-c jit=off"}}
-        app.config["SQLALCHEMY_ENGINE_OPTIONS"].update(options)
+        given = url.query.get("options", "")
+        options = f"{given if isinstance(given, str) else ' '.join(given)} -c jit=off".strip()
+        app.config["SQLALCHEMY_ENGINE_OPTIONS"].update(connect_args={"options": options})
     if url.get_backend_name() == "sqlite" and url.database:
         _make_folder(Path(url.database).parent)
     db.init_app(app)
@@ -245,6 +257,8 @@ def init_app(app: Flask) -> None:
             event.listen(db.engine, "connect", _prepare_sqlite)
             event.listen(db.engine, "begin", _begin_sqlite)
             event.listen(db.engine, "engine_disposed", forget_spares)
+        else:
+            event.listen(db.engine, "connect", _hold_postgresql)
 
 
 def _forget_session(_error: BaseException | None = None) -> None:
@@ -264,6 +278,26 @@ def _make_folder(folder: Path) -> None:
             f"The folder {folder} cannot be made ({error.strerror}); "
             "make it, or name another in FHIRAPP_INSTANCE_PATH."
         ) from None
+
+
+def lock_of_use(*, alone: bool) -> str:
+    """Return the SELECT that tries to lock fhirapp's tables on PostgreSQL while the session lasts.
+
+    Who uses them shares it; a restore has it alone.
+    """
+    function = "pg_try_advisory_lock" if alone else "pg_try_advisory_lock_shared"
+    return f"SELECT {function}({_WRITE_LOCK}, hashtext(coalesce(current_schema(), '')))"
+
+
+def _hold_postgresql(connection: Any, _record: object) -> None:
+    """Hold the lock with each connection: also after the server was restarted."""
+    from psycopg import OperationalError
+
+    (is_held,) = connection.execute(lock_of_use(alone=False)).fetchone()
+    connection.rollback()
+    if not is_held:
+        connection.close()
+        raise OperationalError("the database is being restored")
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -49,6 +49,7 @@ from fhirapp.jobs import schedule
 from fhirapp.jobs import table as jobs
 from fhirapp.keys import key_of
 from fhirapp.ops import live_settings
+from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.rotation import backups
 from fhirapp.ops.proxies import seems_behind_proxy
 from fhirapp.ops.readiness import fault_of, why_not_ready
@@ -343,6 +344,8 @@ def _files(settings: Settings) -> Iterator[Finding]:
 def _backups(settings: Settings) -> Iterator[Finding]:
     if settings.demo:
         return
+    if why := why_no_backup(settings):
+        yield Finding("Backups", NOTE, "none can be taken here", why)
     newest = next(iter(backups(settings)), None)
     if newest is None:
         yield Finding(

@@ -102,7 +102,7 @@ def main(job_id: str) -> None:
     kinds: Mapping[str, Callable[[Job, Tracker], str]] = {
         kind: partial(_do, work, settings, passphrase) for kind, work in _WORK.items()
     }
-    with in_use(database_path(settings)):
+    with in_use(settings):
         process.perform(core_app(settings), job_id, kinds)
 
 
@@ -146,7 +146,7 @@ def _drill(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> s
     if drilled.faults:
         tracker.progress.notes = drilled.faults[:_SHOWN_FAULTS]
         raise ConfigurationError(f"This backup, taken {drilled.manifest.taken}, is not whole.")
-    return f"It is whole: all of its {drilled.versions} versions were read."
+    return f"It is whole: {drilled.done}."
 
 
 def _export(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:

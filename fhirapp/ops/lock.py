@@ -1,8 +1,9 @@
-"""Locks on a SQLite database: shared by servers and commands, exclusive for a restore.
+"""Locks on a database: shared by servers and commands, exclusive for a restore.
 
-A lock on a file beside the database, which the system releases whatever way a process ends. A
-server's children hold it with their parent. A program that does not take it (another WSGI server,
-SQLite's shell) is noticed by SQLite's own exclusive lock.
+On SQLite a lock on a file beside the database, which the system releases whatever way a process
+ends. A server's children hold it with their parent. A program that does not take it (another WSGI
+server, SQLite's shell) is noticed by SQLite's own exclusive lock. On PostgreSQL an advisory lock,
+which each connection of ours holds too (db/__init__.py).
 """
 
 from __future__ import annotations
@@ -11,23 +12,32 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from fhirapp.config import ConfigurationError
-from fhirapp.disk import because, beside, owned_as, take
+from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.pool import NullPool
+
+from fhirapp.config import ConfigurationError, Settings
+from fhirapp.db import checked_url, lock_of_use
+from fhirapp.disk import because, beside, database_path, owned_as, take
+from fhirapp.store.migrate import shown, unusable
 
 
 @contextmanager
-def in_use(database: Path | None) -> Iterator[None]:
-    """Take the shared lock of a database, None where it is no file.
+def in_use(settings: Settings) -> Iterator[None]:
+    """Take the shared lock of the settings' database.
 
     Raises ConfigurationError while it is being restored.
     """
-    with nullcontext() if database is None else _held(database, alone=False) as held:
+    database = database_path(settings)
+    lock = _on_server(settings, alone=False) if database is None else _held(database, alone=False)
+    with lock as held:
         if held is False:
+            shown_as = database or shown(server_engine(checked_url(settings)))
             raise ConfigurationError(
-                f"The database {database} is being restored; start again when that has ended."
+                f"The database {shown_as} is being restored; start again when that has ended."
             )
         yield
 
@@ -42,6 +52,42 @@ def alone(database: Path) -> Iterator[None]:
                 "first."
             )
         yield
+
+
+@contextmanager
+def alone_on_server(settings: Settings) -> Iterator[None]:
+    """Take the exclusive lock of a PostgreSQL database. Raises ConfigurationError as alone()."""
+    with _on_server(settings, alone=True) as held:
+        if not held:
+            raise ConfigurationError(
+                f"A server runs on the database {shown(server_engine(checked_url(settings)))}, or "
+                "a command works on it; stop that first."
+            )
+        yield
+
+
+def server_engine(url: URL) -> Engine:
+    """Return what opens sessions on PostgreSQL that hold no lock by themselves."""
+    return create_engine(
+        url, poolclass=NullPool, isolation_level="AUTOCOMMIT", hide_parameters=True
+    )
+
+
+@contextmanager
+def _on_server(settings: Settings, *, alone: bool) -> Iterator[bool | None]:
+    """Hold PostgreSQL's lock; False where another has it, None where there can be none."""
+    url = checked_url(settings)
+    if url.get_backend_name() != "postgresql":
+        yield None
+        return
+    engine = server_engine(url)
+    try:
+        session = engine.connect()
+        held = bool(session.exec_driver_sql(lock_of_use(alone=alone)).scalar())
+    except DatabaseError as error:
+        raise unusable(engine, error) from None
+    with session:
+        yield held
 
 
 @contextmanager

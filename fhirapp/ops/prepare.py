@@ -20,7 +20,7 @@ from fhirapp.auth.demo import add_demo
 from fhirapp.auth.oauth import openid
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, Settings, settings_of
-from fhirapp.db import db, with_patience, writing
+from fhirapp.db import checked_url, db, with_patience, writing
 from fhirapp.definition import types
 from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
 from fhirapp.fhir.temporal import instant
@@ -28,9 +28,16 @@ from fhirapp.files import UnusableFiles, check_before_fork, shared_files
 from fhirapp.jobs.process import environment
 from fhirapp.keys import demo_key
 from fhirapp.ops import live_settings
-from fhirapp.ops.backups.backup import copy_database, faults_of, schema_of
+from fhirapp.ops.backups.backup import (
+    back_up,
+    copy_database,
+    faults_of,
+    schema_of,
+    why_no_backup,
+)
 from fhirapp.ops.backups.restore import drop_staged, finish_swap
-from fhirapp.ops.lock import in_use
+from fhirapp.ops.backups.schemas import drop_loaded
+from fhirapp.ops.lock import in_use, server_engine
 from fhirapp.ops.readiness import check_before
 from fhirapp.store import migrate
 from fhirapp.store.migrate import reindex, schema_version, shown, upgrade
@@ -72,6 +79,20 @@ def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | No
     return target
 
 
+def _dump_before_upgrade(
+    settings: Settings, schema: str, now: datetime, say: Callable[[str], None]
+) -> Path | None:
+    """Back a PostgreSQL database up into the instance folder; None, told, without a pg_dump.
+
+    Raises ConfigurationError: what cannot be copied is not carried forward.
+    """
+    if why := why_no_backup(settings):
+        say(f"The database is carried forward without a copy. {why}")
+        return None
+    path = settings.instance / f"fhirapp.schema-{schema}.{now:%Y%m%dT%H%M%SZ}.backup"
+    return back_up(settings, path, now, None).path
+
+
 def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) -> None:
     """Make the app's database ready; say tells what was done. Raises ConfigurationError.
 
@@ -90,8 +111,10 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
         _check_files(settings_of(app), say)
     # Servers that start at once on PostgreSQL wait for the one that makes the tables.
     patience = nullcontext() if database else with_patience(_START_SECONDS)
-    with in_use(database), app.app_context(), patience:
-        if database is not None:
+    with in_use(settings_of(app)), app.app_context(), patience:
+        if database is None:
+            drop_loaded(server_engine(checked_url(settings_of(app))))
+        else:
             drop_staged(settings_of(app).instance, database)
             if serving:
                 check_before(database)
@@ -148,8 +171,12 @@ def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
     schema = schema_version(db.engine)
     database = database_path(settings)
     kept = None
-    if schema is not None and database and migrate.is_older(schema):
-        kept = copy_before_upgrade(database, schema, datetime.now(UTC))
+    if schema is not None and migrate.is_older(schema):
+        now = datetime.now(UTC)
+        if database is not None:
+            kept = copy_before_upgrade(database, schema, now)
+        else:
+            kept = _dump_before_upgrade(settings, schema, now, say)
     before = upgrade(db.engine)
     if before is not None and migrate.is_older(before):
         copied = f"; as it was it is kept in {kept}" if kept else ""

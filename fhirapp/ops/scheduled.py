@@ -65,7 +65,7 @@ def after_backup(
             _note_drill(job, Progress(name=name, notes=faults), FAILED if faults else DONE)
         if faults:
             raise ConfigurationError(f"The backup {name} is not whole ({faults[0]}).")
-        told = f" It is whole: all of its {drilled.versions} versions were read."
+        told = f" It is whole: {drilled.done}."
     if keep := job.request.get("keep"):
         stuck = (
             prune(naming, keep, taken)[1] if is_elsewhere else prune_kept(settings, naming, keep)

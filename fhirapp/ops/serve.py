@@ -71,7 +71,7 @@ def serve(
     cores = _cores()
     count = settings.processes or min(len(cores), _quota())
     # Held by each process, so that nothing is restored under one that outlives its parent.
-    with in_use(database_path(settings)):
+    with in_use(settings):
         # A restore may have ended since the app was made.
         keys.init_app(app)
         if metrics_listener is not None:

@@ -52,7 +52,7 @@ def schema_version(engine: Engine) -> str | None:
                 )
             found = connection.exec_driver_sql(f"SELECT version_num FROM {_VERSIONS}").scalar()
     except DatabaseError as error:
-        raise _unusable(engine, error) from None
+        raise unusable(engine, error) from None
     return str(found)
 
 
@@ -93,7 +93,7 @@ def upgrade(engine: Engine) -> str | None:
                 )
                 connection.exec_driver_sql(f"INSERT INTO {_VERSIONS} VALUES ('{HEAD}')")
     except DatabaseError as error:
-        raise _unusable(engine, error) from None
+        raise unusable(engine, error) from None
     return before
 
 
@@ -114,15 +114,14 @@ def _run_steps(engine: Engine) -> None:
         connection.exec_driver_sql(f"UPDATE {_VERSIONS} SET version_num = '{HEAD}'")
 
 
-def _unusable(engine: Engine, error: DatabaseError) -> ConfigurationError:
-    if is_busy(error) and isinstance(error, OperationalError) and engine.dialect.name == "sqlite":
+def unusable(engine: Engine, error: DatabaseError) -> ConfigurationError:
+    """Return a sentence for what a database says of itself."""
+    is_sqlite = engine.dialect.name == "sqlite"
+    if is_sqlite and isinstance(error, OperationalError) and is_busy(error):
         return ConfigurationError(
             f"The database {shown(engine)} is in use by another program; stop that one first."
         )
-    if (
-        engine.dialect.name == "sqlite"
-        and (folder := Path(engine.url.database or "").parent).is_dir()
-    ):
+    if is_sqlite and (folder := Path(engine.url.database or "").parent).is_dir():
         # What SQLite says of a folder that is full or read-only is the same as of many faults.
         need_writable(folder)
     reason = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__

@@ -187,8 +187,6 @@ def test_a_job_is_stopped_through_the_other_server_and_what_it_made_is_removed(
 def test_backups_are_listed_tried_out_fetched_and_deleted_through_any_server(
     servers, browsers, place
 ):
-    if settings_of(servers[0]).database_uri.startswith("postgresql"):
-        pytest.skip("with PostgreSQL pg_dump takes them")
     first, second = browsers
     first.get("/admin/backups").submit("Take a backup", passphrase="", again="")
     taken = newest(servers[0], BACKUP)

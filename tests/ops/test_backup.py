@@ -109,7 +109,7 @@ def taken(clinic: Path, target: Path, passphrase: str | None = None) -> Path:
 def inside(backup: Path, folder: Path, passphrase: str | None = None) -> Manifest:
     """Unpack a backup into a new folder."""
     folder.mkdir()
-    return unpacked(backup, passphrase, folder)
+    return unpacked(settings_in(folder), backup, passphrase, folder)
 
 
 def test_a_backup_is_one_file_with_the_database_and_the_keys(clinic, tmp_path):

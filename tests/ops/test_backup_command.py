@@ -76,8 +76,8 @@ def test_the_command_encrypts_with_a_passphrase_from_file_or_environment(clinic,
         (["{}", "--verify"], {}, "There is no backup"),
         (
             ["{}"],
-            {"DATABASE_URL": "postgresql://clinic:hunter2@db/clinic"},
-            "pg_dump --format=custom --file=FILE --dbname=postgresql://clinic@db/clinic",
+            {"DATABASE_URL": "postgresql+psycopg://clinic:hunter2@127.0.0.1:9/clinic"},
+            "The database postgresql+psycopg://clinic:***@127.0.0.1:9/clinic cannot be used",
         ),
     ],
 )

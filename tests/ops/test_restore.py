@@ -270,14 +270,6 @@ def test_an_encrypted_backup_needs_its_passphrase(clinic, example, tmp_path):
     assert f"What was there is kept in {clinic / 'fhirapp.db'}.before-" in done.stderr
 
 
-def test_postgresqls_own_command_is_named(tmp_path, backup):
-    url = "postgresql://clinic:hunter2@db/clinic"
-    done = fhirapp(tmp_path, "restore", str(backup), DATABASE_URL=url)
-    command = "pg_restore --clean --if-exists FILE --dbname=postgresql://clinic@db/clinic"
-    assert_not_done(done, command)
-    assert "hunter2" not in done.stderr
-
-
 def test_a_backup_taken_during_an_import_restores_and_passes_the_drill(tmp_path, synthea_folder):
     folder = tmp_path / "instance"
     with app_in(folder) as app:

@@ -12,7 +12,7 @@ import pytest
 
 from fhirapp.config import ConfigurationError
 from fhirapp.ops.lock import alone, in_use
-from tests.ops.test_backup import make_clinic, taken
+from tests.ops.test_backup import make_clinic, settings_in, taken
 from tests.ops.test_restore import restored, state
 from tests.ops.test_serve import servers
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp
@@ -68,9 +68,9 @@ def test_nothing_is_restored_under_a_program_that_has_the_database_open(clinic, 
 
 
 def test_no_server_starts_while_a_restore_goes_on(clinic):
-    database = clinic / "fhirapp.db"
+    database, settings = clinic / "fhirapp.db", settings_in(clinic)
     with alone(database):
         assert_not_done(fhirapp(clinic, "client", "list"), "is being restored; start again when")
     refused = pytest.raises(ConfigurationError, match="A server runs on the database")
-    with in_use(database), in_use(database), refused, alone(database):
+    with in_use(settings), in_use(settings), refused, alone(database):
         raise AssertionError

@@ -18,7 +18,7 @@ from fhirapp.ops.backups.archive import KEYS
 from fhirapp.ops.backups.restore import Move, finish_swap, journal_of, staged_for, swap
 from fhirapp.ops.lock import in_use
 from tests.exchange.test_import import PATIENT, load_lines
-from tests.ops.test_backup import app_in, make_clinic, taken
+from tests.ops.test_backup import app_in, make_clinic, settings_in, taken
 from tests.support.shell import ROOT, fhirapp
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
@@ -133,7 +133,7 @@ def test_the_next_start_says_that_it_brought_a_restore_to_its_end(half_done):
 
 def test_nothing_is_brought_to_its_end_under_a_server(half_done):
     database = half_done / "fhirapp.db"
-    with in_use(database), pytest.raises(ConfigurationError, match="A server runs"):
+    with in_use(settings_in(half_done)), pytest.raises(ConfigurationError, match="A server runs"):
         finish_swap(database)
     assert staged_for(database).exists()
 

@@ -12,9 +12,10 @@ import hashlib
 import io
 import json
 import os
+import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -33,8 +34,12 @@ from fhirapp.store.migrate import is_newer
 GZIP = b"\x1f\x8b\x08"
 FORMAT = "fhirapp-backup-1"
 DATABASE = "database.sqlite"
+# Of PostgreSQL: what pg_dump wrote, whose own compression is enough.
+DUMP = "database.dump"
 # Of the instance folder: what the database is half useless without.
 KEYS = ("secret.key", openid.NAME)
+# Of a schema of PostgreSQL's, as it is written into SQL.
+NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _MANIFEST = "manifest.json"
 _MANIFEST_MOST = 1024 * 1024
 # Bodies are repetitive: a higher level takes three times as long for a tenth less.
@@ -63,16 +68,26 @@ class Member:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup says of itself; taken is an instant."""
+    """What a backup says of itself; taken is an instant.
+
+    Of PostgreSQL also the namespace of the tables, and a fingerprint of FHIRAPP_SECRET.
+    """
 
     taken: str
     schema: str
     files: Sequence[Member]
     fhirapp: str
+    namespace: str = ""
+    secret: str = ""
 
     @classmethod
-    def new(cls, taken: str, schema: str, files: Sequence[Member]) -> Manifest:
-        return cls(taken, schema, files, version("fhirapp"))
+    def new(cls, taken: str, schema: str, files: Sequence[Member], **of_dump: str) -> Manifest:
+        return cls(taken, schema, files, version("fhirapp"), **of_dump)
+
+    @property
+    def is_dump(self) -> bool:
+        """Whether it is of PostgreSQL."""
+        return self.files[0].name == DUMP
 
     @property
     def size(self) -> int:
@@ -84,8 +99,9 @@ class Manifest:
 
 def pack(out: BinaryIO, manifest: Manifest, paths: Mapping[str, Path]) -> None:
     """Write a backup; paths are of the manifest's files, by name."""
+    level = 0 if manifest.is_dump else _LEVEL
     with (
-        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_LEVEL, filename="", mtime=0) as packed,
+        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=level, filename="", mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar,
     ):
         content = manifest.written()
@@ -102,14 +118,21 @@ def _add(tar: tarfile.TarFile, name: str, size: int, content: Any, taken: str) -
     tar.addfile(member, content)
 
 
-def unpack(source: BinaryIO, name: str, folder: Path | None) -> Manifest:
+def unpack(
+    source: BinaryIO,
+    name: str,
+    folder: Path | None,
+    check: Callable[[Manifest], None] = lambda _manifest: None,
+) -> Manifest:
     """Read a whole backup, and write its files into an empty folder, if folder is not None.
 
-    name is the backup's, for error messages. Raises InvalidBackup, ConfigurationError.
+    name is the backup's, for error messages; check may refuse what the manifest says. Raises
+    InvalidBackup, ConfigurationError.
     """
     try:
         with gzip.GzipFile(fileobj=source, mode="rb") as packed:
             manifest = _manifest(packed)
+            check(manifest)
             if folder is not None:
                 need_space(folder, manifest.size, "the backup's content")
             for member in manifest.files:
@@ -138,12 +161,17 @@ def _manifest(packed: gzip.GzipFile) -> Manifest:
         )
     try:
         files = [Member(**one) for one in stated["files"]]
-        manifest = Manifest(stated["taken"], stated["schema"], files, stated["fhirapp"])
+        manifest = Manifest(
+            *(stated["taken"], stated["schema"], files, stated["fhirapp"]),
+            *(str(stated.get("namespace", "")), str(stated.get("secret", ""))),
+        )
         datetime.fromisoformat(manifest.taken)
     except (KeyError, TypeError):
         raise ValueError("its manifest is not complete") from None
     names = [member.name for member in files]
-    if names[:1] != [DATABASE] or any(name not in KEYS for name in names[1:]):
+    # On PostgreSQL the keys are in the database.
+    is_sqlite = names[:1] == [DATABASE] and all(name in KEYS for name in names[1:])
+    if not is_sqlite and (names != [DUMP] or not NAMESPACE.fullmatch(manifest.namespace)):
         raise ValueError("it holds other files than a backup does")
     if len({*names}) < len(names) or not all(_is_plausible(member) for member in files):
         raise ValueError("its manifest contradicts itself")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import sqlite3
 import stat
@@ -9,18 +11,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from sqlalchemy import URL, make_url
-
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.disk import because, beside, database_path, need_space, scratch, sync, written_whole
 from fhirapp.fhir.temporal import instant
+from fhirapp.keys import derived_key
 from fhirapp.ops.backups.archive import (
     BEGIN,
     DATABASE,
+    DUMP,
     KEYS,
     InvalidBackup,
     Manifest,
@@ -31,6 +34,7 @@ from fhirapp.ops.backups.archive import (
     unseal,
 )
 from fhirapp.ops.backups.rotation import is_backup
+from fhirapp.ops.backups.schemas import dump_tables, why_no_dump
 
 # Of 16 kB: as many are copied at a time, so that the copy can be stopped between.
 _PAGES = 1_000
@@ -131,29 +135,9 @@ class MissingPassphrase(ConfigurationError):
     """A backup is encrypted, and no passphrase was given."""
 
 
-def local_database(settings: Settings, command: str) -> Path:
-    """Return the SQLite file of the settings. Raises ConfigurationError.
-
-    command is PostgreSQL's own tool, which the error names instead, with the database's address.
-    """
-    path = database_path(settings)
-    if path is None:
-        own = make_url(settings.database_uri)
-        url = URL.create("postgresql", own.username, None, own.host, own.port, own.database)
-        raise ConfigurationError(
-            f"PostgreSQL has its own tools for this: {command} --dbname={url}; the keys "
-            f"{' and '.join(KEYS)} in {settings.instance} belong to each backup."
-        )
-    return path
-
-
 def why_no_backup(settings: Settings) -> str:
     """Return why no backup can be taken here, and what to do instead; empty where one can."""
-    try:
-        local_database(settings, "pg_dump --format=custom --file=FILE")
-    except ConfigurationError as error:
-        return str(error)
-    return ""
+    return why_no_dump(settings) if database_path(settings) is None else ""
 
 
 def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | None) -> Taken:
@@ -162,16 +146,16 @@ def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | N
     Encrypted where there is a passphrase. Raises ConfigurationError, and leaves the file then as it
     was.
     """
-    database = local_database(settings, "pg_dump --format=custom --file=FILE")
+    database = database_path(settings)
     _check_place(path, database, settings.instance)
-    keys = {} if settings.demo else _keys(settings.instance)
-    with scratch(database.parent) as folder:
-        copy = folder / DATABASE
-        copy_database(database, copy)
-        paths = {DATABASE: copy, **_copied(keys, folder)}
-        schema = _checked(copy, database)
+    with scratch(database.parent if database else settings.instance) as folder:
+        if database is None:
+            paths, schema, of_dump = _dumped(settings, folder)
+        else:
+            paths, schema = _copied(settings, database, folder)
+            of_dump = {}
         files = [Member.of(name, one) for name, one in paths.items()]
-        manifest = Manifest.new(instant(taken), schema, files)
+        manifest = Manifest.new(instant(taken), schema, files, **of_dump)
         try:
             _write(path, manifest, paths, passphrase, folder)
         except (OSError, sqlite3.Error) as error:
@@ -182,12 +166,61 @@ def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | N
     return Taken(path, manifest, path.stat().st_size)
 
 
-def _check_place(path: Path, database: Path, instance: Path) -> None:
-    if not database.is_file() or database.stat().st_size == 0:
+def _dumped(settings: Settings, folder: Path) -> tuple[dict[str, Path], str, dict[str, str]]:
+    """Dump PostgreSQL's database; the keys are in it, sealed by FHIRAPP_SECRET."""
+    try:
+        dumped = dump_tables(settings, folder)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The database cannot be dumped into {folder.parent} ({because(error)})."
+        ) from None
+    return (
+        {DUMP: dumped.path},
+        dumped.schema,
+        {"namespace": dumped.namespace, "secret": fingerprint(settings)},
+    )
+
+
+def _copied(settings: Settings, database: Path, folder: Path) -> tuple[dict[str, Path], str]:
+    """Copy SQLite's database and the keys; return the copies, and the schema's number."""
+    keys = {} if settings.demo else _keys(settings.instance)
+    copy = folder / DATABASE
+    copy_database(database, copy)
+    return {DATABASE: copy, **_copied_keys(keys, folder)}, _checked(copy, database)
+
+
+def fingerprint(settings: Settings) -> str:
+    """Return what tells one FHIRAPP_SECRET from another, and nothing else of it."""
+    key = derived_key(settings.secret)
+    return hashlib.blake2b(key=key, person=b"backup", digest_size=16).hexdigest()
+
+
+def check_fits(settings: Settings, path: Path, manifest: Manifest) -> None:
+    """Check that a backup is of the settings' kind of database, and opens with their secret.
+
+    Raises ConfigurationError.
+    """
+    kinds = ("SQLite", "PostgreSQL")
+    is_postgresql = database_path(settings) is None
+    if manifest.is_dump != is_postgresql:
+        raise ConfigurationError(
+            f"{path} is a backup of {kinds[manifest.is_dump]}, and the database here is "
+            f"{kinds[is_postgresql]}: restore it where FHIRAPP_DATABASE_URL names its kind, and "
+            "take the records over with `fhirapp export` and `fhirapp import`."
+        )
+    if manifest.is_dump and not hmac.compare_digest(manifest.secret, fingerprint(settings)):
+        raise ConfigurationError(
+            f"{path} was taken with another FHIRAPP_SECRET, which the keys in it are sealed with: "
+            "set that one. Nothing was changed."
+        )
+
+
+def _check_place(path: Path, database: Path | None, instance: Path) -> None:
+    if database and (not database.is_file() or database.stat().st_size == 0):
         raise ConfigurationError(f"There is no database {database} to back up.")
     if not path.parent.is_dir():
         raise ConfigurationError(f"There is no folder {path.parent}.")
-    own = [database, *(instance / name for name in KEYS)]
+    own = [*([database] if database else []), *(instance / name for name in KEYS)]
     if path.exists() and any(one.exists() and path.samefile(one) for one in own):
         raise ConfigurationError(f"{path} is the server's own file; name another for the backup.")
     if path.exists() and not (stat.S_ISREG(path.stat().st_mode) and is_backup(path)):
@@ -205,7 +238,7 @@ def _keys(instance: Path) -> dict[str, Path]:
     return keys
 
 
-def _copied(keys: dict[str, Path], folder: Path) -> dict[str, Path]:
+def _copied_keys(keys: dict[str, Path], folder: Path) -> dict[str, Path]:
     """Copy the keys, lest one changes between its checksum and its content."""
     copies = {}
     for name, path in keys.items():
@@ -294,10 +327,13 @@ def opened_backup(path: Path, passphrase: str | None, folder: Path) -> Iterator[
         yield file
 
 
-def unpacked(path: Path, passphrase: str | None, folder: Path) -> Manifest:
-    """Read a backup's files into a folder. Raises InvalidBackup, ConfigurationError."""
+def unpacked(settings: Settings, path: Path, passphrase: str | None, folder: Path) -> Manifest:
+    """Read the files of a backup that fits the settings into a folder.
+
+    Raises InvalidBackup, ConfigurationError.
+    """
     with opened_backup(path, passphrase, folder) as archive:
         try:
-            return unpack(archive, str(path), folder)
+            return unpack(archive, str(path), folder, partial(check_fits, settings, path))
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be unpacked ({because(error)}).") from None

@@ -8,23 +8,24 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import URL, Connection, Engine, select
 from sqlalchemy.exc import DatabaseError
 
 from fhirapp.auth.models import User
 from fhirapp.config import Settings
-from fhirapp.db import db
+from fhirapp.db import checked_url, db
 from fhirapp.definition import Definition, types
 from fhirapp.disk import scratch
 from fhirapp.fhir import json as fhir_json
 from fhirapp.keys import opened as unsealed
-from fhirapp.ops.backups.archive import DATABASE, KEYS, InvalidBackup, Manifest
+from fhirapp.ops.backups.archive import DATABASE, DUMP, KEYS, InvalidBackup, Manifest
 from fhirapp.ops.backups.backup import faults_of, schema_of, unpacked
 from fhirapp.ops.backups.restore import app_on_copy
+from fhirapp.ops.backups.schemas import read_dump, scratch_database
 from fhirapp.ops.check import Faults, check_database, one_snapshot
 from fhirapp.search.fulltext import words_table
 from fhirapp.search.index import DateRow, IndexRow, ReferenceRow, StringRow, TokenRow
-from fhirapp.store.migrate import upgrade
+from fhirapp.store.migrate import schema_version, upgrade
 from fhirapp.store.prepare import sha1
 from fhirapp.store.write import (
     IndexBatch,
@@ -37,6 +38,7 @@ from fhirapp.store.write import (
 
 _KINDS: tuple[type[IndexRow], ...] = (TokenRow, DateRow, ReferenceRow, StringRow)
 _BATCH = 500
+_OTHER_SCHEMA = "its database is not of the schema that the manifest says"
 # What reading a row, or rendering it, comes to where a column holds what it cannot.
 _UNREADABLE = (ValueError, TypeError, AttributeError, KeyError)
 
@@ -212,34 +214,67 @@ def _digest(definition: Definition, row: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Drilled:
-    """What a drill read: the backup's manifest, how many versions, a sentence for each fault."""
+    """What a drill read: the backup's manifest, how many versions, a sentence for each fault.
+
+    versions is None where a dump of PostgreSQL's could only be read, and not be loaded.
+    """
 
     manifest: Manifest
-    versions: int
+    versions: int | None
     faults: list[str]
+
+    @property
+    def done(self) -> str:
+        """What was done with a backup without faults, to follow "is whole: "."""
+        if self.versions is not None:
+            return f"all of its {self.versions} versions were read"
+        return (
+            "its checksums are right and its dump was read to the end. It was not loaded, since "
+            "the database's user may make no other database (CREATEDB)"
+        )
 
 
 def drill(settings: Settings, path: Path, passphrase: str | None) -> Drilled:
     """Open a copy of a backup and read everything in it. Raises InvalidBackup, ConfigurationError.
 
-    The server and its database are not touched.
+    The server and its database are not touched; on PostgreSQL the copy is another database.
     """
     with scratch(settings.instance) as folder:
-        manifest = unpacked(path, passphrase, folder)
-        broken = faults_of(folder / DATABASE)
-        if not broken and schema_of(folder / DATABASE) != manifest.schema:
-            broken = ["its database is not of the schema that the manifest says"]
-        if broken:
-            raise InvalidBackup(f"{path} is damaged ({broken[0]}).")
-        has_key = (folder / KEYS[0]).exists()
-        with app_on_copy(settings, folder):
-            upgrade(db.engine)
-            checked = check_database(db.engine, types(), quick=False)
-            faults = Faults()
-            faults.extend(checked.faults)
-            read_everything(faults, db.engine, types(), Rendering.of(settings))
-            if has_key:
-                _open_sealed(faults, db.engine)
+        manifest = unpacked(settings, path, passphrase, folder)
+        if not manifest.is_dump:
+            return _drill_file(settings, path, folder, manifest)
+        url, dump = checked_url(settings), folder / DUMP
+        with scratch_database(url, dump, manifest.namespace) as loaded:
+            if loaded is None:
+                read_dump(url, dump)
+                return Drilled(manifest, None, [])
+            return _read_copy(settings, path, folder, manifest, loaded)
+
+
+def _drill_file(settings: Settings, path: Path, folder: Path, manifest: Manifest) -> Drilled:
+    broken = faults_of(folder / DATABASE)
+    if not broken and schema_of(folder / DATABASE) != manifest.schema:
+        broken = [_OTHER_SCHEMA]
+    if broken:
+        raise InvalidBackup(f"{path} is damaged ({broken[0]}).")
+    return _read_copy(settings, path, folder, manifest)
+
+
+def _read_copy(
+    settings: Settings, path: Path, folder: Path, manifest: Manifest, url: URL | None = None
+) -> Drilled:
+    """Carry a copy forward, and read it."""
+    has_key = manifest.is_dump or (folder / KEYS[0]).exists()
+    with app_on_copy(settings, folder, url):
+        if url and schema_version(db.engine) != manifest.schema:
+            raise InvalidBackup(f"{path} is damaged ({_OTHER_SCHEMA}).")
+        upgrade(db.engine)
+        checked = check_database(db.engine, types(), quick=False)
+        faults = Faults()
+        faults.extend(checked.faults)
+        read_everything(faults, db.engine, types(), Rendering.of(settings))
+        if has_key:
+            _open_sealed(faults, db.engine)
     return Drilled(manifest, checked.versions, faults.lines())
 
 

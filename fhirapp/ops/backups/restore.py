@@ -1,7 +1,7 @@
 """Put a backup in the place of the database and its keys, and keep the old ones.
 
-All files are replaced or none, even if the process is killed. Access that was revoked after the
-backup comes back, with a warning; sessions, tokens and running jobs end.
+All files, or tables, are replaced or none, even if the process is killed. Access that was revoked
+after the backup comes back, with a warning; sessions, tokens and running jobs end.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ from datetime import datetime
 from pathlib import Path
 
 from flask import Flask
-from sqlalchemy import Connection, delete, update
+from sqlalchemy import URL, Connection, delete, update
 
 from fhirapp.auth.models import AccessToken, Launch, ParkedRequest, Session, SetupCode
 from fhirapp.auth.tokens import revoke_grants
 from fhirapp.config import ConfigurationError, Settings, sqlite_url
 from fhirapp.core import current_core
-from fhirapp.db import db, writing
+from fhirapp.db import checked_url, db, writing
 from fhirapp.db.generation import Generation
 from fhirapp.definition import types
 from fhirapp.disk import (
     because,
     beside,
     copy_into,
+    database_path,
     owned_as,
     scratch,
     sync,
     sync_folder,
     written_whole,
 )
-from fhirapp.ops.backups.archive import DATABASE, KEYS, InvalidBackup, Manifest
-from fhirapp.ops.backups.backup import faults_of, local_database, opened, schema_of, unpacked
+from fhirapp.ops.backups.archive import DATABASE, DUMP, KEYS, InvalidBackup, Manifest
+from fhirapp.ops.backups.backup import faults_of, opened, schema_of, unpacked
+from fhirapp.ops.backups.schemas import drop_loaded, holds_rows, load_beside, swap_in
 from fhirapp.ops.check import check_database
-from fhirapp.ops.lock import alone, unopened
-from fhirapp.store.migrate import upgrade
+from fhirapp.ops.lock import alone, alone_on_server, server_engine, unopened
+from fhirapp.store.migrate import schema_version, shown, upgrade
 from fhirapp.store.version import GENERATION, set_state
 
 # Files that a SQLite database leaves behind where its process was killed.
@@ -162,16 +164,26 @@ def end_all(connection: Connection, now: int) -> None:
 
 
 # Tables that a start fills of itself.
-_OF_A_START = ("alembic_version", "store_state", "auth_setup_code")
+_OF_A_START = (
+    *("alembic_version", "store_state", "auth_setup_code", "server_secret", "log_line"),
+    *("audit_line", "audit_chain", "audit_entry", "audit_file"),
+)
+_HOLDS = (
+    "The database {} holds records or accounts already; with --force it is replaced, and kept "
+    "beside."
+)
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What was restored: the backup's manifest, versions of resources, and the old files, kept."""
+    """What was restored: the backup's manifest, versions of resources, and where the old is kept.
+
+    That is files, or a schema of PostgreSQL's, in words.
+    """
 
     manifest: Manifest
     versions: int
-    kept: list[Path]
+    kept: Sequence[Path | str]
 
 
 def restore(
@@ -181,17 +193,16 @@ def restore(
 
     Nothing is touched before the whole backup was checked. Raises ConfigurationError.
     """
-    database = local_database(settings, "pg_restore --clean --if-exists FILE")
+    database = database_path(settings)
+    if database is None:
+        return _restore_dump(settings, path, now, passphrase, force=force)
     if path.exists() and database.exists() and path.samefile(database):
         raise ConfigurationError(f"{path} is the database itself, and no backup.")
     settings.instance.mkdir(parents=True, exist_ok=True)
     with scratch(database.parent) as folder, alone_with(database):
         if not force and holds_anything(database):
-            raise ConfigurationError(
-                f"The database {database} holds records or accounts already; with --force it is "
-                "replaced, and kept beside."
-            )
-        manifest = unpacked(path, passphrase, folder)
+            raise ConfigurationError(_HOLDS.format(database))
+        manifest = unpacked(settings, path, passphrase, folder)
         versions = _make_ready(settings, folder, path, now)
         try:
             kept = _put(settings, database, folder, now)
@@ -202,6 +213,28 @@ def restore(
             ) from None
     Generation(settings.instance).change()
     return Restored(manifest, versions, kept)
+
+
+def _restore_dump(
+    settings: Settings, path: Path, now: datetime, passphrase: str | None, *, force: bool
+) -> Restored:
+    """Restore a backup of PostgreSQL: into tables beside those there, which it then replaces."""
+    url = checked_url(settings)
+    with scratch(settings.instance) as folder, alone_on_server(settings):
+        engine = server_engine(url)
+        if holds_rows(engine, _OF_A_START) and not force:
+            raise ConfigurationError(_HOLDS.format(shown(engine)))
+        manifest = unpacked(settings, path, passphrase, folder)
+        loaded = load_beside(url, folder / DUMP, manifest.namespace)
+        try:
+            versions = _end_and_check(settings, folder, path, now, loaded)
+            schema = swap_in(url, now)
+        finally:
+            # Nothing is left of it but where something failed.
+            drop_loaded(engine)
+    Generation(settings.instance).change()
+    kept = f"the schema {schema}, until DROP SCHEMA {schema} CASCADE removes it"
+    return Restored(manifest, versions, [kept] if schema else [])
 
 
 @contextmanager
@@ -231,13 +264,19 @@ def holds_anything(database: Path) -> bool:
         return True
 
 
-def app_on_copy(settings: Settings, folder: Path) -> AbstractContextManager[Flask]:
+def app_on_copy(
+    settings: Settings, folder: Path, url: URL | None = None
+) -> AbstractContextManager[Flask]:
     """Return an app, current meanwhile, on the unpacked database and keys in a folder.
 
-    It knows the types and the keys; it has no pages.
+    Or on the database that an address of PostgreSQL's leads to. It knows the types and the keys; it
+    has no pages.
     """
-    url = sqlite_url(folder / DATABASE)
-    settings = replace(settings, database_url=url, instance_path=str(folder), demo=False)
+    where = url.render_as_string(hide_password=False) if url else sqlite_url(folder / DATABASE)
+    # Replicas have what is served, and not the copy.
+    settings = replace(
+        settings, database_url=where, instance_path=str(folder), demo=False, replica_urls=""
+    )
     return current_core(settings)
 
 
@@ -252,18 +291,31 @@ def _make_ready(settings: Settings, folder: Path, path: Path, now: datetime) -> 
         faults = ["it is no database of fhirapp's"]
     if faults:
         raise InvalidBackup(f"{path} is damaged, nothing was changed ({faults[0]}).")
-    with app_on_copy(settings, folder):
+    versions = _end_and_check(settings, folder, path, now)
+    with unopened(copy):
+        # Its log is in the file now.
+        pass
+    return versions
+
+
+def _end_and_check(
+    settings: Settings, folder: Path, path: Path, now: datetime, url: URL | None = None
+) -> int:
+    """Carry a copy forward, end what was open in it, and check it; return its versions."""
+    with app_on_copy(settings, folder, url):
+        if url and schema_version(db.engine) is None:
+            raise InvalidBackup(f"{path} holds no tables of fhirapp's; nothing was changed.")
         upgrade(db.engine)
         with writing() as connection:
             # Whoever kept a figure made from the data as it was finds it under no number again.
             set_state(connection, GENERATION, str(secrets.randbits(48)))
             end_all(connection, int(now.timestamp()))
+            if url:
+                # A dump has none of what the planner knows.
+                connection.exec_driver_sql("ANALYZE")
         checked = check_database(db.engine, types(), quick=False)
     if checked.faults:
         raise InvalidBackup(f"{path} is damaged, nothing was changed ({checked.faults[0]}).")
-    with unopened(copy):
-        # Its log is in the file now.
-        pass
     return checked.versions
 
 

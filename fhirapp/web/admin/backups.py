@@ -12,6 +12,7 @@ from flask import Response, request
 from werkzeug.exceptions import NotFound
 
 from fhirapp.config import settings
+from fhirapp.disk import database_path
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, Job
 from fhirapp.ops.backups.backup import why_no_backup
@@ -124,6 +125,7 @@ def _list(message: str = "") -> Response:
         cannot=why_no_backup(settings()),
         files=settings().files,
         restore=_restore(found[0] if found else None),
+        needs_settings=database_path(settings()) is None,
         running=jobs,
     )
 
@@ -138,6 +140,7 @@ def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
         backup=backup,
         path=_path(backup),
         restore=_restore(backup),
+        needs_settings=database_path(settings()) is None,
         drills=drills[:_SHOWN],
         is_under_way=any(job.is_under_way for job in drills),
         message=message,
@@ -161,7 +164,7 @@ def _path(backup: Backup) -> str:
 
 def _restore(backup: Backup | None) -> str:
     """Return the command that comes back to a backup, for this server's database and no other."""
-    # One of PostgreSQL, which has a password in it, has no backups here.
+    # That of PostgreSQL may have a password in it.
     names = ("FHIRAPP_INSTANCE_PATH", "FHIRAPP_DATABASE_URL")
     variables = {name: os.environ[name] for name in names if name in os.environ}
     shown = [f"{name}={quote_word(text)} " for name, text in variables.items() if "@" not in text]
