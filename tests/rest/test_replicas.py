@@ -27,6 +27,7 @@ from fhirapp.config import ConfigurationError, load_settings
 from fhirapp.db import db
 from fhirapp.db.records import Source, records, replica_standings, watched_replicas
 from fhirapp.db.replicas import AWAY, BEHIND, REFUSED, USED, ReplicaReader, Standing
+from fhirapp.ops import metrics
 from fhirapp.ops.doctor import GOOD, WRONG, examine
 from fhirapp.ops.prepare import prepare
 from fhirapp.rest.stream import PIECE
@@ -499,13 +500,20 @@ def test_an_unreachable_replica_is_a_line_in_the_log_and_a_state(site, app, capl
     assert "hush" not in f"{told} {finding}"
 
 
-def test_readiness_and_doctor_tell_of_a_replica_that_is_used(site, app):
+def test_readiness_doctor_and_metrics_tell_of_a_replica_that_is_used(site, app):
     ready = app.test_client().get("/health/ready").get_json()
     assert ready["replicas"] == [{"number": 1, "state": USED, "lag": 0.0}]
     with app.app_context():
         (finding,) = [one for one in examine(app, quick=True) if one.what == "Replicas"]
     assert finding.state == GOOD
     assert finding.words.endswith(f"/{site.name} is used, 0.0 s behind")
+    samples = {
+        one.name: one.value
+        for metric in metrics._State(app).collect()
+        for one in metric.samples
+        if one.labels.get("replica", "").endswith(f"/{site.name}")
+    }
+    assert samples == {"fhirapp_replica_used": 1, "fhirapp_replica_lag_seconds": 0}
 
 
 @pytest.mark.parametrize(
