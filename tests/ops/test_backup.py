@@ -33,6 +33,7 @@ from fhirapp.store.publish import Publisher
 from fhirapp.store.seed import load_seed, seed_path
 from fhirapp.store.write import Rendering
 from tests.support.authorizing import add_person
+from tests.support.helpers import damage_database
 
 NOW = datetime(2026, 1, 5, 10, 15, tzinfo=UTC)
 SECRET = "JBSWY3DPEHPK3PXP"
@@ -241,11 +242,7 @@ def remove_key(clinic: Path) -> None:
 
 
 def damage(clinic: Path) -> None:
-    """Overwrite pages in the middle of the database."""
-    with (clinic / "fhirapp.db").open("r+b") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(file.tell() // 2 // 16384 * 16384)
-        file.write(b"\xff" * 50_000)
+    damage_database(clinic / "fhirapp.db")
 
 
 def make_foreign(clinic: Path) -> None:

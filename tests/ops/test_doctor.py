@@ -26,6 +26,7 @@ from fhirapp.ops.backups.rotation import Backup
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, Finding, examine
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, add_person
+from tests.support.helpers import damage_database
 from tests.support.shell import fhirapp
 from tests.support.trails import change
 
@@ -180,9 +181,7 @@ def test_a_damaged_database_is_told_by_the_whole_look(clinic):
     path = database_path(settings_of(clinic))
     if path is None:
         pytest.skip("of SQLite's file")
-    with path.open("r+b") as file:
-        file.seek(path.stat().st_size // 2)
-        file.write(b"\xff" * 65_536)
+    damage_database(path)
     # What is read after that may not be readable either.
     wrong = [one.words for one in found(clinic, "Database", quick=False) if one.state == WRONG]
     assert "is damaged" in wrong[0]

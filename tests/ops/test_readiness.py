@@ -16,6 +16,7 @@ from fhirapp.disk import database_path
 from fhirapp.ops import readiness
 from fhirapp.ops.prepare import prepare
 from fhirapp.store.migrate import HEAD
+from tests.support.helpers import damage_database
 from tests.support.shell import assert_not_done, fhirapp
 
 
@@ -35,13 +36,6 @@ def path_of(app: Flask) -> Path:
     if path is None:
         pytest.skip("of SQLite's file")
     return path
-
-
-def damage(path: Path) -> None:
-    """Write over the middle of a file, as a failing disk may."""
-    with path.open("r+b") as file:
-        file.seek(path.stat().st_size // 2)
-        file.write(b"\xff" * 65_536)
 
 
 def test_a_server_that_can_work_is_ready(clinic):
@@ -105,7 +99,7 @@ def test_a_database_that_cannot_be_asked_is_told_without_its_words(clinic, monke
 def test_a_damaged_file_is_not_served(clinic):
     with clinic.app_context():
         db.engine.dispose()
-    damage(path_of(clinic))
+    damage_database(path_of(clinic))
     with pytest.raises(ConfigurationError, match=r"is damaged \(.+\); restore a backup\."):
         prepare(clinic, lambda _words: None, serving=True)
 
@@ -115,7 +109,7 @@ def test_a_large_file_is_checked_while_it_is_served(clinic, monkeypatch):
     path = path_of(clinic)
     with clinic.app_context():
         db.engine.dispose()
-    for harm in (lambda: None, lambda: damage(path)):
+    for harm in (lambda: None, lambda: damage_database(path)):
         harm()
         thread = readiness.check_meanwhile(path)
         assert thread is not None
@@ -130,6 +124,6 @@ def test_a_large_file_is_checked_while_it_is_served(clinic, monkeypatch):
 
 def test_the_shell_refuses_to_serve_a_damaged_file_by_a_sentence(tmp_path):
     fhirapp(tmp_path, "user", "add", "ann", "--role", "clinician", "--invite")
-    damage(tmp_path / "fhirapp.db")
+    damage_database(tmp_path / "fhirapp.db")
     done = fhirapp(tmp_path, "serve", "--port", "0")
     assert_not_done(done, "is damaged")

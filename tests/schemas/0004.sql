@@ -97,6 +97,69 @@ CREATE INDEX ix_allergy_intolerance_token ON allergy_intolerance_token (param, c
 CREATE VIRTUAL TABLE "allergy_intolerance_words" USING
         fts5(narrative, content, content='', tokenize='ascii');
 
+CREATE TABLE audit_chain (
+	name VARCHAR NOT NULL,
+	done BIGINT NOT NULL,
+	is_over BOOLEAN NOT NULL,
+	PRIMARY KEY (name)
+);
+
+CREATE INDEX ix_audit_chain_open ON audit_chain (name);
+
+CREATE TABLE audit_entry (
+	number INTEGER NOT NULL,
+	at VARCHAR NOT NULL,
+	user_id VARCHAR,
+	client_id VARCHAR,
+	via VARCHAR NOT NULL,
+	method VARCHAR NOT NULL,
+	path VARCHAR NOT NULL,
+	body VARCHAR NOT NULL,
+	status INTEGER NOT NULL,
+	milliseconds DOUBLE NOT NULL,
+	served VARCHAR NOT NULL,
+	request_id VARCHAR NOT NULL,
+	event VARCHAR NOT NULL,
+	about VARCHAR NOT NULL,
+	address VARCHAR NOT NULL,
+	PRIMARY KEY (number)
+);
+
+CREATE INDEX ix_audit_entry_client ON audit_entry (client_id, number);
+
+CREATE INDEX ix_audit_entry_event ON audit_entry (event, number);
+
+CREATE INDEX ix_audit_entry_request ON audit_entry (request_id);
+
+CREATE INDEX ix_audit_entry_user ON audit_entry (user_id, number);
+
+CREATE TABLE audit_file (
+	name VARCHAR NOT NULL,
+	content BLOB NOT NULL,
+	PRIMARY KEY (name)
+);
+
+CREATE TABLE audit_line (
+	pk INTEGER NOT NULL,
+	chain VARCHAR NOT NULL,
+	n BIGINT NOT NULL,
+	hash VARCHAR NOT NULL,
+	is_head BOOLEAN NOT NULL,
+	line BLOB NOT NULL,
+	PRIMARY KEY (pk),
+	CONSTRAINT uq_audit_line_place UNIQUE (chain, n)
+);
+
+CREATE INDEX ix_audit_line_head ON audit_line (pk);
+
+CREATE TABLE audit_seen (
+	patient_id VARCHAR NOT NULL,
+	number BIGINT NOT NULL,
+	PRIMARY KEY (patient_id, number)
+);
+
+CREATE INDEX ix_audit_seen_entry ON audit_seen (number);
+
 CREATE TABLE auth_attempt (
 	digest BLOB NOT NULL,
 	times INTEGER NOT NULL,
@@ -709,6 +772,12 @@ CREATE TABLE lesson_progress (
 	FOREIGN KEY(user_id) REFERENCES auth_user (id) ON DELETE CASCADE
 );
 
+CREATE TABLE log_line (
+	"key" VARCHAR NOT NULL,
+	line JSON NOT NULL,
+	PRIMARY KEY ("key")
+);
+
 CREATE TABLE oauth_access_token (
 	digest BLOB NOT NULL,
 	client_id VARCHAR NOT NULL,
@@ -1206,10 +1275,57 @@ CREATE TABLE provenance_token (
 
 CREATE INDEX ix_provenance_token ON provenance_token (param, code, pk, system);
 
+CREATE TABLE schedule (
+	name VARCHAR NOT NULL,
+	kind VARCHAR NOT NULL,
+	timing VARCHAR NOT NULL,
+	options JSON NOT NULL,
+	is_paused BOOLEAN NOT NULL,
+	handled_at BIGINT NOT NULL,
+	job_id VARCHAR,
+	began_at BIGINT,
+	since VARCHAR,
+	succeeded_at BIGINT,
+	failed_at BIGINT,
+	failures INTEGER NOT NULL,
+	history JSON NOT NULL,
+	PRIMARY KEY (name)
+);
+
+CREATE TABLE server_secret (
+	name VARCHAR NOT NULL,
+	content BLOB NOT NULL,
+	changed_at INTEGER NOT NULL,
+	PRIMARY KEY (name)
+);
+
+CREATE TABLE setting (
+	name VARCHAR NOT NULL,
+	value VARCHAR NOT NULL,
+	changed_at INTEGER NOT NULL,
+	changed_by VARCHAR NOT NULL,
+	PRIMARY KEY (name)
+);
+
 CREATE TABLE store_state (
 	name VARCHAR NOT NULL,
 	value VARCHAR NOT NULL,
 	PRIMARY KEY (name)
 );
+
+CREATE TABLE upload_piece (
+	upload_id VARCHAR NOT NULL,
+	number INTEGER NOT NULL,
+	at BIGINT NOT NULL,
+	user_id VARCHAR NOT NULL,
+	name VARCHAR NOT NULL,
+	size BIGINT NOT NULL,
+	length INTEGER NOT NULL,
+	stored VARCHAR NOT NULL,
+	added_at BIGINT NOT NULL,
+	PRIMARY KEY (upload_id, number, at)
+);
+
+CREATE INDEX ix_upload_piece_user_id ON upload_piece (user_id);
 
 INSERT INTO alembic_version VALUES ('0004');

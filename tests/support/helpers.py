@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from flask import Flask
@@ -16,6 +19,18 @@ SECRET = "the-secret-of-the-tests-0123456789"
 def shared_secret(database_url: str) -> dict[str, str]:
     """Return the setting that a server on this database needs beside it."""
     return {"secret": SECRET} if database_url.startswith("postgres") else {}
+
+
+def damage_database(path: Path) -> None:
+    """Write over the first page of a table in SQLite's file, as a failing disk may."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'patient'"
+        (number,) = connection.execute(query).fetchone()
+    with path.open("r+b") as file:
+        file.seek((number - 1) * size)
+        file.write(b"\xff" * size)
 
 
 class Fhir:
