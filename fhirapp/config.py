@@ -549,6 +549,10 @@ def _check_secret(settings: Settings) -> None:
     )
 
 
+# No part of the prefix is . or ..
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.\.?(/|$))[\w.~-]+)*")
+
+
 def _check_files(settings: Settings) -> None:
     if settings.demo:
         raise ConfigurationError(
@@ -566,7 +570,9 @@ def _check_files(settings: Settings) -> None:
             "FHIRAPP_FILES takes s3://bucket/prefix and nothing else; keys are set in "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
-    elif not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.~-]+)*", settings.files):
+    elif not re.fullmatch(
+        r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.\.?(/|$))[\w.~-]+)*", settings.files
+    ):
         raise ConfigurationError(
             f"FHIRAPP_FILES={settings.files!r} is neither a folder nor s3://bucket/prefix."
         )

@@ -306,8 +306,8 @@ class Tracker:
             try:
                 self.progress.made = _keep(self.job.id, self.folder)
             except OSError as error:
-                is_kept, state = False, FAILED
-                notes = (*notes, _NOT_KEPT % (shared_files(settings()).place, because(error)))
+                is_kept, self.progress.ends, state = False, state, FAILED
+                notes = (_NOT_KEPT % (shared_files(settings()).place, because(error)), *notes)
             self._ended.set()
             self.progress.notes = [*filter(None, notes), *self.progress.notes]
             self.note()

@@ -82,6 +82,8 @@ class Progress:
     pid: int = 0
     # Names and sizes of what can be fetched; None until it has ended.
     made: list[tuple[str, int]] | None = None
+    # The state of a job once what it made is kept, which its first note says that it is not yet.
+    ends: str = ""
 
 
 class Job(NamedTuple):
@@ -309,9 +311,14 @@ def finish(
 def note_made(job_id: str, made: list[tuple[str, int]]) -> None:
     """Note what a job made that has ended, as it was kept only now."""
     job = find_any(job_id)
-    if job is not None:
-        progress = replace(job.progress, made=made)
-        _change(job, (DONE, FAILED, STOPPED, INTERRUPTED), progress=asdict(progress))
+    if job is None:
+        return
+    progress, state = replace(job.progress, made=made), job.state
+    if progress.ends:
+        state = progress.ends
+        progress = replace(progress, ends="", notes=progress.notes[1:])
+    ended = (DONE, FAILED, STOPPED, INTERRUPTED)
+    _change(job, ended, state=state, progress=asdict(progress))
 
 
 def interrupt(job_id: str) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
 from threading import Barrier
 from urllib.parse import urlencode
 
@@ -21,6 +23,8 @@ from fhirapp.jobs import process, table
 from fhirapp.jobs.table import LEASE_SECONDS
 from fhirapp.jobs.worker import Pace
 from fhirapp.ops.jobs import BACKUP, DRILL, EXPORT
+from tests.ops.test_serve import WAIT_SECONDS
+from tests.ops.test_serve import servers as run_servers
 from tests.support.browsing import Browser, add_person
 from tests.support.bulk import Exports
 from tests.support.helpers import BASE_URL
@@ -235,3 +239,25 @@ def test_files_are_private_to_the_server_s_user(servers, place):
     root = settings_of(servers[0]).files
     assert os.stat(f"{root}/exports/x/1/a.ndjson").st_mode & 0o777 == 0o600  # noqa: PTH116
     assert os.stat(f"{root}/exports/x").st_mode & 0o777 == 0o700  # noqa: PTH116
+
+
+def test_forked_processes_of_a_server_export_to_a_store_and_send_from_it(servers, place, tmp_path):
+    """Of a store they have nothing from their parent, which has not talked to it."""
+    app = servers[0]
+    client = Exports(app)
+    status = client.started("$export?_type=Patient,AllergyIntolerance")
+    settings = settings_of(app)
+    with run_servers(tmp_path) as run:
+        server = run(FILES=place.files, DATABASE_URL=settings.database_url)
+        deadline = time.monotonic() + WAIT_SECONDS
+        while client.get(status).status_code == 202:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        whole = client.get(f"{status}/AllergyIntolerance.1.ndjson").data
+        for _ in range(6):
+            # Whichever process answers.
+            with closing(HTTPConnection("127.0.0.1", server.port, timeout=WAIT_SECONDS)) as sent:
+                path = f"{status}/AllergyIntolerance.1.ndjson"
+                sent.request("GET", path, headers={"Authorization": f"Bearer {client.token}"})
+                assert sent.getresponse().read() == whole
+    assert client.request("DELETE", status).status_code == 202

@@ -1,0 +1,188 @@
+"""Files that are away, refused or gone: a sentence, nothing lost, and no key in a log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+from flask import Flask
+
+from fhirapp.auth.models import ADMINISTRATOR
+from fhirapp.config import ConfigurationError, load_settings, settings_of
+from fhirapp.files import shared_files
+from fhirapp.jobs import process
+from fhirapp.ops import doctor
+from fhirapp.ops.jobs import EXPORT
+from tests.support.browsing import Browser, add_person
+from tests.support.bulk import Exports
+from tests.support.helpers import assert_outcome
+from tests.support.jobs import newest, task
+from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.shell import environment
+
+UNREACHABLE = "the store cannot be reached"
+UPLOAD = b'{"resourceType":"Patient","id":"kept"}'
+pytestmark = pytest.mark.usefixtures("_forked_jobs")
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ("shared", "is not a whole path; it begins with a slash."),
+        ("gs://bucket", "is neither a folder nor s3://bucket/prefix."),
+        ("s3://", "is neither a folder nor s3://bucket/prefix."),
+        ("s3://Bucket/x", "is neither a folder nor s3://bucket/prefix."),
+        ("s3://bucket/../x", "is neither a folder nor s3://bucket/prefix."),
+        ("s3://AKID:secret@bucket/x", "keys are set in AWS_ACCESS_KEY_ID"),
+    ],
+)
+def test_what_is_no_place_stops_the_start(files, words):
+    with pytest.raises(ConfigurationError) as raised:
+        load_settings({"FHIRAPP_FILES": files})
+    assert words in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_the_demo_has_no_shared_files(tmp_path):
+    with pytest.raises(ConfigurationError, match="Demo mode keeps its files in its own folder"):
+        load_settings({"FHIRAPP_FILES": str(tmp_path), "FHIRAPP_DEMO": "1"})
+
+
+def start(folder: Path, files: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Start a server that ends once it listens: its host is no address of this machine."""
+    return subprocess.run(
+        [sys.executable, "-m", "fhirapp", "serve", "--host", "192.0.2.1"],
+        env={
+            **environment(folder, FILES=files, BASE_URL="https://fhir.example"),
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("bucket", "variables", "reason"),
+    [
+        (BUCKET, {"AWS_SECRET_ACCESS_KEY": "not-the-secret"}, "the store refuses the key"),
+        (BUCKET, {"AWS_ACCESS_KEY_ID": "AKIDSTRANGER"}, "the store refuses the key"),
+        ("elsewhere", {}, "there is no bucket elsewhere"),
+    ],
+)
+def test_a_store_that_refuses_stops_the_start(tmp_path, store, bucket, variables, reason):
+    done = start(tmp_path, f"s3://{bucket}/x", **variables)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert f"FHIRAPP_FILES=s3://{bucket}/x cannot be used: {reason}" in line
+    for value in {**store.environment, **variables}.values():
+        if not value.startswith(("http", "us-")):
+            assert value not in done.stderr + done.stdout
+
+
+def test_a_store_that_is_away_is_told_and_records_are_served(tmp_path, store):
+    done = start(tmp_path, f"s3://{BUCKET}", AWS_ENDPOINT_URL="http://127.0.0.1:9")
+    told, listened = done.stderr.splitlines()
+    assert f"FHIRAPP_FILES=s3://{BUCKET} cannot be used: {UNREACHABLE}" in told
+    assert told.endswith("Until then exports, uploads and backups fail.")
+    assert "Cannot listen on 192.0.2.1" in listened
+
+
+def test_a_folder_that_is_not_there_stops_the_start(tmp_path):
+    done = start(tmp_path, str(tmp_path / "mounted"))
+    assert done.returncode == 2
+    missing = tmp_path / "mounted"
+    words = f"There is no folder {missing}, which FHIRAPP_FILES names; mount it, or make it."
+    assert done.stderr == f"fhirapp: {words}\n"
+
+
+class Away:
+    """A server whose files can be taken away and given back, and an administrator of it."""
+
+    def __init__(
+        self, app: Flask, go: Callable[[], object], come: Callable[[], object], reason: str
+    ) -> None:
+        self.app, self.go, self.come, self.reason = app, go, come, reason
+        self.admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
+        self.exports = Exports(app)
+
+
+@pytest.fixture(params=["folder", "s3"])
+def away(
+    request: pytest.FixtureRequest,
+    make_app: Callable[..., Flask],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Away]:
+    monkeypatch.setattr("fhirapp.files._RETRIES", 0)
+    if request.param == "folder":
+        folder = tmp_path / "shared"
+        folder.mkdir()
+        other = tmp_path / "elsewhere"
+        app = make_app(files=str(folder))
+        reason = f"there is no folder {folder}"
+        yield Away(app, lambda: folder.rename(other), lambda: other.rename(folder), reason)
+        rmtree(folder)
+        return
+    store: ObjectStore = request.getfixturevalue("store")
+    app = make_app(files=f"s3://{BUCKET}/away-{tmp_path.name}")
+    yield Away(app, store.stop, store.start, UNREACHABLE)
+
+
+def test_pages_and_exports_say_so_and_go_on_afterwards(away, caplog):
+    status = away.exports.started("$export?_type=Patient")
+    away.exports.work()
+    waiting = away.exports.started("$export?_type=Patient")
+    away.go()
+    try:
+        fetched = away.exports.get(f"{status}/Patient.1.ndjson")
+        assert_outcome(fetched, 503, "transient", "Files cannot be reached now; try again later.")
+        assert away.exports.kick_off().status_code == 503
+        assert away.exports.work() == 1
+        page = away.admin.get("/admin/backups")
+        assert (page.status, "cannot be reached now" in page.words) == (503, True)
+        assert away.admin.get("/admin").status == 200
+        with away.app.app_context():
+            (found,) = doctor._files(settings_of(away.app))
+        assert found.state == doctor.WRONG
+        assert away.exports.get("Patient?_count=1").status_code == 200
+    finally:
+        away.come()
+    assert away.exports.get(f"{status}/Patient.1.ndjson").status_code == 200
+    reason = "The export's files could not be written; see the server's log."
+    assert_outcome(away.exports.get(waiting), 500, "exception", reason)
+    assert away.reason in caplog.text
+    assert not [one for one in caplog.records if one.exc_info and one.levelno >= logging.ERROR]
+    assert "s3cr3t" not in caplog.text
+
+
+def test_what_a_job_made_is_kept_once_files_are_back(away):
+    admin, app = away.admin, away.app
+    form = admin.get("/admin/exports")
+    away.go()
+    try:
+        form.submit("Start the export", type="Group")
+        job = newest(app, EXPORT)
+        assert job.state == "failed"
+        assert f"({away.reason})" in job.progress.notes[0]
+        assert process.folder_of(job.id, settings_of(app).instance).is_dir()
+    finally:
+        away.come()
+    with app.app_context():
+        deadline = time.monotonic() + 60
+        # Its process may take a moment to end.
+        while process.folder_of(job.id, settings_of(app).instance).exists():
+            assert time.monotonic() < deadline
+            process.keep_left()
+        files = shared_files(settings_of(app))
+        manifest = json.loads(files.read(f"tasks/{job.id}/made/manifest.json"))
+    assert manifest["output"]
+    assert (task(app, job.id).state, task(app, job.id).progress.notes) == ("done", [])
+    assert "export.zip" in str(admin.get(f"/admin/exports/{job.id}").offered)
