@@ -9,19 +9,37 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
 from sqlalchemy.exc import DBAPIError
 
-from fhirapp.cli import audit, backup, clients, exports, imports, schedule, server, users
 from fhirapp.config import ConfigurationError
 from fhirapp.trail import Unwritable
+
+_MODULES = ("server", "imports", "exports", "clients", "users", "audit", "backup", "schedule")
 
 
 class _Commands(click.Group):
     """Commands whose errors are one sentence and exit code 2."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        for name in _MODULES:
+            self._load(name)
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        # One that is its module's name reads no other: a backup is to take little memory.
+        names = (cmd_name,) if cmd_name in _MODULES else _MODULES
+        for name in names:
+            self._load(name)
+        return super().get_command(ctx, cmd_name)
+
+    def _load(self, name: str) -> None:
+        for command in import_module(f"fhirapp.cli.{name}").commands:
+            self.add_command(command)
 
     def main(self, *arguments: Any, **extra: Any) -> NoReturn:
         try:
@@ -53,12 +71,6 @@ class _Commands(click.Group):
 @click.version_option(package_name="fhirapp")
 def cli() -> None:
     """fhirapp: a small FHIR R4 server for clinical notes and allergies."""
-
-
-_PARTS = (server, imports, exports, clients, users, audit, backup, schedule)
-for part in _PARTS:
-    for command in part.commands:
-        cli.add_command(command)
 
 
 def main() -> None:
