@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from shutil import copytree
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ class Place(NamedTuple):
     names: Callable[[], list[str]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     """An S3 store, which servers of these tests reach."""
     store = ObjectStore(tmp_path_factory.mktemp("store"))
@@ -42,18 +43,22 @@ def set_environment(patch: pytest.MonkeyPatch, environment: Mapping[str, str]) -
 
 
 @pytest.fixture(scope="module", params=["folder", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A place for files of a module's tests."""
+def place(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    new_database: Callable[..., str],
+) -> Place:
+    """A place for the files of one database."""
     if request.param == "folder":
         folder = tmp_path_factory.mktemp("shared")
         return Place(str(folder), lambda: names_in(folder))
     store: ObjectStore = request.getfixturevalue("store")
+    prefix = f"servers/{token_hex(4)}/"
 
     def names() -> list[str]:
-        own = (name for name in store.names() if name.startswith("servers/one/"))
-        return [name.removeprefix("servers/one/") for name in own]
+        return [name.removeprefix(prefix) for name in store.names() if name.startswith(prefix)]
 
-    return Place(f"s3://{BUCKET}/servers/one", names)
+    return Place(f"s3://{BUCKET}/{prefix.rstrip('/')}", names)
 
 
 def names_in(folder: Path) -> list[str]:
