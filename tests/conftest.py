@@ -161,6 +161,13 @@ def new_database(
     engine.dispose()
 
 
+def remove_database(url: str) -> None:
+    """Remove the file of an app that nobody has any more; PostgreSQL's go at the end."""
+    if not url.startswith("postgresql"):
+        for end in ("", "-wal", "-shm"):
+            Path(f"{make_url(url).database}{end}").unlink(missing_ok=True)
+
+
 def _start(app: Flask, *, seed: bool) -> None:
     """Make an app's database ready, with the demo's people; its connections are closed."""
     prepare(app, lambda _message: None, serving=True)
@@ -278,6 +285,8 @@ def make_app(
         with app.app_context():
             finalize(app, db.engine.dispose).atexit = False
         if is_copy:
+            # Thousands of copies fill the memory that they lie in.
+            finalize(app, remove_database, settings.database_url).atexit = False
             prepare(app, lambda _message: None, serving=True)
         else:
             _start(app, seed=seed)
