@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from threading import Thread
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -32,7 +33,7 @@ from tests.bench.load import Load, Question
 from tests.bench.multiplied import ALLERGIES, PATIENTS
 from tests.bench.records import allergy_codes
 from tests.bench.servers import Server, ask, command, cpu_seconds, environment, ours
-from tests.support.replication import Postgres
+from tests.support.replication import Postgres, wait_for_replica
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 3_000_000)
 CONNECTIONS = 8
@@ -41,9 +42,12 @@ _DATABASE = "fhirapp"
 _SECRET = "a secret of 32 characters, of the benchmark's"
 # What a clinic sets: a quarter of 4 GB. While it is filled nothing has to reach the disk.
 _SERVING = ("shared_buffers=1GB", "max_wal_size=4GB", "random_page_cost=1.1", "autovacuum=off")
-_FILLING = (*_SERVING[:1], "fsync=off", "max_wal_size=8GB", "maintenance_work_mem=1GB")
+_FILLING = ("shared_buffers=1GB", "autovacuum=off", "maintenance_work_mem=1GB", "max_wal_size=2GB")
+_FILLING = (*_FILLING, "fsync=off", "full_page_writes=off")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BASE = "/fhir/AllergyIntolerance"
+_TRAIL = ("audit_line", "audit_entry", "audit_seen")
+_ROUNDS = 3
 
 
 class Cost(NamedTuple):
@@ -69,14 +73,18 @@ class Engine:
 
     def cpu(self) -> float:
         """Return the processor time of the whole of PostgreSQL; of SQLite it is ours."""
-        if self.postgres is None:
-            return 0.0
-        pid = int((self.postgres.data / "postmaster.pid").read_text().split()[0])
-        # Those that have ended are counted where they were waited for: cutime and cstime.
-        ended = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[13:15]
-        found = cpu_seconds(pid) + sum(map(int, ended)) / _TICKS
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return found + sum(cpu_seconds(int(child)) for child in children)
+        return 0.0 if self.postgres is None else _cpu_of(self.postgres)
+
+    def trail(self) -> list[tuple[int, int]]:
+        """Return of each table of the audit trail how many lines it holds, and its bytes."""
+        assert self.postgres is not None
+        lines = ("count(*)", "count(*)", "count(DISTINCT number)")
+        return [
+            self.postgres.ask(
+                f"SELECT {line}, pg_total_relation_size('{name}') FROM {name}", _DATABASE
+            )[0]
+            for name, line in zip(_TRAIL, lines, strict=True)
+        ]
 
     def run(self, *words: str | Path) -> tuple[float, float, str]:
         """Run a command of ours; return the CPU seconds of it and of the database, its output."""
@@ -120,10 +128,19 @@ class Engine:
             yield servers
 
 
+def _cpu_of(postgres: Postgres) -> float:
+    pid = int((postgres.data / "postmaster.pid").read_text().split()[0])
+    # Those that have ended are counted where they were waited for: cutime and cstime.
+    ended = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[13:15]
+    found = cpu_seconds(pid) + sum(map(int, ended)) / _TICKS
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return found + sum(cpu_seconds(int(child)) for child in children)
+
+
 def costs(
     engine: Engine, servers: Sequence[Server], token: str, asked: list[Question], seconds: float
 ) -> Cost:
-    """Ask these questions for so long, of all servers alike."""
+    """Ask these questions for so long, of all servers alike; return the median of some rounds."""
     share = max(1, CONNECTIONS // len(servers))
     loads = [Load(server.port, token, asked[place:], share) for place, server in enumerate(servers)]
 
@@ -134,20 +151,23 @@ def costs(
         for thread in threads:
             thread.join()
 
-    rates: list[float] = []
+    rounds = []
     try:
         drive(lambda load: load.run(2 * share))
-        before = sum(server.cpu_seconds() for server in servers), engine.cpu()
-        began = time.perf_counter()
-        drive(lambda load: rates.append(load.rate(seconds)))
-        passed = time.perf_counter() - began
-        after = sum(server.cpu_seconds() for server in servers), engine.cpu()
+        for _ in range(_ROUNDS):
+            rates: list[float] = []
+            before = sum(server.cpu_seconds() for server in servers), engine.cpu()
+            began = time.perf_counter()
+            drive(lambda load, rates=rates: rates.append(load.rate(seconds)))
+            passed = time.perf_counter() - began
+            after = sum(server.cpu_seconds() for server in servers), engine.cpu()
+            count = sum(rates) * passed
+            spent = ((end - start) / count * 1e6 for start, end in zip(before, after, strict=True))
+            rounds.append(Cost(*spent, sum(rates)))
     finally:
         for load in loads:
             load.close()
-    count = sum(rates) * passed
-    mine, database = ((end - start) / count * 1e6 for start, end in zip(before, after, strict=True))
-    return Cost(mine, database, sum(rates))
+    return Cost(*map(median, zip(*rounds, strict=True)))
 
 
 def questions(server: Server, token: str, blocks: int) -> dict[str, list[Question]]:
@@ -197,14 +217,50 @@ def measure(engine: Engine, size: int, effort: float) -> None:
 
 
 def measure_servers(engine: Engine, size: int, effort: float) -> None:
-    """Print what requests cost with so many servers on one database."""
-    token = engine.token()
+    """Print what requests cost with so many servers on one database, and what they leave there."""
+    token, trail = engine.token(), engine.trail()
     for count in (1, 2, 3):
         with engine.serve(count) as servers:
             asked = questions(servers[0], token, size // ALLERGIES)
             for name in ("read", "search by patient"):
                 cost = costs(engine, servers, token, asked[name], effort)
                 print(f"  {f'{count} servers: {name}':<44}{cost}", flush=True)
+    # Lines come to the other two tables later: each has its own count.
+    grown = [
+        (after[1] - before[1]) / (after[0] - before[0])
+        for before, after in zip(trail, engine.trail(), strict=True)
+    ]
+    print(f"  {'audit trail of such a request, bytes':<44}{sum(grown):>10,.0f}")
+
+
+def measure_replica(engine: Engine, size: int, effort: float) -> None:
+    """Print what requests cost the primary where records are read from a replica."""
+    primary = engine.postgres
+    assert primary is not None
+    replica = Postgres(primary.folder, primary.port + 1)
+    replica.copy(primary)
+    replica.start(*_SERVING)
+    try:
+        wait_for_replica(primary, replica)
+        _apart(replica)
+        engine.settings["FHIRAPP_REPLICA_URLS"] = replica.url(_DATABASE)
+        token = engine.token()
+        with engine.serve(1) as (server,):
+            asked = questions(server, token, size // ALLERGIES)
+            for name in ("read", "search by patient"):
+                before = _cpu_of(replica), engine.cpu()
+                cost = costs(engine, [server], token, asked[name], effort)
+                on_replica, on_primary = _cpu_of(replica) - before[0], engine.cpu() - before[1]
+                print(f"  {f'{name}, of it the primary':<44}{cost}")
+                print(
+                    f"  {'… and the replica':<54} {cost.database * on_replica / on_primary:>10,.0f}"
+                )
+    finally:
+        del engine.settings["FHIRAPP_REPLICA_URLS"]
+        replica.stop("immediate")
+        # Else the primary would keep for it all that is written from now on.
+        primary.ask("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+        shutil.rmtree(replica.data)
 
 
 def on_postgresql(folder: Path, sizes: Sequence[int], effort: float) -> None:
@@ -227,6 +283,8 @@ def on_postgresql(folder: Path, sizes: Sequence[int], effort: float) -> None:
             with psycopg.connect(postgres.url(_DATABASE), autocommit=True) as connection:
                 if size // ALLERGIES > blocks:
                     multiplied.multiply(connection, blocks, size // ALLERGIES - 1)
+                else:
+                    connection.execute("VACUUM (ANALYZE)")
                 connection.execute("CHECKPOINT")
                 found = connection.execute("SELECT pg_database_size(%s)", (_DATABASE,)).fetchone()
             assert found is not None
@@ -235,6 +293,8 @@ def on_postgresql(folder: Path, sizes: Sequence[int], effort: float) -> None:
             postgres.start(*_SERVING)
             _apart(postgres)
             measure(engine, size, effort)
+            if size == sizes[0]:
+                measure_replica(engine, size, effort)
             if size == sizes[-1]:
                 measure_servers(engine, size, effort)
             blocks = max(blocks, size // ALLERGIES) + 1
@@ -292,7 +352,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--sizes", type=sizes, default=[*SIZES], help="of allergies")
     parser.add_argument("--sqlite", type=sizes, default=[1_000, 10_000, 100_000])
     parser.add_argument("--folder", type=Path, help="on the disk that is measured")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of asking a question")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a round of asking")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     for name, sized, work in (
