@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 # In the order of the contents; index is the contents.
 NAMES = (
-    *("index", "try", "load", "clinic", "deploy", "administration", "connect", "search"),
+    *("index", "try", "load", "clinic", "deploy", "scale", "administration", "connect", "search"),
     *("limits", "security", "architecture", "decisions", "contributing"),
 )
 _FOLDER = Path(__file__).parent

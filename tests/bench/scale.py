@@ -28,10 +28,10 @@ from urllib.parse import urlencode
 
 import psycopg
 
-from tests.bench import multiplied
+from tests.bench import multiplied, records
 from tests.bench.load import Load, Question
 from tests.bench.multiplied import ALLERGIES, PATIENTS
-from tests.bench.records import allergy_codes
+from tests.bench.records import Size, allergy_codes
 from tests.bench.servers import Server, ask, command, cpu_seconds, environment, ours
 from tests.support.replication import Postgres, wait_for_replica
 
@@ -48,6 +48,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _BASE = "/fhir/AllergyIntolerance"
 _TRAIL = ("audit_line", "audit_entry", "audit_seen")
 _ROUNDS = 3
+_NOTES = 10_000
 
 
 class Cost(NamedTuple):
@@ -113,6 +114,11 @@ class Engine:
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             files = multiplied.write_block(Path(folder), block)
             return self.run("import", "--no-provenance", *files)[:2]
+
+    def size(self) -> int:
+        """Return the bytes of the database in PostgreSQL."""
+        assert self.postgres is not None
+        return int(self.postgres.ask("SELECT pg_database_size(%s)", values=(_DATABASE,))[0][0])
 
     @contextmanager
     def serve(self, count: int) -> Iterator[list[Server]]:
@@ -263,6 +269,19 @@ def measure_replica(engine: Engine, size: int, effort: float) -> None:
         shutil.rmtree(replica.data)
 
 
+def import_notes(engine: Engine) -> None:
+    """Print what an import of notes takes, and what they take on disk."""
+    with tempfile.TemporaryDirectory(dir=engine.folder) as folder:
+        files = records.write(Path(folder), Size(PATIENTS, 1, _NOTES))
+        engine.run("import", "--no-provenance", files["others"])
+        before = engine.size()
+        mine, database, _ = engine.run("import", "--no-provenance", files["documents"])
+    print(
+        f"  {f'import of {_NOTES:,} notes of 1 to 3 kB, CPU s':<44}{mine:>10.2f} {database:>10.2f}"
+    )
+    print(f"  {'a note on disk, bytes':<44}{(engine.size() - before) / _NOTES:>10,.0f}")
+
+
 def on_postgresql(folder: Path, sizes: Sequence[int], effort: float) -> None:
     """Measure each size on PostgreSQL, and at the last the number of servers."""
     postgres = Postgres(folder / "pg", 5432)
@@ -286,15 +305,14 @@ def on_postgresql(folder: Path, sizes: Sequence[int], effort: float) -> None:
                 else:
                     connection.execute("VACUUM (ANALYZE)")
                 connection.execute("CHECKPOINT")
-                found = connection.execute("SELECT pg_database_size(%s)", (_DATABASE,)).fetchone()
-            assert found is not None
-            _head("PostgreSQL", size, found[0], time.monotonic() - filled)
+            _head("PostgreSQL", size, engine.size(), time.monotonic() - filled)
             postgres.stop()
             postgres.start(*_SERVING)
             _apart(postgres)
             measure(engine, size, effort)
             if size == sizes[0]:
                 measure_replica(engine, size, effort)
+                import_notes(engine)
             if size == sizes[-1]:
                 measure_servers(engine, size, effort)
             blocks = max(blocks, size // ALLERGIES) + 1
