@@ -247,14 +247,16 @@ class ReplicaReader(Reader):
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        while True:
+        for is_last in (False, True):
             try:
                 super().__init__(replica.engine)
             except replica.errors as error:
                 if stale := vars(self).pop("_pooled", None):
-                    # Kept by the pool since before the replica was restarted; the next may be new.
                     stale.invalidate()
-                    continue
+                    if not is_last:
+                        # Kept by the pool since before the replica was restarted, as all may be.
+                        replica.engine.dispose()
+                        continue
                 if not isinstance(error, PoolTimeoutError):
                     replica.lost(error)
                 raise Lost(_reason(error)) from None

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import pytest
 from flask import Flask
+from sqlalchemy import event
 
 from fhirapp import create_app
 from fhirapp.auth.models import digest
@@ -356,6 +357,30 @@ def test_connections_that_the_replica_has_closed_fail_no_request(site, app):
     assert client.get(NUTS).status_code == 200
     until_it_is(app, USED)
     assert version(client.get(NUTS)) == "1"
+
+
+def test_a_replica_that_ends_each_new_connection_is_tried_no_longer_than_twice(site, app):
+    client = fhir(app)
+    assert client.get(NUTS).status_code == 200
+    tried: list[None] = []
+
+    def end(connection: Any, _record: object) -> None:
+        tried.append(None)
+        # As a pooler does that cannot reach the server behind it.
+        connection.close()
+
+    with app.app_context():
+        (replica,) = (one._replica for one in [records()] if isinstance(one, ReplicaReader))
+    replica.engine.dispose()
+    event.listen(replica.engine, "connect", end)
+    asked = Thread(target=client.get, args=(NUTS,), daemon=True)
+    asked.start()
+    asked.join(10)
+    assert not asked.is_alive()
+    assert standing(app).state == AWAY
+    event.remove(replica.engine, "connect", end)
+    until_it_is(app, USED)
+    assert tried
 
 
 def test_a_replica_that_hangs_holds_up_no_request_for_long(site, app):
