@@ -110,11 +110,13 @@ def rows_of(
 def values_of(number: int, line: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the row of an entry."""
     milliseconds, served = float(line["ms"]), " ".join(line["served"])
-    return (
+    values = (
         *(number, line["at"], line["user"], line["client"], line["via"], line["method"]),
         *(line["path"], line["body"], line["status"], milliseconds, served),
         *(line["request"], line.get("event", ""), line.get("about", ""), line.get("from", "")),
     )
+    # PostgreSQL takes no NUL in a text, and one line must not keep all others from being shown.
+    return tuple(one.replace("\0", "\ufffd") if isinstance(one, str) else one for one in values)
 
 
 def _named(line: Mapping[str, Any]) -> set[str]:

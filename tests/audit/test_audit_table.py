@@ -245,6 +245,18 @@ def test_a_line_that_somebody_put_into_an_open_chain_is_found_and_stops_nobody(o
     assert "line 4: its row has another number or digest" in fault
 
 
+def test_a_line_that_no_column_takes_as_it_is_hides_no_other(own_app, watched):
+    watched.get(READ)
+    with own_app.app_context():
+        trail_of(own_app).append({**line("a\0b"), "about": "user/\0"})
+    watched.get(READ)
+    (odd, *_others) = shown(own_app, kind="administration")
+    assert (odd.body, odd.about) == ("a\ufffdb", "user/\ufffd")
+    assert len(shown(own_app, kind="records")) == 2
+    with own_app.app_context():
+        assert mend() == []
+
+
 def on(day: str, monkeypatch: pytest.MonkeyPatch, app: Flask) -> None:
     """Have a chain begun on a day."""
     trail_of(app).close()
