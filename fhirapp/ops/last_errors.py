@@ -73,10 +73,10 @@ class Log(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
         if record.levelno >= logging.WARNING:
-            entry = _entry_of(record)
-            _unshared.append(entry)
-            # Where the disk is full, the log has it still.
-            with suppress(OSError):
+            # Where the disk is full, the log has it still; one that no text can be made of, too.
+            with suppress(OSError, ValueError, TypeError):
+                entry = _entry_of(record)
+                _unshared.append(entry)
                 _append(self._folder, entry)
 
 
@@ -89,12 +89,17 @@ def _entry_of(record: logging.LogRecord) -> dict[str, str]:
         time=datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         level=record.levelname,
         logger=record.name,
-        message=record.getMessage()[:_LONGEST],
+        message=_text(record.getMessage()[:_LONGEST]),
         request=request_id() if has_request_context() else "",
-        traceback=traceback,
+        traceback=_text(traceback),
         server=socket.gethostname(),
     )
     return entry._asdict()
+
+
+def _text(text: str) -> str:
+    """Return a text that the table takes: a file's name may hold what is no character."""
+    return text.encode(errors="replace").decode()
 
 
 def _append(folder: Path, entry: Mapping[str, str]) -> None:

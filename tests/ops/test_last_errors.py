@@ -138,6 +138,18 @@ def test_a_log_that_cannot_be_kept_is_written_still(app, capsys):
     folder.unlink()
 
 
+def test_a_message_that_cannot_be_made_fails_no_request(app, capsys):
+    (handler,) = (one for one in logging.getLogger().handlers if isinstance(one, Log))
+    # Not through the logger: the tests' own handlers raise.
+    handler.handle(_log.makeRecord("", logging.WARNING, "", 0, "%d records", ("many",), None))
+    assert "TypeError" in capsys.readouterr().err
+    _log.warning("the file %s", os.fsdecode(b"\xffcut.ndjson"))
+    assert [entry.message for entry in kept(app)] == ["the file ?cut.ndjson"]
+    with app.app_context():
+        last_errors.share_now()
+    assert not last_errors._unshared
+
+
 def test_servers_of_one_database_show_those_of_all(app, make_app):
     with app.app_context():
         if db.engine.dialect.name != "postgresql":
