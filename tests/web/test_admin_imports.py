@@ -324,6 +324,11 @@ def test_an_upload_outlives_the_session(app, admin, username, reads):
     assert reads.get("Patient/later").status_code == 200
 
 
+def test_an_address_that_names_no_upload_shows_the_form(admin):
+    for odd in ("%00", "x" * 24, "../tasks"):
+        assert admin.get(f"/admin/imports?upload={odd}").status == 200
+
+
 def is_given(app: Flask, page: Page) -> bool:
     """Say whether what an import reads is kept."""
     with app.app_context():

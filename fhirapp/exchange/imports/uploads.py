@@ -94,8 +94,10 @@ class Piece(NamedTuple):
 
 def find(upload_id: str, user_id: str) -> Upload | None:
     """Return a user's upload that no import has taken yet, None where there is none of theirs."""
+    if not is_id(upload_id):
+        return None
     found = _uploads(_pieces.c.upload_id == upload_id, _pieces.c.user_id == user_id)
-    return next(iter(found), None) if is_id(upload_id) else None
+    return next(iter(found), None)
 
 
 def of_user(user_id: str) -> list[Upload]:
