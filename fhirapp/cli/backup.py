@@ -14,14 +14,14 @@ import click
 
 from fhirapp.cli.common import demo_option, say
 from fhirapp.config import Settings, load_settings
-from fhirapp.disk import database_path, megabytes
+from fhirapp.disk import megabytes
 from fhirapp.files import SCHEME
 from fhirapp.ops.backups.archive import InvalidBackup
 from fhirapp.ops.backups.backup import MissingPassphrase, back_up
 from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.passphrase import VARIABLE, read_passphrase
 from fhirapp.ops.backups.restore import NOTICE, restore
-from fhirapp.ops.backups.rotation import Naming, at_hand, prune
+from fhirapp.ops.backups.rotation import Naming, at_hand, prune, stem_of
 
 _T = TypeVar("_T")
 
@@ -66,7 +66,7 @@ def backup(
         raise click.UsageError(
             "FILE is one of this machine; backups taken on the admin page go to FHIRAPP_FILES"
         )
-    naming = _naming(settings, path)
+    naming = Naming.of(path, stem_of(settings))
     if keep and not naming.has_time:
         raise click.UsageError(
             "--keep needs a folder, or a name with a time: clinic-%F.backup"
@@ -110,15 +110,10 @@ def _end_orderly() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
-def _naming(settings: Settings, path: Path) -> Naming:
-    database = database_path(settings)
-    return Naming.of(path, database.stem if database else "fhirapp")
-
-
 def _verify(settings: Settings, path: Path, passphrase: str | None) -> int:
     """Try out a backup: the newest of a folder or a naming."""
     if path.is_dir() or not path.exists():
-        backups = _naming(settings, path).backups()
+        backups = Naming.of(path, stem_of(settings)).backups()
         if not backups:
             raise InvalidBackup(f"There is no backup {path}.")
         path = backups[-1]

@@ -23,7 +23,7 @@ from fhirapp.config import ConfigurationError, Settings, load_settings, settings
 from fhirapp.core import core_app, current_core
 from fhirapp.db import Reader, db, with_patience
 from fhirapp.definition import types
-from fhirapp.disk import because, database_path, megabytes, need_space
+from fhirapp.disk import because, megabytes, need_space
 from fhirapp.exchange.exports.export import ExportOptions, export_to, types_to_export
 from fhirapp.exchange.imports import uploads
 from fhirapp.exchange.imports.batches import tune_gc
@@ -37,7 +37,7 @@ from fhirapp.jobs.table import WAITS, WORKS, Job
 from fhirapp.ops import health, scheduled
 from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.drill import drill
-from fhirapp.ops.backups.rotation import Naming, at_hand, keep_backup, place_of
+from fhirapp.ops.backups.rotation import Naming, at_hand, keep_backup, place_of, stem_of
 from fhirapp.ops.lock import in_use
 from fhirapp.trail import is_in_table
 from fhirapp.trail.packing import pack
@@ -119,16 +119,17 @@ def _take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str
     That of a schedule may go to a folder of this machine.
     """
     tracker.phase(WORKS)
-    database = database_path(settings)
     moment = datetime.now(UTC)
     elsewhere = job.request.get("folder")
     # A folder below: the job's own is held.
     folder = Path(elsewhere or tracker.folder / "taken")
     if not elsewhere:
         folder.mkdir(mode=0o700)
+    elif not folder.is_dir():
+        # Else it would be the name of a file.
+        raise ConfigurationError(f"There is no folder {folder}; mount it, or make it.")
     # A schedule's own name: it removes no other's backups.
-    stem = job.request.get("schedule") or (database.stem if database else "fhirapp")
-    naming = Naming.of(folder, stem)
+    naming = Naming.of(folder, job.request.get("schedule") or stem_of(settings))
     taken = back_up(settings, naming.path(moment), moment, passphrase or None)
     if not elsewhere:
         keep_backup(settings, taken.path)

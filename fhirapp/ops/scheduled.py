@@ -15,7 +15,7 @@ import shutil
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,8 +67,10 @@ def after_backup(
             raise ConfigurationError(f"The backup {name} is not whole ({faults[0]}).")
         told = f" It is whole: {drilled.done}."
     if keep := job.request.get("keep"):
-        stuck = (
-            prune(naming, keep, taken)[1] if is_elsewhere else prune_kept(settings, naming, keep)
+        stuck: Sequence[Path | str] = (
+            prune(naming, keep, taken)[1]
+            if is_elsewhere
+            else prune_kept(settings, naming, keep, name)
         )
         if stuck:
             raise ConfigurationError(f"The old backup {stuck[0]} is to be removed, and cannot be.")

@@ -27,6 +27,7 @@ from fhirapp.jobs.schedule import IDLE, RESET, SKIPPED, Run, Schedule, Timing
 from fhirapp.jobs.table import DONE, FAILED
 from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.passphrase import VARIABLE, read_passphrase
+from fhirapp.ops.backups.rotation import stem_of
 from fhirapp.ops.reset import reset
 from fhirapp.ops.scheduled import (
     BACKUP,
@@ -157,6 +158,12 @@ def add(
     wanted = {option: value for option, value in options.items() if value}
     if kind not in KINDS:
         raise RefusedCommand("There is no kind %(kind)s of schedules.", kind=kind)
+    if kind == BACKUP and name == stem_of(settings):
+        raise RefusedCommand(
+            "Backups that are taken by hand are called %(name)s too, and this schedule would "
+            "remove them; choose another name, such as nightly.",
+            name=name,
+        )
     for option in wanted.keys() - KINDS[kind].takes:
         raise RefusedCommand(
             "A schedule of the kind %(kind)s takes no %(option)s.", kind=kind, option=option

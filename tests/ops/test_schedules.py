@@ -143,6 +143,34 @@ def test_the_oldest_that_the_server_keeps_itself_are_removed(local):
     assert [name[:8] for name in names(kept)] == ["one-2026", "two-2025"]
 
 
+def test_a_clock_that_was_set_back_costs_no_backup_that_was_just_taken(local):
+    add(local, BACKUP, keep=1)
+    look(local)
+    kept = settings_of(local).instance / "backups"
+    (first,) = kept.iterdir()
+    first.rename(kept / "one-20990101T000000Z.backup")
+    assert look(local, START + 2 * HOUR).last.outcome == DONE
+    assert [name[:8] for name in names(kept)] == [first.name[:8]]
+
+
+def test_a_backup_goes_into_no_file_where_its_folder_is_gone(local, tmp_path):
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    add(local, BACKUP, folder=str(folder), keep=2)
+    folder.rmdir()
+    ended = look(local)
+    assert (ended.last.outcome, ended.last.note) == (
+        *(FAILED, f"There is no folder {folder}; mount it, or make it."),
+    )
+    assert not folder.exists()
+
+
+def test_a_schedule_has_not_the_name_of_backups_taken_by_hand(local):
+    name = Path(settings_of(local).database_uri).stem
+    with local.app_context(), pytest.raises(ConfigurationError, match="by hand are called"):
+        schedules.add(name, BACKUP, "hourly", {"keep": 2}, START)
+
+
 def test_a_backup_is_encrypted_with_the_passphrase_of_a_file_or_of_the_server(
     local, tmp_path, monkeypatch
 ):

@@ -6,16 +6,16 @@ Beside them those that the server keeps itself, which all servers of a database 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from fhirapp.config import ConfigurationError, Settings
-from fhirapp.disk import because, need_space, scratch
+from fhirapp.disk import because, database_path, need_space, scratch
 from fhirapp.files import SCHEME, Bucket, Folder, StoredFile, fetch, shared_files
 from fhirapp.ops.backups.archive import BEGIN, GZIP
 
@@ -26,6 +26,7 @@ _SHORT = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S", "%R": "%H:%M", "%e": "%d", "%h": "
 # strptime() says this year where the name has none.
 _NO_YEAR = 1900
 _UNKNOWN = datetime(_NO_YEAR, 1, 1, tzinfo=UTC)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,12 @@ class Naming:
             return None
 
 
+def stem_of(settings: Settings) -> str:
+    """Return what the names of backups begin with that no schedule takes."""
+    database = database_path(settings)
+    return database.stem if database else "fhirapp"
+
+
 def is_backup(path: Path) -> bool:
     """Say whether a file begins as a backup does."""
     if path.is_symlink() or not path.is_file():
@@ -100,14 +107,18 @@ def prune(naming: Naming, keep: int, newest: Path) -> tuple[list[Path], list[Pat
     The newest stays whatever the others' names say.
     """
     others = [path for path in naming.backups() if path != newest]
-    removed: list[Path] = []
-    stuck: list[Path] = []
-    for path in others[: max(0, len(others) + 1 - keep)]:
+    return _remove(others[: max(0, len(others) + 1 - keep)], Path.unlink)
+
+
+def _remove(old: Sequence[_T], remove: Callable[[_T], None]) -> tuple[list[_T], list[_T]]:
+    removed: list[_T] = []
+    stuck: list[_T] = []
+    for one in old:
         try:
-            path.unlink()
-            removed.append(path)
+            remove(one)
+            removed.append(one)
         except OSError:
-            stuck.append(path)
+            stuck.append(one)
     return removed, stuck
 
 
@@ -160,16 +171,13 @@ def delete_backup(settings: Settings, name: str) -> None:
     shared_files(settings).delete([f"{FOLDER}/{name}"])
 
 
-def prune_kept(settings: Settings, naming: Naming, keep: int) -> list[str]:
-    """Remove the oldest beyond so many of a naming that the server keeps; return what stuck."""
-    named = sorted(one.name for one in backups(settings) if naming.is_name(one.name))
-    stuck = []
-    for name in named[:-keep]:
-        try:
-            delete_backup(settings, name)
-        except OSError:
-            stuck.append(name)
-    return stuck
+def prune_kept(settings: Settings, naming: Naming, keep: int, newest: str) -> list[str]:
+    """Remove the oldest of those that the server keeps, as prune() does; return what stuck."""
+    named = [one.name for one in backups(settings) if naming.is_name(one.name)]
+    others = sorted(name for name in named if name != newest)
+    return _remove(
+        others[: max(0, len(others) + 1 - keep)], lambda name: delete_backup(settings, name)
+    )[1]
 
 
 def place_of(settings: Settings, name: str) -> str:
