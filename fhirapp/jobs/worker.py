@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Event, Thread
 from typing import NamedTuple
 
@@ -109,26 +110,34 @@ class Worker(Thread):
             temporary: tuple[type[Exception], ...] = (OSError, Busy, Unwritable, *database_errors())
         while not self._stopping:
             self._jobs.awake.clear()
-            with self._app.app_context():
-                try:
-                    self._turn(pace)
-                except temporary as error:
-                    _log.warning("jobs wait: %s", type(error).__name__)
+            for work in self._due(pace):
+                # What one of them stumbles over keeps no other from being done.
+                with self._app.app_context():
+                    try:
+                        work()
+                    except temporary as error:
+                        _log.warning("jobs wait: %s", type(error).__name__)
+                    except Exception:  # noqa: BLE001
+                        _log.exception("jobs failed by a mistake of this server's")
             self._jobs.awake.wait(_POLL_SECONDS)
 
-    def _turn(self, pace: Pace) -> None:
-        """Run what is queued, if the database changed or the last look was long ago."""
+    def _due(self, pace: Pace) -> Iterator[Callable[[], object]]:
+        """Yield what is due: jobs where the database changed or the last look was long ago."""
         now = time.monotonic()
-        current = generation().now()
+        with self._app.app_context():
+            current = generation().now()
         if current != self._seen_generation or now - self._looked_at > _LOOK_SECONDS:
             self._seen_generation, self._looked_at = current, now
             for run_next in self._jobs.run_next:
-                while not self._stopping and run_next(pace):
-                    pass
+                yield partial(self._run_queued, run_next, pace)
         if now - self._swept_at > _SWEEP_SECONDS:
             self._swept_at = now
             for sweep in self._jobs.sweeps:
-                sweep(int(pace.clock()))
+                yield partial(sweep, int(pace.clock()))
+
+    def _run_queued(self, run_next: Callable[[Pace], bool], pace: Pace) -> None:
+        while not self._stopping and run_next(pace):
+            pass
 
 
 def _pause(worked: float) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 from flask import Flask
@@ -18,7 +19,7 @@ from fhirapp.db import writing
 from fhirapp.disk import take
 from fhirapp.exchange.imports import uploads
 from fhirapp.exchange.models import UploadPiece
-from fhirapp.jobs import process, table
+from fhirapp.jobs import process, table, worker
 from fhirapp.jobs.table import INTERRUPTED, LEASE_SECONDS, RUNNING, STOPPED, Job, Progress
 from fhirapp.ops.jobs import BACKUP, DAY, DRILL, EXPORT, IMPORT, sweep
 from tests.support.jobs import wait_for
@@ -206,3 +207,21 @@ def test_what_an_import_read_goes_a_day_after_its_end_and_the_import_stays(app):
         assert not uploads.is_kept(job.id)
     assert not [*(settings_of(app).instance / "uploads").glob("*/*")]
     assert found(app, job.id)
+
+
+@pytest.mark.parametrize("error", [OSError(5, "the files are away"), KeyError("a mistake")])
+def test_what_fails_keeps_nothing_else_from_being_done(app, error):
+    ran, swept = Event(), Event()
+
+    def fail(_argument: object) -> bool:
+        raise error
+
+    def run(_pace: object) -> bool:
+        ran.set()
+        return False
+
+    worker.register(app, fail, fail)
+    worker.register(app, lambda _now: swept.set(), run)
+    with worker.running_jobs(app):
+        assert ran.wait(20)
+        assert swept.wait(20)
