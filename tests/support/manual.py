@@ -61,7 +61,10 @@ def commands() -> str:
 
 
 def _commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
-    for word, command in sorted(group.commands.items()):
+    context = click.Context(group)
+    for word in group.list_commands(context):
+        command = group.get_command(context, word)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from _commands(command, f"{name} {word}")
         else:
