@@ -157,6 +157,14 @@ class Schedule(NamedTuple):
         """The last run that ended."""
         return self.history[0] if self.history else None
 
+    @property
+    def why_failed(self) -> str:
+        """What the last run that failed tells; of those after it some may have had nothing to do.
+
+        Empty where it tells nothing.
+        """
+        return next((run.note for run in self.history if run.outcome in (FAILED, INTERRUPTED)), "")
+
     def due_at(self, zone: tzinfo) -> int | None:
         """Return when the next run is due, which may have passed; None while it is paused."""
         return None if self.is_paused else Timing.of(self.timing).after(self.handled_at, zone)

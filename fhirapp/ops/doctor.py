@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -53,6 +54,8 @@ from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.rotation import backups
 from fhirapp.ops.proxies import seems_behind_proxy
 from fhirapp.ops.readiness import fault_of, why_not_ready
+from fhirapp.ops.scheduled import FAILED_FOLDER
+from fhirapp.ops.schedules import count_failed
 from fhirapp.trail.joins import verify_trail
 
 # How a finding is: as it should be; worth knowing; to be mended.
@@ -375,12 +378,14 @@ def _jobs() -> Iterator[Finding]:
         if one.is_under_way and (one.lease_until or now) < now - jobs.LEASE_SECONDS
     ]
     failed = [one for one in listed if one.state in (jobs.FAILED, jobs.INTERRUPTED)]
-    lately = [one for one in failed if (one.ended_at or 0) > now - 7 * _DAY]
+    # How long one went on that broke off is not known.
+    lately = [one for one in failed if (one.ended_at or one.created_at) > now - 7 * _DAY]
     for one in hanging:
         words = f"the {one.kind} of {one.owner} is at work and tells nothing"
         yield Finding("Jobs", WRONG, words, "Is a server running? It ends or begins it again.")
     for one in lately[:5]:
-        words = f"the {one.kind} of {one.owner} failed: {one.error or one.state}"
+        why = one.error or next(iter(one.progress.notes), "it broke off")
+        words = f"the {one.kind} of {one.owner} failed: {why}"
         yield Finding("Jobs", NOTE, words, "See its page under Administer.")
     if not hanging and not lately:
         yield Finding("Jobs", GOOD, "none hangs, none failed in a week")
@@ -391,9 +396,15 @@ def _schedules(settings: Settings) -> Iterator[Finding]:
     for one in found:
         due_at = one.due_at(settings.zone)
         if one.failures:
-            note = (one.last.note if one.last else "") or "it broke off"
+            note = one.why_failed or "it broke off"
             words = f"{one.name} failed ({one.failures} in a row): {note}"
             yield Finding("Schedules", WRONG, words, "See it under Administer, Schedules.")
+        if count := count_failed(one):
+            failed = Path(one.options["folder"], FAILED_FOLDER)
+            yield Finding(
+                *("Schedules", WRONG, f"{one.name}: not all was stored of what lies in {failed} ({count})"),
+                "Read the reports there; put back what is mended, and remove the rest.",
+            )
         if due_at is not None and due_at < now - _LATE_SECONDS and one.job_id is None:
             words = f"{one.name} has been due for {int((now - due_at) // 60)} minutes"
             yield Finding("Schedules", WRONG, words, "Is a server running? It alone begins them.")

@@ -11,6 +11,7 @@ Imports are idempotent, so a unit, or a pull, that broke off is simply taken aga
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import time
@@ -40,6 +41,8 @@ from fhirapp.ops.backups.rotation import Naming, at_hand, place_of, prune, prune
 BACKUP, DRILL, FOLDER, PULL = "backup", "drill", "folder", "pull"
 DONE_FOLDER, FAILED_FOLDER, _WORK = "done", "failed", ".fhirapp"
 REPORTS, REJECTED = ("report.json", "report.html"), "rejected.ndjson"
+# What lies beside a unit that failed; of tables the kind is in the name too.
+_OF_A_REPORT = re.compile(r"\.(report\.(json|html)|rejected(\.\w+)?\.\w+)$")
 # A unit that changed less long ago may still be growing.
 QUIET_SECONDS = 30
 # In a work folder: what a living run holds, and what it makes of a unit.
@@ -196,6 +199,12 @@ def waiting(folder: Path, now: float) -> list[Path]:
         raise ConfigurationError(
             f"The watched folder {folder} cannot be read ({because(error)})."
         ) from None
+
+
+def failed_units(folder: Path) -> list[str]:
+    """Return the names of what lies in a watched folder's failed/, without the reports of it."""
+    names = {path.name for path in Path(folder, FAILED_FOLDER).iterdir() if path.name[0] != "."}
+    return sorted(name for name in names if not _OF_A_REPORT.search(name))
 
 
 def _is_own(path: Path) -> bool:

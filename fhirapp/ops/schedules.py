@@ -10,9 +10,11 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from flask import Flask, current_app
@@ -35,12 +37,14 @@ from fhirapp.ops.scheduled import (
     FAILED_FOLDER,
     FOLDER,
     PULL,
+    failed_units,
     own_folder,
     waiting,
 )
 from fhirapp.trail.events import record
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 # How long a folder on another machine may take to be listed, while nothing else is begun.
 _LOOK_SECONDS = 5.0
 _RESETS: Mapping[str, str] = {"hourly": "hourly", "nightly": "daily 03:00"}
@@ -269,26 +273,45 @@ def _passphrase(one: Schedule) -> str:
 
 
 def _listed(folder: Path, now: int) -> bool:
-    """Say whether a watched folder holds what can be taken. Raises ConfigurationError.
+    """Say whether a watched folder holds what can be taken. Raises ConfigurationError."""
 
-    One on another machine that does not answer holds a thread of its own, and not the worker's.
-    """
-    found: list[bool | ConfigurationError] = []
-
-    def look() -> None:
+    def look() -> bool:
         try:
             left = folder / ".fhirapp"
-            found.append(bool(waiting(folder, now)) or (left.is_dir() and any(left.iterdir())))
-        except ConfigurationError as error:
-            found.append(error)
+            return bool(waiting(folder, now)) or (left.is_dir() and any(left.iterdir()))
         except OSError:
-            found.append(True)
+            return True
 
-    thread = Thread(target=look, name="watched folder", daemon=True)
-    thread.start()
-    thread.join(_LOOK_SECONDS)
-    if not found:
-        raise ConfigurationError(f"The watched folder {folder} does not answer.")
-    if isinstance(found[0], ConfigurationError):
-        raise found[0]
-    return found[0]
+    return _looked(folder, look)
+
+
+def count_failed(one: Schedule) -> int:
+    """Return how many units lie in a watched folder's failed/; 0 where that cannot be told."""
+    if one.kind != FOLDER:
+        return 0
+    folder = Path(one.options["folder"])
+    try:
+        return _looked(folder, lambda: len(failed_units(folder)))
+    except (ConfigurationError, OSError):
+        # Its next run tells.
+        return 0
+
+
+def _looked(folder: Path, look: Callable[[], _T]) -> _T:
+    """Return what a look at a folder found. Raises what it raises, or ConfigurationError.
+
+    One on another machine that does not answer holds a thread of its own, and no other.
+    """
+    found: Future[_T] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(look())
+        except Exception as error:  # noqa: BLE001
+            found.set_exception(error)
+
+    Thread(target=work, name="watched folder", daemon=True).start()
+    try:
+        return found.result(timeout=_LOOK_SECONDS)
+    except FutureTimeoutError:
+        raise ConfigurationError(f"The watched folder {folder} does not answer.") from None

@@ -8,7 +8,7 @@ import shutil
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
@@ -20,7 +20,7 @@ from fhirapp.auth.models import ADMINISTRATOR, ServerSecret, User
 from fhirapp.config import settings_of
 from fhirapp.db import db, writing
 from fhirapp.disk import database_path
-from fhirapp.jobs.table import RUNNING, JobRow
+from fhirapp.jobs.table import RUNNING, JobRow, Progress
 from fhirapp.ops import doctor
 from fhirapp.ops.backups.rotation import Backup
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, Finding, examine
@@ -219,6 +219,17 @@ def test_a_job_that_hangs_and_one_that_failed_are_told(clinic):
     alter(clinic, insert(JobRow).values(row), insert(JobRow).values({**row, **failed}))
     assert only(clinic, "Jobs", WRONG) == "the export of Ada is at work and tells nothing"
     assert only(clinic, "Jobs", NOTE) == "the export of Ada failed: No room."
+    # One that began on a page says why in its notes; of one that was killed no end is known.
+    noted = {"state": "failed", "error": None, "progress": asdict(Progress(notes=["No key."]))}
+    killed = {"state": "interrupted", "lease_until": None, "created_at": now, "ended_at": None}
+    alter(
+        clinic,
+        update(JobRow).where(JobRow.id == "a" * 24).values(killed),
+        update(JobRow).where(JobRow.id == "b" * 24).values(noted),
+    )
+    assert {one.words for one in found(clinic, "Jobs")} == {
+        *("the export of Ada failed: it broke off", "the export of Ada failed: No key.")
+    }
 
 
 def test_a_server_without_administrators_is_told(clinic):

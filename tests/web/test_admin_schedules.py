@@ -19,7 +19,7 @@ from fhirapp.ops.jobs import FOLDER, PULL
 from fhirapp.ops.schedules import run_due
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.importing import patient, write
-from tests.support.jobs import newest
+from tests.support.jobs import newest, wait_for
 
 ADD = "Add the schedule"
 pytestmark = pytest.mark.usefixtures("_forked_jobs", "_no_job_is_awaited")
@@ -49,6 +49,19 @@ def added(admin: Browser, inbox: Path, name: str = "lab") -> Page:
     assert "The schedule is added." in listed.words
     assert f"{name} Import of a folder every 5 minutes" in listed.words
     return admin.get(listed.links[name])
+
+
+def looked(app: Flask, later: int) -> None:
+    """Look for what is due as the worker does, so many seconds later, and wait for it."""
+    now = int(time.time()) + later
+    with app.app_context():
+        while run_due(now):
+            pass
+        job_id = schedule.find("lab").job_id
+    if job_id is not None:
+        wait_for(app, job_id)
+    with app.app_context():
+        schedule.settle(schedule.find("lab"), now)
 
 
 @pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
@@ -152,6 +165,30 @@ def test_a_failure_waits_on_the_overview_and_is_in_metrics_and_checkup(app, admi
         while run_due(int(time.time()) + 1_200):
             pass
     assert "failed" not in admin.get("/admin").words
+
+
+def test_what_was_refused_waits_until_somebody_sees_to_it(app, admin, inbox):
+    added(admin, inbox)
+    (inbox / "wrong.ndjson").write_text("{}")
+    looked(app, 600)
+    assert sorted(path.name for path in (inbox / "failed").iterdir()) == [
+        *("wrong.ndjson", "wrong.ndjson.rejected.ndjson"),
+        *("wrong.ndjson.report.html", "wrong.ndjson.report.json"),
+    ]
+    # Nothing is there, and then something that is stored: neither mends it.
+    looked(app, 1_200)
+    write(inbox / "right", patient("p1"))
+    looked(app, 1_800)
+    told = "The schedule lab: what lies in its folder failed/ could not be stored wholly (1)."
+    assert admin.get("/admin").links[told] == "/admin/schedules/lab"
+    assert "In the folder failed/ 1 " in admin.get("/admin/schedules/lab").words
+    words = f"lab: not all was stored of what lies in {inbox / 'failed'} (1)"
+    with app.app_context():
+        assert words in [one.words for one in doctor.examine(app, quick=True)]
+    for path in (inbox / "failed").iterdir():
+        path.unlink()
+    assert "failed" not in admin.get("/admin").words
+    assert "failed" not in admin.get("/admin/schedules/lab").words.partition("Last runs")[0]
 
 
 def test_a_run_that_is_at_work_is_shown_and_stopped(app, admin, inbox, monkeypatch):

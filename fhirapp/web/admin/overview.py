@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from flask import Response, current_app
@@ -21,6 +22,7 @@ from fhirapp.jobs import schedule
 from fhirapp.jobs.schedule import Schedule
 from fhirapp.ops.backups.rotation import Backup, backups
 from fhirapp.ops.jobs import BACKUP
+from fhirapp.ops.schedules import count_failed
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.middleware import UNNAMED_PROXY
 from fhirapp.store.migrate import HEAD, schema_version
@@ -74,6 +76,8 @@ class State(NamedTuple):
     is_empty: bool = False
     # Schedules whose last run failed.
     failing: Sequence[Schedule] = ()
+    # How much lies in failed/ of which watched folder.
+    refused: Mapping[str, int] = MappingProxyType({})
 
 
 @blueprint.get("/admin")
@@ -104,6 +108,7 @@ def overview() -> Response:
         # Not counted is not none.
         is_empty=all(one.records == 0 for one in numbers),
         failing=[one for one in schedules if one.failures],
+        refused={one.name: count for one in schedules if (count := count_failed(one))},
     )
     return page(
         "admin/overview.html",
@@ -158,9 +163,19 @@ def troubles(state: State) -> Iterator[Trouble]:
                 "The schedule %(name)s failed (%(count)s in a row): %(why)s",
                 name=one.name,
                 count=one.failures,
-                why=one.last.note if one.last and one.last.note else _("see its last runs"),
+                why=one.why_failed or _("see its last runs"),
             ),
             f"/admin/schedules/{one.name}",
+        )
+    for name, count in state.refused.items():
+        yield Trouble(
+            _(
+                "The schedule %(name)s: what lies in its folder failed/ could not be stored wholly"
+                " (%(count)s).",
+                name=name,
+                count=count,
+            ),
+            f"/admin/schedules/{name}",
         )
     if state.has_backups:
         yield from _backup_troubles(state)

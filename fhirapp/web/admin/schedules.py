@@ -218,6 +218,7 @@ def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
         kinds=KINDS,
         labels={name: one.label for fields in _FIELDS.values() for name, one in fields.items()},
         outcomes=OUTCOMES,
+        refused=schedules.count_failed(found),
         is_own=found.kind == RESET,
         job=job,
         runs=[(run, _path_of(found.kind, run.job_id, known)) for run in found.history],
