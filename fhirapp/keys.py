@@ -80,10 +80,13 @@ def sealed(secret: str) -> bytes:
     return _seal().encrypt(secret.encode())
 
 
-def opened(stored: bytes) -> str:
-    """Return a sealed secret. Raises ValueError where another key sealed it."""
+def opened(stored: bytes, key: bytes | None = None) -> str:
+    """Return a secret that was sealed with a key, else the app's.
+
+    Raises ValueError where another key sealed it.
+    """
     try:
-        return _seal().decrypt(stored).decode()
+        return _seal(key).decrypt(stored).decode()
     except InvalidToken:
         raise ValueError("sealed with another key") from None
 
@@ -96,9 +99,10 @@ def keyed_digest(purpose: str, text: str) -> str:
     ).hexdigest()
 
 
-def _seal() -> Fernet:
-    key = hashlib.blake2b(key=key_of(current_app), person=b"sealed", digest_size=32).digest()
-    return Fernet(base64.urlsafe_b64encode(key))
+def _seal(key: bytes | None = None) -> Fernet:
+    own = key or key_of(current_app)
+    derived = hashlib.blake2b(key=own, person=b"sealed", digest_size=32).digest()
+    return Fernet(base64.urlsafe_b64encode(derived))
 
 
 def demo_key(instance: Path) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flask import Flask, current_app
-from sqlalchemy import Select, insert, select, update
+from sqlalchemy import Connection, Select, insert, inspect, select, update
 
 from fhirapp.auth.models import ServerSecret
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db, writing
-from fhirapp.keys import opened, replace_file, sealed, write_new
+from fhirapp.keys import key_of, opened, replace_file, sealed, write_new
 
 _EXTENSION = "fhirapp.server_secrets"
 
@@ -32,6 +32,10 @@ class ServerSecrets(ABC):
     @abstractmethod
     def change(self, name: str, make: Callable[[], bytes], to: Callable[[bytes], bytes]) -> None:
         """Replace a secret by what `to` returns for it. Raises ConfigurationError."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise ConfigurationError where another key than the app's sealed what is kept."""
 
     @abstractmethod
     def changed_at(self, name: str) -> float | None:
@@ -60,6 +64,9 @@ class Folder(ServerSecrets):
             replace_file(path, content)
         except OSError as error:
             raise _unusable(path, error) from None
+
+    def check(self) -> None:
+        """Nothing is sealed here."""
 
     def changed_at(self, name: str) -> float | None:
         path = self._instance / name
@@ -105,10 +112,25 @@ class Rows(ServerSecrets):
                 .values(content=_sealed(content), changed_at=int(time.time()))
             )
 
+    def check(self) -> None:
+        with db.engine.connect() as connection:
+            check_key(connection, key_of(current_app))
+
     def changed_at(self, name: str) -> float | None:
         at = select(ServerSecret.changed_at).where(ServerSecret.name == name)
         with db.engine.connect() as connection:
             return connection.execute(at).scalar()
+
+
+def check_key(connection: Connection, key: bytes) -> None:
+    """Raise ConfigurationError where another key sealed what a database keeps.
+
+    With it lines of the trail would be signed that no server knows, and backups be of use nowhere.
+    """
+    # Not in a database that is empty, or of an older release.
+    if inspect(connection).has_table(ServerSecret.__tablename__):
+        for (content,) in connection.execute(select(ServerSecret.content)):
+            _opened(content, key)
 
 
 def _content(name: str) -> Select[bytes]:
@@ -119,9 +141,9 @@ def _sealed(content: bytes) -> bytes:
     return sealed(content.decode())
 
 
-def _opened(content: bytes) -> bytes:
+def _opened(content: bytes, key: bytes | None = None) -> bytes:
     try:
-        return opened(content).encode()
+        return opened(content, key).encode()
     except ValueError:
         raise ConfigurationError(
             "What the database keeps was sealed with another FHIRAPP_SECRET; set the one that the "

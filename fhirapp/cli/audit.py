@@ -13,6 +13,7 @@ from sqlalchemy import select
 from fhirapp.audit.read import ADMINISTRATION, RECORDS, Entry, entries
 from fhirapp.audit.tables import mend
 from fhirapp.auth.models import User
+from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.cli.common import demo_option, reading, say
 from fhirapp.config import RefusedCommand, load_settings
 from fhirapp.core import core_app
@@ -96,6 +97,7 @@ def head(demo: bool | None) -> None:
     """Print a signed head of the trail: keep it elsewhere, for `fhirapp audit verify --head`."""
     app = core_app(load_settings(demo=demo))
     with app.app_context():
+        server_secrets().check()
         click.echo(json.dumps(trail_of(app).head()))
 
 
@@ -119,6 +121,7 @@ def verify_(copies: tuple[Any, ...], keys: tuple[str, ...], demo: bool | None) -
     heads = [_head(line) for copy in copies for line in copy if line.strip()]
     app = core_app(load_settings(demo=demo))
     with app.app_context():
+        server_secrets().check()
         own = public_key(key_of(current_app))
         found = verify_trail(app, {own, *keys}, heads)
         if found.chains and not found.faults:

@@ -14,6 +14,7 @@ from click.shell_completion import get_completion_class
 from fhirapp import create_app
 from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
 from fhirapp.auth.oauth import openid
+from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.cli.common import demo_option, opened_app, ready_app, say
 from fhirapp.config import (
     ConfigurationError,
@@ -120,6 +121,7 @@ def rotate() -> None:
     now = int(time.time())
     app = core_app(load_settings())
     with app.app_context():
+        server_secrets().check()
         record("keys-changed", what="a new key for id tokens")
         minutes = (openid.rotate(now) - now) // 60
     say(f"The new key is published at once and signs in {minutes} minutes.")

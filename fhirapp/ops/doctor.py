@@ -41,7 +41,7 @@ from fhirapp.db import db
 from fhirapp.db.records import replica_standings
 from fhirapp.db.replicas import AWAY, BEHIND, REFUSED, USED
 from fhirapp.definition import types
-from fhirapp.disk import beside, database_path, megabytes
+from fhirapp.disk import because, beside, database_path, megabytes
 from fhirapp.documents.extractor import Extractor
 from fhirapp.documents.media import Unreadable
 from fhirapp.fhir.temporal import moment_of
@@ -56,6 +56,7 @@ from fhirapp.ops.proxies import seems_behind_proxy
 from fhirapp.ops.readiness import fault_of, why_not_ready
 from fhirapp.ops.scheduled import FAILED_FOLDER
 from fhirapp.ops.schedules import count_failed
+from fhirapp.store.migrate import schema_version, shown
 from fhirapp.trail.joins import verify_trail
 
 # How a finding is: as it should be; worth knowing; to be mended.
@@ -69,6 +70,9 @@ _LEAST_FREE = 1024 * 1024 * 1024
 _LEAST_INODES = 10_000
 # A schedule that is due is begun within seconds.
 _LATE_SECONDS = 900
+# What cannot be looked at where the database cannot be read.
+_OF_DATABASE = ("Clock", "Keys", "Audit trail", "Backups", "Jobs", "Schedules", "Accounts")
+_NOT_LOOKED_AT = f"Until then not looked at: {', '.join(_OF_DATABASE)}."
 _MANY_BYTES, _MANY_ROWS = 16 * 1024 * 1024, 10_000
 # Large and never looked at, or changed by half since.
 _UNKNOWN_TABLES = text(
@@ -107,17 +111,33 @@ def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
         "Accounts": lambda: _accounts(settings),
         "Documents": _documents,
     }
-    found: list[Finding] = []
+    found = [*_unusable()]
+    skipped = _OF_DATABASE if found else ()
     for what, check in checks.items():
+        if what in skipped:
+            continue
         try:
             found += check()
         except Exception as error:  # noqa: BLE001
             # What one check stumbles over hides no other.
-            words = f"cannot be looked at ({type(error).__name__})"
+            reason = because(error) if isinstance(error, OSError) else type(error).__name__
+            words = f"cannot be looked at ({reason})"
             found.append(Finding(what, WRONG, words, "See the log of the server."))
         finally:
             db.session.rollback()
     return found
+
+
+def _unusable() -> Iterator[Finding]:
+    """Tell why nothing can be read of the database: each other check would stumble over that."""
+    try:
+        is_empty = schema_version(db.engine) is None
+    except ConfigurationError as error:
+        yield Finding("Database", WRONG, str(error), _NOT_LOOKED_AT)
+    else:
+        if is_empty:
+            words = f"{shown(db.engine)} is empty"
+            yield Finding("Database", WRONG, words, "Start the server, which makes its tables.")
 
 
 def _readiness() -> Iterator[Finding]:
@@ -245,6 +265,9 @@ def _disk(settings: Settings) -> Iterator[Finding]:
 def _database(settings: Settings, *, quick: bool) -> Iterator[Finding]:
     database = database_path(settings)
     if database is None:
+        if list(_unusable()):
+            # Told already.
+            return
         version = db.session.execute(select(func.version())).scalar_one()
         yield Finding("Database", GOOD, str(version).partition(" on ")[0])
         yield from _statistics()
@@ -308,6 +331,7 @@ def _keys(settings: Settings) -> Iterator[Finding]:
         openid.published()
     except ConfigurationError as error:
         yield Finding("Keys", WRONG, str(error), "Until then no app gets an id token.")
+        return
     days = int((time.time() - changed_at) // _DAY)
     if days > OLD_KEY_DAYS:
         words = f"the key of id tokens is {days} days old"
@@ -321,6 +345,11 @@ def _trail(*, quick: bool) -> Iterator[Finding]:
         advice = "Until then records are not answered, unless FHIRAPP_AUDIT=best-effort."
         yield Finding("Audit trail", WRONG, f"it cannot be written ({reason})", advice)
     if quick:
+        return
+    try:
+        server_secrets().check()
+    except ConfigurationError:
+        # Told of the keys. No head would be signed with this one.
         return
     found = verify_trail(current_app, {trail.public_key(key_of(current_app))})
     if found.fault:
@@ -402,7 +431,11 @@ def _schedules(settings: Settings) -> Iterator[Finding]:
         if count := count_failed(one):
             failed = Path(one.options["folder"], FAILED_FOLDER)
             yield Finding(
-                *("Schedules", WRONG, f"{one.name}: not all was stored of what lies in {failed} ({count})"),
+                *(
+                    "Schedules",
+                    WRONG,
+                    f"{one.name}: not all was stored of what lies in {failed} ({count})",
+                ),
                 "Read the reports there; put back what is mended, and remove the rest.",
             )
         if due_at is not None and due_at < now - _LATE_SECONDS and one.job_id is None:

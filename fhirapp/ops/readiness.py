@@ -79,6 +79,9 @@ def why_not_ready(seconds: float = SECONDS) -> str:
 def _run(look: Callable[[], str], answer: Future[str]) -> None:
     try:
         answer.set_result(look())
+    except ConfigurationError:
+        # It names the database's address, which is for operators.
+        answer.set_result("the database cannot be asked")
     except Exception as error:  # noqa: BLE001
         # Whatever it is, who asks is told, and nobody waits for an answer that never comes.
         _log.warning("not ready: %s", type(error).__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -16,8 +17,9 @@ import pytest
 from flask import Flask
 from sqlalchemy import insert, text, update
 
+from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, ServerSecret, User
-from fhirapp.config import settings_of
+from fhirapp.config import load_settings, settings_of
 from fhirapp.db import db, writing
 from fhirapp.disk import database_path
 from fhirapp.jobs.table import RUNNING, JobRow, Progress
@@ -26,7 +28,7 @@ from fhirapp.ops.backups.rotation import Backup
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, Finding, examine
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, add_person
-from tests.support.helpers import damage_database
+from tests.support.helpers import SECRET, damage_database, shared_secret
 from tests.support.shell import fhirapp
 from tests.support.trails import change
 
@@ -63,6 +65,38 @@ def test_who_cannot_answer_says_why(clinic):
     with clinic.app_context(), writing() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
     assert "has schema 0001" in only(clinic, "Readiness", WRONG)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="PostgreSQL's driver is not there")
+def test_a_database_that_does_not_answer_is_one_finding(tmp_path):
+    pytest.importorskip("psycopg")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # Nobody listens there any more.
+        port = listener.getsockname()[1]
+    url = f"postgresql://ada:hunter2@127.0.0.1:{port}/clinic"
+    app = create_app(
+        load_settings({}, instance_path=str(tmp_path), database_url=url, secret=SECRET)
+    )
+    with app.app_context():
+        wrong = {one.what: one for one in examine(app) if one.state == WRONG}
+    assert wrong.keys() == {"Database", "Readiness"}
+    assert wrong["Readiness"].words == "the database cannot be asked"
+    words = wrong["Database"].words
+    assert ("Connection refused" in words, "hunter2" in words) == (True, False)
+    assert "Audit trail" in wrong["Database"].advice
+
+
+def test_an_empty_database_is_one_finding(new_database, tmp_path):
+    url = new_database()
+    settings = load_settings(
+        {}, instance_path=str(tmp_path), database_url=url, **shared_secret(url)
+    )
+    app = create_app(settings)
+    with app.app_context():
+        wrong = {one.what: one for one in examine(app) if one.state == WRONG}
+        db.engine.dispose()
+    assert wrong.keys() == {"Database", "Readiness"}
+    assert wrong["Database"].advice == "Start the server, which makes its tables."
 
 
 def test_statistics_of_which_plans_are_made_are_told(clinic, monkeypatch):

@@ -164,6 +164,22 @@ def test_another_secret_than_the_one_that_sealed_stops_the_start(first, join, tm
     assert "WRONG  Keys: What the database keeps was sealed with another" in done.stdout
 
 
+@pytest.mark.parametrize("words", ["backup FOLDER", "key rotate", "audit head", "audit verify"])
+def test_with_another_secret_a_command_writes_nothing(first, tmp_path, words):
+    def run(secret: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return fhirapp(tmp_path, *words, DATABASE_URL=url, SECRET=secret)
+
+    url = settings_of(first).database_url
+    assert run(SECRET, "audit", "verify").returncode == 0
+    # A backup that no server could restore, a head of the trail that no server signs.
+    done = run(SECRET.upper(), *words.replace("FOLDER", str(tmp_path)).split())
+    assert_not_done(done, "sealed with another FHIRAPP_SECRET")
+    assert [path.name for path in tmp_path.glob("*.backup")] == []
+    assert run(SECRET, "audit", "verify").returncode == 0
+    whole = run(SECRET.upper(), "doctor")
+    assert "Audit trail" not in whole.stdout
+
+
 @pytest.fixture
 def warm(following, flow, monkeypatch) -> Fhir:
     """A token's bearer at the second server, which keeps it until something is written."""

@@ -15,9 +15,11 @@ from typing import NamedTuple
 from sqlalchemy import URL, Connection, Engine, inspect, select
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from fhirapp.auth.server_secrets import check_key
 from fhirapp.config import ConfigurationError, Settings
 from fhirapp.db import checked_url, quoted
 from fhirapp.disk import need_space
+from fhirapp.keys import derived_key
 from fhirapp.ops.backups import client
 from fhirapp.ops.backups.archive import DUMP, NAMESPACE
 from fhirapp.ops.lock import server_engine
@@ -60,6 +62,7 @@ def dump_tables(settings: Settings, folder: Path) -> Dumped:
             snapshot = str(run("SELECT pg_export_snapshot()").scalar())
             schema = str(run("SELECT version_num FROM alembic_version").scalar())
             namespace = _namespace(session)
+            check_key(session, derived_key(settings.secret))
             need_space(folder, _size(session, namespace), "a dump of the database")
             programs = client.client_for(major_of(session))
             client.dump(programs, url, namespace, snapshot, folder / DUMP)
