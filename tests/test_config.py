@@ -177,6 +177,7 @@ def test_an_unknown_setting_is_refused(name):
         ({"DEMO": "1", "DATABASE_URL": "sqlite:///x.db"}, "never touches the clinic's"),
         ({"DATABASE_URL": "nonsense"}, "is not a database address"),
         ({"DATABASE_URL": "oops://x/y"}, "is not a database address"),
+        ({"DATABASE_URL": "mysql://u:p@h/x"}, "is not a database address"),
         (
             {"DATABASE_URL": "postgresql://x:port/y", "SECRET": "s" * 32},
             "is not a database address",

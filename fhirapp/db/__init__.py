@@ -206,6 +206,8 @@ def checked_url(settings: Settings) -> URL:
     """
     try:
         url = make_url(settings.database_uri)
+        if url.get_backend_name() not in ("sqlite", "postgresql"):
+            raise ValueError(url.get_backend_name())
         url.get_dialect().import_dbapi()
     except (ArgumentError, NoSuchModuleError, ValueError):
         raise ConfigurationError(

@@ -108,6 +108,10 @@ def _check_folder(settings: Settings, options: Mapping[str, Any]) -> None:
 
 def _check_pull(_settings: Settings, options: Mapping[str, Any]) -> None:
     address, key = options.get("address") or "", options.get("key")
+    if not address:
+        raise RefusedCommand(
+            "A pull needs the address of an export, such as https://fhir.example/fhir/$export."
+        )
     origin(address)
     if not is_export(address):
         raise RefusedCommand(

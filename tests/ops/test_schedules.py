@@ -500,7 +500,7 @@ def test_a_pull_from_a_server_that_is_away_is_a_state(app, server):
         (FOLDER, {"folder": "{tmp}", "keep": 3}, "takes no keep"),
         (BACKUP, {"folder": "relative"}, "There is no folder relative"),
         (BACKUP, {"passphrase_file": "{tmp}/none"}, "passphrase file"),
-        (PULL, {}, "is not an http:// or https:// address"),
+        (PULL, {}, "A pull needs the address of an export"),
         (PULL, {"address": "ftp://h/$export"}, "is not an http:// or https:// address"),
         (PULL, {"address": "https://h/fhir/Patient"}, "begins no export"),
         (PULL, {"address": "https://u:p@h/fhir/$export"}, "must not hold a user name"),
