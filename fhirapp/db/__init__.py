@@ -33,6 +33,7 @@ from fhirapp.db.base import (
     Json,
     RowNumber,
     Versioned,
+    connect_args,
     db,
 )
 from fhirapp.db.generation import CHANNEL, EXTENSION, Generation, generation
@@ -59,6 +60,7 @@ __all__ = [
     "RowNumber",
     "Versioned",
     "checked_url",
+    "connect_args",
     "database_errors",
     "db",
     "forget_reader",
@@ -244,10 +246,7 @@ def init_app(app: Flask) -> None:
         "pool_pre_ping": url.get_backend_name() != "sqlite",
     }
     if url.get_backend_name() == "postgresql":
-        # To compile a query takes it a third of a second, to run one of ours some milliseconds.
-        given = url.query.get("options", "")
-        options = f"{given if isinstance(given, str) else ' '.join(given)} -c jit=off".strip()
-        app.config["SQLALCHEMY_ENGINE_OPTIONS"].update(connect_args={"options": options})
+        app.config["SQLALCHEMY_ENGINE_OPTIONS"].update(connect_args=connect_args(url))
     if url.get_backend_name() == "sqlite" and url.database:
         _make_folder(Path(url.database).parent)
     db.init_app(app)

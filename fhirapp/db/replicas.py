@@ -27,6 +27,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from fhirapp.config import Settings
+from fhirapp.db.base import connect_args
 from fhirapp.db.reader import Reader
 
 # How a replica is: one that is behind is used again by itself, one that is refused is none of ours.
@@ -34,14 +35,6 @@ USED, BEHIND, AWAY, REFUSED = "used", "behind", "unreachable", "refused"
 
 # How often each is looked at, and how long a look may take.
 _LOOK_SECONDS, LOOK_TAKES = 1.0, 3.0
-# One that is gone is found out soon. What an address itself says comes first.
-_TIMES = {
-    "connect_timeout": "1",
-    "tcp_user_timeout": "2000",
-    "keepalives_idle": "5",
-    "keepalives_interval": "1",
-    "keepalives_count": "2",
-}
 _NEW = "was not looked at yet"
 _STATE = (
     "SELECT c.system_identifier, d.oid, CAST(CAST('store_state' AS regclass) AS oid),"
@@ -96,13 +89,13 @@ class Replica:
     def __init__(self, url: URL, settings: Settings) -> None:
         self.name = _shown(url)
         self._most = settings.replica_lag
-        times = {name: value for name, value in _TIMES.items() if name not in url.query}
         self.engine = create_engine(
             url,
             hide_parameters=True,
             pool_size=2 * settings.threads + 1,
             pool_timeout=1,
-            connect_args={"options": "-c jit=off", **times},
+            # One that is gone is found out soon: others have the same.
+            connect_args=connect_args(url, connect_timeout="1", tcp_user_timeout="2000"),
         )
         self.errors = (DBAPIError, PoolTimeoutError, self.engine.dialect.loaded_dbapi.Error)
         # By time.monotonic(): when it was last known to lack nothing, and when it was compared.

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import NullPool
 
 from fhirapp.config import ConfigurationError, Settings
-from fhirapp.db import checked_url, lock_of_use
+from fhirapp.db import checked_url, connect_args, lock_of_use
 from fhirapp.disk import because, beside, database_path, owned_as, take
 from fhirapp.store.migrate import shown, unusable
 
@@ -69,7 +69,11 @@ def alone_on_server(settings: Settings) -> Iterator[None]:
 def server_engine(url: URL) -> Engine:
     """Return what opens sessions on PostgreSQL that hold no lock by themselves."""
     return create_engine(
-        url, poolclass=NullPool, isolation_level="AUTOCOMMIT", hide_parameters=True
+        url,
+        poolclass=NullPool,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
+        connect_args=connect_args(url),
     )
 
 

@@ -36,6 +36,7 @@ from sqlalchemy import (
     create_engine,
     func,
     insert,
+    make_url,
     select,
     text,
 )
@@ -43,7 +44,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Mapped, mapped_column
 
-from fhirapp.db import Base, RowNumber
+from fhirapp.db import Base, RowNumber, connect_args
 from fhirapp.trail.chain import Head, Trail
 
 # What the lines that are brought in from files have below it.
@@ -56,7 +57,7 @@ LOCK = 0x61756474
 _HEADS_BACK = 8
 # After the database could not be reached, how long nobody tries.
 _PAUSE_SECONDS = 1.0
-_CONNECT_SECONDS, _STATEMENT_SECONDS = 5, 10
+_STATEMENT_SECONDS = 10
 _COLUMNS = ("chain", "n", "hash", "is_head", "line")
 _NO_NAME = re.compile(r"[^A-Za-z0-9]+")
 
@@ -298,11 +299,7 @@ class TableTrail(Trail):
             isolation_level="AUTOCOMMIT",
             # Lines hold what was searched for.
             hide_parameters=True,
-            connect_args={
-                "connect_timeout": _CONNECT_SECONDS,
-                "tcp_user_timeout": 1_000 * _STATEMENT_SECONDS,
-                "application_name": "fhirapp audit",
-            },
+            connect_args=connect_args(make_url(self._url), application_name="fhirapp audit"),
         )
 
     @cached_property

@@ -18,7 +18,7 @@ from threading import Event, Thread
 
 import pytest
 from flask import Flask
-from sqlalchemy import delete, select, text, update
+from sqlalchemy import delete, make_url, select, text, update
 
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Attempt, ServerSecret, SetupCode, User
@@ -26,7 +26,7 @@ from fhirapp.auth.oauth import authorize, openid
 from fhirapp.auth.throttle import PER_MINUTE
 from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, settings_of
-from fhirapp.db import db, writing
+from fhirapp.db import connect_args, db, writing
 from fhirapp.db.generation import following_others, generation
 from fhirapp.db.turns import is_taken, turn
 from fhirapp.exchange.bulk.run import KIND, run_next
@@ -35,7 +35,10 @@ from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.keys import keyed_digest, opened, sealed
+from fhirapp.ops.lock import server_engine
 from fhirapp.ops.prepare import first_setup_code, prepare
+from fhirapp.trail import trail_of
+from fhirapp.trail.table import TableTrail
 from tests.conftest import token_for
 from tests.ops.test_serve import get, servers
 from tests.support.authorizing import Flow, add_person, add_program, alter
@@ -451,3 +454,29 @@ def test_servers_that_name_the_databases_host_otherwise_share_their_cookies(firs
     url = f"{settings_of(first).database_url}&application_name=other"
     other = join(database_url=url)
     assert cookie_name(other) == cookie_name(first)
+
+
+def test_a_database_that_vanished_holds_no_request_for_hours(first):
+    url = make_url(settings_of(first).database_uri)
+    with first.app_context():
+        trail = trail_of(first)
+        assert isinstance(trail, TableTrail)
+        for engine in (db.engine, server_engine(url), trail._engine):
+            with engine.connect() as connection:
+                stated = connection.connection.driver_connection.info.get_parameters()
+            assert stated.items() >= {
+                *{"connect_timeout": "5", "tcp_user_timeout": "10000"}.items(),
+                *{"keepalives_idle": "5", "keepalives_interval": "2"}.items(),
+            }
+        db.engine.dispose()
+
+
+def test_what_the_address_of_a_database_says_itself_comes_first():
+    stated = connect_args(
+        make_url("postgresql://one/clinic?options=-csearch_path%3Dhome&connect_timeout=30"),
+        connect_timeout="1",
+        application_name="fhirapp",
+    )
+    assert stated["options"] == "-csearch_path=home -c jit=off"
+    assert stated["application_name"] == "fhirapp"
+    assert "connect_timeout" not in stated

@@ -471,6 +471,15 @@ def test_two_replicas_are_read_in_turn(site, pair, app):
     assert used[0] == used[2] != used[1] == used[3]
 
 
+def test_the_options_of_a_replicas_address_hold(site, app):
+    address = f"{site.pair.replica.url(site.name)}&options=-csearch_path%3Dother%2Cpublic"
+    chosen = site.app(replicas=address)
+    until_it_is(chosen, USED)
+    with chosen.test_request_context():
+        assert isinstance(records(), ReplicaReader)
+        assert records().all("SHOW search_path") == [("other,public",)]
+
+
 def test_another_server_is_refused_and_the_primary_answers(site, app, folder, caplog):
     other_database = site.pair.primary.url("postgres")
     with caplog.at_level(logging.WARNING):
