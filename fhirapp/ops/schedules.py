@@ -47,6 +47,8 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 # How long a folder on another machine may take to be listed, while nothing else is begun.
 _LOOK_SECONDS = 5.0
+# Who looked into a folder last, since when: into one that does not answer nobody else looks.
+_looking: dict[Path, tuple[Thread, float]] = {}
 _RESETS: Mapping[str, str] = {"hourly": "hourly", "nightly": "daily 03:00"}
 
 
@@ -307,6 +309,10 @@ def _looked(folder: Path, look: Callable[[], _T]) -> _T:
     One on another machine that does not answer holds a thread of its own, and no other.
     """
     found: Future[_T] = Future()
+    silent = ConfigurationError(f"The watched folder {folder} does not answer.")
+    before, began = _looking.get(folder, (None, 0.0))
+    if before and before.is_alive() and time.monotonic() - began > _LOOK_SECONDS:
+        raise silent
 
     def work() -> None:
         try:
@@ -314,8 +320,10 @@ def _looked(folder: Path, look: Callable[[], _T]) -> _T:
         except Exception as error:  # noqa: BLE001
             found.set_exception(error)
 
-    Thread(target=work, name="watched folder", daemon=True).start()
+    thread = Thread(target=work, name="watched folder", daemon=True)
+    _looking[folder] = thread, time.monotonic()
+    thread.start()
     try:
         return found.result(timeout=_LOOK_SECONDS)
     except FutureTimeoutError:
-        raise ConfigurationError(f"The watched folder {folder} does not answer.") from None
+        raise silent from None

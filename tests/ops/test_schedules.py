@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 from typing import Any
 from urllib.parse import quote
 
@@ -25,6 +27,7 @@ from fhirapp.jobs.schedule import IDLE, SKIPPED, Schedule
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED
 from fhirapp.ops import schedules
 from fhirapp.ops.jobs import BACKUP, DRILL, FOLDER, PULL
+from fhirapp.ops.scheduled import waiting
 from fhirapp.ops.schedules import run_due
 from tests.support.bulk_server import EXPORT, TIME, BulkServer, accepted, file, lines_of, running
 from tests.support.contract import versions_held
@@ -319,6 +322,31 @@ def test_a_folder_that_is_gone_is_a_state_and_comes_back(app, inbox):
     inbox.with_name("away").rename(inbox)
     ended = look(app, START + 2 * HOUR)
     assert (ended.last.outcome, ended.failures) == (DONE, 0)
+
+
+def test_a_folder_that_does_not_answer_holds_one_thread(app, inbox, monkeypatch):
+    write(inbox, "lab.ndjson", patient("p1"))
+    add(app, FOLDER, folder=str(inbox))
+    answers = Event()
+
+    def hang(folder: Path, now: float) -> list[Path]:
+        answers.wait()
+        return waiting(folder, now)
+
+    def looking() -> list[Thread]:
+        return [thread for thread in enumerate_threads() if thread.name == "watched folder"]
+
+    # As a folder of a network does whose server is away.
+    monkeypatch.setattr(schedules, "waiting", hang)
+    monkeypatch.setattr(schedules, "_LOOK_SECONDS", 0.1)
+    for hours in (1, 2, 3):
+        ended = look(app, START + hours * HOUR)
+        assert ended.last.note == f"The watched folder {inbox} does not answer."
+        assert len(looking()) == 1
+    answers.set()
+    looking()[0].join()
+    monkeypatch.undo()
+    assert look(app, START + 4 * HOUR).last.outcome == DONE
 
 
 def left_behind(inbox: Path) -> Path:
