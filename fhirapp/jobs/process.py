@@ -28,6 +28,7 @@ from types import FrameType
 from typing import Any
 
 from flask import Flask, current_app
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings, settings_of
@@ -124,17 +125,20 @@ def start(
     owner: str,
     request: Mapping[str, Any],
     passphrase: str = "",
+    claim: Callable[[Connection], bool] = lambda _connection: True,
 ) -> bool:
     """Start a job as `python -m module JOB`; return whether this call did: sent twice is one.
 
-    Raises ConfigurationError.
+    claim says whether it is ours to start, in the transaction that adds it. Raises
+    ConfigurationError.
     """
     configured = settings()
     if sys.platform == "win32" or not sys.executable:
         raise ConfigurationError("This server cannot begin a process here; use the command line.")
     with writing() as connection:
-        is_full = table.count(connection, kind, under_way=True) >= MOST
-        is_new = not is_full and table.add(
+        is_ours = claim(connection)
+        is_full = is_ours and table.count(connection, kind, under_way=True) >= MOST
+        is_new = (is_ours and not is_full) and table.add(
             connection, job_id, kind, owner, int(time.time()), request=request, runs=True
         )
     if is_full and table.find(job_id, kind) is None:

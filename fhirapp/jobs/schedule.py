@@ -280,16 +280,17 @@ def _is_as_read(one: Schedule) -> list[Any]:
     ]
 
 
-def claim(one: Schedule, now: int, job_id: str, *, is_due: bool = True) -> bool:
+def claim(
+    connection: Connection, one: Schedule, now: int, job_id: str, *, is_due: bool = True
+) -> bool:
     """Claim a run for a job; return whether no other process has. By hand, is_due is False."""
     which = _is_as_read(one) if is_due else [_table.c.name == one.name]
     moved = {"handled_at": now} if is_due else {}
-    with writing() as connection:
-        claimed = connection.execute(
-            update(ScheduleRow)
-            .where(*which, _table.c.job_id.is_(None))
-            .values(job_id=job_id, began_at=now, **moved)
-        )
+    claimed = connection.execute(
+        update(ScheduleRow)
+        .where(*which, _table.c.job_id.is_(None))
+        .values(job_id=job_id, began_at=now, **moved)
+    )
     return claimed.rowcount == 1
 
 

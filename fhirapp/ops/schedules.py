@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple, TypeVar
@@ -20,6 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 from flask import Flask, current_app
 
 from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
+from fhirapp.db import writing
 from fhirapp.disk import database_path
 from fhirapp.exchange.remote.address import is_export, origin, place
 from fhirapp.exchange.remote.authorization import read_key
@@ -217,9 +219,7 @@ def _begin_due(one: Schedule, now: int) -> None:
         if schedule.note(one, Run(now, now, FAILED, str(error))):
             _log.warning("the schedule %s cannot run", one.name)
         return
-    job_id = table.new_id()
-    if schedule.claim(one, now, job_id):
-        _start(one, job_id, now, passphrase)
+    _start(one, table.new_id(), now, passphrase)
 
 
 def run_now(name: str, now: int) -> str:
@@ -230,38 +230,46 @@ def run_now(name: str, now: int) -> str:
         raise RefusedCommand("A run of %(name)s is under way.", name=name)
     passphrase, job_id = _passphrase(one), table.new_id()
     record("schedule-begun", what=name)
-    if not schedule.claim(one, now, job_id, is_due=False):
+    if not _start(one, job_id, now, passphrase, is_due=False):
         raise RefusedCommand("A run of %(name)s is under way.", name=name)
-    _start(one, job_id, now, passphrase)
     return job_id
 
 
-def _start(one: Schedule, job_id: str, now: int, passphrase: str) -> None:
-    """Start the job of a claimed run; a reset, which removes all jobs, is made at once."""
+def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: bool = True) -> bool:
+    """Claim a run and start its job, where no other process has; return whether this one did.
+
+    A reset, which removes all jobs, is made at once.
+    """
+    claim = partial(schedule.claim, one=one, now=now, job_id=job_id, is_due=is_due)
     began = time.monotonic()
     try:
         if one.kind == RESET:
-            app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
-            count = reset(app, now)
-            ended = now + round(time.monotonic() - began)
-            schedule.finish(one.name, Run(now, ended, DONE, f"{count} versions.", job_id))
-            _log.info("the demo was reset: %d versions", count)
-            return
+            with writing() as connection:
+                is_ours = claim(connection)
+            if is_ours:
+                app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
+                count = reset(app, now)
+                ended = now + round(time.monotonic() - began)
+                schedule.finish(one.name, Run(now, ended, DONE, f"{count} versions.", job_id))
+                _log.info("the demo was reset: %d versions", count)
+            return is_ours
         state: dict[str, Any] = {"schedule": one.name, "since": one.since, "now": now}
         if one.kind != BACKUP:
             # What the page of an import calls its files.
             named = one.options.get("folder") or place(one.options["address"])
             state |= {"names": [named], "count": 1, "provenance": True}
-        process.start(
+        return process.start(
             job_id,
             one.kind,
             module="fhirapp.ops.jobs",
             owner=one.owner,
             request={**one.options, **state, "encrypted": bool(passphrase)},
             passphrase=passphrase,
+            claim=claim,
         )
     except ConfigurationError as error:
         schedule.finish(one.name, Run(now, now, FAILED, str(error), job_id))
+        return True
 
 
 def _passphrase(one: Schedule) -> str:

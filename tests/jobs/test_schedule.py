@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -38,9 +39,14 @@ def added(timing: str = "hourly", name: str = "nightly") -> schedule.Schedule:
     return schedule.find(name)
 
 
+def claim(*arguments: Any, **options: Any) -> bool:
+    with writing() as connection:
+        return schedule.claim(connection, *arguments, **options)
+
+
 def claimed(job_id: str, now: int = NOW + HOUR, *, with_job: bool = True) -> schedule.Schedule:
     """Return the schedule with a run that was claimed, and its job."""
-    assert schedule.claim(schedule.find("nightly"), now, job_id)
+    assert claim(schedule.find("nightly"), now, job_id)
     if with_job:
         with writing() as connection:
             table.add(connection, job_id, KIND, "schedule:nightly", now, runs=True)
@@ -112,23 +118,23 @@ def test_a_run_is_due_once_however_many_were_missed(app):
     with app.app_context():
         one = added()
         assert one.due_at(UTC) == NOW + HOUR
-        assert schedule.claim(one, NOW + 10 * DAY, table.new_id())
+        assert claim(one, NOW + 10 * DAY, table.new_id())
         assert schedule.find("nightly").due_at(UTC) == NOW + 10 * DAY + HOUR
 
 
 def test_of_two_that_saw_the_same_one_claims(app):
     with app.app_context():
         one = added()
-        assert schedule.claim(one, NOW + HOUR, table.new_id())
-        assert not schedule.claim(one, NOW + HOUR, table.new_id())
+        assert claim(one, NOW + HOUR, table.new_id())
+        assert not claim(one, NOW + HOUR, table.new_id())
         assert not schedule.note(one, Run(NOW + HOUR, NOW + HOUR, IDLE))
 
 
 def test_a_run_by_hand_is_one_too_and_moves_nothing(app):
     with app.app_context():
         one = added()
-        assert schedule.claim(one, NOW, table.new_id(), is_due=False)
-        assert not schedule.claim(one, NOW, table.new_id(), is_due=False)
+        assert claim(one, NOW, table.new_id(), is_due=False)
+        assert not claim(one, NOW, table.new_id(), is_due=False)
         assert schedule.find("nightly").due_at(UTC) == NOW + HOUR
 
 
@@ -165,7 +171,7 @@ def test_a_process_that_died_between_claim_and_job_loses_no_other_run(app):
         ended = schedule.find("nightly")
         assert (ended.last.outcome, ended.failures) == (INTERRUPTED, 1)
         assert ended.due_at(UTC) == NOW + 2 * HOUR
-        assert schedule.claim(ended, NOW + 2 * HOUR, table.new_id())
+        assert claim(ended, NOW + 2 * HOUR, table.new_id())
 
 
 def test_a_job_whose_lease_ran_out_is_no_longer_waited_for(app):
@@ -209,7 +215,7 @@ def test_what_is_paused_is_not_due_and_not_made_up(app):
         one = added()
         schedule.pause("nightly", NOW, paused=True)
         assert schedule.find("nightly").due_at(UTC) is None
-        assert not schedule.claim(one, NOW + HOUR, table.new_id())
+        assert not claim(one, NOW + HOUR, table.new_id())
         schedule.pause("nightly", NOW + DAY, paused=False)
         assert schedule.find("nightly").due_at(UTC) == NOW + DAY + HOUR
 

@@ -19,9 +19,10 @@ from urllib.parse import quote
 import pytest
 from flask import Flask
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import ConfigurationError, settings_of
-from fhirapp.db import writing
+from fhirapp.db import db, writing
 from fhirapp.jobs import process, schedule, table
 from fhirapp.jobs.schedule import IDLE, SKIPPED, Schedule
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED
@@ -212,6 +213,20 @@ def test_a_run_that_is_still_going_is_not_begun_twice(local, monkeypatch):
         with pytest.raises(ConfigurationError, match="A run of one is under way"):
             schedules.run_now("one", START + 2 * HOUR)
     assert len(held) == 1
+
+
+def test_a_run_whose_job_could_not_be_queued_is_begun_by_the_next_look(app, inbox):
+    write(inbox, "one.ndjson", patient("p1"))
+    add(app, FOLDER, folder=str(inbox))
+    with app.app_context():
+        with db.engine.begin() as connection:
+            connection.execute(text("ALTER TABLE job RENAME TO elsewhere"))
+        with pytest.raises(DBAPIError):
+            run_due(START + HOUR)
+        with db.engine.begin() as connection:
+            connection.execute(text("ALTER TABLE elsewhere RENAME TO job"))
+    assert look(app).last.outcome == DONE
+    assert patients(app) == {"p1"}
 
 
 def test_of_many_processes_one_begins_a_run(app, inbox):
