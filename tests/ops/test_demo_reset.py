@@ -30,6 +30,7 @@ from fhirapp.ops.reset import refuse_others, reset
 from fhirapp.ops.schedules import run_due
 from fhirapp.search.fulltext import words_table
 from fhirapp.store.version import GENERATION
+from fhirapp.trail.table import MODELS
 from tests.conftest import token_for
 from tests.store.test_reindex import contents
 from tests.support.authorizing import EVERYTHING, Flow, add_program
@@ -204,7 +205,8 @@ def everything(app: Flask) -> dict[str, list[str]]:
             for row in rows(app, name)
             if row.get("name") != GENERATION
         )
-        for name in db.metadata.tables
+        # The trail in PostgreSQL, where there is no demo, goes on while it is looked at.
+        for name in db.metadata.tables.keys() - {model.__tablename__ for model in MODELS}
     }
 
 
