@@ -135,13 +135,17 @@ class Folder:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Tell a file that is not there from a folder that is not there, as it is not mounted."""
+        """Tell a file that is not there, and a full disk, from a folder that cannot be used now."""
         try:
             yield
         except FileNotFoundError:
             if self._root.is_dir():
                 raise
             raise FilesUnavailable(f"there is no folder {self._root}", passes=True) from None
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise FilesUnavailable(because(error), passes=True) from None
 
     def _make(self, folder: Path) -> None:
         """Make a folder below the root; never that, which another disk may be mounted on."""

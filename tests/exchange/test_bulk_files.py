@@ -189,6 +189,19 @@ def test_an_export_whose_files_are_gone_is_unknown(app, exports, status):
     assert_outcome(exports.get(status), 404, "not-found", UNKNOWN)
 
 
+def test_files_that_cannot_be_read_now_are_not_taken_for_removed(app, exports, status):
+    for name in ("manifest.json", "Patient.1.ndjson"):
+        path = folder(app, status) / "1" / name
+        path.rename(path.with_name("kept"))
+        # As a folder of a network fails whose server has no way to it.
+        path.symlink_to(name)
+        answer = exports.get(f"{status}/Patient.1.ndjson")
+        assert_outcome(answer, 503, "transient", "Files cannot be reached now; try again later.")
+        path.unlink()
+        path.with_name("kept").rename(path)
+    assert exports.get(f"{status}/Patient.1.ndjson").status_code == 200
+
+
 def test_old_folders_that_are_nobodys_are_removed(app, exports, status):
     whole = folder(app, status).parent
     old, new = whole / "nobodys-old", whole / "nobodys-new"
