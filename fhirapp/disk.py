@@ -43,14 +43,20 @@ def take(descriptor: int, *, alone: bool) -> bool | None:
 
 def is_left(path: Path) -> bool:
     """Say whether whoever made a file or folder, and held it, is gone."""
-    if sys.platform == "win32":
-        return False
+    with taken_over(path) as is_ours:
+        return is_ours
+
+
+@contextmanager
+def taken_over(path: Path) -> Iterator[bool]:
+    """Hold what is left of who made a file or folder, and held it; False where another holds it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | (0 if sys.platform == "win32" else os.O_NOFOLLOW))
     except OSError:
-        return False
+        yield False
+        return
     try:
-        return take(descriptor, alone=True) is True
+        yield take(descriptor, alone=True) is True
     finally:
         os.close(descriptor)
 

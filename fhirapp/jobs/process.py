@@ -33,7 +33,7 @@ from sqlalchemy.exc import DBAPIError
 
 from fhirapp.config import PREFIX, ConfigurationError, Settings, declared, settings, settings_of
 from fhirapp.db import Busy, database_errors, writing
-from fhirapp.disk import because, is_left, is_older, take
+from fhirapp.disk import because, is_older, take, taken_over
 from fhirapp.files import StoredFile, orphans, shared_files
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, STOPPED, Job, Progress, is_id
@@ -102,9 +102,13 @@ def keep_left() -> None:
     """Keep what processes of this machine made that are gone. Raises OSError."""
     for path in folders(settings().instance).glob("*"):
         job = table.find_any(path.name) if is_id(path.name) else None
-        if job is not None and not job.is_under_way and is_left(path):
-            table.note_made(job.id, _keep(job.id, path))
-            shutil.rmtree(path, ignore_errors=True)
+        if job is None or job.is_under_way:
+            continue
+        # Held meanwhile: else what one has put there, another would miss.
+        with taken_over(path) as is_ours:
+            if is_ours:
+                table.note_made(job.id, _keep(job.id, path))
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _keep(job_id: str, folder: Path) -> list[tuple[str, int]]:

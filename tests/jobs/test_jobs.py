@@ -6,9 +6,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
+from threading import Barrier, Event
 
 import pytest
 from flask import Flask
@@ -192,6 +193,28 @@ def test_what_a_killed_process_made_is_kept_once_it_is_gone(app):
         files = process.made_files(found(app, job.id))
     assert [(file.base, file.size) for file in files] == [("rejected.ndjson", 3)]
     assert not path.exists()
+
+
+def test_of_two_that_keep_what_a_killed_process_made_one_does(app):
+    job = added(app, IMPORT)
+    path = work(app, job.id, age=0)
+    (path / "made").mkdir()
+    for number in range(200):
+        (path / "made" / f"{number}.ndjson").write_bytes(b"{}\n")
+    together = Barrier(2)
+
+    def keep(_number: int) -> None:
+        with app.app_context():
+            together.wait()
+            process.keep_left()
+
+    with app.app_context():
+        table.interrupt(job.id)
+        with ThreadPoolExecutor(2) as both:
+            assert [*both.map(keep, range(2))] == [None, None]
+        made = found(app, job.id).progress.made
+    assert made is not None
+    assert len(made) == 200
 
 
 def test_what_an_import_read_goes_a_day_after_its_end_and_the_import_stays(app):
