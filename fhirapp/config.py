@@ -570,9 +570,7 @@ def _check_files(settings: Settings) -> None:
             "FHIRAPP_FILES takes s3://bucket/prefix and nothing else; keys are set in "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
-    elif not re.fullmatch(
-        r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.\.?(/|$))[\w.~-]+)*", settings.files
-    ):
+    elif not _BUCKET.fullmatch(settings.files):
         raise ConfigurationError(
             f"FHIRAPP_FILES={settings.files!r} is neither a folder nor s3://bucket/prefix."
         )

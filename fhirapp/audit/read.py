@@ -12,7 +12,7 @@ from typing import Any
 from fhirapp.audit import index, tables
 from fhirapp.audit.lines import COLUMNS, Entry, patients_of
 from fhirapp.config import settings
-from fhirapp.trail import FOLDER, is_in_table
+from fhirapp.trail import FOLDER
 
 __all__ = ["ADMINISTRATION", "RECORDS", "Entry", "entries", "patients_named_by", "patients_of"]
 
@@ -83,6 +83,6 @@ def patients_named_by(numbers: Collection[int]) -> dict[int, list[str]]:
 
 def _rows(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Return a query's rows, of all lines that were written until now."""
-    if is_in_table(settings()):
+    if settings().is_postgresql:
         return tables.rows(sql, values)
     return index.rows(settings().instance / FOLDER, sql, values)

@@ -7,7 +7,6 @@ has in its folder from before is taken into the table where that has nothing yet
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,33 +21,14 @@ from fhirapp.keys import key_of, opened, replace_file, sealed, write_new
 _EXTENSION = "fhirapp.server_secrets"
 
 
-class ServerSecrets(ABC):
-    """Secrets by name."""
-
-    @abstractmethod
-    def read(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return a secret, made where there is none. Raises ConfigurationError."""
-
-    @abstractmethod
-    def change(self, name: str, make: Callable[[], bytes], to: Callable[[bytes], bytes]) -> None:
-        """Replace a secret by what `to` returns for it. Raises ConfigurationError."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """Raise ConfigurationError where another key than the app's sealed what is kept."""
-
-    @abstractmethod
-    def changed_at(self, name: str) -> float | None:
-        """Return when a secret was made or replaced last, None where there is none."""
-
-
-class Folder(ServerSecrets):
+class Folder:
     """Files of the instance folder, each of which a process replaces as a whole."""
 
     def __init__(self, instance: Path) -> None:
         self._instance = instance
 
     def read(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """Return a secret, made where there is none. Raises ConfigurationError."""
         path = self._instance / name
         try:
             if not path.exists():
@@ -58,6 +38,7 @@ class Folder(ServerSecrets):
             raise _unusable(path, error) from None
 
     def change(self, name: str, make: Callable[[], bytes], to: Callable[[bytes], bytes]) -> None:
+        """Replace a secret by what `to` returns for it. Raises ConfigurationError."""
         path = self._instance / name
         content = to(self.read(name, make))
         try:
@@ -66,9 +47,10 @@ class Folder(ServerSecrets):
             raise _unusable(path, error) from None
 
     def check(self) -> None:
-        """Nothing is sealed here."""
+        """Raise ConfigurationError where another key sealed it: here nothing is sealed."""
 
     def changed_at(self, name: str) -> float | None:
+        """Return when a secret was made or replaced last, None where there is none."""
         path = self._instance / name
         return path.stat().st_mtime if path.exists() else None
 
@@ -80,8 +62,8 @@ def _unusable(path: Path, error: OSError) -> ConfigurationError:
     )
 
 
-class Rows(ServerSecrets):
-    """Rows of the database, each sealed with the server's key; none is kept in memory."""
+class Rows:
+    """The same in rows of the database, each sealed with the server's key; none stays in memory."""
 
     def __init__(self, instance: Path) -> None:
         self._instance = instance
@@ -158,7 +140,7 @@ def init_app(app: Flask) -> None:
     app.extensions[_EXTENSION] = kind(settings.instance)
 
 
-def server_secrets() -> ServerSecrets:
+def server_secrets() -> Folder | Rows:
     """Return the running app's."""
-    found: ServerSecrets = current_app.extensions[_EXTENSION]
+    found: Folder | Rows = current_app.extensions[_EXTENSION]
     return found

@@ -39,7 +39,6 @@ from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.rotation import Naming, at_hand, keep_backup, place_of, stem_of
 from fhirapp.ops.lock import in_use
-from fhirapp.trail import is_in_table
 from fhirapp.trail.packing import pack
 
 IMPORT, EXPORT = "import", "export"
@@ -65,7 +64,7 @@ def init_app(app: Flask) -> None:
     worker.register(app, sweep)
     worker.register(app, lambda _now: process.keep_left())
     worker.register(app, lambda _now: pack(settings_of(app)))
-    if is_in_table(settings_of(app)):
+    if settings_of(app).is_postgresql:
         # So that whoever looks seldom does not wait for all that was written since.
         worker.register(app, lambda _now: load())
 

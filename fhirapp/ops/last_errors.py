@@ -119,7 +119,7 @@ def _append(folder: Path, entry: Mapping[str, str]) -> None:
 def last_errors(app: Flask) -> Sequence[Entry]:
     """Return what is kept, the newest first; within the app's context."""
     found = {entry.key: entry for entry in _in_files(settings_of(app).instance / FOLDER)}
-    if _is_shared():
+    if settings_of(app).is_postgresql:
         # Those of this server are in its files, whatever the database does.
         with suppress(*database_errors()), db.engine.connect() as connection:
             table = cast(Table, LogLine.__table__)
@@ -138,15 +138,9 @@ def _in_files(folder: Path) -> Iterator[Entry]:
                     yield Entry(**json.loads(line))
 
 
-def _is_shared() -> bool:
-    return db.engine.dialect.name == "postgresql"
-
-
 def share(app: Flask) -> None:
     """Have a thread of this process put its entries in the table, where servers share one."""
-    with app.app_context():
-        is_shared = _is_shared()
-    if is_shared:
+    if settings_of(app).is_postgresql:
         Thread(target=_share, args=(app,), name="last errors", daemon=True).start()
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flask import Flask, current_app, g
-from sqlalchemy import event, make_url
+from sqlalchemy import event
 
 from fhirapp.config import Settings, settings_of
 from fhirapp.db import db
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 def init_app(app: Flask) -> None:
     """Give the app its trail; nothing is written yet."""
     settings = settings_of(app)
-    if not is_in_table(settings):
+    if not settings.is_postgresql:
         app.extensions[_EXTENSION] = FileTrail(
             settings.instance / FOLDER, lambda head: _signed(head, key_of(app))
         )
@@ -50,11 +50,6 @@ def init_app(app: Flask) -> None:
     app.extensions[_EXTENSION] = table
     with app.app_context():
         event.listen(db.engine, "engine_disposed", lambda _engine: table.close())
-
-
-def is_in_table(settings: Settings) -> bool:
-    """Say whether the trail is in PostgreSQL, and not in files."""
-    return make_url(settings.database_uri).get_backend_name() == "postgresql"
 
 
 def trail_of(app: Flask) -> Trail:

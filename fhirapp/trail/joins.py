@@ -18,7 +18,7 @@ from flask import Flask
 
 from fhirapp.config import SECRET_KEY, settings_of
 from fhirapp.db import Reader, db
-from fhirapp.trail import FOLDER, is_in_table, public_key
+from fhirapp.trail import FOLDER, public_key
 from fhirapp.trail.chain import HEAD, Head, following, split
 from fhirapp.trail.events import PACKED
 from fhirapp.trail.moving import is_of_files, stream_of
@@ -80,7 +80,7 @@ def verify_trail(
     """Check the app's trail against public keys (base64) and heads that were copied."""
     settings = settings_of(app)
     kept = settings.audit_keep > 0
-    if not is_in_table(settings):
+    if not settings.is_postgresql:
         return verify(settings.instance / FOLDER, keys, copied, kept=kept)
     path = settings.instance / SECRET_KEY
     of_files = {*keys, *([public_key(path.read_bytes())] if path.exists() else [])}

@@ -19,7 +19,7 @@ from sqlalchemy.dialects import postgresql
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db
 from fhirapp.disk import because
-from fhirapp.trail import FOLDER, is_in_table, trail_of
+from fhirapp.trail import FOLDER, trail_of
 from fhirapp.trail.chain import Head, Unwritable, files, opened, split
 from fhirapp.trail.events import LISTED, SETTINGS
 from fhirapp.trail.table import (
@@ -53,7 +53,7 @@ def bring_in(app: Flask) -> int:
     """
     settings = settings_of(app)
     folder = settings.instance / FOLDER
-    if not (is_in_table(settings) and files(folder)):
+    if not (settings.is_postgresql and files(folder)):
         return 0
     table = trail_of(app)
     assert isinstance(table, TableTrail)

@@ -18,7 +18,7 @@ from sqlalchemy import delete, func, select
 from fhirapp.config import Settings
 from fhirapp.db import db
 from fhirapp.disk import take, written_whole
-from fhirapp.trail import FOLDER, is_in_table
+from fhirapp.trail import FOLDER
 from fhirapp.trail.chain import SUFFIX, files
 from fhirapp.trail.events import LISTED, PACKED, record
 from fhirapp.trail.table import (
@@ -40,7 +40,7 @@ def pack(settings: Settings, now: datetime | None = None) -> None:
     """Pack old files, and remove what is older than the settings keep. Raises OSError."""
     last = (now or datetime.now(UTC)) - timedelta(days=settings.audit_keep)
     oldest = f"{last:%Y-%m-%d}" if settings.audit_keep else ""
-    if is_in_table(settings):
+    if settings.is_postgresql:
         if oldest:
             _remove_rows(oldest)
         return

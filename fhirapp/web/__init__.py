@@ -17,7 +17,6 @@ from fhirapp.web.admin import (
     exports,
     imports,
     jobs,
-    logs,
     overview,
     schedules,
     settings,
@@ -35,7 +34,7 @@ _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, provider, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
     *(overview, checkup, users, admin_clients, consents, imports, jobs, exports, backups),
-    *(schedules, audit, logs, settings),
+    *(schedules, audit, settings),
 )
 
 

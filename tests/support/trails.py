@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from fhirapp.config import settings_of
 from fhirapp.db import db
-from fhirapp.trail import FOLDER, is_in_table
+from fhirapp.trail import FOLDER
 from fhirapp.trail.chain import content, files
 from fhirapp.trail.table import MODELS, AuditChain, AuditLine
 
@@ -25,7 +25,7 @@ IN_TABLE = pytest.mark.parametrize(
 def raw_lines(app: Flask) -> list[bytes]:
     """Return every line, the oldest first."""
     settings = settings_of(app)
-    if not is_in_table(settings):
+    if not settings.is_postgresql:
         whole = b"".join(content(file) for file in files(settings.instance / FOLDER))
         return whole.splitlines(keepends=True)
     with app.app_context(), db.engine.connect() as connection:
@@ -41,7 +41,7 @@ def noted(app: Flask) -> list[dict[str, Any]]:
 def forget(app: Flask) -> None:
     """Remove every line."""
     settings = settings_of(app)
-    if is_in_table(settings):
+    if settings.is_postgresql:
         with app.app_context():
             # The next line begins a chain.
             db.engine.dispose()
@@ -60,7 +60,7 @@ def forget(app: Flask) -> None:
 def put_in(app: Flask, line: bytes) -> None:
     """Put a line in, which follows no other."""
     settings = settings_of(app)
-    if not is_in_table(settings):
+    if not settings.is_postgresql:
         with files(settings.instance / FOLDER)[-1].open("ab") as file:
             file.write(line)
         return
@@ -75,7 +75,7 @@ def put_in(app: Flask, line: bytes) -> None:
 def change(app: Flask, before: bytes, after: bytes) -> None:
     """Change the newest line that holds something."""
     settings = settings_of(app)
-    if not is_in_table(settings):
+    if not settings.is_postgresql:
         newest = files(settings.instance / FOLDER)[-1]
         newest.write_bytes(newest.read_bytes().replace(before, after, 1))
         return

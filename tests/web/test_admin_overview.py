@@ -26,8 +26,9 @@ from fhirapp.config import settings_of
 from fhirapp.definition import types
 from fhirapp.exchange.models import ImportRun
 from fhirapp.ops.backups.archive import GZIP
+from fhirapp.ops.backups.rotation import FOLDER
 from fhirapp.store.migrate import HEAD
-from fhirapp.web.admin import growth, overview, storage
+from fhirapp.web.admin import growth, storage
 from fhirapp.web.admin.growth import PLOTS, STYLE
 from fhirapp.web.admin.overview import Backup, State, troubles
 from tests.conftest import token_for
@@ -55,7 +56,7 @@ def admin(app: Flask) -> Browser:
 
 
 def backed_up(app: Flask) -> Path:
-    folder = settings_of(app).instance / overview.BACKUPS
+    folder = settings_of(app).instance / FOLDER
     folder.mkdir(exist_ok=True)
     path = folder / "clinic.backup"
     path.write_bytes(GZIP + b" and more")
@@ -165,7 +166,7 @@ def test_the_last_import_is_told_with_what_came_of_it(app, admin):
 
 def test_the_last_backup_and_refusals_of_the_day_are_told(app, admin):
     backed_up(app)
-    (settings_of(app).instance / overview.BACKUPS / "notes.txt").write_text("no backup")
+    (settings_of(app).instance / FOLDER / "notes.txt").write_text("no backup")
     narrow = Fhir(app, token_for(app, "system/Patient.rs"))
     narrow.get("AllergyIntolerance?patient=p1")
     page = admin.get("/admin")

@@ -37,7 +37,6 @@ from fhirapp.web.texts import _
 blueprint = blueprint_of("admin_overview", __name__)
 blueprint.record(admin_settings.note_start)
 blueprint.register_blueprint(growth.blueprint)
-BACKUPS = "backups"
 _DAY_SECONDS = 86_400
 # A backup that is older is told.
 OLD_BACKUP_DAYS = 8
