@@ -18,8 +18,8 @@ from fhirapp import disk
 from fhirapp.config import Settings
 from fhirapp.db.base import db
 
-# Apart from the lock of writers, which is one number: the two kinds never meet.
-_OURS = 0x66686972
+# Not the number of the lock of use (db/__init__.py), which each connection holds.
+_OURS = 0x66687475
 _POLL_SECONDS = 0.25
 _LOCKS = table("pg_locks", *map(column, ("locktype", "classid", "objid", "objsubid", "database")))
 _DATABASES = table("pg_database", column("oid"), column("datname"))

@@ -28,7 +28,7 @@ from fhirapp.auth.users import accounts
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import connect_args, db, writing
 from fhirapp.db.generation import following_others, generation
-from fhirapp.db.turns import is_taken, turn
+from fhirapp.db.turns import _OURS, is_taken, turn
 from fhirapp.exchange.bulk.run import KIND, run_next
 from fhirapp.exchange.imports.importer import TURN
 from fhirapp.jobs import table
@@ -296,7 +296,7 @@ def test_what_was_done_in_a_turn_whose_connection_is_lost_stays_done(first):
         with turn(settings_of(first), TURN, lambda: None), db.engine.connect() as connection:
             found = connection.exec_driver_sql(
                 "SELECT pg_terminate_backend(pid) FROM pg_locks"
-                " WHERE locktype = 'advisory' AND objsubid = 2 AND database ="
+                f" WHERE locktype = 'advisory' AND classid = {_OURS} AND database ="
                 " (SELECT oid FROM pg_database WHERE datname = current_database())"
             )
             assert found.scalars().all() == [True]
