@@ -91,8 +91,8 @@ def mend() -> list[str]:
 
 def _differences(snapshot: Reader, rows: Sequence[Any]) -> Iterator[str]:
     places = {pk: f"chain {chain}, line {n}" for pk, chain, n, *_ in rows}
-    lines = {pk: told for pk, _, _, line, *_ in rows if (told := parsed(line)) is not None}
-    # As they are told by what was read: entries that are missing have no number.
+    lines = {pk: entry for pk, _, _, line, *_ in rows if (entry := parsed(line)) is not None}
+    # By what was read: entries that are missing have no number.
     shown = {row[0]: row[4:] for row in rows if row[4] is not None}
     entries, whose = rows_of([*lines.items()])
     expected = {entry[0]: entry for entry in entries}
@@ -143,8 +143,8 @@ def _load_some(connection: Connection) -> None:
     lines = [(row.pk, line) for row in found if (line := parsed(row.line)) is not None]
     entries, seen = rows_of(lines)
     if entries:
-        told = [dict(zip(COLUMNS, entry, strict=True)) for entry in entries]
-        connection.execute(insert(AuditEntry), told)
+        rows = [dict(zip(COLUMNS, entry, strict=True)) for entry in entries]
+        connection.execute(insert(AuditEntry), rows)
     if seen:
         pairs = [{"patient_id": patient_id, "number": number} for patient_id, number in seen]
         connection.execute(insert(AuditSeen), pairs)

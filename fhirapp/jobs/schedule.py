@@ -353,8 +353,8 @@ def settle(one: Schedule, now: int) -> bool:
 
 def _run_of(job: Job, now: int) -> Run:
     notes = [job.error, *job.progress.notes] if job.state != STOPPED else []
-    said = next(filter(None, notes), "")
-    return Run(job.created_at, job.ended_at or now, job.state, said, job.id)
+    first = next(filter(None, notes), "")
+    return Run(job.created_at, job.ended_at or now, job.state, first, job.id)
 
 
 def set_back(one: Schedule, now: int) -> Schedule:

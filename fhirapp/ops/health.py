@@ -39,11 +39,11 @@ def ready() -> tuple[Response, int]:
         {"number": number, "state": one.state, "lag": one.lag}
         for number, one in enumerate(replica_standings(0), 1)
     ]
-    told = {"replicas": replicas} if replicas else {}
+    shown = {"replicas": replicas} if replicas else {}
     if reason := why_not_ready():
         _log.warning("not ready: %s", reason)
-        return jsonify(status="not ready", reason=reason, **told), 503
-    return jsonify(status="ready", **told), 200
+        return jsonify(status="not ready", reason=reason, **shown), 503
+    return jsonify(status="ready", **shown), 200
 
 
 def init_app(app: Flask) -> None:

@@ -55,11 +55,11 @@ _LONGEST_NAME = 150
 def after_backup(
     settings: Settings, job: Job, naming: Naming, taken: Path, passphrase: str | None
 ) -> str:
-    """Try a schedule's backup out, and remove the oldest; return what is to be said of that.
+    """Try a schedule's backup out, and remove the oldest; return a sentence on that.
 
     Nothing is removed where the new one is not whole. Raises ConfigurationError.
     """
-    told, name, is_elsewhere = "", taken.name, bool(job.request.get("folder"))
+    sentence, name, is_elsewhere = "", taken.name, bool(job.request.get("folder"))
     if job.request.get("drill"):
         with at_hand(settings, str(taken) if is_elsewhere else place_of(settings, name)) as path:
             drilled = drill(settings, path, passphrase)
@@ -68,7 +68,7 @@ def after_backup(
             _note_drill(job, Progress(name=name, notes=faults), FAILED if faults else DONE)
         if faults:
             raise ConfigurationError(f"The backup {name} is not whole ({faults[0]}).")
-        told = f" It is whole: {drilled.done}."
+        sentence = f" It is whole: {drilled.done}."
     if keep := job.request.get("keep"):
         stuck: Sequence[Path | str] = (
             prune(naming, keep, taken)[1]
@@ -77,7 +77,7 @@ def after_backup(
         )
         if stuck:
             raise ConfigurationError(f"The old backup {stuck[0]} is to be removed, and cannot be.")
-    return told
+    return sentence
 
 
 def _note_drill(job: Job, progress: Progress, state: str) -> None:

@@ -140,12 +140,12 @@ def is_kept(upload_id: str) -> bool:
 def hand_over(upload_id: str, job_id: str) -> bool:
     """Give what an import was to read to another; return whether there was anything."""
     with writing() as connection:
-        given = connection.execute(
+        moved = connection.execute(
             update(UploadPiece)
             .where(_pieces.c.upload_id == upload_id)
             .values(upload_id=job_id, added_at=int(time.time()))
         )
-    return given.rowcount > 0
+    return moved.rowcount > 0
 
 
 def remove(upload_id: str) -> None:

@@ -59,7 +59,7 @@ def _major(place: Path) -> int | None:
     if not all(shutil.which(name, path=str(place)) for name in _PROGRAMS):
         return None
     try:
-        told = subprocess.run(
+        shown = subprocess.run(
             [place / _PROGRAMS[0], "--version"],
             capture_output=True,
             text=True,
@@ -68,7 +68,7 @@ def _major(place: Path) -> int | None:
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = _MAJOR.search(told)
+    match = _MAJOR.search(shown)
     return int(match[1]) if match else None
 
 
@@ -204,9 +204,9 @@ def _end(program: subprocess.Popen[bytes]) -> None:
             pass
 
 
-def _reason(told: bytes, status: int) -> str:
+def _reason(output: bytes, status: int) -> str:
     """Return the first error that a program tells of, without the rows that it is about."""
-    lines = told.decode(errors="replace").splitlines()
+    lines = output.decode(errors="replace").splitlines()
     wrong = [line for line in lines if "error:" in line.lower()] or lines
     return re.sub(r"^\S+: (error: )?", "", wrong[0]).strip() if wrong else f"status {status}"
 

@@ -268,8 +268,8 @@ def _namespace(session: Connection) -> str:
 
 
 def _in_schema(url: URL, name: str) -> URL:
-    given = url.query.get("options", "")
-    options = given if isinstance(given, str) else " ".join(given)
+    stated = url.query.get("options", "")
+    options = stated if isinstance(stated, str) else " ".join(stated)
     return url.update_query_dict({"options": f"{options} -csearch_path={name}".strip()})
 
 

@@ -47,7 +47,7 @@ from fhirapp.web.pages import (
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("admin_settings", __name__)
-# The keys' file cannot be read or written; what to do is told with it.
+# The keys' file cannot be read or written; the error says what to do.
 blueprint.register_error_handler(ConfigurationError, lambda error: error_page(500, str(error)))
 
 
@@ -249,7 +249,7 @@ def _listed(known: Chosen) -> Iterator[Shown]:
     typed = form_fields()
     for one in declared():
         name, value = one.name, getattr(now, one.name)
-        shown = _said(value)
+        shown = _as_text(value)
         if one.metadata["secret"] and value:
             shown = masked(value) if name == "database_url" else _("not shown")
         is_unset = value == one.default and name in in_effect
@@ -260,7 +260,7 @@ def _listed(known: Chosen) -> Iterator[Shown]:
             one.metadata["doc"],
             "" if is_unset else shown,
             in_effect[name] if is_unset else "",
-            one.metadata["shown"] or f"`{_said(one.default)}`",
+            one.metadata["shown"] or f"`{_as_text(one.default)}`",
             origin,
             is_open=is_live and origin in ("", STORED),
             options=_options(one.metadata["parser"]),
@@ -271,7 +271,7 @@ def _listed(known: Chosen) -> Iterator[Shown]:
         )
 
 
-def _said(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, bool):
         return _("on") if value else _("off")
     return str(value)
