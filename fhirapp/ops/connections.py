@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import selectors
 import socket
-import sys
 import threading
 import time
 from collections import deque
@@ -31,7 +30,13 @@ from fhirapp.config import Settings
 from fhirapp.ops.fair import ClientKey, FairDispatcher
 from fhirapp.ops.messages import Answer, Busy, Refusal, Request
 from fhirapp.ops.proxies import HEADER, Proxies
-from fhirapp.rest.middleware import MAX_BODY, MAX_HEADERS, SLOW_PATHS, UNNAMED_PROXY
+from fhirapp.rest.middleware import (
+    HEALTH_PATHS,
+    MAX_BODY,
+    MAX_HEADERS,
+    SLOW_PATHS,
+    UNNAMED_PROXY,
+)
 
 # How long a client may take, in seconds: between requests, for a request's head, for its body, and
 # for what it is to take of an answer; for the body longer by its size.
@@ -46,8 +51,8 @@ _SWEEP_SECONDS = 1.0
 _TURN_BYTES = 1024 * 1024
 # Connections that are accepted before those that are open have their turn.
 _ACCEPTED_AT_ONCE = 16
-# Descriptors for other things than connections: databases, files, pipes.
-_OTHER_FILES = 256
+# One of which any address leaves to others.
+_HEALTH_THREADS = 2
 
 _WAITRESS = {
     # Above our own limits, whose answers are OperationOutcomes; beyond, Refusal answers.
@@ -68,22 +73,6 @@ class Limits(NamedTuple):
     of_address: int
 
 
-def limits(settings: Settings, processes: int) -> Limits:
-    """Return a process's part of the server's limits, as far as the system lets it open files."""
-    of_address = max(1, -(-settings.connections_of_address // processes))
-    if sys.platform == "win32":
-        # Its select() takes 512 sockets.
-        return Limits(min(settings.connections, 500), of_address)
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = settings.connections // processes + _OTHER_FILES
-    if soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return Limits(max(1, min(wanted, soft) - _OTHER_FILES), of_address)
-
-
 # The connection whose request a thread serves.
 _serving = threading.local()
 
@@ -97,6 +86,9 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
         self.limits = limits
         self.proxies = Proxies(settings, partial(app.extensions.__setitem__, UNNAMED_PROXY))
         self.slow_paths: tuple[str, ...] = app.extensions.get(SLOW_PATHS, ())
+        self.health_paths: tuple[str, ...] = app.extensions.get(HEALTH_PATHS, ())
+        # Apart from those that may all wait for the database: an orchestrator would end the server.
+        self._health_threads = FairDispatcher(_HEALTH_THREADS)
         self._selector = selectors.DefaultSelector()
         self._watched: dict[int, int] = {}
         # What threads have changed since the last turn.
@@ -137,6 +129,17 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
             for channel in [*self.active_channels.values()]:
                 if channel.is_overdue(now):
                     channel.handle_close()
+
+    def add_task(self, task: Channel) -> None:
+        # A request that cannot be read has no path.
+        request = task.requests[0]
+        is_health = request.error is None and request.path in self.health_paths
+        (self._health_threads if is_health else self.task_dispatcher).add_task(task)
+
+    def end_threads(self, seconds: float) -> None:
+        """End the threads; what waits for one is not answered."""
+        for dispatcher in (self._health_threads, self.task_dispatcher):
+            dispatcher.shutdown(cancel_pending=True, timeout=seconds)
 
     def stop_accepting(self) -> None:
         """Refuse whoever comes now at once, so that they may try another server."""

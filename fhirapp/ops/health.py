@@ -10,17 +10,20 @@ import logging
 import sys
 from collections import Counter
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, jsonify
 
-from fhirapp.config import Settings
+from fhirapp.config import Settings, settings_of
 from fhirapp.db.records import replica_standings
 from fhirapp.ops import readiness
 from fhirapp.ops.last_errors import Log
 from fhirapp.ops.readiness import why_not_ready
+from fhirapp.rest.middleware import HEALTH_PATHS
 
 blueprint = Blueprint("health", __name__)
 _log = logging.getLogger(__name__)
+_OF = ("live", "ready")
 
 
 @blueprint.get("/health/live")
@@ -49,6 +52,8 @@ def ready() -> tuple[Response, int]:
 def init_app(app: Flask) -> None:
     """Serve /health/live and /health/ready."""
     app.register_blueprint(blueprint)
+    roots = {"", urlsplit(settings_of(app).base_url).path}
+    app.extensions[HEALTH_PATHS] = tuple(f"{root}/health/{of}" for root in roots for of in _OF)
     readiness.init_app(app)
 
 

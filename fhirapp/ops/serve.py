@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,7 @@ from fhirapp.db.records import watched_replicas
 from fhirapp.disk import database_path
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.ops import last_errors, live_settings, metrics
-from fhirapp.ops.connections import Server, limits
+from fhirapp.ops.connections import Limits, Server
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.readiness import check_meanwhile
 
@@ -41,6 +42,8 @@ _POLL_SECONDS = 0.5
 _SHORT_LIFE_SECONDS = 1.0
 _CGROUP = Path("/sys/fs/cgroup")
 _NO_QUOTA = 1_000
+# Descriptors for other things than connections: databases, files, pipes.
+_OTHER_FILES = 256
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -113,7 +116,7 @@ def run_one(
 ) -> None:
     """Serve in this process until a signal or the parent's end; then drain."""
     settings = settings_of(app)
-    server = Server(app, listener, settings, limits(settings, processes))
+    server = Server(app, listener, settings, _limits(settings, processes))
     stopping = False
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -132,13 +135,29 @@ def run_one(
     _drain(server)
 
 
+def _limits(settings: Settings, processes: int) -> Limits:
+    """Return a process's part of the server's limits, as far as the system lets it open files."""
+    of_address = max(1, -(-settings.connections_of_address // processes))
+    if sys.platform == "win32":
+        # Its select() takes 512 sockets.
+        return Limits(min(settings.connections, 500), of_address)
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.connections // processes + _OTHER_FILES
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return Limits(max(1, min(wanted, soft) - _OTHER_FILES), of_address)
+
+
 def _drain(server: Server) -> None:
     """Take no new connection; go on until every request that was begun is answered."""
     server.stop_accepting()
     deadline = time.monotonic() + DRAIN_SECONDS
     while time.monotonic() < deadline and server.is_busy:
         server.turn(_POLL_SECONDS)
-    server.task_dispatcher.shutdown(cancel_pending=True, timeout=1)
+    server.end_threads(1)
 
 
 class _Supervisor:

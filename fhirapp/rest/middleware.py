@@ -29,6 +29,8 @@ MAX_LONG_URL = 4 * MAX_URL
 LONG_URLS = "fhirapp.long_urls"
 # Where web/ lists how the paths begin whose requests may take seconds: ops/fair.py.
 SLOW_PATHS = "fhirapp.slow_paths"
+# Where ops/health.py lists its paths, which have threads of their own.
+HEALTH_PATHS = "fhirapp.health_paths"
 # In the extensions, the address of a proxy that seems to be one and is not named:
 # ops/connections.py.
 UNNAMED_PROXY = "fhirapp.unnamed_proxy"

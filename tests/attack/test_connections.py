@@ -16,7 +16,7 @@ from flask import Flask, Response, request
 from fhirapp.config import Settings
 from fhirapp.ops import connections, fair
 from fhirapp.ops.connections import Limits, Server
-from fhirapp.rest.middleware import SLOW_PATHS
+from fhirapp.rest.middleware import HEALTH_PATHS, SLOW_PATHS
 
 WAIT_SECONDS = 60
 HEAD = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
@@ -43,12 +43,15 @@ class Served:
     def _app(self) -> Flask:
         app = Flask("served")
         app.extensions[SLOW_PATHS] = ("/slow",)
+        app.extensions[HEALTH_PATHS] = ("/health/live", "/health/block")
 
         @app.route("/live", methods=["GET", "POST"])
+        @app.get("/health/live")
         def live() -> str:
             return f"{request.remote_addr} {request.headers.get('X-Forwarded-For')}"
 
         @app.get("/block/<name>")
+        @app.get("/health/<name>")
         @app.get("/slow/<name>")
         def block(name: str) -> str:
             with self._lock:
@@ -66,7 +69,7 @@ class Served:
         while not self._stopped:
             self.server.turn(0.05)
         self.server.stop_accepting()
-        self.server.task_dispatcher.shutdown(timeout=WAIT_SECONDS)
+        self.server.end_threads(WAIT_SECONDS)
         for channel in [*self.server.active_channels.values()]:
             channel.handle_close()
         self.server.close()
@@ -361,6 +364,17 @@ def test_one_address_leaves_a_thread_to_others_whatever_its_tokens(serve):
         assert len(served.began) == 3
         other = asked_at_once(served, stack, ("/live", "", "127.0.0.2"))[0]
         assert answer(other)[0] == 200
+
+
+def test_health_is_told_while_all_threads_wait_for_what_does_not_answer(serve):
+    served = serve(threads=2)
+    with ExitStack() as stack:
+        others = [(f"/block/{n}", "", f"127.0.0.{n + 2}") for n in range(3)]
+        # Whether it can work may not be known for a while, either.
+        asked_at_once(served, stack, *others, ("/health/block", "", "127.0.0.5"))
+        assert served.began == ["0", "1", "block"]
+        live = asked_at_once(served, stack, ("/health/live", "", "127.0.0.6"))[0]
+        assert answer(live)[0] == 200
 
 
 def test_who_waits_is_served_in_turn(serve):
