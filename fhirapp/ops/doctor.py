@@ -112,7 +112,9 @@ def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
         "Documents": _documents,
     }
     found = [*_unusable()]
-    skipped = _OF_DATABASE if found else ()
+    # What SQLite's file has is looked at all the same.
+    more = () if database_path(settings) else ("Database",)
+    skipped = {*_OF_DATABASE, *more} if found else set()
     for what, check in checks.items():
         if what in skipped:
             continue
@@ -265,9 +267,6 @@ def _disk(settings: Settings) -> Iterator[Finding]:
 def _database(settings: Settings, *, quick: bool) -> Iterator[Finding]:
     database = database_path(settings)
     if database is None:
-        if list(_unusable()):
-            # Told already.
-            return
         version = db.session.execute(select(func.version())).scalar_one()
         yield Finding("Database", GOOD, str(version).partition(" on ")[0])
         yield from _statistics()

@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
@@ -20,7 +21,7 @@ from sqlalchemy import insert, text, update
 from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR, ServerSecret, User
 from fhirapp.config import load_settings, settings_of
-from fhirapp.db import db, writing
+from fhirapp.db import base, db, writing
 from fhirapp.disk import database_path
 from fhirapp.jobs.table import RUNNING, JobRow, Progress
 from fhirapp.ops import doctor
@@ -67,23 +68,28 @@ def test_who_cannot_answer_says_why(clinic):
     assert "has schema 0001" in only(clinic, "Readiness", WRONG)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="PostgreSQL's driver is not there")
-def test_a_database_that_does_not_answer_is_one_finding(tmp_path):
+@pytest.mark.parametrize(
+    ("is_there", "reason"), [(False, "Connection refused"), (True, "connection timeout expired")]
+)
+def test_a_database_that_does_not_answer_is_one_finding(tmp_path, monkeypatch, is_there, reason):
     pytest.importorskip("psycopg")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        # Nobody listens there any more.
-        port = listener.getsockname()[1]
-    url = f"postgresql://ada:hunter2@127.0.0.1:{port}/clinic"
-    app = create_app(
-        load_settings({}, instance_path=str(tmp_path), database_url=url, secret=SECRET)
-    )
-    with app.app_context():
-        wrong = {one.what: one for one in examine(app) if one.state == WRONG}
+    monkeypatch.setitem(base._ALIVE, "connect_timeout", "1")
+    with ExitStack() as stack:
+        # It takes connections, as one that hangs does; or nobody listens there any more.
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        url = f"postgresql://ada:hunter2@127.0.0.1:{listener.getsockname()[1]}/clinic"
+        if not is_there:
+            listener.close()
+        settings = load_settings({}, instance_path=str(tmp_path), database_url=url, secret=SECRET)
+        app = create_app(settings)
+        with app.app_context():
+            wrong = {one.what: one for one in examine(app) if one.state == WRONG}
     assert wrong.keys() == {"Database", "Readiness"}
-    assert wrong["Readiness"].words == "the database cannot be asked"
     words = wrong["Database"].words
-    assert ("Connection refused" in words, "hunter2" in words) == (True, False)
+    assert (reason in words, "hunter2" in words) == (True, False)
     assert "Audit trail" in wrong["Database"].advice
+    assert "database" in wrong["Readiness"].words
+    assert "127.0.0.1" not in wrong["Readiness"].words
 
 
 def test_an_empty_database_is_one_finding(new_database, tmp_path):
