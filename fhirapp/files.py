@@ -42,7 +42,9 @@ _MOST_PIECES = 9_000
 _MOST_LISTED, _ORPHAN_SECONDS = 50_000, 3_600.0
 # Parts of files that a killed process left; no file takes so long to be written.
 _PARTS, _PART_SECONDS = ".parts", 86_400.0
-_REQUEST_SECONDS, _CONNECT_SECONDS, _RETRY_SECONDS, _RETRIES = 30, 5, 10, 3
+# Pages ask for what is there, and wait no longer for a store that hangs; a piece may take longer.
+_QUICK_SECONDS, _REQUEST_SECONDS, _RETRY_SECONDS, _RETRIES = 5.0, 30.0, 10.0, 3
+_QUICK_BYTES = 64 * 1024
 # What a check in a process of its own ends with where it may go well later.
 _PASSES = 3
 
@@ -243,21 +245,31 @@ class Bucket:
         self.place = url
         self._bucket, _, prefix = url.removeprefix(SCHEME).partition("/")
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
-        with self._errors():
-            self._store: Any = S3Store(
+        if endpoint and not re.match("https?://[^/]", endpoint):
+            # obstore panics at a request.
+            raise UnusableFiles(
+                f"FHIRAPP_FILES={url} cannot be used: AWS_ENDPOINT_URL is no address that begins "
+                "with https:// or http://."
+            )
+
+        def store(seconds: float) -> Any:
+            return S3Store(
                 self._bucket,
                 prefix=prefix.strip("/") or None,
                 client_options={
                     # Only where its operator names such an address.
                     "allow_http": endpoint.startswith("http://"),
-                    "timeout": timedelta(seconds=_REQUEST_SECONDS),
-                    "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
+                    "timeout": timedelta(seconds=seconds),
+                    "connect_timeout": timedelta(seconds=_QUICK_SECONDS),
                 },
                 retry_config={
                     "max_retries": _RETRIES,
-                    "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
+                    "retry_timeout": timedelta(seconds=min(seconds, _RETRY_SECONDS)),
                 },
             )
+
+        with self._errors():
+            self._store, self._quick = store(_REQUEST_SECONDS), store(_QUICK_SECONDS)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -275,8 +287,9 @@ class Bucket:
 
     def put(self, name: str, content: bytes | Path) -> None:
         if isinstance(content, bytes):
+            of_size = self._quick if len(content) <= _QUICK_BYTES else self._store
             with self._errors():
-                self._store.put(name, content, use_multipart=False)
+                of_size.put(name, content, use_multipart=False)
             return
         size = max(PIECE, content.stat().st_size // _MOST_PIECES)
         with self._errors():
@@ -287,21 +300,22 @@ class Bucket:
         with self._errors():
             if stop is None and not start:
                 return bytes(self._store.get(name).bytes())
-            end = self._store.head(name)["size"] if stop is None else stop
-            return bytes(self._store.get_range(name, start=start, end=end)) if end > start else b""
+            end = self._quick.head(name)["size"] if stop is None else stop
+            of_size = self._quick if end - start <= _QUICK_BYTES else self._store
+            return bytes(of_size.get_range(name, start=start, end=end)) if end > start else b""
 
     def stat(self, name: str) -> StoredFile:
         with self._errors():
-            return _stored(self._store.head(name))
+            return _stored(self._quick.head(name))
 
     def list(self, folder: str) -> Iterator[StoredFile]:
         with self._errors():
-            for page in self._store.list(folder, chunk_size=1_000):
+            for page in self._quick.list(folder, chunk_size=1_000):
                 yield from map(_stored, page)
 
     def delete(self, names: Iterable[str]) -> None:
         with self._errors():
-            self._store.delete([*names])
+            self._quick.delete([*names])
 
     def delete_folder(self, folder: str) -> None:
         self.delete([file.name for file in self.list(folder)])

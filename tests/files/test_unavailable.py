@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.config import ConfigurationError, load_settings, settings_of
-from fhirapp.files import shared_files
+from fhirapp.files import Bucket, FilesUnavailable, UnusableFiles, shared_files
 from fhirapp.jobs import process
 from fhirapp.ops import doctor
 from fhirapp.ops.jobs import EXPORT
@@ -75,6 +76,7 @@ def start(folder: Path, files: str, **variables: str) -> subprocess.CompletedPro
         (BUCKET, {"AWS_SECRET_ACCESS_KEY": "not-the-secret"}, "the store refuses the key"),
         (BUCKET, {"AWS_ACCESS_KEY_ID": "AKIDSTRANGER"}, "the store refuses the key"),
         ("elsewhere", {}, "there is no bucket elsewhere"),
+        (BUCKET, {"AWS_ENDPOINT_URL": "s3.clinic.example"}, "AWS_ENDPOINT_URL is no address"),
     ],
 )
 def test_a_store_that_refuses_stops_the_start(tmp_path, store, bucket, variables, reason):
@@ -93,6 +95,21 @@ def test_a_store_that_is_away_is_told_and_records_are_served(tmp_path, store):
     assert f"FHIRAPP_FILES=s3://{BUCKET} cannot be used: {UNREACHABLE}" in told
     assert told.endswith("Until then exports, uploads and backups fail.")
     assert "Cannot listen on 192.0.2.1" in listened
+
+
+def test_a_store_that_hangs_is_given_up_soon(monkeypatch, store):
+    assert store
+    monkeypatch.setattr("fhirapp.files._QUICK_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # It takes connections, and says nothing.
+        port = listener.getsockname()[1]
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        files = Bucket(f"s3://{BUCKET}")
+        began = time.monotonic()
+        for ask in (files.check, lambda: files.stat("a"), lambda: [*files.list("a")]):
+            with pytest.raises((UnusableFiles, FilesUnavailable), match=UNREACHABLE):
+                ask()
+        assert time.monotonic() - began < 10
 
 
 def test_a_folder_that_is_not_there_stops_the_start(tmp_path):
@@ -148,7 +165,13 @@ def test_pages_and_exports_say_so_and_go_on_afterwards(away, caplog):
         assert away.exports.work() == 1
         page = away.admin.get("/admin/backups")
         assert (page.status, "cannot be reached now" in page.words) == (503, True)
-        assert away.admin.get("/admin").status == 200
+        told = (
+            "The files that servers share cannot be reached: exports, uploads and backups fail "
+            f"until they can ({away.reason})."
+        )
+        overview = away.admin.get("/admin")
+        assert overview.links[told] == "/admin/check"
+        assert "none in the server's folder" not in overview.words
         with away.app.app_context():
             (found,) = doctor._files(settings_of(away.app))
         assert found.state == doctor.WRONG

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from fhirapp import trail
 from fhirapp.auth.models import Client, Refusal
 from fhirapp.config import Settings, base_url, settings
 from fhirapp.db import db
-from fhirapp.disk import database_path
+from fhirapp.disk import because, database_path
 from fhirapp.exchange.models import ImportRun
 from fhirapp.jobs import schedule
 from fhirapp.jobs.schedule import Schedule
@@ -75,6 +74,8 @@ class State(NamedTuple):
     is_empty: bool = False
     # Schedules whose last run failed.
     failing: Sequence[Schedule] = ()
+    # Why the files that servers share cannot be reached.
+    unreachable: str = ""
     # How much lies in failed/ of which watched folder.
     refused: Mapping[str, int] = MappingProxyType({})
 
@@ -89,13 +90,16 @@ def overview() -> Response:
     database = database_path(settings())
     last = _last_import()
     numbers, schedules = kept("numbers", growth.numbers), schedule.schedules()
+    backup, unreachable = _last_backup(settings())
     state = State(
         schema=schema_version(db.engine),
         waiting=_waiting(),
         unfinished=int(last is not None and last.ended_at is None),
-        backup=_last_backup(settings()),
+        backup=backup,
+        unreachable=unreachable,
         # What a schedule takes elsewhere is seen there.
         has_backups=database is not None
+        and not unreachable
         and not settings().demo
         and not any(one.kind == BACKUP and one.options.get("folder") for one in schedules),
         size=measured.total,
@@ -153,9 +157,32 @@ def troubles(state: State) -> Iterator[Trouble]:
                 size=storage.sized(state.size),
             )
         )
+    if state.unreachable:
+        yield Trouble(
+            _(
+                "The files that servers share cannot be reached: exports, uploads and backups"
+                " fail until they can (%(reason)s).",
+                reason=state.unreachable,
+            ),
+            "/admin/check",
+        )
     yield from _security_troubles(state)
     if state.is_empty:
         yield Trouble(_("There are no records here yet: import some."), "/admin/imports")
+    yield from _schedule_troubles(state)
+    if state.has_backups:
+        yield from _backup_troubles(state)
+    if state.unfinished:
+        yield Trouble(
+            _("The last import has not ended: it runs, or was stopped."), "/admin/imports"
+        )
+    if state.waiting == 1:
+        yield Trouble(_("One app waits for approval."), "/admin/clients")
+    elif state.waiting:
+        yield Trouble(_("%(count)s apps wait for approval.", count=state.waiting), "/admin/clients")
+
+
+def _schedule_troubles(state: State) -> Iterator[Trouble]:
     for one in state.failing:
         yield Trouble(
             _(
@@ -176,16 +203,6 @@ def troubles(state: State) -> Iterator[Trouble]:
             ),
             f"/admin/schedules/{name}",
         )
-    if state.has_backups:
-        yield from _backup_troubles(state)
-    if state.unfinished:
-        yield Trouble(
-            _("The last import has not ended: it runs, or was stopped."), "/admin/imports"
-        )
-    if state.waiting == 1:
-        yield Trouble(_("One app waits for approval."), "/admin/clients")
-    elif state.waiting:
-        yield Trouble(_("%(count)s apps wait for approval.", count=state.waiting), "/admin/clients")
 
 
 def _security_troubles(state: State) -> Iterator[Trouble]:
@@ -251,12 +268,12 @@ def _came(run: ImportRun | None) -> Sequence[tuple[str, int]]:
     return list(counts.items())
 
 
-def _last_backup(now: Settings) -> Backup | None:
-    """Return the newest backup that the server keeps, None where that cannot be told."""
-    found: Sequence[Backup] = ()
-    with suppress(OSError):
-        found = backups(now)
-    return next(iter(found), None)
+def _last_backup(now: Settings) -> tuple[Backup | None, str]:
+    """Return the newest backup that the server keeps, and why that cannot be told."""
+    try:
+        return next(iter(backups(now)), None), ""
+    except OSError as error:
+        return None, because(error)
 
 
 def _seconds(instant: str) -> int:
