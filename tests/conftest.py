@@ -280,6 +280,10 @@ def make_app(
                 copyfile(demo_key_file, settings.instance / DEMO_KEY)
             if not (settings.instance / openid.NAME).exists():
                 copy(signing_keys_file, settings.instance / openid.NAME)
+        is_shared = settings.database_url.startswith("postgresql") and not settings.demo
+        several = SERVERS > 1 and is_shared
+        if several and not settings.files:
+            settings = replace(settings, files=str(tmp_path_factory.mktemp("files")))
         app = create_app(settings)
         apps.add(app)
         with app.app_context():
@@ -290,7 +294,7 @@ def make_app(
             prepare(app, lambda _message: None, serving=True)
         else:
             _start(app, seed=seed)
-        if SERVERS > 1 and settings.database_url.startswith("postgresql"):
+        if several:
             twins = [*_twins(settings)]
             apps.update(twins)
             balance(app, [app, *twins])

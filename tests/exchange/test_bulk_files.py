@@ -38,7 +38,8 @@ def status(exports: Exports) -> str:
 
 def folder(app: Flask, status: str) -> Path:
     """Return the folder of an export."""
-    return settings_of(app).instance / "exports" / status.rpartition("/")[2]
+    settings = settings_of(app)
+    return Path(settings.files or settings.instance) / "exports" / status.rpartition("/")[2]
 
 
 def test_a_file_is_ndjson_and_its_address_has_no_other(exports, status):

@@ -25,6 +25,7 @@ from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, LEASE_SECONDS, MOST_ATTEMPTS, Job, Progress
 from fhirapp.jobs.worker import Pace, Worker, running_jobs
 from tests.exchange.test_bulk_files import folder
+from tests.support.balancer import one_server
 from tests.support.bulk import Exports
 from tests.support.contract import allergy, delete, publish
 from tests.support.helpers import assert_outcome
@@ -177,7 +178,11 @@ def start_worker(app: Flask) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     def run(work: str = WORK) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-c", work],
-            env=unmeasured(environment(settings.instance, DATABASE_URL=settings.database_url)),
+            env=unmeasured(
+                environment(
+                    settings.instance, DATABASE_URL=settings.database_url, FILES=settings.files
+                )
+            ),
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -275,6 +280,7 @@ def test_of_kick_offs_at_once_so_many_are_taken_on(app, exports):
     assert statuses.count(202) == exports.kept() == exports.work() == IN_PROGRESS
 
 
+@one_server("each counts who asks it")
 def test_who_asks_all_the_time_is_told_to_wait(exports):
     status = exports.started()
     statuses = [exports.get(status).status_code for _ in range(POLLS)]

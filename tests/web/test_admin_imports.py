@@ -10,6 +10,7 @@ import os
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -32,6 +33,7 @@ from fhirapp.jobs.process import Tracker
 from fhirapp.ops.jobs import DAY, IMPORT, sweep
 from tests.conftest import token_for
 from tests.support.authorizing import rows
+from tests.support.balancer import one_server
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import BASE_URL, Fhir
 from tests.support.importing import load
@@ -350,7 +352,7 @@ def test_an_upload_can_be_removed_and_is_after_a_day(app, admin):
         "What was uploaded is removed."
         in admin.post(f"/admin/uploads/{first.id}/discard", form).words
     )
-    kept = settings_of(app).instance / "uploads"
+    kept = Path(settings_of(app).files or settings_of(app).instance) / "uploads"
     assert [(kept / one.id).exists() for one in (first, second)] == [False, True]
     grow_old(app)
     admin.get("/admin/imports")
@@ -503,6 +505,7 @@ def test_a_folder_without_records_says_so(admin):
     assert "failed" in page.words
 
 
+@one_server("the others have a place")
 def test_where_a_task_finds_no_place_the_upload_is_kept(app, admin):
     upload = Upload(admin)
     upload.send(0, "a.ndjson", patient("full"))
