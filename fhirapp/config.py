@@ -293,6 +293,13 @@ class Settings:
         shown="the machine's, from `TZ` or `/etc/localtime`; else UTC",
         live=True,
     )
+    checklist: bool = _setting(
+        Boolean(),
+        True,
+        "Whether the first page of Administer lists what is still to be set up, until it is done",
+        shown="`1`",
+        live=True,
+    )
     access_log: str = _setting(
         String(validate=OneOf(["off", "stdout", "files"])),
         "off",

@@ -30,7 +30,6 @@ from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.config import (
     COMMAND_LINE,
     ENVIRONMENT,
-    LOOPBACK,
     SECRET_KEY,
     STORED,
     ConfigurationError,
@@ -52,7 +51,7 @@ from fhirapp.keys import key_of
 from fhirapp.ops import live_settings
 from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.rotation import backups
-from fhirapp.ops.proxies import seems_behind_proxy
+from fhirapp.ops.proxies import NO_ADDRESS, PLAIN, reach_of, seems_behind_proxy
 from fhirapp.ops.readiness import fault_of, why_not_ready
 from fhirapp.ops.scheduled import FAILED_FOLDER
 from fhirapp.ops.schedules import count_failed
@@ -165,21 +164,16 @@ def _settings(settings: Settings) -> Iterator[Finding]:
 
 
 def _address(settings: Settings) -> Iterator[Finding]:
-    if not settings.base_url:
-        if settings.host in LOOPBACK:
-            yield Finding("Address", GOOD, "this machine only, as no FHIRAPP_BASE_URL is set")
-        else:
-            yield Finding(
-                *(
-                    "Address",
-                    WRONG,
-                    f"on {settings.host} it knows no address of its own",
-                ),
-                "Set FHIRAPP_BASE_URL to the address that clients use.",
-            )
+    reach = reach_of(settings)
+    if reach == NO_ADDRESS:
+        words = f"on {settings.host} it knows no address of its own"
+        advice = "Set FHIRAPP_BASE_URL to the address that clients use."
+        yield Finding("Address", WRONG, words, advice)
         return
-    parts = urlsplit(settings.base_url)
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+    if not settings.base_url:
+        yield Finding("Address", GOOD, "this machine only, as no FHIRAPP_BASE_URL is set")
+        return
+    if reach == PLAIN:
         yield Finding(
             *("Address", WRONG, f"{settings.base_url} is not encrypted: passwords can be read"),
             "Put a reverse proxy with TLS in front, and set FHIRAPP_BASE_URL to https://…",

@@ -19,7 +19,7 @@ from fhirapp.fhir.outcome import (
     InvalidParameter,
     Unavailable,
 )
-from fhirapp.ops.proxies import DROPPED
+from fhirapp.ops.proxies import DROPPED, SCHEME
 from fhirapp.rest.middleware import MAX_BODY, MAX_HEADERS
 from fhirapp.rest.response import FHIR_JSON
 
@@ -100,6 +100,8 @@ class Answer(WSGITask):  # type: ignore[misc]
         environ["REMOTE_ADDR"] = self.channel.client
         environ[VIA_PROXY] = self.channel.is_proxy
         environ[WAITED] = time.monotonic() - self.channel.waiting_since
+        scheme = environ.get("HTTP_X_FORWARDED_PROTO", "") if self.channel.is_proxy else ""
+        environ[SCHEME] = scheme.strip().lower()
         for name in DROPPED:
             environ.pop(f"HTTP_{name}", None)
         return environ

@@ -12,13 +12,18 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
-from fhirapp.config import Settings
+from fhirapp.config import LOOPBACK, Settings
 
 _log = logging.getLogger(__name__)
 HEADER = "X_FORWARDED_FOR"
 # What proxies say of a request and nobody reads here: it would be believed by mistake.
 FORWARDED = ("X_FORWARDED_HOST", "X_FORWARDED_PROTO", "X_FORWARDED_PORT", "X_FORWARDED_BY")
 DROPPED = (HEADER, *FORWARDED, "FORWARDED")
+# In the environ: the scheme by which a named proxy says that its client came, to tell of and
+# nothing else.
+SCHEME = "fhirapp.scheme"
+# How clients reach the server: see reach_of().
+ENCRYPTED, PLAIN, THIS_MACHINE, NO_ADDRESS = "encrypted", "plain", "this machine", "no address"
 
 
 class Proxies:
@@ -90,3 +95,17 @@ def seems_behind_proxy(settings: Settings) -> bool:
         return False
     parts = urlsplit(settings.base_url)
     return parts.scheme == "https" or (parts.port or 80) != settings.port
+
+
+def reach_of(settings: Settings) -> str:
+    """Return how clients reach the server, as its base URL says.
+
+    ENCRYPTED; PLAIN, where others can read passwords and records on the way; THIS_MACHINE, which
+    needs no TLS; NO_ADDRESS, where it listens for others and knows none of its own.
+    """
+    if not settings.base_url:
+        return THIS_MACHINE if settings.host in LOOPBACK else NO_ADDRESS
+    parts = urlsplit(settings.base_url)
+    if parts.scheme == "https":
+        return ENCRYPTED
+    return THIS_MACHINE if parts.hostname in LOOPBACK else PLAIN

@@ -168,7 +168,15 @@ def setup() -> Response:
                 proved_otherwise(connection, user_id, request.remote_addr or "")
     except RefusedCommand as error:
         return _setup(code, reason_of(error))
-    return see_other(f"/sign-in?done={'administrator' if user_id is None else 'password'}")
+    done = "administrator" if user_id is None else "password"
+    return see_other(f"/sign-in?{urlencode({'done': done, 'next': _first_page(user_id)})}")
+
+
+def _first_page(user_id: str | None) -> str:
+    """Return where somebody begins who chose a password: where the work of the role is."""
+    user = None if user_id is None else db.session.get(User, user_id)
+    is_administrator = user is None or user.role == ADMINISTRATOR
+    return "/admin" if is_administrator else "/patients"
 
 
 def end_of_browser() -> None:

@@ -16,12 +16,14 @@ from flask import Flask, Response, request
 from fhirapp.config import Settings
 from fhirapp.ops import connections, fair
 from fhirapp.ops.connections import Limits, Server
+from fhirapp.ops.proxies import SCHEME
 from fhirapp.rest.middleware import HEALTH_PATHS, SLOW_PATHS
 
 WAIT_SECONDS = 60
 HEAD = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
 LIVE = HEAD + b"\r\n"
 LARGE = 30_000_000
+FORWARDED = "X-Forwarded-Proto"
 MANY = Limits(1_000, 1_000)
 
 
@@ -49,6 +51,10 @@ class Served:
         @app.get("/health/live")
         def live() -> str:
             return f"{request.remote_addr} {request.headers.get('X-Forwarded-For')}"
+
+        @app.get("/scheme")
+        def scheme() -> str:
+            return f"{request.environ[SCHEME]} {request.scheme} {request.headers.get(FORWARDED)}"
 
         @app.get("/block/<name>")
         @app.get("/health/<name>")
@@ -310,6 +316,13 @@ def test_the_client_is_whom_a_named_proxy_names(serve, proxy, forwarded, client)
     with serve(proxy=proxy).connect() as connection:
         connection.sendall(HEAD + f"X-Forwarded-For: {forwarded}\r\n\r\n".encode())
         assert answer(connection) == (200, f"{client} None".encode())
+
+
+@pytest.mark.parametrize(("proxy", "told"), [("127.0.0.1", "https"), ("", "")])
+def test_a_named_proxy_tells_the_scheme_which_changes_nothing(serve, proxy, told):
+    with serve(proxy=proxy).connect() as connection:
+        connection.sendall(HEAD.replace(b"/live", b"/scheme") + b"X-Forwarded-Proto: HTTPS\r\n\r\n")
+        assert answer(connection) == (200, f"{told} http None".encode())
 
 
 def test_the_connections_of_a_proxy_are_counted_by_its_clients(serve):

@@ -18,23 +18,25 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from flask import Flask
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select, update
 
 import fhirapp
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, Client, User
 from fhirapp.config import settings_of
 from fhirapp.definition import types
 from fhirapp.exchange.models import ImportRun
 from fhirapp.ops.backups.archive import GZIP
+from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.rotation import FOLDER
+from fhirapp.ops.proxies import NO_ADDRESS, PLAIN, THIS_MACHINE
 from fhirapp.store.migrate import HEAD
 from fhirapp.web.admin import growth, storage
 from fhirapp.web.admin.growth import PLOTS, STYLE
 from fhirapp.web.admin.overview import Backup, State, troubles
 from tests.conftest import token_for
 from tests.support.app_pages import register
-from tests.support.authorizing import alter, rows
-from tests.support.browsing import Browser, add_person
+from tests.support.authorizing import add_program, alter, rows
+from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import BASE_URL, Fhir
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -47,7 +49,7 @@ def app(make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch) -> Flas
     """An app of its own, on a disk with room."""
     room = SimpleNamespace(free=900_000 * MB)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: room)
-    return make_app()
+    return make_app(checklist=False)
 
 
 @pytest.fixture
@@ -126,6 +128,12 @@ def state(**changes: Any) -> State:
         ),
         ({"backup": Backup("x", 1, NOW - 8 * 86_400, False)}, []),
         ({"unnamed_proxy": "192.0.2.1"}, ["192.0.2.1 sends X-Forwarded-For and seems to be"]),
+        ({"reach": PLAIN}, [f"{BASE_URL} is not encrypted: others can read passwords"]),
+        ({"reach": PLAIN, "scheme": "https"}, ["You came through TLS, and FHIRAPP_BASE_URL says"]),
+        ({"reach": NO_ADDRESS}, ["The server listens for other machines and knows no address"]),
+        ({"reach": THIS_MACHINE}, []),
+        ({"is_empty": True, "has_steps": True}, []),
+        ({"backup": None, "has_steps": True}, []),
         ({"is_empty": True}, ["There are no records here yet: import some."]),
         ({"unfinished": 1}, ["The last import has not ended"]),
         ({"waiting": 1}, ["One app waits for approval."]),
@@ -133,11 +141,107 @@ def state(**changes: Any) -> State:
         ({"waiting": 1, "unfinished": 1}, ["The last import", "One app waits"]),
     ],
 )
-def test_what_is_not_well_is_a_sentence_each(changes, said):
-    found = [one.sentence for one in troubles(state(**changes))]
+def test_what_is_not_well_is_a_sentence_each(app, changes, said):
+    with app.test_request_context():
+        found = [one.sentence for one in troubles(state(**changes))]
     assert len(found) == len(said)
     for sentence, begins in zip(found, said, strict=True):
         assert sentence.startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "heading", "tls"),
+    [
+        ("https://clinic.example", "All is well", "TLS yes, by the base URL"),
+        ("http://localhost:8000", "All is well", "TLS not needed: this machine only"),
+        (
+            "http://clinic.example",
+            "The server runs, and one thing waits for you",
+            "TLS no: the base URL says http",
+        ),
+    ],
+)
+def test_over_plain_http_all_is_not_well_unless_it_is_this_machine(
+    make_app, base_url, heading, tls
+):
+    app = make_app(base_url=base_url, checklist=False)
+    backed_up(app)
+    page = Browser(app).resume(add_person(app, ADMINISTRATOR)).get("/admin")
+    assert page.heading == heading
+    assert tls in page.words
+    is_told = "http://clinic.example is not encrypted: others can read passwords" in page.words
+    assert is_told == (base_url == "http://clinic.example")
+
+
+def unfinished(page: Page) -> dict[str, str]:
+    """Return what is still to be set up, with where that is done."""
+    found = re.findall(
+        r'<a class="choice" href="([^"]+)"><strong>([^<]+)</strong>', page.response.text
+    )
+    return {name: path for path, name in found}
+
+
+def test_a_new_server_lists_what_is_to_be_set_up_until_it_is(make_app):
+    app = make_app(seed=False, base_url="")
+    # Without the demo's people and apps.
+    alter(app, update(User).values(disabled=True))
+    alter(app, delete(Client))
+    admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
+    page = admin.get("/admin")
+    assert page.heading == "Server is running: finish setting it up"
+    expected = {
+        "Add the people": "/admin/users/new",
+        "Register an app": "/apps/register",
+        "Import the first records": "/admin/imports",
+        "Take a backup": "/admin/backups",
+        "Set the address, with TLS": "/docs/deploy",
+        "Protect administrators with a second factor": "/account/second-factor",
+    }
+    with app.app_context():
+        if why_no_backup(settings_of(app)):
+            del expected["Take a backup"]
+    assert unfinished(page) == expected
+    assert f"0 of {len(expected)} done" in page.words
+    assert "There are no records here yet" not in page.words
+    for path in expected.values():
+        assert admin.get(path).status == 200
+    add_person(app, CLINICIAN)
+    add_program(app)
+    backed_up(app)
+    alter(app, update(User).where(User.role == ADMINISTRATOR).values(totp_secret=b"x"))
+    left = unfinished(admin.get("/admin"))
+    assert [*left] == ["Import the first records", "Set the address, with TLS"]
+
+
+def test_the_list_goes_away_when_all_is_done(make_app):
+    app = make_app()
+    admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
+    backed_up(app)
+    assert [*unfinished(admin.get("/admin"))] == ["Protect administrators with a second factor"]
+    alter(app, update(User).where(User.role == ADMINISTRATOR).values(totp_secret=b"x"))
+    page = admin.get("/admin")
+    assert (page.heading, "To set up" in page.words) == ("All is well", False)
+
+
+def test_the_list_is_hidden_for_all_and_shown_again_by_a_setting(make_app):
+    app = make_app(seed=False)
+    admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
+    other = Browser(app).resume(add_person(app, ADMINISTRATOR))
+    page = admin.get("/admin").submit("Hide this list")
+    assert "The list is hidden. Settings shows it again" in page.words
+    for one in (admin, other):
+        assert "To set up" not in one.get("/admin").words
+    assert "checklist 'True' to 'False'" in admin.get("/admin/audit?kind=administration").words
+    clinician = Browser(app).resume(add_person(app, CLINICIAN))
+    token = clinician.get("/account").forms[0].fields["form_token"]
+    assert clinician.post("/admin/checklist", {"form_token": token}).status == 403
+
+
+def test_the_demo_has_nothing_to_set_up(make_app):
+    app = make_app(demo=True)
+    admin = Browser(app)
+    admin.sign_in("admin")
+    assert "To set up" not in admin.get("/admin").words
 
 
 def test_what_runs_is_told(app, admin):

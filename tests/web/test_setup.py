@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, User
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
 from fhirapp.auth.users import accounts
 from fhirapp.db import writing
 from tests.support.authorizing import rows
@@ -47,7 +47,8 @@ def test_the_first_administrator_is_made_once(make_app):
     page = form.submit("Make the administrator", **filled, again=A_PASSWORD)
     assert page.heading == "Sign in"
     assert "The administrator account is created. Sign in now." in page.words
-    assert browser.sign_in("ada", A_PASSWORD).heading == "Ada Example"
+    entered = page.submit("Sign in", username="ada", password=A_PASSWORD)
+    assert (entered.path, "Add the people" in entered.words) == ("/admin", True)
     assert "Administer" in browser.get("/account").links
     assert form.submit("Make the administrator", **filled, again=A_PASSWORD).status in (400, 404)
     assert Browser(empty).get(f"/setup?code={code}").status == 404
@@ -91,6 +92,17 @@ def test_a_user_makes_a_password_at_an_address_that_serves_once(clinic, person):
     assert WRONG in Browser(clinic).sign_in(person, PASSWORD).words
     assert Browser(clinic).sign_in(person, A_PASSWORD).path == "/account"
     assert Browser(clinic).get(f"/setup?code={code}").status == 404
+
+
+@pytest.mark.parametrize(
+    ("role", "path"),
+    [(ADMINISTRATOR, "/admin"), (CLINICIAN, "/patients"), (PATIENT, "/patients")],
+)
+def test_whoever_is_invited_begins_where_the_work_is(clinic, role, path):
+    username = add_person(clinic, role, *(["p1"] if role == PATIENT else []))
+    page = Browser(clinic).get(f"/setup?code={new_code(clinic, username)}")
+    page = page.submit("Save", password=A_PASSWORD, again=A_PASSWORD)
+    assert page.submit("Sign in", username=username, password=A_PASSWORD).path.startswith(path)
 
 
 def test_a_new_address_makes_the_one_before_void(clinic, person):

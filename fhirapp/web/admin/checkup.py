@@ -1,15 +1,25 @@
-"""How the server is, for administrators: what `fhirapp doctor` finds, and the last errors.
+"""How the server is, for administrators: what is still to be set up, what `fhirapp doctor` finds,
+and the last errors.
 
 An error is found by its request's id.
 """
 
 from __future__ import annotations
 
-from flask import Flask, Response, current_app, request
+from typing import NamedTuple
 
+from flask import Flask, Response, current_app, request
+from sqlalchemy import ColumnElement, func, select
+
+from fhirapp.auth.models import ADMINISTRATOR, OF_PAGES, OF_SHELL, Client, User
+from fhirapp.config import STORED, settings
+from fhirapp.db import db
+from fhirapp.ops import live_settings
+from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
 from fhirapp.ops.last_errors import last_errors
-from fhirapp.web.pages import blueprint_of, for_administrators, page
+from fhirapp.ops.proxies import ENCRYPTED, reach_of
+from fhirapp.web.pages import blueprint_of, for_administrators, page, see_other, signed_in
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("admin_checkup", __name__)
@@ -18,6 +28,88 @@ STATES = {WRONG: _("to be mended"), NOTE: _("to know"), GOOD: _("as it should be
 LEVELS = ("WARNING", "ERROR", "CRITICAL")
 # So many are shown at once.
 SHOWN = 100
+
+
+class Step(NamedTuple):
+    """Something to set up: what and why, where it is done, and whether it is."""
+
+    name: str
+    sentence: str
+    path: str
+    is_done: bool
+
+
+def steps(*, has_records: bool, has_backup: bool) -> list[Step]:
+    """Return what an administrator sets up once; none where all is done or the list is hidden."""
+    now = settings()
+    if now.demo or not now.checklist:
+        return []
+    found = [
+        Step(
+            _("Add the people"),
+            _("Clinicians, patients, and a second administrator who can let you in again."),
+            "/admin/users/new",
+            _count(User.disabled.is_(False)) > 1,
+        ),
+        Step(
+            _("Register an app"),
+            _("What apps and systems may read; those that register themselves wait for you."),
+            "/apps/register",
+            _count(Client.approved_at.is_not(None), Client.kind.not_in((OF_PAGES, OF_SHELL))) > 0,
+        ),
+        Step(
+            _("Import the first records"),
+            _("FHIR, C-CDA or tables; a dry run tells first what would happen."),
+            "/admin/imports",
+            has_records,
+        ),
+        Step(
+            _("Take a backup"),
+            _("Now, and then each night by a schedule."),
+            "/admin/backups",
+            has_backup,
+        ),
+        Step(
+            _("Set the address, with TLS"),
+            _("For other machines: a reverse proxy with TLS, and FHIRAPP_BASE_URL with https://."),
+            "/docs/deploy",
+            reach_of(now) == ENCRYPTED,
+        ),
+        _second_factor(),
+    ]
+    if why_no_backup(now):
+        # The database's own tools take them, which is not seen here.
+        found = [one for one in found if one.path != "/admin/backups"]
+    return [] if all(one.is_done for one in found) else found
+
+
+def _second_factor() -> Step:
+    without = (User.role == ADMINISTRATOR, User.disabled.is_(False), User.totp_secret.is_(None))
+    lacks_own = signed_in().user.totp_secret is None
+    return Step(
+        _("Protect administrators with a second factor"),
+        _("A code from the phone, beside the password."),
+        "/account/second-factor" if lacks_own else f"/admin/users?role={ADMINISTRATOR}",
+        # The identity provider asks for its own.
+        bool(settings().oidc_issuer) or _count(*without) == 0,
+    )
+
+
+def _count(*conditions: ColumnElement[bool]) -> int:
+    return db.session.execute(select(func.count()).where(*conditions)).scalar_one()
+
+
+def can_hide_steps() -> bool:
+    """Say whether the list's button has an effect: a variable wins over it."""
+    return settings().origins.get("checklist", STORED) == STORED
+
+
+@blueprint.post("/admin/checklist")
+@for_administrators
+def hide_steps() -> Response:
+    """Leave the list out from now on, for all administrators; Settings shows it again."""
+    live_settings.change("checklist", "False", signed_in().user.id)
+    return see_other("/admin?done=hidden")
 
 
 @blueprint.get("/admin/check")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from flask import Response, current_app
+from flask import Response, current_app, request
 from sqlalchemy import func, select
 
 from fhirapp import trail
@@ -21,11 +21,12 @@ from fhirapp.jobs import schedule
 from fhirapp.jobs.schedule import Schedule
 from fhirapp.ops.backups.rotation import Backup, backups
 from fhirapp.ops.jobs import BACKUP
+from fhirapp.ops.proxies import ENCRYPTED, NO_ADDRESS, PLAIN, SCHEME, THIS_MACHINE, reach_of
 from fhirapp.ops.schedules import count_failed
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.middleware import UNNAMED_PROXY
 from fhirapp.store.migrate import HEAD, schema_version
-from fhirapp.web.admin import growth, storage
+from fhirapp.web.admin import checkup, growth, storage
 from fhirapp.web.admin import settings as admin_settings
 from fhirapp.web.admin.growth import kept
 from fhirapp.web.admin.settings import shown_url
@@ -43,6 +44,13 @@ OLD_BACKUP_DAYS = 8
 # is free; beside it the server's logs need some room.
 LITTLE_FREE = 5_000_000_000
 SPARE = 500_000_000
+
+_REACH: Mapping[str, str] = {
+    ENCRYPTED: _("yes, by the base URL"),
+    THIS_MACHINE: _("not needed: this machine only"),
+    PLAIN: _("no: the base URL says http"),
+    NO_ADDRESS: _("not known: there is no base URL"),
+}
 
 
 class Trouble(NamedTuple):
@@ -76,6 +84,11 @@ class State(NamedTuple):
     failing: Sequence[Schedule] = ()
     # Why the files that servers share cannot be reached.
     unreachable: str = ""
+    # How clients reach the server, and the scheme that a named proxy tells of this request.
+    reach: str = ENCRYPTED
+    scheme: str = ""
+    # Whether what is still to be set up is listed: it has the first import and backup.
+    has_steps: bool = False
     # How much lies in failed/ of which watched folder.
     refused: Mapping[str, int] = MappingProxyType({})
 
@@ -91,6 +104,10 @@ def overview() -> Response:
     last = _last_import()
     numbers, schedules = kept("numbers", growth.numbers), schedule.schedules()
     backup, unreachable = _last_backup(settings())
+    # Not counted is not none.
+    is_empty = all(one.records == 0 for one in numbers)
+    runs = [one for one in schedules if one.kind == BACKUP and one.succeeded_at]
+    steps = checkup.steps(has_records=not is_empty, has_backup=bool(backup or runs))
     state = State(
         schema=schema_version(db.engine),
         waiting=_waiting(),
@@ -108,8 +125,10 @@ def overview() -> Response:
         unwritable=trail.state(current_app),
         unconfined=lacking(),
         unnamed_proxy=str(current_app.extensions.get(UNNAMED_PROXY, "")),
-        # Not counted is not none.
-        is_empty=all(one.records == 0 for one in numbers),
+        is_empty=is_empty,
+        reach=reach_of(settings()),
+        scheme=str(request.environ.get(SCHEME, "")),
+        has_steps=bool(steps),
         failing=[one for one in schedules if one.failures],
         refused={one.name: count for one in schedules if (count := count_failed(one))},
     )
@@ -117,6 +136,12 @@ def overview() -> Response:
         "admin/overview.html",
         state=state,
         troubles=list(troubles(state)),
+        steps=steps,
+        can_hide=checkup.can_hide_steps(),
+        done=_("The list is hidden. Settings shows it again: checklist.")
+        if request.args.get("done") == "hidden"
+        else "",
+        encrypted=_(_REACH[state.reach]),
         version=software_version(),
         started=admin_settings.started_at(),
         processes=admin_settings.processes(),
@@ -167,10 +192,10 @@ def troubles(state: State) -> Iterator[Trouble]:
             "/admin/check",
         )
     yield from _security_troubles(state)
-    if state.is_empty:
+    if state.is_empty and not state.has_steps:
         yield Trouble(_("There are no records here yet: import some."), "/admin/imports")
     yield from _schedule_troubles(state)
-    if state.has_backups:
+    if state.has_backups and (state.backup or not state.has_steps):
         yield from _backup_troubles(state)
     if state.unfinished:
         yield Trouble(
@@ -205,7 +230,37 @@ def _schedule_troubles(state: State) -> Iterator[Trouble]:
         )
 
 
+def _address_troubles(state: State) -> Iterator[Trouble]:
+    if state.reach == NO_ADDRESS:
+        yield Trouble(
+            _(
+                "The server listens for other machines and knows no address of its own: set"
+                " FHIRAPP_BASE_URL to the address that clients use."
+            ),
+            "/docs/deploy",
+        )
+    elif state.reach == PLAIN and state.scheme == "https":
+        yield Trouble(
+            _(
+                "You came through TLS, and FHIRAPP_BASE_URL says %(address)s: browsers send the"
+                " session unencrypted too. Set it to https://.",
+                address=base_url(),
+            ),
+            "/docs/deploy",
+        )
+    elif state.reach == PLAIN:
+        yield Trouble(
+            _(
+                "%(address)s is not encrypted: others can read passwords and records on the way."
+                " Put a reverse proxy with TLS in front, and set FHIRAPP_BASE_URL to https://.",
+                address=base_url(),
+            ),
+            "/docs/deploy",
+        )
+
+
 def _security_troubles(state: State) -> Iterator[Trouble]:
+    yield from _address_troubles(state)
     if state.unwritable:
         yield Trouble(
             _(

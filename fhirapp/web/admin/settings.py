@@ -133,7 +133,7 @@ GROUPS = (
             "oidc_roles fetch_private"
         ),
     ),
-    (_("Pages"), "timezone translation"),
+    (_("Pages"), "timezone translation checklist"),
     (
         _("Logs, metrics and audit trail"),
         "log_level log_format access_log metrics audit audit_keep",
