@@ -140,10 +140,14 @@ def test_a_log_that_cannot_be_kept_is_written_still(app, capsys):
 
 def test_a_message_that_cannot_be_made_fails_no_request(app, capsys):
     (handler,) = (one for one in logging.getLogger().handlers if isinstance(one, Log))
-    # Not through the logger: the tests' own handlers raise.
-    handler.handle(_log.makeRecord("", logging.WARNING, "", 0, "%d records", ("many",), None))
+
+    def warn(message: str, value: str) -> None:
+        # Not through the logger: the tests' own handlers raise, or cannot send what they caught.
+        handler.handle(_log.makeRecord("", logging.WARNING, "", 0, message, (value,), None))
+
+    warn("%d records", "many")
     assert "TypeError" in capsys.readouterr().err
-    _log.warning("the file %s", os.fsdecode(b"\xffcut.ndjson"))
+    warn("the file %s", os.fsdecode(b"\xffcut.ndjson"))
     assert [entry.message for entry in kept(app)] == ["the file ?cut.ndjson"]
     with app.app_context():
         last_errors.share_now()
