@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import pytest
@@ -11,11 +12,13 @@ from flask import Flask
 from sqlalchemy import update
 
 from fhirapp.auth.models import Grant
+from fhirapp.web.learn.checks import Check
 from fhirapp.web.learn.lesson import lessons
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser
 from tests.support.learning import Learner, backend
 
+NOT_SHOWN = "Send the request that shows it first; then answer."
 ALLERGY, NOTE = "AllergyIntolerance", "DocumentReference"
 Do = Callable[[Learner], object]
 
@@ -54,17 +57,29 @@ def as_app(*paths: str) -> Do:
     return do
 
 
+class Answer(NamedTuple):
+    """The answer to a question, and the request that shows it, where no check before was that."""
+
+    typed: str
+    shown: Do | None = None
+
+
+SYSTEM = "http://terminology.hl7.org/CodeSystem/allergyintolerance"
+SIX_OF_P1 = ",".join(
+    f"al-p1-{name}"
+    for name in ("latex", "sulfa", "penicillin", "ibuprofen", "metformin", "ragweed")
+)
 EARLIER = f"{ALLERGY}?patient=p8&_count=3"
 
-# For each check of a lesson what a trainee does, in the order of the file; a text answers it.
-WALK: Mapping[str, Sequence[Do | str]] = {
-    "read-one-allergy": [ask(f"{ALLERGY}/al-p1-latex"), "low"],
-    "search-by-patient": [ask(f"{ALLERGY}?patient=p8"), "7"],
+# For each check of a lesson what a trainee does, in the order of the file.
+WALK: Mapping[str, Sequence[Do | Answer]] = {
+    "read-one-allergy": [ask(f"{ALLERGY}/al-p1-latex"), Answer("low")],
+    "search-by-patient": [ask(f"{ALLERGY}?patient=p8"), Answer("7")],
     "tokens": [
         ask(f"{ALLERGY}?code=http://snomed.info/sct|764146007"),
         ask(f"{ALLERGY}?patient=p3&clinical-status=active"),
         ask(f"{ALLERGY}?verification-status=refuted"),
-        "4",
+        Answer("4"),
     ],
     "dates": [
         ask(f"{ALLERGY}?date=2023-05"),
@@ -74,29 +89,29 @@ WALK: Mapping[str, Sequence[Do | str]] = {
     "and-or": [
         ask(f"{ALLERGY}?category=food&criticality=high"),
         ask(f"{ALLERGY}?patient=p8&category=food,medication"),
-        "3",
+        Answer("3"),
     ],
     "paging": [ask(EARLIER), follow(EARLIER, 1), follow(EARLIER, 2)],
     "sort-and-count": [
         ask(f"{NOTE}?patient=p1&_sort=-date"),
         ask(f"{ALLERGY}?_summary=count"),
-        "39",
+        Answer("39"),
     ],
     "include": [
         ask(f"{ALLERGY}?patient=p1&_revinclude=Provenance:target"),
         ask(f"{NOTE}?patient=p1&_include=DocumentReference:author"),
-        "northgate  family medicine",
+        Answer("northgate  family medicine"),
     ],
     "words-of-notes": [
         ask(f"{NOTE}?_content=walnut"),
         ask("Binary/bin-p3-consult-2024"),
-        "4",
+        Answer("4", ask(f'{NOTE}?_content="chest pain"')),
     ],
     "history": [
         ask(f"{ALLERGY}/al-p12-penicillin/_history"),
         ask(f"{ALLERGY}/al-p12-penicillin/_history/2"),
         ask(f"{ALLERGY}/al-p5-codeine"),
-        "confirmed",
+        Answer("confirmed"),
     ],
     "no-known-allergies": [
         ask(f"{ALLERGY}?patient=p4"),
@@ -104,8 +119,8 @@ WALK: Mapping[str, Sequence[Do | str]] = {
         ask(f"{ALLERGY}?patient=p11"),
         ask(f"{ALLERGY}?code=409137002"),
         ask(f"{ALLERGY}/$summary?patient=p11"),
-        "none-known-in-part",
-        "NI",
+        Answer("none-known-in-part", ask(f"{ALLERGY}/$summary?patient=p4")),
+        Answer("NI"),
     ],
     "what-is-ignored": [
         ask(f"{ALLERGY}?patients=p1"),
@@ -136,8 +151,10 @@ WALK: Mapping[str, Sequence[Do | str]] = {
 }
 # What comes near and is not it: the lesson, the number of the check, what is done, what is told.
 WRONG: Sequence[tuple[str, int, Do, str]] = [
-    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p1-sulfa"), "Nearly: it names another id."),
-    ("read-one-allergy", 0, ask(f"{ALLERGY}?_id=al-p1-latex"), "No such request yet."),
+    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p1-latx"), "Nearly: it names another id."),
+    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p3-peanut"), "No such request yet."),
+    ("read-one-allergy", 0, ask("Patient/p1"), "No such request yet."),
+    ("read-one-allergy", 0, ask(f"{ALLERGY}?_id=al-p1-latex"), "Nearly: it is not a read."),
     (
         "read-one-allergy",
         0,
@@ -160,7 +177,15 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         "search-by-patient",
         0,
         ask(f"{ALLERGY}?patient=p8&_count=0"),
-        "Nearly: the answer lacks an expected record.",
+        "Nearly: the answer has fewer records than expected.",
+    ),
+    ("search-by-patient", 0, ask(f"{NOTE}?patient=p8"), "No such request yet."),
+    ("search-by-patient", 0, ask(f"{ALLERGY}?code:text=latex"), "No such request yet."),
+    (
+        "tokens",
+        1,
+        ask(f"{ALLERGY}?patient=p3&status=inactive"),
+        "Nearly: its parameter status has another value than expected.",
     ),
     (
         "search-by-patient",
@@ -260,7 +285,13 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         ask(f"{ALLERGY}/al-p12-penicillin/_history/3"),
         "Nearly: it names another version.",
     ),
-    ("history", 2, ask(f"{ALLERGY}/al-p12-penicillin"), "Nearly: it names another id."),
+    ("history", 2, ask(f"{ALLERGY}/al-p12-penicillin"), "No such request yet."),
+    (
+        "history",
+        0,
+        ask(f"{ALLERGY}/al-p12-penicillin/_history?_count=1"),
+        "Nearly: the answer lacks an expected record.",
+    ),
     (
         "what-is-ignored",
         1,
@@ -273,7 +304,14 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         ask(f"{NOTE}/doc-p1-discharge-2024", If_None_Match='W/"2"'),
         "Nearly: the answer was 200.",
     ),
-    ("search-by-post", 0, ask(f"{ALLERGY}?patient=p4"), "No such request yet."),
+    ("search-by-post", 0, ask(f"{ALLERGY}?patient=p4"), "Nearly: it was sent with GET."),
+    (
+        "search-by-post",
+        0,
+        post(f"{ALLERGY}/_search?patient=p4"),
+        "Nearly: its address has what belongs into the body.",
+    ),
+    ("search-by-post", 0, post(f"{ALLERGY}/_search", code="latex"), "No such request yet."),
     (
         "backend-token",
         0,
@@ -309,11 +347,15 @@ def learner(app: Flask) -> Learner:
     return Learner(app)
 
 
-def says_of(app: Flask, name: str) -> list[str]:
-    """Return what the checks of a lesson say."""
+def checks_of(app: Flask, name: str) -> Sequence[Check]:
     with app.app_context():
         (found,) = [one for one in lessons()[0] if one.name == name]
-    return [check.says for check in found.checks]
+    return found.checks
+
+
+def says_of(app: Flask, name: str) -> list[str]:
+    """Return what the checks of a lesson say."""
+    return [check.says for check in checks_of(app, name)]
 
 
 def test_every_lesson_is_walked_and_the_list_is_in_their_order(app, learner):
@@ -334,12 +376,16 @@ def test_a_trainee_does_each_check_and_the_lesson_is_done(app, learner, name):
     assert learner.met(name) == [False] * len(steps)
     for number, step in enumerate(steps):
         assert not learner.met(name)[number], says[number]
-        if isinstance(step, str):
+        if isinstance(step, Answer):
+            if step.shown is not None:
+                assert NOT_SHOWN in learner.answer(name, says[number], step.typed).words
+                assert not learner.met(name)[number]
+                step.shown(learner)
             assert "That is not what the server answers." in (
                 learner.answer(name, says[number], "something else").words
             )
             assert not learner.met(name)[number]
-            learner.answer(name, says[number], step)
+            learner.answer(name, says[number], step.typed)
         else:
             step(learner)
         assert learner.met(name)[number], (says[number], learner.told(name))
@@ -352,20 +398,88 @@ def test_a_trainee_does_each_check_and_the_lesson_is_done(app, learner, name):
     ]
 
 
+# Other right ways: the lesson, the number of the check, and what is done.
+RIGHT: Sequence[tuple[str, int, Do]] = [
+    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p1-latex?_elements=criticality")),
+    ("search-by-patient", 0, ask(f"{ALLERGY}?patient:Patient=p8&_count=50")),
+    ("search-by-patient", 0, ask(f"{ALLERGY}?patient=Patient/p8&_include={ALLERGY}:patient")),
+    ("search-by-patient", 0, post(f"{ALLERGY}/_search", patient="p8")),
+    # All of its pages.
+    ("search-by-patient", 0, follow(f"{ALLERGY}?patient=p8&_count=3", 2)),
+    ("tokens", 0, post(f"{ALLERGY}/_search", code="http://snomed.info/sct|764146007")),
+    ("tokens", 1, ask(f"{ALLERGY}?status=active&patient=Patient/p3")),
+    ("tokens", 1, ask(f"{ALLERGY}?clinical-status={SYSTEM}-clinical|active&patient=p3")),
+    ("tokens", 1, ask(f"{ALLERGY}?patient=p3&clinical-status:not=resolved,inactive")),
+    ("tokens", 2, ask(f"{ALLERGY}?status=refuted&_sort=date")),
+    ("tokens", 2, ask(f"{ALLERGY}?verification-status={SYSTEM}-verification|refuted")),
+    ("dates", 0, ask(f"{ALLERGY}?date=eq2023-05")),
+    ("dates", 0, post(f"{ALLERGY}/_search", date="2023-05")),
+    ("dates", 1, ask(f"{ALLERGY}?date=sa2024")),
+    ("dates", 1, ask(f"{ALLERGY}?date=gt2024-12-31")),
+    ("dates", 1, ask(f"{ALLERGY}?date=ge2025-01-01T00:00:00Z")),
+    ("dates", 2, ask(f"{NOTE}?date=lt2024-02&date=ge2024-01")),
+    ("dates", 2, ask(f"{NOTE}?date=gt2023-12-31&date=le2024-01-31")),
+    ("dates", 2, ask(f"{NOTE}?date=ge2024-01-01T00:00Z&date=lt2024-02-01T00:00:00.000Z")),
+    ("and-or", 0, ask(f"{ALLERGY}?criticality=high&category=food&_sort=date&_explain=true")),
+    (
+        "and-or",
+        0,
+        ask(
+            f"{ALLERGY}?category=http://hl7.org/fhir/allergy-intolerance-category|food&criticality=high"
+        ),
+    ),
+    ("and-or", 1, ask(f"{ALLERGY}?category=medication,food&patient=Patient/p8")),
+    ("and-or", 1, post(f"{ALLERGY}/_search", category="food,medication", patient="p8")),
+    ("paging", 0, ask(f"{ALLERGY}?_count=3&patient=Patient/p8&_sort=date")),
+    ("paging", 2, follow(f"{ALLERGY}?_sort=-date&patient=p8&_count=3", 2)),
+    ("sort-and-count", 0, ask(f"{NOTE}?subject=Patient/p1&_sort=-date,_id")),
+    ("sort-and-count", 1, ask(f"{ALLERGY}?_count=0&_total=accurate")),
+    ("include", 0, ask(f"{ALLERGY}?_id={SIX_OF_P1}&_revinclude=Provenance:target")),
+    ("include", 1, ask(f"{NOTE}?subject=p1&_include=DocumentReference:author:Practitioner")),
+    ("include", 1, ask(f"{NOTE}?patient=p1&_include=DocumentReference:*&_count=50")),
+    ("words-of-notes", 0, ask(f"{NOTE}?_content=Walnut&patient=p3")),
+    ("words-of-notes", 0, ask(f'{NOTE}?_content="walnut"')),
+    ("history", 0, ask(f"{ALLERGY}/al-p12-penicillin/_history?_count=50")),
+    ("no-known-allergies", 0, ask(f"{ALLERGY}?patient=p4,p6,p11")),
+    ("no-known-allergies", 1, ask(f"{ALLERGY}?patient=Patient/p11,Patient/p6")),
+    ("no-known-allergies", 2, ask(f"{ALLERGY}?patient=p4,p6,p11")),
+    ("no-known-allergies", 3, post(f"{ALLERGY}/_search", code="http://snomed.info/sct|409137002")),
+    ("no-known-allergies", 4, post(f"{ALLERGY}/$summary", patient="Patient/p11")),
+    ("what-is-ignored", 0, ask(f"{ALLERGY}?patients=Patient/p1&_count=1")),
+    ("what-is-ignored", 2, ask(f"{ALLERGY}?_explain=true&patient=p1&date=ge2024")),
+    ("search-by-post", 0, post(f"{ALLERGY}", patient="Patient/p4")),
+    ("backend-token", 0, as_backend(f"{ALLERGY}?status=active&_count=100")),
+    ("denied", 1, ask(f"{ALLERGY}?patient=Patient/p8", as_="patient")),
+]
+
+
+@pytest.mark.parametrize(("name", "number", "do"), RIGHT)
+def test_another_right_way_counts_too(learner, name, number, do):
+    learner.begin(name)
+    do(learner)
+    assert learner.met(name)[number], learner.told(name)
+
+
 @pytest.mark.parametrize(
-    ("name", "number", "path"),
+    ("name", "typed", "do"),
     [
-        ("dates", 1, f"{ALLERGY}?date=sa2024"),
-        ("dates", 2, f"{NOTE}?date=ge2024-01&date=lt2024-02"),
-        ("dates", 2, f"{NOTE}?date=gt2023-12-31&date=le2024-01-31"),
-        ("and-or", 0, f"{ALLERGY}?criticality=high&category=food&_sort=date&_explain=true"),
-        ("search-by-patient", 0, f"{ALLERGY}?patient:Patient=p8&_count=50"),
+        ("read-one-allergy", "low", ask(f"{ALLERGY}?patient=p1")),
+        ("search-by-patient", "7", ask(f"{ALLERGY}?patient=Patient/p8&_summary=count")),
+        ("tokens", "4", ask(f"{ALLERGY}?patient=p3&status=active")),
+        ("include", "Northgate Family Medicine", ask("Provenance/prov-p1-penicillin")),
+        ("history", "confirmed", ask(f"{ALLERGY}/al-p12-penicillin/_history")),
     ],
 )
-def test_another_right_way_counts_too(learner, name, number, path):
+def test_an_answer_counts_once_any_request_showed_it(app, learner, name, typed, do):
+    (says,) = [check.says for check in checks_of(app, name) if check.question]
     learner.begin(name)
-    learner.ask(path)
-    assert learner.met(name)[number], learner.told(name)
+    do(Learner(app, "admin"))
+    assert NOT_SHOWN in learner.answer(name, says, typed).words
+    ask(f"{ALLERGY}?patient=p2")(learner)
+    assert NOT_SHOWN in learner.answer(name, says, typed).words
+    do(learner)
+    assert NOT_SHOWN not in learner.answer(name, says, typed).words
+    assert True in learner.met(name)
 
 
 @pytest.mark.parametrize(("name", "number", "do", "told"), WRONG)
@@ -414,8 +528,10 @@ def test_a_consent_counts_that_the_learner_gave_since_the_beginning(app, learner
 
 def test_what_a_page_asks_for_the_learner_does_not_count(app, learner):
     learner.begin("read-one-allergy")
-    learner.answer("read-one-allergy", says_of(app, "read-one-allergy")[1], "low")
-    assert learner.met("read-one-allergy") == [False, True]
+    for _ in range(2):
+        page = learner.answer("read-one-allergy", says_of(app, "read-one-allergy")[1], "low")
+        assert NOT_SHOWN in page.words
+    assert learner.met("read-one-allergy") == [False, False]
 
 
 def test_what_was_met_stays_met_and_a_lesson_can_be_begun_again(learner):
@@ -440,6 +556,18 @@ def test_progress_is_each_persons_own(app, learner):
     assert learner.met("search-by-post") == [True]
     page = Learner(app, "admin").browser.get("/learn/search-by-post")
     assert "Your requests count from the moment you start" in page.words
+
+
+def test_a_question_is_said_once_on_the_page(app, learner):
+    name = "no-known-allergies"
+    for begin in (False, True):
+        if begin:
+            learner.begin(name)
+        text = learner.browser.get(f"/learn/{name}").words
+        for says in says_of(app, name):
+            assert text.count(says) == 1
+    assert "Answer question 1" in text
+    assert "Answer question 2" in text
 
 
 def test_hints_come_one_by_one(learner):

@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from fhirapp.web.learn.checks import (
-    Expected,
-    Interaction,
-    interaction_of,
+    Question,
     is_right,
     last_of,
     nearest,
     right_answer,
+    shown_by,
 )
+from fhirapp.web.learn.expected import Expected
+from fhirapp.web.learn.interaction import Interaction, interaction_of, with_pages
 
 
 class AuditEntry(NamedTuple):
@@ -64,17 +65,16 @@ def meets(one: AuditEntry, **expected: Any) -> bool:
         ),
         ("/fhir/metadata", "other", {}),
         ("/fhir", "other", {}),
-        ("/fhir/$export", "other", {}),
+        ("/fhir/$export", "operation", {"operation": "$export"}),
         ("/fhir/.well-known/smart-configuration", "other", {}),
     ],
 )
 def test_an_address_names_an_interaction(path, interaction, named):
-    found = interaction_of(AuditEntry(path))
-    given = {name: getattr(found, name) for name in ("type", "id", "version", "operation")}
-    assert (found.interaction, {name: one for name, one in given.items() if one}) == (
-        interaction,
-        named,
-    )
+    found = interaction_of(AuditEntry(path)).named._asdict()
+    assert {name: one for name, one in found.items() if one} == {
+        "interaction": interaction,
+        **named,
+    }
 
 
 def test_parameters_come_from_the_address_and_from_the_form():
@@ -82,6 +82,9 @@ def test_parameters_come_from_the_address_and_from_the_form():
     assert [one.text for one in interaction_of(posted).parameters] == ["a=1", "b:text=x y", "c=|"]
     got = AuditEntry("/fhir/A/_search?a=1", body="b=2")
     assert [one.text for one in interaction_of(got).parameters] == ["a=1"]
+    resource = '{"parameter": [{"name": "patient", "valueReference": {"reference": "Patient/p1"}}]}'
+    posted = AuditEntry("/fhir/A/$summary", method="POST", body=resource)
+    assert [one.text for one in interaction_of(posted).parameters] == ["patient=Patient/p1"]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +104,32 @@ def test_parameters_come_from_the_address_and_from_the_form():
         ("code=a.c", "code=abc", False),
         ("category=*,*", "category=food,medication", True),
         ("category=*,*", "category=food", False),
+        ("category=food,medication", "category=medication,food", True),
+        ("category=food,medication", "category=food", False),
+        ("category=food,medication", "category=food,medication,biologic", False),
+        ("patient=p1,*", "patient=p2,Patient/p1", True),
+        ("patient=p1,*", "patient=p1", False),
+        ("_sort=date,_id", "_sort=_id,date", False),
+        ("status=active", "status=http://a.example/b%7Cactive", True),
+        ("status=http://a.example/b|active", "status=active", False),
+        ("status=http://a.example/b|active", "status=http://a.example/c%7Cactive", False),
+        ("status=active", "status:not=active", False),
+        ("patient=p1", "patient=Patient/p1", True),
+        ("patient=p1", "patient=http://127.0.0.1/fhir/Patient/p1", True),
+        ("patient=p1", "patient:Patient=p1", True),
+        ("patient=Patient/p1", "patient=p1", True),
+        ("patient=Patient/p1", "patient=Group/p1", False),
+        ("patient=p1", "patient:missing=p1", False),
+        ("_content=*walnut*", "_content=Walnut", True),
+        ("date=ge2025", "date=gt2024-12-31", True),
+        ("date=ge2025", "date=sa2024", True),
+        ("date=ge2025", "date=ge2025-01-01T00:00:00Z", True),
+        ("date=ge2025", "date=ge2024-12-31", False),
+        ("date=lt2025", "date=le2024-12", True),
+        ("date=lt2025", "date=eb2025", True),
+        ("date=2025-01", "date=eq2025-01", True),
+        ("date=2025-01", "date=ge2025-01", False),
+        ("date=ne2025", "date=ap2025", False),
     ],
 )
 def test_a_pattern_of_a_parameter(pattern, query, is_met):
@@ -206,6 +235,102 @@ def test_what_is_no_next_page_is_not_taken_for_it(entry):
 def test_another_search_between_does_not_hide_the_pages():
     between = AuditEntry("/fhir/A?patient=p1&_count=9", number=2, served=("A/9/1",))
     assert in_order(FIRST, between, SECOND._replace(number=3)) is not None
+
+
+def test_a_search_gathers_what_its_own_pages_served():
+    other = AuditEntry("/fhir/A?patient=p9&_cursor=y", number=3, served=("A/9/1",))
+    third = SECOND._replace(number=4, served=("A/4/1",))
+    found = with_pages([interaction_of(one) for one in (FIRST, SECOND, other, third)])
+    assert [one.gathered for one in found] == [
+        ("A/1/1", "A/2/1", "A/3/1", "A/4/1"),
+        ("A/3/1", "A/4/1"),
+        ("A/9/1",),
+        ("A/4/1",),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("served", "missing"),
+    [
+        (("A/1/1", "A/2/7"), None),
+        (("A/1/1", "A/2/1", "B/1/1"), None),
+        (("A/1/1",), "the answer has fewer records than expected"),
+        (("A/1/1", "A/2/1", "A/3/1"), "the answer has other records than expected"),
+    ],
+)
+def test_the_same_records_are_enough_and_else_it_is_said_how_they_differ(served, missing):
+    expected = Expected(type="A", interaction="search", same_as=("/fhir/A?patient=p1",))
+    request = interaction_of(AuditEntry("/fhir/A?patient=p1", served=served))
+    answer = frozenset({"A/1/1", "A/2/1"})
+    unmet = [each.missing for each in expected.conditions(request, answer_of=lambda _: answer)]
+    assert ([one for one in unmet if one.startswith("the answer has")] or [None]) == [missing]
+
+
+def test_what_differs_in_its_parameters_is_told_by_them():
+    expected = Expected(
+        parameters=(("patient*",), ("a*", "b*")), exactly=True, same_as=("/fhir/A?patient=p1&b=2",)
+    )
+    request = interaction_of(AuditEntry("/fhir/A?patient=p1&b=3", served=("A/1/1",)))
+    answer = frozenset({"A/2/1"})
+    conditions = [*expected.conditions(request, answer_of=lambda _: answer)]
+    unmet = [one.missing for one in conditions if not one.met]
+    assert unmet == ["its parameter b has another value than expected"]
+
+
+READ = {"interaction": "read", "type": "A", "id": "al-p1-latex"}
+SEARCH = {"interaction": "search", "type": "A", "parameters": (("a=1",), ("b=2",))}
+
+
+@pytest.mark.parametrize(
+    ("expected", "path", "is_near"),
+    [
+        (READ, "/fhir/A/al-p1-latx", True),
+        (READ, "/fhir/A/al-p3-peanut", False),
+        (READ, "/fhir/B/al-p1-latex", False),
+        (READ, "/fhir/A/al-p1-latex/_history", True),
+        (READ, "/fhir/A?code=x", False),
+        (SEARCH, "/fhir/A?a=1", True),
+        (SEARCH, "/fhir/A?a=2", False),
+        (SEARCH, "/fhir/A?a=2&b=3", True),
+        (SEARCH, "/fhir/A?c=1", False),
+        (SEARCH, "/fhir/A", False),
+        (SEARCH, "/fhir/B?a=1&b=2", False),
+        ({"type": "A", "same_as": ("/fhir/A?a=1",)}, "/fhir/A?a=7", True),
+        ({"type": "A", "same_as": ("/fhir/A?a=1",)}, "/fhir/A?b=1", False),
+        ({"type": "A", "interaction": "search", "status": (403,)}, "/fhir/A?b=1", True),
+        ({"type": "A", "interaction": "search", "status": (403,)}, "/fhir/A/b", False),
+    ],
+)
+def test_near_is_what_has_the_right_type_and_something_more(expected, path, is_near):
+    assert Expected(**expected).is_near(interaction_of(AuditEntry(path))) == is_near
+
+
+QUERY = Question("/fhir/A?a=1&_sort=b", "total")
+
+
+@pytest.mark.parametrize(
+    ("question", "status", "entry", "shows"),
+    [
+        (QUERY, 200, AuditEntry("/fhir/A?a=1&_summary=count"), True),
+        (QUERY, 200, AuditEntry("/fhir/A?a=1&_total=none"), False),
+        (QUERY, 200, AuditEntry("/fhir/A?a=1&b=2"), False),
+        (QUERY, 200, AuditEntry("/fhir/A?b=2", served=("A/1/1",)), True),
+        (QUERY, 200, AuditEntry("/fhir/B?a=1"), False),
+        (QUERY, 200, AuditEntry("/fhir/A?a=1", status=400), False),
+        (QUERY, 400, AuditEntry("/fhir/A?a=1", status=400), True),
+        (QUERY._replace(answer="entry.0.id"), 200, AuditEntry("/fhir/A?a=1"), False),
+        (Question("/fhir/A/1", "id"), 200, AuditEntry("/fhir/B", served=("A/1/3",)), True),
+        (Question("/fhir/A/1", "id"), 200, AuditEntry("/fhir/A/1", status=404), False),
+        (Question("/fhir/A/1/_history/2", "id"), 200, AuditEntry("/", served=("A/1/2",)), True),
+        (Question("/fhir/A/1/_history/2", "id"), 200, AuditEntry("/", served=("A/1/3",)), False),
+    ],
+)
+def test_which_request_shows_the_answer_to_a_question(question, status, entry, shows):
+    found = [
+        last_of([one], [[interaction_of(entry)]], answer_of=lambda _: frozenset({"A/1/1"}))
+        for one in shown_by(question, ("you",), status)
+    ]
+    assert any(found) == shows
 
 
 def test_the_nearest_request_is_the_one_that_lacks_least():

@@ -154,7 +154,7 @@ UNREADABLE = [
         (
             "parameter is nothing that a request has; it has who, method, interaction, type, id, "
             "version, operation, parameters, without, exactly, status, serves, serves_only, "
-            "serves_at_least, continues."
+            "serves_at_least, same_as, continues."
         ),
     ),
     (

@@ -1,5 +1,6 @@
 """Lessons: short exercises that check themselves by the learner's requests.
 
 lessons/ has a Markdown file for each, lesson.py reads them, checks.py decides when a check is met,
-interaction.py reads a request of the audit trail, progress.py keeps each person's progress.
+expected.py by which traits of a request, interaction.py reads a request of the audit trail,
+progress.py keeps each person's progress.
 """

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fhirapp.config import settings
-from fhirapp.web.learn.checks import INTERACTIONS, WHO, Check, Expected, Question
+from fhirapp.web.learn.checks import Check, Question
+from fhirapp.web.learn.expected import WHO, Expected
+from fhirapp.web.learn.interaction import INTERACTIONS
 from fhirapp.web.texts import _
 
 _OURS = Path(__file__).with_name("lessons")
@@ -27,7 +29,7 @@ LARGEST = 200_000
 _AT_LINE = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
 _TRAITS = [field.name for field in fields(Expected)]
 # Written as one value or a list of them; a parameter of a list of lists is one of several.
-_LISTS = ("who", "parameters", "without", "status", "serves", "serves_only")
+_LISTS = ("who", "parameters", "without", "status", "serves", "serves_only", "same_as")
 _TEXTS = ("title", "level", "goal")
 _KINDS = ("request", "requests", "question", "consent")
 # The traits that are no text, and the sentence for another value.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete, exists, insert, select, update
@@ -14,18 +16,14 @@ from sqlalchemy import delete, exists, insert, select, update
 from fhirapp.audit.read import Entry, entries
 from fhirapp.auth.demo import APP, BACKEND
 from fhirapp.auth.models import Grant, User
+from fhirapp.config import settings
 from fhirapp.db import db, writing
 from fhirapp.fhir.temporal import instant
-from fhirapp.web.learn import checks
-from fhirapp.web.learn.checks import (
-    Check,
-    Expected,
-    Interaction,
-    interaction_of,
-    last_of,
-    meeting,
-    nearest,
-)
+from fhirapp.web.internal_client import Answer, ask, token_of
+from fhirapp.web.learn import expected as senders
+from fhirapp.web.learn.checks import Check, last_of, meeting, nearest, shown_by
+from fhirapp.web.learn.expected import Expected
+from fhirapp.web.learn.interaction import Interaction, interaction_of, with_pages
 from fhirapp.web.learn.lesson import Lesson
 from fhirapp.web.learn.models import LessonProgress
 from fhirapp.web.texts import _
@@ -94,6 +92,8 @@ def _now() -> str:
 # The requests that a person sends: directly, or with the explorer; other pages send their own.
 _OWN = ("", "explore")
 _MOST = 500
+# Which of our pages asks, for the audit trail: it is not the learner.
+_VIA = "learn"
 # The demo account as which the explorer may send requests.
 _PATIENT_NAME = "patient"
 
@@ -127,7 +127,9 @@ def lesson_state(lesson: Lesson, user_id: str, began_at: str, met: Collection[st
     """Return the state of a lesson's checks, of which those in met were met before."""
     trail = _Trail(user_id, began_at)
     first = [check.requests[0] for check in lesson.checks if check.requests]
-    spent = set[int]().union(*(meeting(expected, trail.of(expected)) for expected in first))
+    spent = set[int]().union(
+        *(meeting(expected, trail.of(expected), trail.answer_of) for expected in first)
+    )
     states = [
         CheckState(check, True) if check.says in met else _state(check, trail, spent)
         for check in lesson.checks
@@ -142,18 +144,52 @@ def lesson_state(lesson: Lesson, user_id: str, began_at: str, met: Collection[st
 
 def _state(check: Check, trail: _Trail, spent: Collection[int]) -> CheckState:
     if check.question:
-        return CheckState(check, False, _("The question below waits for your answer."))
+        return CheckState(check, False)
     if check.consent:
         if trail.has_consented(check.consent):
             return CheckState(check, True)
         return CheckState(check, False, _("You have not allowed it anything since you started."))
     requests = [trail.of(expected) for expected in check.requests]
-    if last_of(check.requests, requests) is not None:
+    if last_of(check.requests, requests, answer_of=trail.answer_of) is not None:
         return CheckState(check, True)
-    near = nearest(check.requests, requests, spent)
+    near = nearest(check.requests, requests, spent, trail.answer_of)
     if near is None:
         return CheckState(check, False, _("No such request yet."))
     return CheckState(check, False, _("Nearly: %(missing)s.", missing=near.missing), near.request)
+
+
+def is_shown(lesson: Lesson, check: Check, user_id: str, began_at: str, status: int) -> bool:
+    """Return whether a request that counts showed the learner what a question asks for."""
+    if check.question is None:
+        return False
+    who = {each for one in lesson.checks for expected in one.requests for each in expected.who}
+    trail = _Trail(user_id, began_at)
+    return any(
+        last_of([expected], [trail.of(expected)], answer_of=trail.answer_of)
+        for expected in shown_by(check.question, tuple(sorted(who or {senders.YOU})), status)
+    )
+
+
+def answer_now(address: str) -> Answer:
+    """Return what an address answers to the learner now."""
+    accept = {"Accept": "application/fhir+json"}
+    return ask(address, token_of().secret, headers=accept, via=_VIA)
+
+
+@lru_cache(maxsize=1000)
+def _served_by(address: str, _who: tuple[Path, str, int]) -> frozenset[str] | None:
+    """Return the matches that an address answers, once for newest request of a learner."""
+    answer = answer_now(address)
+    if answer.status != 200:
+        return None
+    resources = (
+        entry["resource"]
+        for entry in answer.json().get("entry", ())
+        if entry.get("search", {}).get("mode", "match") == "match"
+    )
+    return frozenset(
+        f"{each['resourceType']}/{each['id']}/{each['meta']['versionId']}" for each in resources
+    )
 
 
 class _Trail:
@@ -169,6 +205,11 @@ class _Trail:
         requests = {each.entry.number: each for who in expected.who for each in self._of(who)}
         return sorted(requests.values(), key=lambda each: each.entry.number)
 
+    def answer_of(self, address: str) -> frozenset[str] | None:
+        """Return the records that an address answers to the learner now."""
+        newest = max((each[-1].entry.number for each in self._read.values() if each), default=0)
+        return _served_by(address, (settings().instance, self._user_id, newest))
+
     def has_consented(self, client_id: str) -> bool:
         """Return whether the learner consented to a client since then."""
         began = int(datetime.fromisoformat(self._since).timestamp())
@@ -181,19 +222,20 @@ class _Trail:
 
     def _of(self, who: str) -> Sequence[Interaction]:
         if who not in self._read:
-            self._read[who] = [interaction_of(entry) for entry in self._entries(who)]
+            oldest_first = sorted(self._entries(who), key=lambda entry: entry.number)
+            self._read[who] = with_pages([interaction_of(entry) for entry in oldest_first])
         return self._read[who]
 
     def _entries(self, who: str) -> Iterable[Entry]:
-        if who == checks.BACKEND:
+        if who == senders.BACKEND:
             return entries(client_id=BACKEND, since=self._since, limit=_MOST)
-        if who == checks.NOBODY:
+        if who == senders.NOBODY:
             all_entries = entries(since=self._since, limit=_MOST)
             return [entry for entry in all_entries if entry.client_id is None]
-        if who == checks.APP:
+        if who == senders.APP:
             return entries(user_id=self._user_id, client_id=APP, since=self._since, limit=_MOST)
         user_id = self._user_id
-        if who == checks.PATIENT:
+        if who == senders.PATIENT:
             named = select(User.id).where(User.username == _PATIENT_NAME)
             user_id = db.session.execute(named).scalar() or user_id
         own = entries(user_id=user_id, since=self._since, limit=_MOST)

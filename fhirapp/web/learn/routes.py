@@ -12,7 +12,6 @@ from flask import Response, request
 from fhirapp.auth.demo import SECRET
 from fhirapp.auth.models import STAFF, User
 from fhirapp.config import settings
-from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.learn import progress
 from fhirapp.web.learn.checks import is_right, right_answer
 from fhirapp.web.learn.lesson import LARGEST, Lesson, lessons
@@ -37,8 +36,6 @@ blueprint = blueprint_of("learn", __name__)
 _WRITING = Path(__file__).with_name("writing.md")
 # htmx asks no more after this status.
 _STOP = 286
-# Which of our pages asks, for the audit trail: it is not the learner.
-_VIA = "learn"
 
 
 @blueprint.before_request
@@ -132,17 +129,19 @@ def take_answer(name: str) -> Response:
     if check is None or check.question is None:
         raise PageError(409, _("The lesson was changed meanwhile. Look at its question again."))
     began_at = row.began_at
-    accept = {"Accept": "application/fhir+json"}
-    answer = ask(check.question.address, token_of().secret, headers=accept, via=_VIA)
+    user_id = signed_in().user.id
+    answer = progress.answer_now(check.question.address)
+    if not progress.is_shown(place.lesson, check, user_id, began_at, answer.status):
+        return _page(place, says, typed, _("Send the request that shows it first; then answer."))
     try:
-        right = right_answer(answer.json(), check.question.answer) if answer.status == 200 else None
+        right = right_answer(answer.json(), check.question.answer)
     except ValueError:
         right = None
     if right is None:
         return _page(place, says, typed, _("Your sign-in may not see what the answer is in."))
     if not is_right(typed, right):
         return _page(place, says, typed, _("That is not what the server answers. Look again."))
-    progress.note(signed_in().user.id, place.lesson.name, began_at, [says], is_done=False)
+    progress.note(user_id, place.lesson.name, began_at, [says], is_done=False)
     return see_other(f"/learn/{name}#progress")
 
 
