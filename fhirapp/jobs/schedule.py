@@ -255,20 +255,23 @@ def remove(name: str) -> None:
         record("schedule-removed", what=name)
 
 
-def pause(name: str, now: int, *, paused: bool) -> None:
+def pause(name: str, now: int, *, paused: bool) -> bool:
     """Pause or resume a schedule; what was due while it was paused is not made up.
 
-    Raises RefusedCommand, Unwritable.
+    False where it is so already. Raises RefusedCommand, Unwritable.
     """
     refuse_reset(name)
     with writing() as connection:
         values: dict[str, Any] = {"is_paused": paused} | ({} if paused else {"handled_at": now})
-        changed = connection.execute(
-            update(ScheduleRow).where(_table.c.name == name).values(**values)
-        )
-        if changed.rowcount != 1:
+        mine = _table.c.name == name
+        was = connection.execute(select(_table.c.is_paused).where(mine)).scalar_one_or_none()
+        if was is None:
             raise RefusedCommand("There is no schedule %(name)s.", name=name)
+        if was == paused:
+            return False
+        connection.execute(update(ScheduleRow).where(mine).values(**values))
         record("schedule-paused" if paused else "schedule-resumed", what=name)
+    return True
 
 
 def _is_as_read(one: Schedule) -> list[Any]:

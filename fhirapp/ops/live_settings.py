@@ -118,10 +118,11 @@ def refresh(app: Flask) -> None:
         logging.getLogger().setLevel(settings.log_level)
 
 
-def change(name: str, value: str | None, user_id: str) -> None:
+def change(name: str, value: str | None, user_id: str) -> bool:
     """Store a live setting's value, or remove it with None, and put it in force.
 
-    Raises ConfigurationError where it cannot be used, or not with the others as they are.
+    False where that changes nothing. Raises ConfigurationError where it cannot be used, or not
+    with the others as they are.
     """
     app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
     state, table = _state(app), cast(Table, StoredSetting.__table__)
@@ -135,6 +136,13 @@ def change(name: str, value: str | None, user_id: str) -> None:
         for key, reason in refused.items():
             if (key == name and value is not None) or key not in ignored:
                 raise ConfigurationError(reason)
+        if value is None:
+            is_same = name not in rows
+        else:
+            has_effect = name not in ignored and name not in state.started.origins
+            is_same = has_effect and getattr(before, name) == getattr(after, name)
+        if is_same:
+            return False
         connection.execute(delete(table).where(table.c.name == name))
         if value is not None:
             connection.execute(insert(table), [{"name": name, **wanted[name]._asdict()}])
@@ -145,6 +153,7 @@ def change(name: str, value: str | None, user_id: str) -> None:
             what = f"{name} {was!r} to {is_now!r}{' (the default)' if value is None else ''}"
         record("setting-changed", what=what)
     refresh(app)
+    return True
 
 
 def watch(app: Flask) -> None:

@@ -21,6 +21,8 @@ from fhirapp.keys import opened, sealed
 from fhirapp.web.cookies import set_session
 from fhirapp.web.labels import Words, in_words, returns_to
 from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    UNCHANGED,
     PageError,
     blueprint_of,
     field,
@@ -50,8 +52,12 @@ _WRONG_PASSWORD = _("That is not your password.")
 _ENDED = {
     "one": _("You are signed out there."),
     "all": _("You are signed out everywhere else."),
+    UNCHANGED: NOTHING_CHANGED,
 }
-_DONE = {"taken-back": _("Access revoked: the app can no longer read this record.")}
+_DONE = {
+    "taken-back": _("Access revoked: the app can no longer read this record."),
+    UNCHANGED: NOTHING_CHANGED,
+}
 
 
 class Connected(NamedTuple):
@@ -116,9 +122,10 @@ def revoke(grant_id: str) -> Response:
     db.session.rollback()
     with writing() as connection:
         # PostgreSQL refuses a text with NUL in it, instead of not finding it.
-        if not grant_id.isprintable() or not take_back(connection, grant_id, user_id):
-            raise PageError(404, _("You have given no such app access."))
-    return see_other("/account/apps?done=taken-back")
+        taken = take_back(connection, grant_id, user_id) if grant_id.isprintable() else None
+    if taken is None:
+        raise PageError(404, _("You have given no such app access."))
+    return see_other(f"/account/apps?done={'taken-back' if taken else UNCHANGED}")
 
 
 @blueprint.get("/account/sessions")
@@ -138,12 +145,16 @@ def end_session() -> Response:
     session, wanted = signed_in(), field("session", 100)
     user_id, here = session.user.id, session.session_id
     db.session.rollback()
+    done = "one" if wanted else "all"
     with writing() as connection:
         if not wanted:
-            sessions.sign_out_everywhere(connection, user_id, but=here, keep_apps=keeps_apps())
+            if not sessions.sign_out_everywhere(
+                connection, user_id, but=here, keep_apps=keeps_apps()
+            ):
+                done = UNCHANGED
         elif wanted == here or not sessions.end_one(connection, user_id, wanted):
             raise PageError(404, _("You are not signed in there any more."))
-    return see_other(f"/account/sessions?done={'one' if wanted else 'all'}")
+    return see_other(f"/account/sessions?done={done}")
 
 
 @blueprint.get("/account/password")
@@ -165,6 +176,9 @@ def password() -> Response:
     try:
         if not prove(user_id, old, request.remote_addr or ""):
             return _password(_(_WRONG_PASSWORD), 403)
+        if new == old:
+            same = _("The new password is the one that you have.")
+            return _password(f"{same} {_(NOTHING_CHANGED)}", 400)
         with writing() as connection:
             accounts.set_password(connection, user_id, new, keep=session_id, keep_apps=keeps_apps())
             set_session(sessions.renewed(connection, session_id))

@@ -64,6 +64,8 @@ _POLICY_OF_SCRIPTS = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; frame-ancestors 'none';"
     " base-uri 'none'"
 )
+# What is said of a form that changed nothing, and its key in an address.
+UNCHANGED, NOTHING_CHANGED = "nothing", _("Nothing was changed.")
 # Attributes of views.
 _OPEN, _ASKS = "from_elsewhere", "asks_to_sign_in"
 # Of the page to return to after signing in: the explorer's contains another address.

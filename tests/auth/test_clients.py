@@ -100,7 +100,6 @@ def test_a_client_is_registered_once(connection):
 @pytest.mark.parametrize(
     ("scope", "named"),
     [
-        ("", "(none)"),
         ("user/*.rs", "user/*.rs"),
         ("system/*.rs patient/*.rs", "patient/*.rs"),
         ("system/*.write", "system/*.write"),
@@ -114,6 +113,11 @@ def test_a_backend_client_can_have_system_scopes_alone(connection, scope, named)
     assert str(raised.value) == (
         f"Not a scope that a backend client can have: {named}; use for example system/*.rs"
     )
+
+
+def test_a_client_that_may_ask_for_nothing_is_told_so(connection):
+    with pytest.raises(RefusedCommand, match=r"one scope at least, for example system/\*\.rs"):
+        register(connection, backend("x", " \n"), client_id="clinic")
 
 
 def test_clients_are_listed_by_id_and_disabled_by_it(connection):

@@ -201,8 +201,6 @@ def test_a_scope_is_stored_as_it_was_asked(one, scope, stored):
 @pytest.mark.parametrize(
     ("one", "scope", "named"),
     [
-        (PUBLIC, "", "(none)"),
-        (PUBLIC, " \n", "(none)"),
         (PUBLIC, "system/*.rs", "system/*.rs"),
         (CONFIDENTIAL, "openid system/*.rs patient/*.rs", "system/*.rs"),
         (CONFIDENTIAL, "patient/*.rs?no-such-filter=1", "patient/*.rs?no-such-filter=1"),

@@ -229,7 +229,9 @@ def test_taking_back_twice_does_no_harm(clinic, patient):
     browser = browser_of(clinic, patient)
     assert revoke(browser, grant_id).path == TAKEN_BACK
     ((before,),) = rows(clinic, select(Grant.revoked_at).where(Grant.id == grant_id))
-    assert revoke(browser, grant_id).path == TAKEN_BACK
+    again = revoke(browser, grant_id)
+    assert again.path == "/account/apps?done=nothing"
+    assert "Nothing was changed." in again.words
     assert rows(clinic, select(Grant.revoked_at).where(Grant.id == grant_id)) == [(before,)]
 
 
@@ -352,6 +354,7 @@ def test_an_address_for_a_new_password_is_void_then(clinic, patient):
         ("", A_PASSWORD, None, 403, "That is not your password."),
         (PASSWORD, A_PASSWORD, "else", 400, "The two new passwords are not the same."),
         (PASSWORD, "short", None, 400, "Choose a password of at least 10 characters."),
+        (PASSWORD, PASSWORD, None, 400, "the one that you have. Nothing was changed."),
         (PASSWORD, "x" * 2000, None, 400, "Choose a password of at most 200 characters."),
         (PASSWORD, "aaaaaaaaaaaa", None, 400, "Choose a password that is harder to guess"),
     ],

@@ -10,6 +10,7 @@ from flask import Flask
 from joserfc.jwk import ECKey
 from sqlalchemy import insert, select, update
 
+from fhirapp.audit.read import ADMINISTRATION, entries
 from fhirapp.auth.clients.administration import find, issue_token
 from fhirapp.auth.clients.registration import Registration, owner_code, register
 from fhirapp.auth.models import (
@@ -245,12 +246,26 @@ def test_other_redirect_uris_hold_at_once(app, admin):
     assert flow.code(SCOPE, redirect_uri=other)
 
 
+@pytest.mark.parametrize("action", ["approve", "enable", "revoke", "change"])
+def test_a_form_that_changes_nothing_says_so_and_is_not_in_the_trail(app, admin, action):
+    program = add_program(app)
+    page = page_of(admin, program)
+    with app.app_context():
+        before = entries(kind=ADMINISTRATION)
+    # The form to change it as it stands.
+    sent = page.form("Save").fields
+    done = admin.post(f"/admin/clients/{program.client_id}/{action}", sent)
+    assert "Nothing was changed." in done.words
+    with app.app_context():
+        assert entries(kind=ADMINISTRATION) == before
+
+
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
         ({"scope": "system/*.rs"}, "Not a scope that a public client can have: system/*.rs"),
         ({"scope": "patient/Nonsense.rs"}, "can have: patient/Nonsense.rs"),
-        ({"scope": ""}, "Not a scope that a public client can have: (none)"),
+        ({"scope": ""}, "It may ask for nothing: tick or name one scope at least"),
         ({"redirect_uris": ""}, "An app needs at least one redirect URI."),
         ({"redirect_uris": "http://other.example/"}, "must begin with https://"),
         ({"redirect_uris": "https://ä.example/"}, "is too long or no address."),

@@ -105,7 +105,7 @@ def test_a_consent_that_was_taken_back_cannot_be_so_twice(app, admin):
     allowed(app, program_called(app, "Allergy Card"), "Ylva Patient")
     page = admin.get(PATH)
     page.submit("Take back")
-    assert page.submit("Take back").status == 404
+    assert "Nothing was changed." in page.submit("Take back").words
 
 
 @pytest.mark.parametrize("key", ["0b7c2f0e-5d3a-4c55-9c6f-1f4a2f9a7b10", "nonsense"])
@@ -185,7 +185,7 @@ def test_the_pages_own_grants_are_no_consents(app, admin):
     assert "The pages of this server" not in page.words
     form = {"form_token": page.form("Sign out").fields["form_token"]}
     form |= {"person": "robin", "until": str(int(time.time()) + 60)}
-    assert "0 consents are taken back" in admin.post(f"{PATH}/take-back", form).words
+    assert "Nothing was changed." in admin.post(f"{PATH}/take-back", form).words
 
 
 def test_hostile_names_are_text(app, admin):

@@ -8,6 +8,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import insert, make_url
 
+from fhirapp.audit.read import ADMINISTRATION, entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN
 from fhirapp.config import declared, settings_of
 from fhirapp.db import writing
@@ -88,6 +89,19 @@ def test_a_change_is_in_force_at_once_and_told(admin, app):
     page = change(admin, "export_hours", default="yes")
     assert "Changed by" not in page.words
     assert settings_of(app).export_hours == 24
+
+
+def test_a_form_that_changes_nothing_says_so_and_is_not_in_the_trail(admin, app):
+    with app.app_context():
+        before = entries(kind=ADMINISTRATION)
+    for filled in ({}, {"default": "yes"}):
+        assert "Default: 24 Nothing was changed." in change(admin, "export_hours", **filled).words
+    with app.app_context():
+        assert entries(kind=ADMINISTRATION) == before
+    page = change(admin, "export_hours", export_hours="12")
+    assert "Nothing was changed." in change(admin, "export_hours").words
+    assert "Saved." in change(admin, "export_hours", default="yes").words
+    assert "Saved." in page.words
 
 
 def test_a_value_that_cannot_be_used_is_shown_beside_its_field(admin, app):

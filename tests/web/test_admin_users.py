@@ -11,13 +11,14 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, insert, select
 
+from fhirapp.audit.read import ADMINISTRATION, Entry, entries
 from fhirapp.auth.clients.overview import MOST_USERS
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User, UserPatient
 from fhirapp.auth.users import sign_in
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
 from tests.support.authorizing import Flow, add_program, alter, rows
-from tests.support.browsing import PASSWORD, Browser, Page, add_person
+from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
 from tests.support.helpers import BASE_URL
 
 ACTIONS = ("role", "disable", "enable", "practitioner", "link", "unlink")
@@ -119,7 +120,7 @@ def test_a_user_is_found_by_name_user_name_and_role(app, admin):
 def test_what_stands_in_no_name_finds_nobody(admin, typed):
     page = admin.get("/admin/users", query_string={"name": typed})
     assert page.status == 200
-    assert "No matching patients." in page.words
+    assert "No matching users." in page.words
 
 
 def test_a_role_that_is_none_is_left_out(admin):
@@ -238,6 +239,49 @@ def test_one_session_of_a_person_is_ended(app, admin):
     page = page_of(app, admin, username)
     page.submit("Sign out there")
     assert [is_signed_in(first), is_signed_in(second)].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "sent"),
+    [
+        ("role", {"role": PATIENT}),
+        ("enable", {}),
+        ("sessions", {}),
+        ("sessions", {"session": "nonsense"}),
+        ("second-factor", {}),
+        ("link", {"patient": "p1", "whose": "own"}),
+        ("unlink", {"patient": "p2"}),
+        ("practitioner", {"fhir_user": ""}),
+    ],
+)
+def test_a_form_that_changes_nothing_says_so_and_is_not_in_the_trail(app, admin, action, sent):
+    username = add_person(app, PATIENT, "p1")
+    page = page_of(app, admin, username)
+    before, written = user_of(app, username), events(app, username)
+    form = {"form_token": _token(page), **sent}
+    done = admin.post(f"/admin/users/{before.id}/{action}", form)
+    assert "Nothing was changed." in done.words
+    assert events(app, username) == written
+    assert links_of(app, username) == {"p1": True}
+
+
+def test_what_was_done_already_is_not_done_again(app, admin):
+    username = add_person(app, CLINICIAN)
+    page = page_of(app, admin, username)
+    form = {"form_token": _token(page), "fhir_user": "Practitioner/x"}
+    path = f"/admin/users/{user_of(app, username).id}"
+    for action in ("disable", "practitioner"):
+        assert "Nothing was changed." not in admin.post(f"{path}/{action}", form).words
+        written = events(app, username)
+        assert "Nothing was changed." in admin.post(f"{path}/{action}", form).words
+        assert events(app, username) == written
+
+
+def events(app: Flask, username: str) -> list[Entry]:
+    """Return what happened to an account."""
+    about = f"user/{id_of(app, username)}"
+    with app.app_context():
+        return [*entries(kind=ADMINISTRATION, about=about)]
 
 
 def test_a_role_that_is_none_is_told(app, admin):

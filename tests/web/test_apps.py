@@ -88,7 +88,11 @@ def test_what_is_typed_is_taken_as_it_is_meant(app):
         ("public", {"redirect_uris": "http://app.example/"}, "must begin with https://"),
         ("public", {"redirect_uris": "javascript:alert(1)"}, "must begin with https://"),
         ("public", {"redirect_uris": "loopback"}, "must begin with https://"),
-        ("public", {"scope": []}, "Not a scope that a public client can have: (none)"),
+        (
+            "public",
+            {"scope": []},
+            "It may ask for nothing: tick or name one scope at least, for example",
+        ),
         ("public", {"other_scopes": "system/*.rs"}, "can have: system/*.rs"),
         ("public", {"other_scopes": "patient/Nonsense.rs"}, "can have: patient/Nonsense.rs"),
         ("public", {"launch_uri": "http://app.example/"}, "The launch URI"),

@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import pytest
 from flask import Flask
+from sqlalchemy import delete
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES, Client
 from fhirapp.auth.users import sessions
 from fhirapp.db import writing
+from tests.support.authorizing import alter
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
 from tests.support.helpers import BASE_URL
 
@@ -339,3 +341,22 @@ def test_who_has_the_second_factor_to_show_shows_it_first(clinic, browsers):
 
 def test_administrators_begin_with_how_the_server_is(browsers):
     assert browsers[ADMINISTRATOR].get("/admin").path == "/admin"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/admin/clients", "what developers register at /apps/register waits here"),
+        ("/admin/grants", "the consent is listed here, with its end"),
+        ("/admin/imports", "those of this page, of schedules and of the command line"),
+        ("/admin/exports", "Exports that apps request ($export) are listed here"),
+        ("/admin/backups", "Each backup is listed here with its size"),
+        ("/admin/schedules", "Schedules are listed here with their next and last run"),
+        ("/admin/refusals", "it is listed here with the reason and what would be right, for"),
+        ("/admin/logs", "it is listed here with the id that the page or the answer showed"),
+    ],
+)
+def test_a_list_that_is_empty_tells_what_comes_there_and_how(make_app, path, told):
+    app = make_app(seed=False)
+    alter(app, delete(Client))
+    assert told in Browser(app).resume(add_person(app, ADMINISTRATOR)).get(path).words

@@ -66,24 +66,32 @@ def list_clients(connection: Connection) -> Sequence[Mapping[str, Any]]:
     return [dict(row) for row in rows]
 
 
-def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> None:
-    """Disable or enable a client; its tokens follow at once. Raises RefusedCommand."""
-    find_known(connection, client_id)
+def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> bool:
+    """Disable or enable a client; its tokens follow at once. Raises RefusedCommand.
+
+    False where that is so already, here as in what else changes a client.
+    """
+    if find_known(connection, client_id)["disabled"] == disabled:
+        return False
     connection.execute(
         update(Client).where(Client.client_id == client_id).values(disabled=disabled)
     )
     record("app-disabled" if disabled else "app-enabled", about=f"app/{client_id}")
+    return True
 
 
-def approve(connection: Connection, client_id: str) -> None:
+def approve(connection: Connection, client_id: str) -> bool:
     """Let a client that was registered on the page ask for tokens. Raises RefusedCommand."""
     find_known(connection, client_id)
-    connection.execute(
+    changed = connection.execute(
         update(Client)
         .where(Client.client_id == client_id, Client.approved_at.is_(None))
         .values(approved_at=int(time.time()))
     )
+    if changed.rowcount == 0:
+        return False
     record("app-approved", about=f"app/{client_id}")
+    return True
 
 
 def change(connection: Connection, client_id: str, values: Mapping[str, Any]) -> None:
@@ -184,7 +192,7 @@ def _ensure_operator(connection: Connection) -> None:
 
 def edit(
     connection: Connection, client_id: str, *, scope: str, redirect_uris: Sequence[str]
-) -> None:
+) -> bool:
     """Change what a client may ask for, and where it may send users back to.
 
     Checked as at its registration; tokens follow at once. Raises RefusedCommand.
@@ -195,16 +203,24 @@ def edit(
         **{name: row[name] for name in kept}, scope=scope, redirect_uris=tuple(redirect_uris)
     )
     checked = columns(registration)
-    change(connection, client_id, {name: checked[name] for name in ("scope", "redirect_uris")})
+    values = {
+        name: checked[name] for name in ("scope", "redirect_uris") if checked[name] != row[name]
+    }
+    if values:
+        change(connection, client_id, values)
+    return bool(values)
 
 
-def revoke_everything(connection: Connection, client_id: str) -> None:
+def revoke_everything(connection: Connection, client_id: str) -> bool:
     """Revoke every consent to a client, and every token that it holds."""
-    revoke_grants(connection, Grant.client_id == client_id)
-    connection.execute(
-        update(AccessToken).where(AccessToken.client_id == client_id).values(revoked=True)
-    )
-    record("app-ended", about=f"app/{client_id}", what="every consent and token")
+    now = int(time.time())
+    ended = revoke_grants(connection, Grant.client_id == client_id, Grant.expires_at > now)
+    tokens = (AccessToken.client_id == client_id, AccessToken.revoked.is_(False))
+    held = (*tokens, AccessToken.expires_at > now)
+    ended += connection.execute(update(AccessToken).where(*held).values(revoked=True)).rowcount
+    if ended:
+        record("app-ended", about=f"app/{client_id}", what="every consent and token")
+    return bool(ended)
 
 
 def reject(connection: Connection, client_id: str) -> None:

@@ -251,12 +251,17 @@ def _scope(text: str, kind: str) -> str:
         fits = scope is not None and scope.context in contexts and enforceable(scope)
         if not fits and (one not in SESSION_SCOPES or kind == "backend"):
             unusable.append(one)
-    if unusable or not text.split():
-        example = "system/*.rs" if kind == "backend" else "launch/patient patient/*.rs"
+    example = "system/*.rs" if kind == "backend" else "launch/patient patient/*.rs"
+    if not text.split():
+        raise RefusedCommand(
+            "It may ask for nothing: tick or name one scope at least, for example %(example)s",
+            example=example,
+        )
+    if unusable:
         raise RefusedCommand(
             "Not a scope that a %(kind)s client can have: %(scopes)s; use for example %(example)s",
             kind=kind,
-            scopes=" ".join(unusable) or "(none)",
+            scopes=" ".join(unusable),
             example=example,
         )
     return " ".join(dict.fromkeys(text.split()))

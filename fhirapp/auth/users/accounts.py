@@ -144,43 +144,58 @@ def set_password(
     record("password-changed", about=f"user/{user_id}")
 
 
-def set_user_disabled(connection: Connection, user_id: str, *, disabled: bool) -> None:
-    """Disable or enable a user; sessions end, tokens follow at once. Raises RefusedCommand."""
+def set_user_disabled(connection: Connection, user_id: str, *, disabled: bool) -> bool:
+    """Disable or enable a user; sessions end, tokens follow at once. Raises RefusedCommand.
+
+    False where that is so already, here as in what else changes an account.
+    """
     if disabled:
         _keep_an_administrator(connection, user_id)
         sessions.end_all(connection, user_id)
-    connection.execute(update(User).where(User.id == user_id).values(disabled=disabled))
+    others = (User.id == user_id, User.disabled.is_(not disabled))
+    if connection.execute(update(User).where(*others).values(disabled=disabled)).rowcount == 0:
+        return False
     record("user-disabled" if disabled else "user-enabled", about=f"user/{user_id}")
+    return True
 
 
-def set_role(connection: Connection, user_id: str, role: str, *, keep_apps: bool = False) -> None:
+def set_role(connection: Connection, user_id: str, role: str, *, keep_apps: bool = False) -> bool:
     """Change a user's role; it holds from the next request on. Raises RefusedCommand."""
     if role not in ROLES:
         raise RefusedCommand("A role is one of %(roles)s.", roles=", ".join(ROLES))
     if role != ADMINISTRATOR:
         _keep_an_administrator(connection, user_id)
     before = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
+    if role == before:
+        return False
     connection.execute(update(User).where(User.id == user_id).values(role=role))
     sessions.sign_out_everywhere(connection, user_id, keep_apps=keep_apps)
-    event = "administrator-made" if role == ADMINISTRATOR != before else "role-changed"
+    event = "administrator-made" if role == ADMINISTRATOR else "role-changed"
     record(event, about=f"user/{user_id}", what=f"{before} to {role}")
+    return True
 
 
-def set_fhir_user(connection: Connection, user_id: str, fhir_user: str | None) -> None:
+def set_fhir_user(connection: Connection, user_id: str, fhir_user: str | None) -> bool:
     """Say who a user is in the records. Raises RefusedCommand."""
-    connection.execute(
-        update(User).where(User.id == user_id).values(fhir_user=_fhir_user(fhir_user))
-    )
+    wanted = _fhir_user(fhir_user)
+    others = (User.id == user_id, User.fhir_user.is_distinct_from(wanted))
+    if connection.execute(update(User).where(*others).values(fhir_user=wanted)).rowcount == 0:
+        return False
     record("practitioner-changed", about=f"user/{user_id}", what=fhir_user or "none")
+    return True
 
 
-def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool = True) -> None:
+def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool = True) -> bool:
     """Let a patient user see a record. Raises RefusedCommand."""
     if not _PATIENT.fullmatch(patient_id):
         raise RefusedCommand("%(id)r is no id of a Patient.", id=patient_id)
     role = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
     if role != PATIENT:
         raise RefusedCommand("Only a user with the role patient is linked to a record.")
+    there = (UserPatient.user_id == user_id, UserPatient.patient_id == patient_id)
+    same = select(exists().where(*there, UserPatient.is_self.is_(is_self)))
+    if connection.execute(same).scalar():
+        return False
     _unlink(connection, user_id, patient_id)
     if is_self:
         connection.execute(
@@ -189,6 +204,7 @@ def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool
     row = {"user_id": user_id, "patient_id": patient_id, "is_self": is_self}
     connection.execute(insert(UserPatient), [row])
     record("record-linked", about=f"user/{user_id}", named=(patient_id,))
+    return True
 
 
 def unlink(connection: Connection, user_id: str, patient_id: str) -> bool:
@@ -285,10 +301,10 @@ def fhir_user_of(user: User) -> str | None:
     return None if own is None else f"Patient/{own}"
 
 
-def end_second_factor(connection: Connection, user_id: str, *, keep_apps: bool = False) -> None:
+def end_second_factor(connection: Connection, user_id: str, *, keep_apps: bool = False) -> bool:
     """Take away a second factor that was lost; sessions end."""
-    sign_in.disable(connection, user_id)
-    sessions.sign_out_everywhere(connection, user_id, keep_apps=keep_apps)
+    had_one = sign_in.disable(connection, user_id)
+    return sessions.sign_out_everywhere(connection, user_id, keep_apps=keep_apps) or had_one
 
 
 def is_username(text: str) -> bool:
@@ -343,21 +359,22 @@ def active_grants(user_id: str) -> list[tuple[Grant, Client]]:
     return [(grant, client) for grant, client in rows]
 
 
-def take_back(connection: Connection, grant_id: str, user_id: str) -> bool:
+def take_back(connection: Connection, grant_id: str, user_id: str) -> bool | None:
     """Revoke what this user allowed the same app about the same record, however often.
 
-    False where the consent is not the user's, or there is no such thing. What was taken back
-    already stays so.
+    False where all was taken back already, None where the consent is not the user's, or there is
+    no such thing.
     """
     mine = Grant.user_id == user_id
     found = select(Grant.client_id, Grant.patient_id).where(Grant.id == grant_id, mine)
     row = connection.execute(found).first()
     if row is None:
-        return False
+        return None
     client_id, patient_id = row
     # Without a record it IS NULL, which = never is.
     of_record = Grant.patient_id.is_not_distinct_from(patient_id)
-    revoke_grants(connection, mine, Grant.client_id == client_id, of_record)
+    if not revoke_grants(connection, mine, Grant.client_id == client_id, of_record):
+        return False
     named = () if patient_id is None else (patient_id,)
     record("app-ended", about=f"app/{client_id}", named=named)
     return True

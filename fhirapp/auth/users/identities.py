@@ -122,8 +122,11 @@ def _new_user(connection: Connection, arrived: Arrived) -> str | None:
     return user_id
 
 
-def link(connection: Connection, user_id: str, issuer: str, subject: str) -> None:
-    """Let somebody of the provider sign in as a user. Raises RefusedCommand."""
+def link(connection: Connection, user_id: str, issuer: str, subject: str) -> bool:
+    """Let somebody of the provider sign in as a user; False where they do already.
+
+    Raises RefusedCommand.
+    """
     subject = subject.strip()
     if not 0 < len(subject) <= 255 or not subject.isprintable():
         raise RefusedCommand("A subject has 1 to 255 printable characters.")
@@ -131,12 +134,15 @@ def link(connection: Connection, user_id: str, issuer: str, subject: str) -> Non
     found = connection.execute(select(Identity.user_id).where(*mine)).first()
     if found is not None and found[0] not in (None, user_id):
         raise RefusedCommand("That account is linked with somebody else already.")
+    if found is not None and found[0] == user_id:
+        return False
     if found is None:
         row = {"issuer": issuer, "subject": subject, "user_id": user_id}
         connection.execute(insert(Identity), [row | {"name": "", "username": "", "seen_at": 0}])
     else:
         connection.execute(update(Identity).where(*mine).values(user_id=user_id))
     record("provider-linked", about=f"user/{user_id}", what=f"{issuer}, {subject}")
+    return True
 
 
 def unlink(

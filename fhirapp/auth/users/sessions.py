@@ -126,9 +126,9 @@ def of_user(user_id: str) -> Sequence[Session]:
 
 
 def end_one(connection: Connection, user_id: str, session_id: str) -> bool:
-    """End a session of a user; False where it is none of theirs."""
-    theirs = select(Session.id).where(Session.id == session_id, Session.user_id == user_id)
-    if connection.execute(theirs).first() is None:
+    """End a session of a user; False where it is none of theirs, or ended already."""
+    theirs = (Session.id == session_id, Session.user_id == user_id, Session.ended_at.is_(None))
+    if connection.execute(select(Session.id).where(*theirs)).first() is None:
         return False
     end(connection, session_id)
     record("sessions-ended", about=f"user/{user_id}", what="one")
@@ -210,26 +210,37 @@ def end_of_browser(connection: Connection, secret: str) -> None:
         record("sign-out", about=f"user/{user_id}", user_id=user_id)
 
 
-def end_all(connection: Connection, user_id: str, *, but: str = "") -> None:
-    """End a user's sessions: the password changed, or the role, or the user is disabled."""
-    ids = select(Session.id).where(Session.user_id == user_id, Session.id != but)
-    for (session_id,) in connection.execute(ids).all():
+def end_all(connection: Connection, user_id: str, *, but: str = "") -> int:
+    """End a user's sessions: the password changed, or the role, or the user is disabled.
+
+    Return how many there were, also those that nobody used for long.
+    """
+    theirs = (Session.user_id == user_id, Session.id != but, Session.ended_at.is_(None))
+    ids = connection.execute(select(Session.id).where(*theirs)).scalars().all()
+    for session_id in ids:
         end(connection, session_id)
+    return len(ids)
 
 
 def sign_out_everywhere(
     connection: Connection, user_id: str, *, but: str = "", keep_apps: bool = False
-) -> None:
+) -> bool:
     """End a user's sessions but one, and what apps may do in their name unless they keep it.
 
-    After the password, the role or a factor changed, and where somebody asks for it.
+    After the password, the role or a factor changed, and where somebody asks for it. False where
+    there was nothing to end.
     """
-    end_all(connection, user_id, but=but)
+    ended = end_all(connection, user_id, but=but)
     if not keep_apps:
         apps = select(Client.client_id).where(Client.kind != OF_PAGES)
-        revoke_grants(connection, Grant.user_id == user_id, Grant.client_id.in_(apps))
+        holds = Grant.expires_at > int(time.time())
+        of_apps = (Grant.user_id == user_id, Grant.client_id.in_(apps))
+        ended += revoke_grants(connection, holds, *of_apps)
+    if not ended:
+        return False
     what = "all, and apps keep their access" if keep_apps else "all, and every app's access"
     record("sessions-ended", about=f"user/{user_id}", what=what)
+    return True
 
 
 SHORTEST, LONGEST = 10, 200

@@ -79,11 +79,14 @@ def enable(connection: Connection, user_id: str, secret: str, interval: int) -> 
     return [f"{code[:4]}-{code[4:8]}-{code[8:12]}-{code[12:]}" for code in codes]
 
 
-def disable(connection: Connection, user_id: str) -> None:
-    """Ask for no second factor any more."""
-    connection.execute(update(User).where(User.id == user_id).values(totp_secret=None))
+def disable(connection: Connection, user_id: str) -> bool:
+    """Ask for no second factor any more; False where there is none."""
+    has_one = (User.id == user_id, User.totp_secret.is_not(None))
+    if connection.execute(update(User).where(*has_one).values(totp_secret=None)).rowcount == 0:
+        return False
     connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
     record("factor-off", about=f"user/{user_id}")
+    return True
 
 
 def codes_left(user_id: str) -> int:

@@ -18,7 +18,16 @@ from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, writing
 from fhirapp.web import clients as shown
 from fhirapp.web.cookies import form_fields, keeps
-from fhirapp.web.pages import blueprint_of, error_page, field, for_administrators, page, see_other
+from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    UNCHANGED,
+    blueprint_of,
+    error_page,
+    field,
+    for_administrators,
+    page,
+    see_other,
+)
 from fhirapp.web.texts import _, reason_of
 
 blueprint = blueprint_of("admin_clients", __name__)
@@ -28,9 +37,12 @@ _LONGEST_LIST = 12_000
 
 
 class _Action(NamedTuple):
-    """What a button does to a client, and what is said when it is done."""
+    """What a button does to a client, and what is said when it is done.
 
-    run: Callable[[Connection, str], object]
+    run returns False where that changes nothing.
+    """
+
+    run: Callable[[Connection, str], bool]
     done: str
 
 
@@ -49,6 +61,7 @@ _ACTIONS: Mapping[str, _Action] = {
     ),
 }
 _DONE: Mapping[str, str] = {
+    UNCHANGED: NOTHING_CHANGED,
     "registered": _("It is registered and approved."),
     "changed": _("What it may ask for, and where it sends people back to, is changed."),
     **{name: action.done for name, action in _ACTIONS.items()},
@@ -85,8 +98,8 @@ def act(client_id: str, action: str) -> Response:
         raise NotFound
     db.session.rollback()
     with writing() as connection:
-        _ACTIONS[action].run(connection, client_id)
-    return see_other(f"/admin/clients/{client_id}?done={action}")
+        is_changed = _ACTIONS[action].run(connection, client_id)
+    return see_other(f"/admin/clients/{client_id}?done={action if is_changed else UNCHANGED}")
 
 
 @blueprint.post("/admin/clients/<client_id>/reject")
@@ -110,11 +123,13 @@ def change(client_id: str) -> Response:
     db.session.rollback()
     try:
         with writing() as connection:
-            administration.edit(connection, client_id, scope=scope, redirect_uris=uris.split())
+            is_changed = administration.edit(
+                connection, client_id, scope=scope, redirect_uris=uris.split()
+            )
     except RefusedCommand as error:
         found = _client(client_id)
         return _client_page(found, message=reason_of(error), status=400, scope=scope, uris=uris)
-    return see_other(f"/admin/clients/{client_id}?done=changed")
+    return see_other(f"/admin/clients/{client_id}?done={'changed' if is_changed else UNCHANGED}")
 
 
 @blueprint.post("/admin/clients/<client_id>/secret")

@@ -18,7 +18,15 @@ from fhirapp.db import db, writing
 from fhirapp.trail.events import record
 from fhirapp.web.admin.audit_descriptions import patients_named
 from fhirapp.web.labels import in_words
-from fhirapp.web.pages import PageError, blueprint_of, field, for_administrators, page, see_other
+from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    PageError,
+    blueprint_of,
+    field,
+    for_administrators,
+    page,
+    see_other,
+)
 from fhirapp.web.texts import _
 
 SHOWN = 50
@@ -100,19 +108,22 @@ def count(which: Filter) -> int:
 def revoke_matching(connection: Connection, which: Filter, given_until: int) -> int:
     """Take back the consents that hold and were given until then; return how many."""
     number = revoke_grants(connection, *which.conditions(), Grant.created_at <= given_until)
-    record("app-ended", what=f"{number} consents")
+    if number:
+        record("app-ended", what=f"{number} consents")
     return number
 
 
-def revoke_one(connection: Connection, grant_id: str) -> int:
-    """Take back one consent; return 0 where there is none, or it holds no more."""
+def revoke_one(connection: Connection, grant_id: str) -> int | None:
+    """Take back one consent; return 0 where it holds no more, None where there is none."""
     found = connection.execute(
         select(Grant.client_id, Grant.user_id).where(Grant.id == grant_id)
     ).first()
-    if found is not None:
-        client_id, user_id = found
-        record("app-ended", about=f"app/{client_id}", what=f"of the user {user_id}")
-    return revoke_grants(connection, Grant.id == grant_id, *Filter().conditions())
+    if found is None:
+        return None
+    number = revoke_grants(connection, Grant.id == grant_id, *Filter().conditions())
+    if number:
+        record("app-ended", about=f"app/{found.client_id}", what=f"of the user {found.user_id}")
+    return number
 
 
 def _words(text: str, *columns: Any) -> list[Any]:
@@ -160,7 +171,7 @@ def take_one_back(key: object) -> Response:
     db.session.rollback()
     with writing() as connection:
         number = revoke_one(connection, str(key))
-    if not number:
+    if number is None:
         raise NotFound
     return see_other(_address(which, done=number))
 
@@ -225,4 +236,5 @@ def _listed(
         asks=asks,
         at=now,
         number=number,
+        unchanged=_(NOTHING_CHANGED),
     )

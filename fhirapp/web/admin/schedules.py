@@ -18,7 +18,15 @@ from fhirapp.ops.jobs import BACKUP, FOLDER, PULL
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
 from fhirapp.web.cookies import form_fields, keeps
-from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other
+from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    UNCHANGED,
+    blueprint_of,
+    field,
+    for_administrators,
+    page,
+    see_other,
+)
 from fhirapp.web.texts import _, reason_of
 
 blueprint = blueprint_of("admin_schedules", __name__)
@@ -84,6 +92,7 @@ OUTCOMES: Mapping[str, str] = {
     SKIPPED: _("left out: the run before was at work"),
 }
 _DONE: Mapping[str, str] = {
+    UNCHANGED: NOTHING_CHANGED,
     "added": _("The schedule is added."),
     "removed": _("The schedule is removed. What it made stays."),
 }
@@ -154,7 +163,8 @@ def act(name: str, action: str) -> Response:
             if job is not None:
                 jobs.end(job)
         elif action in ("pause", "resume"):
-            schedule.pause(name, now, paused=action == "pause")
+            if not schedule.pause(name, now, paused=action == "pause"):
+                return see_other(f"/admin/schedules/{name}?done={UNCHANGED}")
         elif action != "remove":
             raise NotFound
         elif request.form.get("sure") != "yes":
@@ -225,6 +235,7 @@ def _one(found: Schedule, message: str = "", *, asks: bool = False) -> Response:
         job_path=_path_of(found.kind, found.job_id, known),
         running=jobs,
         message=message,
+        done=_(_DONE.get(request.args.get("done", ""), "")),
         asks=asks,
     )
 

@@ -35,6 +35,8 @@ from fhirapp.trail.events import record
 from fhirapp.web.admin.audit_descriptions import users_named
 from fhirapp.web.cookies import form_fields
 from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    UNCHANGED,
     PageError,
     blueprint_of,
     error_page,
@@ -186,10 +188,10 @@ def change(name: str) -> Response:
         raise NotFound
     value = None if is_default else field(name, 500) or None
     try:
-        live_settings.change(name, value, signed_in().user.id)
+        is_changed = live_settings.change(name, value, signed_in().user.id)
     except ConfigurationError as error:
         return _settings(faulty=name, fault=str(error), status=400)
-    return see_other(f"/admin/settings?done={name}#{name}")
+    return see_other(f"/admin/settings?{'done' if is_changed else UNCHANGED}={name}#{name}")
 
 
 def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Response:
@@ -213,7 +215,10 @@ def _settings(*, faulty: str = "", fault: str = "", status: int = 200) -> Respon
         parts=parts,
         faulty=faulty,
         fault=fault,
-        done=request.args.get("done", ""),
+        done={
+            request.args.get("done", ""): _("Saved."),
+            request.args.get(UNCHANGED, ""): _(NOTHING_CHANGED),
+        },
     )
 
 

@@ -23,6 +23,8 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.web.admin.audit_descriptions import VIA
 from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    UNCHANGED,
     blueprint_of,
     field,
     for_administrators,
@@ -54,53 +56,56 @@ _LONGEST_NAME = 200
 
 
 class _Action(NamedTuple):
-    """What a button or a form does to a user, and what is said when it is done."""
+    """What a button or a form does to a user, and what is said when it is done.
 
-    run: Callable[[Connection, str], object]
+    run returns False where that changes nothing.
+    """
+
+    run: Callable[[Connection, str], bool]
     done: str
 
 
-def _set_role(connection: Connection, user_id: str) -> None:
-    accounts.set_role(connection, user_id, field("role"), keep_apps=keeps_apps())
+def _set_role(connection: Connection, user_id: str) -> bool:
+    return accounts.set_role(connection, user_id, field("role"), keep_apps=keeps_apps())
 
 
-def _end_factor(connection: Connection, user_id: str) -> None:
-    accounts.end_second_factor(connection, user_id, keep_apps=keeps_apps())
+def _end_factor(connection: Connection, user_id: str) -> bool:
+    return accounts.end_second_factor(connection, user_id, keep_apps=keeps_apps())
 
 
-def _end_sessions(connection: Connection, user_id: str) -> None:
+def _end_sessions(connection: Connection, user_id: str) -> bool:
     if one := field("session", 100):
-        sessions.end_one(connection, user_id, one)
-    else:
-        sessions.sign_out_everywhere(connection, user_id, keep_apps=keeps_apps())
+        return sessions.end_one(connection, user_id, one)
+    return sessions.sign_out_everywhere(connection, user_id, keep_apps=keeps_apps())
 
 
-def _set_fhir_user(connection: Connection, user_id: str) -> None:
-    accounts.set_fhir_user(connection, user_id, field("fhir_user"))
+def _set_fhir_user(connection: Connection, user_id: str) -> bool:
+    return accounts.set_fhir_user(connection, user_id, field("fhir_user"))
 
 
-def _link(connection: Connection, user_id: str) -> None:
+def _link(connection: Connection, user_id: str) -> bool:
     patient_id = field("patient", 64)
     # Not a record that may come some day: it was chosen from those that are here.
     if person(patient_id) is None:
         raise RefusedCommand("There is no such record.")
-    accounts.link(connection, user_id, patient_id, is_self=field("whose") == "own")
+    return accounts.link(connection, user_id, patient_id, is_self=field("whose") == "own")
 
 
-def _unlink(connection: Connection, user_id: str) -> None:
-    accounts.unlink(connection, user_id, field("patient", 64))
+def _unlink(connection: Connection, user_id: str) -> bool:
+    return accounts.unlink(connection, user_id, field("patient", 64))
 
 
-def _link_provider(connection: Connection, user_id: str) -> None:
+def _link_provider(connection: Connection, user_id: str) -> bool:
     chosen, subject = provider(), field("subject", 255) or field("waiting", 255)
     if chosen is None:
         raise RefusedCommand("There is no identity provider in the settings.")
-    identities.link(connection, user_id, chosen.issuer, subject)
+    return identities.link(connection, user_id, chosen.issuer, subject)
 
 
-def _unlink_provider(connection: Connection, user_id: str) -> None:
+def _unlink_provider(connection: Connection, user_id: str) -> bool:
     issuer, subject = field("issuer", 2000), field("subject", 255)
     identities.unlink(connection, user_id, issuer, subject, keep_apps=keeps_apps())
+    return True
 
 
 _ACTIONS: Mapping[str, _Action] = {
@@ -124,6 +129,8 @@ _ACTIONS: Mapping[str, _Action] = {
         _unlink_provider, _("They cannot sign in by it any more, and are signed out.")
     ),
 }
+
+_DONE = {UNCHANGED: NOTHING_CHANGED} | {name: action.done for name, action in _ACTIONS.items()}
 
 
 @blueprint.get("/admin/users")
@@ -173,7 +180,7 @@ def add() -> Response:
 def detail(key: UUID) -> Response:
     """Show a user; find is the name of a patient to look for, born the day of birth."""
     done = request.args.get("done", "")
-    return _user_page(_user(key), done=_(_ACTIONS[done].done) if done in _ACTIONS else "")
+    return _user_page(_user(key), done=_(_DONE.get(done, "")))
 
 
 @blueprint.post("/admin/users/<uuid:key>/<action>")
@@ -186,10 +193,10 @@ def act(key: UUID, action: str) -> Response:
     db.session.rollback()
     try:
         with writing() as connection:
-            _ACTIONS[action].run(connection, user_id)
+            is_changed = _ACTIONS[action].run(connection, user_id)
     except RefusedCommand as error:
         return _user_page(_user(key), message=reason_of(error), status=409)
-    return see_other(f"/admin/users/{user_id}?done={action}")
+    return see_other(f"/admin/users/{user_id}?done={action if is_changed else UNCHANGED}")
 
 
 @blueprint.post("/admin/users/<uuid:key>/address")
