@@ -312,7 +312,7 @@ def _forked_jobs() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _no_job_is_awaited() -> Iterator[None]:
     """Have the end of each job's process noted before the app is closed that began it."""
     yield

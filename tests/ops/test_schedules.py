@@ -45,7 +45,7 @@ LATER = "2026-03-01T00:00:00Z"
 PATIENTS = lines_of("Patient", 3)
 WRONG = b'{"resourceType": "AllergyIntolerance", "id": "a1", "onsetDateTime": "yesterday"}\n'
 
-pytestmark = pytest.mark.usefixtures("_forked_jobs", "_no_job_is_awaited")
+pytestmark = pytest.mark.usefixtures("_forked_jobs")
 
 
 @pytest.fixture

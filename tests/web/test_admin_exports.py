@@ -22,7 +22,7 @@ from tests.support.jobs import task, task_id, wait_for
 
 BEGIN = "Start the export"
 
-pytestmark = pytest.mark.usefixtures("_forked_jobs", "_no_job_is_awaited")
+pytestmark = pytest.mark.usefixtures("_forked_jobs")
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ from tests.support.jobs import newest, task, task_id, wait_for
 BEGIN = "Start the import"
 TOO_OLD = "This form is too old, or did not come from this site. Go back, and try again."
 
-pytestmark = pytest.mark.usefixtures("_forked_jobs", "_no_job_is_awaited")
+pytestmark = pytest.mark.usefixtures("_forked_jobs")
 
 
 def patient(name: str) -> bytes:

@@ -22,7 +22,7 @@ from tests.support.importing import patient, write
 from tests.support.jobs import newest, wait_for
 
 ADD = "Add the schedule"
-pytestmark = pytest.mark.usefixtures("_forked_jobs", "_no_job_is_awaited")
+pytestmark = pytest.mark.usefixtures("_forked_jobs")
 
 
 @pytest.fixture
