@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _INDEX = "index.db"
 # Of the tables; those of another release are made anew from the lines.
-_VERSION = 2
+_VERSION = 3
 _TABLES = (
     """CREATE TABLE file (name TEXT PRIMARY KEY, done INTEGER NOT NULL)""",
     """CREATE TABLE entry (
@@ -35,6 +35,7 @@ _TABLES = (
     """CREATE INDEX entry_of_user ON entry (user_id, number)""",
     """CREATE INDEX entry_of_client ON entry (client_id, number)""",
     """CREATE INDEX entry_of_event ON entry (event, number) WHERE event <> ''""",
+    """CREATE INDEX entry_of_about ON entry (about, number) WHERE about <> ''""",
     """CREATE INDEX entry_of_request ON entry (request_id)""",
     """CREATE TABLE seen (
       patient_id TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (patient_id, number)

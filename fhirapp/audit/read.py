@@ -53,7 +53,8 @@ def entries(
         ("e.at < ?", until),
         ("e.number < ?", before),
         ("e.event = ?", event),
-        ("e.about = ?", about),
+        # What is not empty has an index.
+        ("e.about <> '' AND e.about = ?", about),
         ("e.request_id = ?", request_id),
     )
     conditions = [(sql, value) for sql, value in filters if value is not None]

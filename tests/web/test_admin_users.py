@@ -14,7 +14,7 @@ from sqlalchemy import func, insert, select
 from fhirapp.audit.read import ADMINISTRATION, Entry, entries
 from fhirapp.auth.clients.overview import MOST_USERS
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User, UserPatient
-from fhirapp.auth.users import sign_in
+from fhirapp.auth.users import accounts, sign_in
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
 from tests.support.authorizing import Flow, add_program, alter, rows
@@ -284,6 +284,46 @@ def events(app: Flask, username: str) -> list[Entry]:
         return [*entries(kind=ADMINISTRATION, about=about)]
 
 
+def test_sessions_are_told_with_their_last_use_and_ended_one_by_one(app, admin):
+    username = add_person(app, CLINICIAN)
+    page = page_of(app, admin, username)
+    assert "Where they are signed in Nowhere now." in page.words
+    browser = Browser(app, "203.0.113.9")
+    browser.sign_in(username)
+    page = page_of(app, admin, username)
+    assert re.search(r"from 203\.0\.113\.9 · since .* · last used ", page.words)
+    done = page.submit("Sign out there")
+    assert "They are signed out there." in done.words
+    assert not is_signed_in(browser)
+    # The page that was open in another window.
+    assert "Nothing was changed." in page.submit("Sign out there").words
+    assert sum(one.event == "sessions-ended" for one in events(app, username)) == 1
+
+
+def test_the_history_of_an_account_is_told_the_newest_first_and_paged(app, admin):
+    username = add_person(app, CLINICIAN)
+    signed_in(app, username, "wrong")
+    signed_in(app, username)
+    page = page_of(app, admin, username).submit("Change", role=PATIENT)
+    words = page.words[page.words.index("Account history") :]
+    told = [
+        "changed a role: clinician to patient",
+        "ended sessions: all, and every app's access",
+        "Robin Example signed in",
+        "Unknown user tried to sign in",
+    ]
+    places = [words.index(one) for one in told]
+    assert places == sorted(places)
+    with app.app_context(), writing() as connection:
+        for number in range(25):
+            accounts.set_fhir_user(connection, id_of(app, username), f"Practitioner/x{number}")
+    page = page_of(app, admin, username)
+    assert ("Practitioner/x24" in page.words, "Practitioner/x0" in page.words) == (True, False)
+    older = admin.get(page.links["Older"])
+    assert ("Practitioner/x24" in older.words, "changed a role" in older.words) == (False, True)
+    assert "Practitioner/x24" in admin.get(older.links["Newest"]).words
+
+
 def test_a_role_that_is_none_is_told(app, admin):
     page = page_of(app, admin, add_person(app, CLINICIAN)).submit("Change", role="god")
     assert page.status == 409
@@ -459,9 +499,12 @@ def test_signing_out_everywhere_leaves_nobody_signed_in(app, admin):
     browsers = [signed_in(app, username) for _ in range(2)]
     page = page_of(app, admin, username)
     assert page.words.count("Sign out there") == 2
-    assert "Signed in now a browser" in page.words or "Signed in now Werkzeug" in page.words
+    assert (
+        "Where they are signed in a browser" in page.words
+        or "Where they are signed in Werkzeug" in page.words
+    )
     page = page.submit("Sign out everywhere")
-    assert "Signed in now nowhere" in page.words
+    assert "Where they are signed in Nowhere now." in page.words
     assert not any(map(is_signed_in, browsers))
     assert is_signed_in(admin)
 

@@ -11,6 +11,7 @@ from flask import Response, request
 from sqlalchemy import Connection
 from werkzeug.exceptions import NotFound
 
+from fhirapp.audit.read import ADMINISTRATION, entries
 from fhirapp.auth.clients import overview
 from fhirapp.auth.models import PATIENT, ROLES, User
 from fhirapp.auth.users import accounts, identities, sessions
@@ -20,7 +21,9 @@ from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, reader, writing
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.web.admin.audit_descriptions import VIA
+from fhirapp.trail.events import FAILED
+from fhirapp.web.admin.audit import before
+from fhirapp.web.admin.audit_descriptions import VIA, described
 from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import (
     NOTHING_CHANGED,
@@ -53,6 +56,8 @@ def practitioner_name(reference: str | None) -> str | None:
 
 blueprint = blueprint_of("admin_users", __name__)
 _LONGEST_NAME = 200
+# Of an account's history, on a page.
+_SHOWN = 20
 
 
 class _Action(NamedTuple):
@@ -123,7 +128,7 @@ _ACTIONS: Mapping[str, _Action] = {
     "second-factor": _Action(
         _end_factor, _("The second factor is taken away; the password alone serves.")
     ),
-    "sessions": _Action(_end_sessions, _("The session has ended.")),
+    "sessions": _Action(_end_sessions, _("They are signed out there.")),
     "link-provider": _Action(_link_provider, _("They can sign in by it now.")),
     "unlink-provider": _Action(
         _unlink_provider, _("They cannot sign in by it any more, and are signed out.")
@@ -232,6 +237,8 @@ def _user_page(user: User, *, done: str = "", message: str = "", status: int = 2
     found: Mapping[str, Any] = _found_patients() if user.role == PATIENT else {}
     links = [(one, person(one.patient_id)) for one in overview.links_of(user.id)]
     chosen = provider()
+    about = f"user/{user.id}"
+    history = entries(kind=ADMINISTRATION, about=about, before=before(), limit=_SHOWN + 1)
     return page(
         "admin/user.html",
         status,
@@ -244,6 +251,10 @@ def _user_page(user: User, *, done: str = "", message: str = "", status: int = 2
         identities=identities.of_user(user.id),
         waiting=identities.waiting(chosen.issuer) if chosen else (),
         failed=failed_lately(user.username),
+        history=described(history[:_SHOWN]),
+        older=history[_SHOWN - 1].number if len(history) > _SHOWN else 0,
+        is_later=before() is not None,
+        failures=FAILED,
         most=PER_NAME_AND_ADDRESS,
         done=done,
         message=message or found.get("fault", ""),
