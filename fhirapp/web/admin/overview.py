@@ -156,6 +156,7 @@ def overview() -> Response:
         came=_came(last),
         refusals=_refusals(now - _DAY_SECONDS),
         storage=measured,
+        groups=storage.GROUPS,
         files=settings().files,
         growth=kept("growth", growth.growth),
         days=storage.days(),

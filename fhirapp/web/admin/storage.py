@@ -23,9 +23,40 @@ from fhirapp.fhir.temporal import now
 from fhirapp.ops.check import one_snapshot
 from fhirapp.search.fulltext import words_table
 from fhirapp.trail import trail_of
+from fhirapp.web.texts import _
 
-RECORDS, INDEXES, FULL_TEXT, AUDIT, OTHER = "records", "indexes", "full text", "audit", "other"
-GROUPS = (RECORDS, INDEXES, FULL_TEXT, AUDIT, OTHER)
+RECORDS, VERSIONS, ATTACHMENTS = "records", "earlier versions", "attachments"
+INDEXES, FULL_TEXT, AUDIT, ACCOUNTS = "indexes", "full text", "audit", "accounts, apps"
+JOBS, FREE, OWN, OTHER = "jobs, imports", "free", "log, catalogs", "other"
+# In the page's order, each with what is in it.
+GROUPS: Mapping[str, str] = {
+    RECORDS: _("current versions"),
+    VERSIONS: _("what was changed or deleted, by its share of all versions"),
+    ATTACHMENTS: _("the content of documents (Binary), in all versions"),
+    INDEXES: _("by which searches find records"),
+    FULL_TEXT: _("words of notes and documents"),
+    AUDIT: _("the trail and its index"),
+    ACCOUNTS: _("users, sessions, apps, consents, tokens, refusals"),
+    JOBS: _("what runs in the background, schedules, what imports remember, uploads"),
+    FREE: _("emptied by what was removed; used again before the file grows"),
+    OWN: _("what the database itself needs: its log of the last writes, its list of tables"),
+    OTHER: _("settings, last errors, lessons"),
+}
+# By how a table's name begins.
+_PREFIXES: Mapping[str, str] = {
+    "auth_": ACCOUNTS,
+    "oauth_": ACCOUNTS,
+    "server_secret": ACCOUNTS,
+    "audit_": AUDIT,
+    "job": JOBS,
+    "schedule": JOBS,
+    "import_": JOBS,
+    "upload_": JOBS,
+    "sqlite_": OWN,
+}
+_MARKS = ("ix_", "uq_", "sqlite_autoindex_")
+# For counting versions; asked between types.
+_COUNT_SECONDS = 2.0
 # To say what a page of the file belongs to, SQLite reads them all: a second for this.
 MOST_BYTES = 2_000_000_000
 _log = logging.getLogger(__name__)
@@ -80,18 +111,35 @@ def storage() -> Storage:
         free = shutil.disk_usage(database.parent).free
     groups = Counter({AUDIT: audit})
     if tables:
-        groups.update(_grouped(tables))
-        groups[OTHER] += max(0, size - sum(tables.values()))
-    ordered = {name: groups[name] for name in GROUPS if name in groups}
+        groups.update(_grouped(tables, _earlier_shares()))
+        # Nothing else is in the files: SQLite's log, PostgreSQL's catalogs.
+        groups[OWN] += max(0, size - sum(tables.values()))
+        size = groups.total() - audit
+    ordered = {name: groups[name] for name in GROUPS if groups[name] or name == AUDIT}
     return Storage(ordered, size + audit, free, int(time.time()))
 
 
+def _earlier_shares(budget: float = _COUNT_SECONDS) -> Mapping[str, float]:
+    """Return by table which part of its rows are earlier versions, as far as time allows."""
+    end = time.monotonic() + budget
+    shares: dict[str, float] = {}
+    for one in types().values():
+        if time.monotonic() < end:
+            sql = f"SELECT count(*), count(CASE WHEN is_current THEN 1 END) FROM {one.sql_table}"
+            ((every, current),) = reader().all(sql)
+            shares[one.table.name] = 1 - current / every if every else 0.0
+    return shares
+
+
 def _sqlite() -> Mapping[str, int]:
-    """Return the bytes of each table and index."""
+    """Return the bytes of each table and index, and of free pages."""
     # Not by reader(), whose way to read would make the whole file this process's memory.
     with one_snapshot(db.engine) as connection:
         rows = connection.exec_driver_sql("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE")
-        return {name: int(size) for name, size in rows}
+        tables = {name: int(size) for name, size in rows}
+        (free,) = connection.exec_driver_sql("PRAGMA freelist_count").one()
+        (page,) = connection.exec_driver_sql("PRAGMA page_size").one()
+        return {**tables, FREE: free * page}
 
 
 def _postgresql() -> tuple[Mapping[str, int], int]:
@@ -105,33 +153,31 @@ def _postgresql() -> tuple[Mapping[str, int], int]:
     return {name: int(bytes_) for name, bytes_ in rows}, int(size)
 
 
-def _grouped(tables: Mapping[str, int]) -> Counter[str]:
-    """Return the bytes of the groups of tables and indexes."""
+def _grouped(tables: Mapping[str, int], earlier: Mapping[str, float]) -> Counter[str]:
+    """Return the bytes of the groups of tables and indexes; earlier are shares of versions."""
     words = [words_table(one.tables).strip('"') for one in types().values() if one.has_words]
     records = {one.table.name for one in types().values()}
     values = {table.name for one in types().values() for table in one.tables}
     groups: Counter[str] = Counter()
     for name, size in tables.items():
         # FTS5 keeps its words in tables of its own; PostgreSQL has indexes on ours.
-        bare = name.removeprefix("ix_")
-        if any(bare == table or bare.startswith(f"{table}_") for table in words):
+        bare = next((name.removeprefix(one) for one in _MARKS if name.startswith(one)), name)
+        is_index = bare != name or name.endswith("_pkey")
+        prefixes = (group for one, group in _PREFIXES.items() if bare.startswith(one))
+        if name == FREE:
+            groups[FREE] += size
+        elif any(bare == table or bare.startswith(f"{table}_") for table in words):
             groups[FULL_TEXT] += size
+        elif name == types()["Binary"].table.name:
+            groups[ATTACHMENTS] += size
         elif name in records:
-            groups[RECORDS] += size
-        elif name in values or _is_index_of(name, records):
+            before = int(size * earlier.get(name, 0.0))
+            groups.update({VERSIONS: before, RECORDS: size - before})
+        elif name in values or (is_index and any(bare.startswith(f"{one}_") for one in records)):
             groups[INDEXES] += size
         else:
-            groups[OTHER] += size
+            groups[next(prefixes, OTHER)] += size
     return groups
-
-
-def _is_index_of(name: str, records: set[str]) -> bool:
-    """Say whether an index, by its name, is one of records: ix_patient_newest, patient_pkey."""
-    marks = ("ix_", "uq_", "sqlite_autoindex_")
-    bare = next((name.removeprefix(one) for one in marks if name.startswith(one)), "")
-    if not bare:
-        bare = name if name.endswith("_pkey") else ""
-    return any(bare.startswith(f"{record}_") for record in records)
 
 
 def _is_of_trail(name: str) -> bool:
