@@ -235,6 +235,12 @@ def respond(
     return Response(body if pretty else compact(body), headers=headers)
 
 
+def accepts_gzip() -> bool:
+    """Say whether the answer may be in gzip, and the client wants nothing else more."""
+    accepted = request.accept_encodings
+    return accepted["gzip"] > 0 and accepted["gzip"] >= accepted["identity"]
+
+
 def fhir_address(path: str) -> str:
     """Return the absolute address of a path below /fhir."""
     return f"{base_url()}/fhir/{path}"

@@ -6,9 +6,20 @@ own API; most other modules and folders have a blueprint each.
 
 from __future__ import annotations
 
-from flask import Blueprint, Flask
+from flask import Flask
 
-from fhirapp.web import account, apps, authorize, home, launch, pages, provider, sign_in, texts
+from fhirapp.web import (
+    account,
+    apps,
+    authorize,
+    home,
+    launch,
+    pages,
+    provider,
+    sign_in,
+    static_files,
+    texts,
+)
 from fhirapp.web.admin import (
     audit,
     backups,
@@ -42,6 +53,6 @@ def init_app(app: Flask) -> None:
     """Serve the pages."""
     pages.init_app(app)
     texts.init_app(app)
-    app.register_blueprint(Blueprint("static_files", __name__, static_folder="static"))
+    static_files.init_app(app)
     for part in (*_OF_RECORDS, *_OF_EXPLORER, *_OF_PEOPLE, *_OF_ADMINISTRATORS):
         app.register_blueprint(part.blueprint)

@@ -148,7 +148,7 @@ def test_a_page_has_what_belongs_to_it(app, base):
     assert (page.status, page.heading) == (200, "Sign in")
     style = browser.client.get("/static/style.css")
     assert (style.status_code, style.mimetype) == (200, "text/css")
-    assert f'href="{path_of(base)}/static/style.css"' in page.response.text
+    assert f'href="{path_of(base)}/static/style.css?v=' in page.response.text
     assert page.headers["Strict-Transport-Security"]
     assert app.test_client().get("/health/ready").get_json() == {"status": "ready"}
 

@@ -58,7 +58,7 @@ _CONTENT = "/notes/<note_id>/content/<int:number>"
 NO_PAGES |= {_CONTENT, f"{_CONTENT}/page/<int:place>.png", f"{_CONTENT}/file"}
 # Where people sign in, allow and change who may what, no script runs.
 NO_SCRIPTS = ("/sign-in", "/setup", "/oauth/", "/account", "/apps/")
-SCRIPTS = re.compile(r'<script src="/static/[a-z./-]+" defer></script>')
+SCRIPTS = re.compile(r'<script src="/static/[a-z./-]+\?v=[0-9a-f]{16}" defer></script>')
 FROM_ELSEWHERE = {"/oauth/authorize"}
 UUID = "5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b"
 TOO_OLD = "This form is too old, or did not come from this site. Go back, and try again."
