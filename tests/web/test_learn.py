@@ -12,10 +12,12 @@ from flask import Flask
 from sqlalchemy import update
 
 from fhirapp.auth.models import Grant
+from fhirapp.auth.tokens import revoke_grants
+from fhirapp.db import writing
 from fhirapp.web.learn.checks import Check
 from fhirapp.web.learn.lesson import lessons
 from tests.support.authorizing import alter
-from tests.support.browsing import Browser
+from tests.support.browsing import Browser, id_of
 from tests.support.learning import Learner, backend
 
 NOT_SHOWN = "Send the request that shows it first; then answer."
@@ -53,6 +55,24 @@ def as_app(*paths: str) -> Do:
         fhir = learner.connect()
         for path in paths:
             fhir.read(path)
+
+    return do
+
+
+def end_access(learner: Learner) -> None:
+    """End the app's access, as the page of connected apps does."""
+    with learner.app.app_context(), writing() as connection:
+        revoke_grants(connection, Grant.user_id == id_of(learner.app, learner.username))
+
+
+def as_ended(path: str) -> Do:
+    """Return what has the app ask for this before and after its access is ended."""
+
+    def do(learner: Learner) -> None:
+        fhir = learner.connect()
+        fhir.read(path)
+        end_access(learner)
+        assert fhir.get(path).status_code == 401
 
     return do
 
@@ -147,6 +167,25 @@ WALK: Mapping[str, Sequence[Do | Answer]] = {
         as_app("Patient/p2"),
         as_app(f"{ALLERGY}/$summary?patient=p2"),
         as_app(f"{NOTE}?patient=p2&_sort=-date"),
+    ],
+    "pkce-by-hand": [as_app(), as_app(ALLERGY)],
+    "revoke-access": [as_app(ALLERGY), end_access, as_ended(ALLERGY)],
+    "provenance": [
+        ask(f"{ALLERGY}?_id=al-p1-penicillin&_revinclude=Provenance:target"),
+        ask(f"Provenance?target={ALLERGY}/al-p1-penicillin"),
+        Answer("Lakeside General Hospital"),
+    ],
+    "everything": [
+        ask("Patient/p4/$everything"),
+        ask(f"Patient/p1/$everything?_type={ALLERGY}"),
+        Answer("6"),
+    ],
+    "reading-an-error": [
+        ask(f"{ALLERGY}?date=31.12.2024"),
+        ask(f"{ALLERGY}?date=2024-12-31"),
+        ask(f"{ALLERGY}/no-such-allergy"),
+        Answer("value"),
+        Answer("not-found"),
     ],
 }
 # What comes near and is not it: the lesson, the number of the check, what is done, what is told.
@@ -327,6 +366,23 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         ask(f"{ALLERGY}?patient=p1", as_="patient"),
         "Nearly: its parameter patient has another value than expected.",
     ),
+    ("pkce-by-hand", 1, ask(ALLERGY), "No such request yet."),
+    ("revoke-access", 2, as_app(ALLERGY), "No such request yet."),
+    ("revoke-access", 1, as_app(ALLERGY), "Its access has not been ended since you started."),
+    ("revoke-access", 2, as_nobody(ALLERGY), "No such request yet."),
+    ("provenance", 1, ask("Provenance/prov-p1-penicillin"), "No such request yet."),
+    (
+        "everything",
+        1,
+        ask("Patient/p1/$everything?_type=DocumentReference"),
+        "Nearly: its parameter _type has another value than expected.",
+    ),
+    (
+        "reading-an-error",
+        0,
+        ask(f"{ALLERGY}?date=2024-12"),
+        "Nearly: its parameter date has another value than expected.",
+    ),
     (
         "smart-launch",
         1,
@@ -371,6 +427,9 @@ def test_every_lesson_is_walked_and_the_list_is_in_their_order(app, learner):
 def test_a_trainee_does_each_check_and_the_lesson_is_done(app, learner, name):
     says = says_of(app, name)
     steps = WALK[name]
+    # Consents are dated to the second: another lesson's may be of this one.
+    alter(app, update(Grant).values(created_at=Grant.created_at - 60))
+    alter(app, update(Grant).values(revoked_at=Grant.revoked_at - 60))
     assert len(steps) == len(says)
     learner.begin(name)
     assert learner.met(name) == [False] * len(steps)
@@ -450,6 +509,9 @@ RIGHT: Sequence[tuple[str, int, Do]] = [
     ("search-by-post", 0, post(f"{ALLERGY}", patient="Patient/p4")),
     ("backend-token", 0, as_backend(f"{ALLERGY}?status=active&_count=100")),
     ("denied", 1, ask(f"{ALLERGY}?patient=Patient/p8", as_="patient")),
+    ("provenance", 0, ask(f"{ALLERGY}?patient=p1&_revinclude=Provenance:target")),
+    ("everything", 0, ask("Patient/p4/$everything?_count=50")),
+    ("reading-an-error", 1, ask(f"{ALLERGY}?date=eq2024-12-31")),
 ]
 
 

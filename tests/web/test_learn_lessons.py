@@ -66,7 +66,7 @@ def test_a_teachers_lesson_comes_after_ours_and_can_be_done(teacher, folder):
     (folder / "20-latex.md").write_text(written(FRONT, "Look for **latex**."))
     page = teacher.browser.get("/learn")
     assert [*page.offered.values()][-2:] == ["/learn/latex", "/learn/writing"]
-    assert "18. Who is allergic to latex? Find an allergy by its name. 5 minutes" in page.words
+    assert "23. Who is allergic to latex? Find an allergy by its name. 5 minutes" in page.words
     assert "Look for latex." in words(teacher, "/learn/latex")
     teacher.begin("latex")
     assert teacher.met("latex") == [False]
@@ -133,7 +133,7 @@ UNREADABLE = [
     (
         written(FRONT.partition("[checks.")[0]),
         7,
-        "A check has one of request, requests, question and consent.",
+        "A check has one of request, requests, question, consent and revocation.",
     ),
     (
         written(FRONT.replace('"search"', '"find"')),

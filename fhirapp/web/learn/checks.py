@@ -46,13 +46,15 @@ def shown_by(question: Question, who: tuple[str, ...], status: int) -> Sequence[
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing to do, as says describes it: by requests, a question or a consent."""
+    """One thing to do, as says describes it: by requests, a question, a consent or its end."""
 
     says: str
     requests: tuple[Expected, ...] = ()
     question: Question | None = None
     # The client that the learner consents to.
     consent: str = ""
+    # The client whose access the learner ends.
+    revocation: str = ""
 
 
 class Nearest(NamedTuple):

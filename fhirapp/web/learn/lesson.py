@@ -31,7 +31,7 @@ _TRAITS = [field.name for field in fields(Expected)]
 # Written as one value or a list of them; a parameter of a list of lists is one of several.
 _LISTS = ("who", "parameters", "without", "status", "serves", "serves_only", "same_as")
 _TEXTS = ("title", "level", "goal")
-_KINDS = ("request", "requests", "question", "consent")
+_KINDS = ("request", "requests", "question", "consent", "revocation")
 # The traits that are no text, and the sentence for another value.
 _KINDS_OF_TRAITS: Mapping[str, tuple[type, str]] = {
     "serves_at_least": (int, _("%(name)s is a whole number.")),
@@ -180,7 +180,7 @@ class _Front:
             self._no_others(check, ("says", *_KINDS), "a check")
             self._need(
                 sum(kind in check for kind in _KINDS) == 1,
-                _("A check has one of request, requests, question and consent."),
+                _("A check has one of request, requests, question, consent and revocation."),
                 "[[checks]]",
                 number,
             )
@@ -193,9 +193,10 @@ class _Front:
             is_ours = question["address"].startswith("/fhir/")
             self._need(is_ours, _("address begins with /fhir/."), "address")
             return Check(says=says, question=Question(question["address"], question["answer"]))
-        if "consent" in check:
-            self._are_texts(check["consent"], ("client_id",), "consent")
-            return Check(says=says, consent=check["consent"]["client_id"])
+        for kind in ("consent", "revocation"):
+            if kind in check:
+                self._are_texts(check[kind], ("client_id",), kind)
+                return Check(says=says, **{kind: check[kind]["client_id"]})
         requests = check.get("requests", [check.get("request")])
         self._need(
             isinstance(requests, list) and bool(requests),

@@ -15,7 +15,7 @@ from sqlalchemy import delete, exists, insert, select, update
 
 from fhirapp.audit.read import Entry, entries
 from fhirapp.auth.demo import APP, BACKEND
-from fhirapp.auth.models import Grant, User
+from fhirapp.auth.models import AccessToken, Grant, User
 from fhirapp.config import settings
 from fhirapp.db import db, writing
 from fhirapp.fhir.temporal import instant
@@ -149,6 +149,10 @@ def _state(check: Check, trail: _Trail, spent: Collection[int]) -> CheckState:
         if trail.has_consented(check.consent):
             return CheckState(check, True)
         return CheckState(check, False, _("You have not allowed it anything since you started."))
+    if check.revocation:
+        if trail.has_revoked(check.revocation):
+            return CheckState(check, True)
+        return CheckState(check, False, _("Its access has not been ended since you started."))
     requests = [trail.of(expected) for expected in check.requests]
     if last_of(check.requests, requests, answer_of=trail.answer_of) is not None:
         return CheckState(check, True)
@@ -219,6 +223,19 @@ class _Trail:
             Grant.created_at >= began,
         )
         return bool(db.session.execute(select(exists(consents))).scalar())
+
+    def has_revoked(self, client_id: str) -> bool:
+        """Return whether the learner's consent to a client, or a token of it, ended since then."""
+        began = int(datetime.fromisoformat(self._since).timestamp())
+        token_ended = exists().where(
+            AccessToken.grant_id == Grant.id, AccessToken.revoked, AccessToken.issued_at >= began
+        )
+        ended = select(Grant.id).where(
+            Grant.user_id == self._user_id,
+            Grant.client_id == client_id,
+            (Grant.revoked_at >= began) | token_ended,
+        )
+        return bool(db.session.execute(select(exists(ended))).scalar())
 
     def _of(self, who: str) -> Sequence[Interaction]:
         if who not in self._read:
