@@ -76,10 +76,13 @@ class Operation(NamedTuple):
 
 
 class TableColumn(NamedTuple):
-    """A column of the explorer's table: its heading, its element, the text of a missing value."""
+    """A column of the explorer's tables: its heading, and the text of a missing value.
+
+    Of its element paths the first with a value counts.
+    """
 
     heading: str
-    element: str
+    paths: tuple[str, ...]
     missing: str
 
 
@@ -139,7 +142,7 @@ class Definition:
     labels: Labels = _BY_NAME
     # Whether pages list the type before others, and count its resources.
     featured: bool = False
-    # The columns of the explorer's table; by default it shows the narrative.
+    # The columns of the explorer's tables; by default they show the narrative.
     table_columns: tuple[TableColumn, ...] = ()
 
     def __post_init__(self) -> None:

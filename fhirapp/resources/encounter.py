@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
-from fhirapp.definition import Definition, Labels
+from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import narrative, terminology
 from fhirapp.fhir.datatypes import (
     CodeableConcept,
@@ -299,6 +299,14 @@ blueprint = ResourceBlueprint(
             one=Marked("a visit"),
             plural=Marked("visits"),
             scope=Marked("visits"),
+        ),
+        table_columns=(
+            TableColumn(Marked("Patient"), ("subject",), Marked("patient not recorded")),
+            TableColumn(Marked("Time"), ("period",), Marked("time not recorded")),
+            TableColumn(Marked("Type"), ("type", "class"), Marked("type not recorded")),
+            TableColumn(Marked("Status"), ("status",), Marked("status not recorded")),
+            TableColumn(Marked("Reason"), ("reasonCode",), Marked("reason not recorded")),
+            TableColumn(Marked("Provider"), ("serviceProvider",), Marked("provider not recorded")),
         ),
     ),
 )

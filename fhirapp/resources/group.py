@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped
 
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
-from fhirapp.definition import Definition, Labels
+from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import narrative
 from fhirapp.fhir.datatypes import (
     CodeableConcept,
@@ -179,6 +179,12 @@ blueprint = ResourceBlueprint(
             one=Marked("a list of patients"),
             plural=Marked("lists of patients"),
             scope=Marked("lists of patients"),
+        ),
+        table_columns=(
+            TableColumn(Marked("Name"), ("name",), Marked("name not recorded")),
+            TableColumn(Marked("Type"), ("type",), Marked("type not recorded")),
+            TableColumn(Marked("Members"), ("quantity",), Marked("number not recorded")),
+            TableColumn(Marked("Managed by"), ("managingEntity",), Marked("manager not recorded")),
         ),
     ),
 )

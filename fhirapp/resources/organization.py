@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped
 
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
-from fhirapp.definition import Definition, Labels, Visibility
+from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir import narrative, terminology
 from fhirapp.fhir.datatypes import (
     Address,
@@ -144,6 +144,12 @@ blueprint = ResourceBlueprint(
             one=Marked("a clinic or hospital"),
             plural=Marked("clinics and hospitals"),
             scope=Marked("clinics and hospitals"),
+        ),
+        table_columns=(
+            TableColumn(Marked("Name"), ("name",), Marked("name not recorded")),
+            TableColumn(Marked("Type"), ("type",), Marked("type not recorded")),
+            TableColumn(Marked("Place"), ("address.city",), Marked("place not recorded")),
+            TableColumn(Marked("Identifier"), ("identifier",), Marked("identifier not recorded")),
         ),
     ),
 )

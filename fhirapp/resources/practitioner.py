@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped
 
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
-from fhirapp.definition import Definition, Labels, Visibility
+from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir import narrative, terminology
 from fhirapp.fhir.datatypes import (
     Address,
@@ -152,6 +152,16 @@ blueprint = ResourceBlueprint(
             one=Marked("a clinician"),
             plural=Marked("clinicians"),
             scope=Marked("names of clinicians"),
+        ),
+        table_columns=(
+            TableColumn(Marked("Name"), ("name",), Marked("name not recorded")),
+            TableColumn(
+                Marked("Qualification"),
+                ("qualification.code",),
+                Marked("qualification not recorded"),
+            ),
+            TableColumn(Marked("Identifier"), ("identifier",), Marked("identifier not recorded")),
+            TableColumn(Marked("Active"), ("active",), Marked("not recorded")),
         ),
     ),
 )

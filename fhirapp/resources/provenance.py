@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped
 
 from fhirapp.config import Marked
 from fhirapp.db import DomainVersioned
-from fhirapp.definition import Definition, Labels, Visibility
+from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir import narrative, terminology
 from fhirapp.fhir.datatypes import (
     CodeableConcept,
@@ -166,6 +166,12 @@ blueprint = ResourceBlueprint(
             one=Marked("a record of who made or sent a resource"),
             plural=Marked("records of who made or sent a resource"),
             scope=Marked("who recorded what, and when"),
+        ),
+        table_columns=(
+            TableColumn(Marked("Target"), ("target",), Marked("target not recorded")),
+            TableColumn(Marked("Activity"), ("activity",), Marked("activity not recorded")),
+            TableColumn(Marked("Who"), ("agent.who",), Marked("agent not recorded")),
+            TableColumn(Marked("Recorded"), ("recorded",), Marked("date not recorded")),
         ),
     ),
 )

@@ -59,10 +59,10 @@ from fhirapp import create_app
 from fhirapp.web.apps import _offered_scopes
 from fhirapp.web.labels import in_words, one_of, plural_of
 from fhirapp.web.explore.form import type_names
-from fhirapp.web.explore.views import table_of
+from fhirapp.web.explore.tables import tables_of
 with create_app().app_context():
     print(type_names()[:3])
-    print(table_of({"resourceType": "Sensitivity", "id": "a"}).columns)
+    print(tables_of({"resourceType": "Sensitivity", "id": "a"}).tables[0].columns)
     print(_offered_scopes("backend"))
     print(one_of("Sensitivity"), plural_of("Sensitivity"), sep="; ")
     print(in_words("patient/Sensitivity.rs").sentence)
@@ -182,7 +182,8 @@ def test_pages_show_a_new_type_as_its_folder_declares(copy, run):
     names, columns, scopes, called, consent = run("-c", PAGES).splitlines()
     assert names == "['AllergyIntolerance', 'DocumentReference', 'Sensitivity']"
     assert columns == (
-        "['Resource', 'Substance', 'Status', 'Verification', 'Criticality', 'Patient', 'Recorded']"
+        "['id', 'Patient', 'Substance', 'Status', 'Verification', 'Criticality', 'Severity',"
+        " 'Since', 'Recorded']"
     )
     assert "'system/Sensitivity.rs'" in scopes
     assert called == "an allergy; allergies and intolerances"

@@ -230,7 +230,7 @@ def test_of_the_form_and_the_address_whichever_was_changed_counts(clinician):
         path = NOTES if "type" in filled else ALLERGIES
         assert address_on(answered) == f"{path}?{sent}"
         # The page's own address is short, and can be kept.
-        assert {name for name, _ in parse_qsl(urlsplit(answered.path).query)} == {"address", "view"}
+        assert {name for name, _ in parse_qsl(urlsplit(answered.path).query)} == {"address"}
 
 
 def test_what_the_form_begins_is_sent_though_the_address_was_a_read(clinician):

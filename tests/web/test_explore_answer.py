@@ -9,15 +9,26 @@ from html import unescape
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from markupsafe import escape
 from werkzeug.datastructures import Headers
 
+from fhirapp.audit.read import entries
 from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.definition import types
 from fhirapp.web.explore import routes
 from fhirapp.web.explore.answer import described
-from fhirapp.web.explore.views import MOST, MOST_ROWS, folded, table_of
+from fhirapp.web.explore.tables import (
+    MOST_MARKUP,
+    MOST_ROWS,
+    Cell,
+    Tables,
+    names_of_patients,
+    tables_of,
+)
+from fhirapp.web.explore.views import MOST, folded
 from fhirapp.web.internal_client import Answer, _body
-from tests.support.browsing import Browser, add_person
+from tests.conftest import token_for
+from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import BASE_URL, FHIR_JSON
 from tests.support.plenty import publish
 
@@ -97,7 +108,7 @@ def test_an_answer_is_told_in_a_line(clinician, address, told):
          ("patient.name: is not supported here. Chained parameters are not supported: find the id"
           " first, then search by patient.")),
         (f"{ALLERGIES}?clinicalstatus=active", {"prefer": "handling=strict"},
-         "is not a search parameter of this type; did you mean clinical-status? JSON"),
+         "is not a search parameter of this type; did you mean clinical-status? Table"),
         (f"{ALLERGIES}?code:nonsense=1", {}, "the modifier is not supported on a token parameter"),
         ("/fhir/Nonsense/1", {}, "There is no such record or address here, or you may not see it."),
         ("/fhir/Patient/p1", {"accept": "image/png"},
@@ -148,7 +159,7 @@ def test_a_search_can_be_sent_as_post(clinician):
 
 
 def test_references_and_pages_lead_on_and_to_addresses_of_ours_alone(clinician):
-    page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&_count=1"))
+    page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&_count=1", view="json"))
     asked = asked_by(page.offered)
     assert f"{ALLERGIES}/al-p1-ragweed" in asked
     assert "/fhir/Patient/p1" in asked
@@ -183,32 +194,121 @@ def test_a_lesson_that_led_here_is_led_back_to(clinician):
     assert "Back to the lesson" not in other.offered
 
 
-def test_a_table_of_allergies_has_the_columns_that_fit(clinician):
+def test_a_bundle_shows_its_resources_first_and_what_is_around_them_folded(clinician):
+    page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&_count=2"))
+    around = page.response.text.partition("The Bundle around them")
+    assert "<details><summary>" in around[0][-20:]
+    assert around[0].index("al-p1-ragweed") > around[0].index('id="answer"')
+    words = " ".join(unescape(re.sub(r"<[^>]*>", " ", around[2])).split())
+    assert re.search(r"^id \S+ type searchset total 6 link: self https://fhir.example/", words)
+    assert "link: next https://fhir.example/fhir/AllergyIntolerance?" in words
+    # One resource is better read whole.
+    assert 'class="json"' in clinician.get(page_of("/fhir/Patient/p1")).response.text
+
+
+def test_a_table_of_allergies_has_the_columns_that_matter(clinician):
     page = clinician.get(page_of(f"{ALLERGIES}?patient=p1", view="table"))
-    headings = "Resource Substance Status Verification Criticality Patient Recorded"
-    assert headings in page.words
-    assert "AllergyIntolerance/al-p1-latex Latex gloves active confirmed low" in page.words
+    columns = "Patient Substance Status Verification Criticality Severity Since Recorded"
+    assert f"AllergyIntolerance 6 Push the table sideways for more columns. id {columns}" in (
+        page.words
+    )
+    latex = "al-p1-latex Amelia Rose Hartwell p1 Latex gloves active confirmed low mild 1996-05"
+    assert latex in page.words
+    assert "moderate, severe 1974-06-02 18:30:00+00:00" in page.words
     assert "status not recorded entered-in-error" in page.words
     assert "/fhir/Patient/p1" in asked_by(page.offered)
+
+
+def test_names_of_patients_are_read_at_once_with_the_token_of_the_request(clinic):
+    username = add_person(clinic, CLINICIAN)
+    page = Browser(clinic).resume(username).get(page_of(f"{ALLERGIES}?_count=100"))
+    assert "Amelia Rose Hartwell p1" in page.words
+    with clinic.test_request_context(base_url=BASE_URL):
+        names, search = entries(user_id=id_of(clinic, username))
+    assert (names.via, search.via) == ("names", "explore")
+    assert names.path.startswith("/fhir/Patient?_id=")
+    assert {name.partition("/")[0] for name in names.served} == {"Patient"}
+
+
+def test_a_token_that_may_not_read_a_patient_gets_no_name(clinic):
+    may, may_not = (token_for(clinic, f"system/{name}.rs") for name in ("*", "AllergyIntolerance"))
+    with clinic.test_request_context(base_url=BASE_URL):
+        assert names_of_patients(["p1", "nobody"], may) == {"Patient/p1": "Amelia Rose Hartwell"}
+        assert names_of_patients(["p1"], may_not) == {}
+        assert names_of_patients([], "no token at all") == {}
+
+
+def test_columns_are_elements_of_their_type(clinic):
+    for name, definition in types(clinic).items():
+        assert definition.table_columns, name
+        for column in definition.table_columns:
+            for path in column.paths:
+                assert path.partition(".")[0] in definition.schema.elements, (name, path)
 
 
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        (f"{NOTES}?patient=p1", "Resource Type Date Author Status Patient"),
-        (
-            f"{NOTES}?patient=p1&_include=DocumentReference:author",
-            "8 included resources are in the JSON.",
-        ),
-        ("/fhir/Patient?_id=p1", "Resource Text Patient/p1 "),
-        ("/fhir/Patient/p1", "Resource Text Patient/p1 "),
-        ("/fhir/Patient/p1/_history", "Resource Text Patient/p1 "),
+        (f"{NOTES}?_id=doc-p1-scan-2023",
+         ("id Patient Date Type Title Author Status Document status doc-p1-scan-2023"
+          " Amelia Rose Hartwell p1 2023-01-09 11:00:00+00:00 Consult note Letter from the previous"
+          " clinic Northgate Family Medicine current")),
+        (f"{NOTES}?_id=doc-p1-scan-2023&_include=DocumentReference:author",
+         ("Organization 1 included Push the table sideways for more columns. id Name Type Place"
+          " Identifier org-northgate Northgate Family Medicine Healthcare Provider Port Alder")),
+        ("/fhir/Patient?_id=p1",
+         "id Name Born Sex Identifier p1 Amelia Rose Hartwell 1958-04-12 female LGH-100237"),
+        ("/fhir/Patient/p1", "Identifier p1 Amelia Rose Hartwell 1958-04-12"),
+        ("/fhir/Patient/p1/_history", "Identifier p1 version 1 Amelia Rose Hartwell 1958-04-12"),
+        ("/fhir/Practitioner?_id=dr-castellanos",
+         "dr-castellanos Rafael Castellanos Emergency medicine 9999901066 yes"),
+        ("/fhir/Provenance?_id=prov-p1-penicillin",
+         "AllergyIntolerance/al-p1-penicillin create Northgate Family Medicine, Lakeside General"),
+        ("/fhir/Encounter?_id=enc-p1-2023-checkup",
+         "p1 2023-02-14 09:15:00+00:00 to 2023-02-14 09:50:00+00:00 Encounter for check up finished"
+         ),
+        ("/fhir/Group?_id=grp-allergy-clinic",
+         "Patients of the allergy clinic person 5 Harbor Allergy and Asthma Center"),
+        ("/fhir/metadata", "id Text fhirapp no narrative"),
         (f"{ALLERGIES}?patient=nobody", "No matches."),
         ("/fhir/Patient/nobody", "This answer has no resource to show as a row."),
     ],
-)
-def test_other_answers_are_tables_too(clinician, address, words):
+)  # fmt: skip
+def test_each_type_has_columns_of_its_own(clinician, address, words):
     assert words in clinician.get(page_of(address, view="table")).words
+
+
+def test_types_in_one_answer_have_a_table_each(clinician):
+    page = clinician.get(page_of("/fhir/Patient/p1/$everything"))
+    places = [
+        page.words.index(f"{name} {count} Push the table")
+        for name, count in [("Patient", "1"), ("AllergyIntolerance", "6"), ("DiagnosticReport", 2),
+                            ("DocumentReference", "9"), ("Organization", "4 included")]
+    ]  # fmt: skip
+    assert places == sorted(places)
+
+
+def tables(clinic, content) -> Tables:
+    """Return the tables of an answer."""
+    with clinic.test_request_context():
+        found = tables_of(content)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("element", "value", "text"),
+    [
+        ("onsetAge", {"value": Decimal("3"), "unit": "years", "code": "a"}, "3 years"),
+        ("onsetPeriod", {"start": "2019-08"}, "2019-08 to …"),
+        ("onsetPeriod", {"end": "2019-08-01T10:00:00Z"}, "… to 2019-08-01 10:00:00Z"),
+        ("onsetString", "as a child", "as a child"),
+        ("onsetString", "x" * 201, "x" * 200 + "…"),
+    ],
+)
+def test_an_onset_is_told_in_whatever_form_it_is_recorded(clinic, element, value, text):
+    (table,) = tables(clinic, {"resourceType": "AllergyIntolerance", element: value}).tables
+    assert table.rows[0][table.columns.index("Since")] == Cell(text)
 
 
 def test_an_absence_is_told_in_words(clinic):
@@ -219,30 +319,34 @@ def test_an_absence_is_told_in_words(clinic):
             {"resource": {"resourceType": "AllergyIntolerance", "id": "b", "code": {}}},
         ],
     }
-    with clinic.app_context():
-        table = table_of(bundle)
-    assert table is not None
+    (table,) = tables(clinic, bundle).tables
     for row in table.rows:
         assert [cell.text for cell in row[1:]] == [
-            "substance not recorded", "status not recorded", "verification status not recorded",
-            "criticality not recorded", "patient not recorded", "date not recorded",
+            "patient not recorded", "substance not recorded", "status not recorded",
+            "verification status not recorded", "criticality not recorded",
+            "severity not recorded", "onset not recorded", "date not recorded",
         ]  # fmt: skip
+        assert not any(cell.is_known for cell in row[1:])
 
 
 def test_a_deletion_in_a_history_is_a_row_that_says_so(clinic):
     entry = {"request": {"method": "DELETE", "url": "Patient/p1"}}
-    with clinic.app_context():
-        table = table_of({"resourceType": "Bundle", "type": "history", "entry": [entry]})
-    assert table is not None
-    assert [[cell.text for cell in row] for row in table.rows] == [["Patient/p1", "deleted"]]
+    (table,) = tables(
+        clinic, {"resourceType": "Bundle", "type": "history", "entry": [entry]}
+    ).tables
+    assert table.type_name == "Patient"
+    assert [[cell.text for cell in row] for row in table.rows] == [["p1", "deleted"]]
 
 
-def test_more_rows_than_anybody_reads_are_counted(clinic):
-    entry = {"resource": {"resourceType": "AllergyIntolerance", "id": "a"}}
-    with clinic.app_context():
-        table = table_of({"resourceType": "Bundle", "entry": [entry] * (MOST_ROWS + 7)})
-    assert table is not None
-    assert (len(table.rows), table.left_out) == (MOST_ROWS, 7)
+@pytest.mark.parametrize("text", ["a", "<" * 200])
+def test_more_rows_than_a_page_holds_are_counted(clinic, text):
+    resource = {"resourceType": "Organization", "id": "a", "name": text}
+    bundle = {"resourceType": "Bundle", "entry": [{"resource": resource}] * 300}
+    found = tables(clinic, bundle)
+    shown = len(found.tables[0].rows)
+    assert shown + found.left_out == 300
+    assert shown <= MOST_ROWS
+    assert shown * len(escape(text)) <= MOST_MARKUP + 1_000
 
 
 @pytest.mark.parametrize(
@@ -297,9 +401,9 @@ def test_entries_that_come_late_have_a_line_each():
     )
     assert view.is_cut
     assert len(view.markup) < 60_000
-    assert f'href="/explore?{BASE_URL}/fhir/AllergyIntolerance/a150"' in view.markup
-    assert "AllergyIntolerance/a150 · &lt;i&gt;Latex" in view.markup
-    assert "… and 800 more" in view.markup
+    assert f'href="/explore?{BASE_URL}/fhir/AllergyIntolerance/a90"' in view.markup
+    assert "AllergyIntolerance/a90 · &lt;i&gt;Latex" in view.markup
+    assert "… and 900 more" in view.markup
     # The first three are open, what comes then is folded.
     assert re.findall(r"<details( open)?><summary>{ <small>Allergy", view.markup)[:4] == [
         " open", " open", " open", "",
@@ -307,10 +411,10 @@ def test_entries_that_come_late_have_a_line_each():
 
 
 @pytest.mark.parametrize("view", ["json", "raw", "table"])
-def test_a_page_of_a_hundred_allergies_is_small(plenty, view):
+def test_a_page_of_a_hundred_allergies_is_below_100_kb(plenty, view):
     page = plenty.get(page_of(f"{ALLERGIES}?_count=100&_explain=true", view=view))
     assert "150 matches, 100 on this page" in page.words
-    assert len(page.response.data) < 150_000
+    assert len(page.response.data) < 100_000
 
 
 def test_how_the_server_read_it_stands_beside_the_answer(clinician):
@@ -377,8 +481,8 @@ def test_what_is_no_json_is_saved_or_shown_as_text_never_as_a_page(clinic, clini
         bytes_of = Answer("200 OK", Headers([("Content-Type", FHIR_JSON)]), hostile, 0.1)
         assert described(bytes_of, None, is_bytes=True).raw == hostile.decode()
         assert (described(broken, None).content, described(broken, None).time) == (None, "12.3 s")
-    binary = next(one for one in asked_by(clinician.get(page_of(f"{NOTES}?patient=p1")).offered)
-                  if "/Binary/" in one)  # fmt: skip
+    notes = clinician.get(page_of(f"{NOTES}?patient=p1", view="json"))
+    binary = next(one for one in asked_by(notes.offered) if "/Binary/" in one)
     for spelled in (binary, binary.replace("Binary", "%42inary")):
         page = clinician.get(page_of(spelled, accept="*/*"))
         assert "Raw HTTP" in page.offered

@@ -95,7 +95,7 @@ def test_fields_suggest_codes_as_soon_as_somebody_begins(explorer):
 
 def test_json_is_folded_and_unfolded_and_its_links_lead_on(explorer):
     page = explorer.page
-    explorer.open(f"/explore?address={ALLERGIES}?patient=p1")
+    explorer.open(f"/explore?address={ALLERGIES}?patient=p1&view=json")
     text = page.locator(".json")
     assert '"fullUrl"' in text.inner_text()
     text.locator("summary").first.click()

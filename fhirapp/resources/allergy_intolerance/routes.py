@@ -33,16 +33,30 @@ blueprint = ResourceBlueprint(
         ),
         featured=True,
         table_columns=(
-            TableColumn(Marked("Substance"), "code", Marked("substance not recorded")),
-            TableColumn(Marked("Status"), "clinicalStatus", Marked("status not recorded")),
+            TableColumn(Marked("Patient"), ("patient",), Marked("patient not recorded")),
+            TableColumn(
+                Marked("Substance"),
+                ("code", "reaction.substance"),
+                Marked("substance not recorded"),
+            ),
+            TableColumn(Marked("Status"), ("clinicalStatus",), Marked("status not recorded")),
             TableColumn(
                 Marked("Verification"),
-                "verificationStatus",
+                ("verificationStatus",),
                 Marked("verification status not recorded"),
             ),
-            TableColumn(Marked("Criticality"), "criticality", Marked("criticality not recorded")),
-            TableColumn(Marked("Patient"), "patient", Marked("patient not recorded")),
-            TableColumn(Marked("Recorded"), "recordedDate", Marked("date not recorded")),
+            TableColumn(
+                Marked("Criticality"), ("criticality",), Marked("criticality not recorded")
+            ),
+            TableColumn(
+                Marked("Severity"), ("reaction.severity",), Marked("severity not recorded")
+            ),
+            TableColumn(
+                Marked("Since"),
+                ("onsetDateTime", "onsetPeriod", "onsetAge", "onsetRange", "onsetString"),
+                Marked("onset not recorded"),
+            ),
+            TableColumn(Marked("Recorded"), ("recordedDate",), Marked("date not recorded")),
         ),
     ),
     operations={SUMMARY.name: summary},

@@ -10,7 +10,7 @@ from flask import Response
 from fhirapp.audit.write import served
 from fhirapp.config import Marked
 from fhirapp.db import records
-from fhirapp.definition import Definition, Labels, Visibility
+from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.resources.binary.content import (
     StoredBytes,
@@ -116,6 +116,10 @@ blueprint = ResourceBlueprint(
             plural=Marked("attached files"),
             scope=Marked("files attached to notes"),
             sensitive=True,
+        ),
+        table_columns=(
+            TableColumn(Marked("Format"), ("contentType",), Marked("format not recorded")),
+            TableColumn(Marked("Belongs to"), ("securityContext",), Marked("not recorded")),
         ),
     ),
     read=read,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition, Labels, View
+from fhirapp.definition import Definition, Labels, TableColumn, View
 from fhirapp.fhir import terminology
 from fhirapp.resources.diagnostic_report.model import DiagnosticReport
 from fhirapp.resources.diagnostic_report.params import PARAMS
@@ -31,6 +31,18 @@ blueprint = ResourceBlueprint(
             plural=Marked("reports"),
             scope=Marked("reports"),
             sensitive=True,
+        ),
+        table_columns=(
+            TableColumn(Marked("Patient"), ("subject",), Marked("patient not recorded")),
+            TableColumn(
+                Marked("Date"),
+                ("effectiveDateTime", "effectivePeriod", "issued"),
+                Marked("date not recorded"),
+            ),
+            TableColumn(Marked("Type"), ("code",), Marked("type not recorded")),
+            TableColumn(Marked("Category"), ("category",), Marked("category not recorded")),
+            TableColumn(Marked("Author"), ("performer",), Marked("author not recorded")),
+            TableColumn(Marked("Status"), ("status",), Marked("status not recorded")),
         ),
     ),
 )

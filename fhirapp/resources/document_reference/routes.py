@@ -41,11 +41,19 @@ blueprint = ResourceBlueprint(
         ),
         featured=True,
         table_columns=(
-            TableColumn(Marked("Type"), "type", Marked("type not recorded")),
-            TableColumn(Marked("Date"), "date", Marked("date not recorded")),
-            TableColumn(Marked("Author"), "author", Marked("author not recorded")),
-            TableColumn(Marked("Status"), "status", Marked("status not recorded")),
-            TableColumn(Marked("Patient"), "subject", Marked("patient not recorded")),
+            TableColumn(Marked("Patient"), ("subject",), Marked("patient not recorded")),
+            TableColumn(Marked("Date"), ("date",), Marked("date not recorded")),
+            TableColumn(Marked("Type"), ("type",), Marked("type not recorded")),
+            TableColumn(
+                Marked("Title"),
+                ("description", "content.attachment.title"),
+                Marked("title not recorded"),
+            ),
+            TableColumn(Marked("Author"), ("author",), Marked("author not recorded")),
+            TableColumn(Marked("Status"), ("status",), Marked("status not recorded")),
+            TableColumn(
+                Marked("Document status"), ("docStatus",), Marked("document status not recorded")
+            ),
         ),
     ),
     operations={DOCREF.name: docref},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fhirapp.config import Marked
-from fhirapp.definition import Definition, Labels
+from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import terminology
 from fhirapp.resources.patient.model import Patient
 from fhirapp.resources.patient.operations import EVERYTHING, everything
@@ -27,6 +27,12 @@ blueprint = ResourceBlueprint(
             one=Marked("personal details"),
             plural=Marked("patients"),
             scope=Marked("name, date of birth, address and other personal details"),
+        ),
+        table_columns=(
+            TableColumn(Marked("Name"), ("name",), Marked("name not recorded")),
+            TableColumn(Marked("Born"), ("birthDate",), Marked("birth date not recorded")),
+            TableColumn(Marked("Sex"), ("gender",), Marked("sex not recorded")),
+            TableColumn(Marked("Identifier"), ("identifier",), Marked("identifier not recorded")),
         ),
     ),
     operations={EVERYTHING.name: everything},

@@ -84,6 +84,7 @@ PLACES: Mapping[str, str] = {
     "explore": "the explorer",
     "explain": "the explorer's explanations",
     "suggestions": "the explorer's suggestions",
+    "names": "the names of patients in the explorer",
     "history": "the explorer's versions",
     "chart": "the chart",
     "notes": "the notes",

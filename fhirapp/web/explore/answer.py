@@ -25,7 +25,7 @@ from fhirapp.web.texts import _
 # Larger bodies are not parsed or shown; they are saved as a file, up to MOST_WHOLE.
 MOST_BYTES = 8 * 1024 * 1024
 MOST_WHOLE = 64 * 1024 * 1024
-MOST_RAW = 60_000
+MOST_RAW = 30_000
 _LONGEST_HEADER = 1000
 _TEXT = ("text/", "application/json", "application/fhir+json", "application/fhir+ndjson")
 FORM = "application/x-www-form-urlencoded"
@@ -255,10 +255,16 @@ def _total_of_bundle(bundle: Mapping[str, Any]) -> str:
 
 
 def _size(count: int) -> str:
+    """Return a number of bytes as people say it; no line breaks before its unit."""
     if count < 1000:
         return _("%(count)s bytes", count=count)
-    return f"{count / 1000:.1f} kB" if count < 999_950 else f"{count / 1_000_000:.1f} MB"
+    return (
+        f"{count / 1000:.1f}\N{NO-BREAK SPACE}kB"
+        if count < 999_950
+        else f"{count / 1_000_000:.1f}\N{NO-BREAK SPACE}MB"
+    )
 
 
 def _time(seconds: float) -> str:
+    """Return a duration as people say it."""
     return f"{seconds * 1000:.0f} ms" if seconds < 9.9995 else f"{seconds:.1f} s"

@@ -52,7 +52,8 @@ from fhirapp.web.explore.form import (
     write_address,
 )
 from fhirapp.web.explore.snippets import how_to_get_a_token, snippets
-from fhirapp.web.explore.views import folded, table_of, visible
+from fhirapp.web.explore.tables import around, names_of_patients, tables_of
+from fhirapp.web.explore.views import folded, visible
 from fhirapp.web.internal_client import token_of
 from fhirapp.web.pages import (
     PageError,
@@ -65,7 +66,7 @@ from fhirapp.web.pages import (
 )
 from fhirapp.web.texts import _
 
-VIEWS = ("json", "raw", "table")
+VIEWS = ("table", "json", "raw")
 blueprint = blueprint_of("explore", __name__)
 # Their own addresses contain an address of ours; signing in leads back to it.
 blueprint.record_once(lambda state: state.app.extensions.update({LONG_URLS: (PAGE, "/sign-in")}))
@@ -238,13 +239,14 @@ def _answered(typed: str, address: Address) -> Response:
     # With another Accept header a Binary is sent as its bytes (FHIR R4 binary §2.41.4).
     is_bytes = address.type_name == "Binary" and bool(request.args.get("accept", "").strip())
     answer = described(sent.answer, address.searched, is_bytes=is_bytes)
-    view = request.args.get("view", "")
-    view = "raw" if answer.content is None else view if view in VIEWS else VIEWS[0]
+    view = _view(answer.content)
     more: dict[str, Any] = {}
     if view == "json":
         more["folded"] = folded(answer.content, link)
     elif view == "table":
-        more["table"] = table_of(answer.content)
+        tables = more["tables"] = tables_of(answer.content)
+        more["around"] = around(answer.content)
+        more["names"] = names_of_patients(tables.patients(), token.secret) if tables else {}
     if answer.issues and sent.answer.status < 400:
         more["reading"] = reading_of(answer.issues)
         if request.args.get("narrow"):
@@ -266,6 +268,15 @@ def _answered(typed: str, address: Address) -> Response:
     )
 
 
+def _view(content: Any) -> str:
+    """Return how an answer is shown: as it was chosen, or else a Bundle's resources as tables."""
+    if content is None:
+        return "raw"
+    chosen = request.args.get("view", "")
+    is_bundle = isinstance(content, dict) and content.get("resourceType") == "Bundle"
+    return chosen if chosen in VIEWS else "table" if is_bundle else "json"
+
+
 def _page(
     typed: str, address: Address | None, *, status: int = 200, wrong: str = "", **values: Any
 ) -> Response:
@@ -276,6 +287,8 @@ def _page(
         wrong=wrong,
         headers={name: request.args.get(name, "") for name in HEADERS},
         lesson=lesson(),
+        # As it was chosen: another answer may be better shown otherwise.
+        chosen_view=request.args.get("view", ""),
         link=link,
         visible=visible,
         **_values(readable(typed), address),

@@ -1,36 +1,29 @@
-r"""An answer's content to look at: as folded JSON, or its matches as a table.
+r"""An answer's content as JSON that folds.
 
 Records are hostile: every text is escaped, and characters that are invisible or reverse the reading
 direction are written as JSON's escapes. The JSON's markup is short, for there is much of it:
-<b> a name, <i> a number or a keyword, <p> a line. Both views are cut where they get too long.
+<b> a name, <i> a number or a keyword, <p> a line. It is cut where it gets too long.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import unescape
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from fhirapp.definition import TableColumn, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.web.explore.address import UNSEEN
+from fhirapp.web.explore.tables import name_of, text_of
 from fhirapp.web.texts import _
 
-Resource = Mapping[str, Any]
 # Returns the page for an address in an answer; None where the text is none of ours.
 Link = Callable[[str], str | None]
 
 # Characters of markup.
-MOST = 60_000
+MOST = 30_000
 _LONGEST_TEXT, _LONGEST_LINE, _DEEPEST = 400, 72, 60
-_OPEN_ENTRIES, _MOST_BRIEF = 3, 200
-MOST_ROWS = 200
-_LONGEST_CELL = 200
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d.*)")
-_TAGS = re.compile(r"<[^>]*>")
+_OPEN_ENTRIES, _MOST_BRIEF = 3, 100
 
 
 class Folded(NamedTuple):
@@ -175,113 +168,8 @@ def _summary(entry: Any) -> str:
     resource, sent = parts.get("resource"), parts.get("request")
     if isinstance(resource, dict):
         elements = ("code", "type", "name", "class")
-        texts = filter(None, (_text(resource.get(element)) for element in elements))
-        return " · ".join([_name(resource), *(text[:80] for text in [*texts][:1])])
+        texts = filter(None, (text_of(resource.get(element)) for element in elements))
+        return " · ".join([name_of(resource), *(text[:80] for text in [*texts][:1])])
     if isinstance(sent, dict) and sent.get("method") == "DELETE":
         return _("deleted: %(what)s", what=str(sent.get("url", ""))[:_LONGEST_LINE])
     return _("no resource")
-
-
-class Cell(NamedTuple):
-    """The text of a cell, and its reference, Patient/p1; not is_known: the value is missing."""
-
-    text: str
-    reference: str = ""
-    is_known: bool = True
-
-
-class Table(NamedTuple):
-    """A table; left_out counts the matches without a row, included the resources beside them."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    left_out: int = 0
-    included: int = 0
-
-
-def table_of(content: Any) -> Table | None:
-    """Return the table of a Bundle's matches, or of one resource; None where there are none.
-
-    Its columns are those that the type declares; the narrative where it declares none.
-    """
-    if not isinstance(content, dict):
-        return None
-    entries = content.get("entry", ())
-    if content.get("resourceType") != "Bundle":
-        if content.get("resourceType", "OperationOutcome") == "OperationOutcome":
-            return None
-        entries = [{"resource": content}]
-    modes = [entry.get("search", {}).get("mode", "match") for entry in entries]
-    matches = [
-        _resource(entry) for mode, entry in zip(modes, entries, strict=True) if mode == "match"
-    ]
-    type_names = {str(match.get("resourceType")) for match in matches}
-    definition = types().get(type_names.pop()) if len(type_names) == 1 else None
-    columns = definition.table_columns if definition else ()
-    rows = [
-        [
-            _identity(match),
-            *([_cell(match, column) for column in columns] or [_narrative(match)]),
-        ]
-        for match in matches[:MOST_ROWS]
-    ]
-    headings = [_("Resource"), *([_(column.heading) for column in columns] or [_("Text")])]
-    return Table(headings, rows, max(0, len(matches) - MOST_ROWS), modes.count("include"))
-
-
-def _resource(entry: Mapping[str, Any]) -> Resource:
-    """Return an entry's resource; of a deletion in a history one that says so."""
-    resource = entry.get("resource")
-    if isinstance(resource, dict):
-        return resource
-    type_name, _slash, rest = str(entry.get("request", {}).get("url", "")).partition("/")
-    return {"resourceType": type_name, "id": rest, "text": {"div": _("deleted")}}
-
-
-def _name(resource: Resource) -> str:
-    parts = (str(resource.get(element) or "") for element in ("resourceType", "id"))
-    return "/".join(filter(None, parts))[:_LONGEST_CELL]
-
-
-def _identity(resource: Resource) -> Cell:
-    name = _name(resource)
-    version = resource.get("meta", {}).get("versionId")
-    return Cell(name, f"{name}/_history/{version}" if version else name)
-
-
-def _cell(resource: Resource, column: TableColumn) -> Cell:
-    value = resource.get(column.element)
-    text = _text(value)
-    first = next(iter(value), None) if isinstance(value, list) else value
-    reference = first.get("reference", "") if isinstance(first, dict) else ""
-    return Cell(text, str(reference)) if text else Cell(_(column.missing), is_known=False)
-
-
-def _narrative(resource: Resource) -> Cell:
-    div = resource.get("text", {}).get("div", "")
-    text = " ".join(unescape(_TAGS.sub(" ", div[:5000])).split())
-    return Cell(_cut(text)) if text else Cell(_("no narrative"), is_known=False)
-
-
-def _text(value: Any) -> str:
-    """Return an element as text: a string, a code's display, a name, a reference's display."""
-    if isinstance(value, list):
-        texts = ", ".join(filter(None, map(_text, value[:5])))
-        return _cut(f"{texts} …" if len(value) > 5 else texts)
-    if isinstance(value, str):
-        # The browser may break the line between day and time.
-        return _cut(_MOMENT.sub(r"\1 \2", value))
-    if not isinstance(value, dict):
-        return ""
-    names: Iterable[Any] = (
-        coding.get(name)
-        for coding in (*value.get("coding", ()), value)
-        for name in ("display", "code", "reference")
-    )
-    words = value.get("text") or next(filter(None, names), "")
-    parts = (*value.get("given", ()), value.get("family"))
-    return _cut(str(words or " ".join(part for part in parts if isinstance(part, str))))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
