@@ -23,9 +23,11 @@ from fhirapp.web.internal_client import ask, read, token_of
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
-SHOWN = 25
+SHOWN, SUGGESTED = 25, 10
 # Words of a typed name: further words distinguish no patients.
 _MOST_WORDS = 8
+# What tells patients apart, where they are suggested.
+_ELEMENTS = "name,birthDate,identifier"
 # Which of several names is shown, by its use (FHIR R4 name-use); None where it has none.
 _USES = ("official", "usual", None, "nickname", "temp", "anonymous", "maiden", "old")
 _RANKS: Mapping[str | None, int] = {use: rank for rank, use in enumerate(_USES)}
@@ -53,18 +55,59 @@ def find_people(name: str, born: str = "", *, via: str) -> tuple[list[Person], b
     word with a digit that no name has is a record number. via names the page that asks. Raises
     NoDate, PageError.
     """
-    words = name.replace("\0", "").replace(",", " ").split()[:_MOST_WORDS]
-    matches, more = _search([("name", escape(word)) for word in words], born, via)
-    if not matches and len(words) == 1 and any(letter.isdigit() for letter in words[0]):
-        return _search([("identifier", escape(words[0]))], born, via)
+    by_name, by_number, _by_id = _criteria(name)
+    shaping = [("_sort", "family"), ("_count", str(SHOWN))]
+    secret = token_of().secret
+    matches, more = _search(by_name + shaping, secret, born, via)
+    if not matches and by_number and any(letter.isdigit() for letter in name):
+        return _search(by_number + shaping, secret, born, via)
     return matches, more
 
 
-def _search(criteria: list[tuple[str, str]], born: str, via: str) -> tuple[list[Person], bool]:
+def suggest_people(typed: str, secret: str, *, via: str) -> Sequence[Person]:
+    """Return a few patients whom a token sees, by the beginning of a name, a record number, an id.
+
+    The newest of those who match: sorting all whose name begins with two letters takes long.
+    """
+    by_name, by_number, by_id = _criteria(typed)
+    # Names seldom have digits, numbers and ids do; what is found first is enough.
+    is_number = any(letter.isdigit() for letter in typed)
+    ways = (by_id, by_number, by_name) if is_number else (by_name, by_id)
+    return next(filter(None, (_few(criteria, secret, via) for criteria in ways if criteria)), ())
+
+
+def people_of(ids: Sequence[str], secret: str, *, via: str) -> Sequence[Person]:
+    """Return those of these patients whom a token sees, a few at most."""
+    return _few([("_id", ",".join(ids))], secret, via) if ids else ()
+
+
+def _few(criteria: _Criteria, secret: str, via: str) -> Sequence[Person]:
+    """Return the first of the patients who match; none where a token may not search them."""
+    shaping = [("_count", str(SUGGESTED)), ("_total", "none"), ("_elements", _ELEMENTS)]
+    try:
+        return _search(criteria + shaping, secret, "", via)[0][:SUGGESTED]
+    except PageError:
+        return ()
+
+
+_Criteria = list[tuple[str, str]]
+
+
+def _criteria(typed: str) -> tuple[_Criteria, _Criteria, _Criteria]:
+    """Return what searches by name, by record number and by id; a number and an id are one word."""
+    words = typed.replace("\0", "").replace(",", " ").split()[:_MOST_WORDS]
+    one = [escape(word) for word in words] if len(words) == 1 else []
+    return (
+        [("name", escape(word)) for word in words],
+        [("identifier", word) for word in one],
+        [("_id", word) for word in one],
+    )
+
+
+def _search(criteria: _Criteria, secret: str, born: str, via: str) -> tuple[list[Person], bool]:
     if born:
         criteria = [*criteria, ("birthdate", born)]
-    query = urlencode([*criteria, ("_sort", "family"), ("_count", str(SHOWN))])
-    answer = ask(f"/fhir/Patient?{query}", token_of().secret, via=via)
+    answer = ask(f"/fhir/Patient?{urlencode(criteria)}", secret, via=via)
     if answer.status == 400:
         if born:
             raise NoDate

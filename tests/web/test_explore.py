@@ -15,8 +15,11 @@ from fhirapp.audit.read import entries
 from fhirapp.auth.models import CLINICIAN, PATIENT
 from fhirapp.definition import types
 from fhirapp.web.explore import form as forms
+from fhirapp.web.explore import suggestions
 from fhirapp.web.explore.address import NoAddressError, pair, read_address
-from fhirapp.web.explore.form import occurring_codes, read_form, write_address
+from fhirapp.web.explore.form import read_form, write_address
+from fhirapp.web.explore.suggestions import occurring_codes
+from tests.store.test_publish import TIMES, publish
 from tests.support.browsing import PASSWORD, Browser, add_person, id_of
 from tests.support.helpers import BASE_URL
 
@@ -299,13 +302,82 @@ def test_what_strangers_type_is_text(clinician, hostile):
 
 def test_fields_suggest_what_this_person_may_see_and_nothing_else(clinic, clinician):
     offered = unescape(part(clinician, "codes", type="AllergyIntolerance"))
-    assert "Patient/p8" in offered
+    assert "Practitioner/dr-adeyemi" in offered
+    assert "naproxen" in offered
     patient = Browser(clinic).resume(add_person(clinic, PATIENT, "p1"))
     own = unescape(part(patient, "codes", type="AllergyIntolerance"))
-    assert "Patient/p1" in own
-    assert "Patient/p8" not in own
-    assert "naproxen" in offered
+    assert "aspirin" not in own
     assert "naproxen" not in own
+
+
+def options(markup: str, name: str) -> list[tuple[str, str]]:
+    """Return what a field suggests: values, and the words beside them."""
+    (listed,) = re.findall(rf'<datalist id="o-{name}"[^>]*>(.*?)</datalist>', markup, re.DOTALL)
+    found = re.findall(r'<option value="([^"]*)"(?: label="([^"]*)")?>', listed)
+    return [(unescape(value), unescape(words)) for value, words in found]
+
+
+AMELIA = ("p1", "Amelia Rose Hartwell, born 12 April 1958")
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("amel", [AMELIA]),
+        ("hartwell, a", [AMELIA]),
+        ("p1", [AMELIA]),
+        ("Patient/p1", [AMELIA]),
+        ("LGH-100237", [AMELIA]),
+        ("a", []),
+        ("nobody of that name", []),
+        (IMAGE, []),
+    ],
+)
+def test_patients_are_suggested_by_name_number_or_id(clinician, typed, found):
+    asked = {"type": "AllergyIntolerance", "patients": "patient", "f.patient": typed}
+    assert options(part(clinician, "codes", **asked), "patient") == found
+
+
+def test_patients_are_suggested_to_those_who_may_see_them(clinic):
+    patient = Browser(clinic).resume(add_person(clinic, PATIENT, "p1"))
+    asked = {"type": "DocumentReference", "patients": "subject"}
+    for typed, found in (("amelia", [AMELIA]), ("p2", [])):
+        markup = part(patient, "codes", **asked, **{"f.subject": typed})
+        assert options(markup, "subject") == found
+
+
+def test_no_more_than_ten_patients_are_suggested(make_app):
+    app = make_app(seed=False)
+    named = {"resourceType": "Patient", "name": [{"family": "Anders"}]}
+    publish(app, TIMES[0], *(named | {"id": f"x{at}"} for at in range(30)))
+    browser = Browser(app).resume(add_person(app, CLINICIAN))
+    asked = {"type": "AllergyIntolerance", "patients": "patient", "f.patient": "and"}
+    assert len(options(part(browser, "codes", **asked), "patient")) == 10
+
+
+def test_before_anything_is_typed_only_patients_of_own_searches_are_named(clinic):
+    username = add_person(clinic, CLINICIAN)
+    browser = Browser(clinic).resume(username)
+    asked = {"type": "AllergyIntolerance", "patients": "patient"}
+    assert options(part(browser, "codes", **asked), "patient") == []
+    with clinic.test_request_context(base_url=BASE_URL):
+        assert entries(user_id=id_of(clinic, username)) == []
+    browser.get(page_of(f"{ALLERGIES}?patient=Patient/p1"))
+    assert options(part(browser, "codes", **asked), "patient") == [AMELIA]
+    with clinic.test_request_context(base_url=BASE_URL):
+        named, *_searches = entries(user_id=id_of(clinic, username))
+    assert (named.via, named.served) == ("suggestions", ("Patient/p1/1",))
+
+
+def test_codes_are_suggested_once_and_in_words(clinic, clinician):
+    for markup in (
+        clinician.get(page_of(f"{ALLERGIES}?_count=1", send="no")).response.text,
+        part(clinician, "codes", type="AllergyIntolerance"),
+    ):
+        values = options(markup, "status")
+        assert [value for value, _ in values][:3] == ["active", "inactive", "resolved"]
+        assert ("unconfirmed", "not confirmed") in values
+        assert len({value for value, _ in values}) == len(values)
 
 
 def test_what_a_person_searched_for_is_suggested_to_them_alone(clinic):
@@ -323,7 +395,9 @@ def test_no_record_is_read_before_somebody_looks_for_a_code(clinic):
     text = browser.get("/explore").response.text
     asking = {*re.findall(r'<input id="f-([^"]*)"[^>]*hx-get="/explore/codes', text)}
     assert {"code", "manifestation", "recorder"} < asking
-    assert not {"patient", "identifier", "clinical-status", "date", "_content"} & asking
+    assert not {"identifier", "clinical-status", "date", "_content"} & asking
+    (patient,) = re.findall(r'<input id="f-patient"[^>]*>', text)
+    assert "patients=patient" in patient, "of which fewer are found than of codes"
     with clinic.test_request_context(base_url=BASE_URL):
         assert entries(user_id=id_of(clinic, username)) == []
     part(browser, "codes", type="AllergyIntolerance")
@@ -334,7 +408,7 @@ def test_no_record_is_read_before_somebody_looks_for_a_code(clinic):
 
 def test_codes_are_asked_for_once_a_minute(clinic, in_app, monkeypatch):
     asked = []
-    monkeypatch.setattr(forms, "_search_codes", lambda *given: asked.append(given) or {})
+    monkeypatch.setattr(suggestions, "_search_codes", lambda *given: asked.append(given) or {})
     definition = types()["AllergyIntolerance"]
     moments = iter([100, 110, 161, 162])
     monkeypatch.setattr("time.monotonic", lambda: next(moments))

@@ -93,6 +93,14 @@ def test_fields_suggest_codes_as_soon_as_somebody_begins(explorer):
     page.locator("#o-code option[label*='aspirin' i]").first.wait_for(state="attached")
 
 
+def test_a_patient_is_suggested_by_name_and_taken_by_id(explorer):
+    page = explorer.page
+    page.locator("#f-patient").press_sequentially("amel")
+    named = "#o-patient option[value=p1][label='Amelia Rose Hartwell, born 12 April 1958']"
+    page.locator(named).wait_for(state="attached")
+    stands(explorer, "#address", f"{ALLERGIES}?patient=amel&_explain=true")
+
+
 def test_json_is_folded_and_unfolded_and_its_links_lead_on(explorer):
     page = explorer.page
     explorer.open(f"/explore?address={ALLERGIES}?patient=p1&view=json")

@@ -3,22 +3,17 @@
 A form is read from an address and written to one. What it has no field for (chains, repetitions,
 unknown parameters) is kept as extra rows. A field's value and its modifier or prefix are two
 controls, f.<parameter> and m.<parameter>; those of a second line end in ~2.
-
-Fields suggest the codes and ids that occur in what this person may see, and their own last values.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from werkzeug.datastructures import MultiDict
 
-from fhirapp.audit.read import entries
 from fhirapp.definition import Definition, featured_types, types
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.rest.include import includable
@@ -27,17 +22,8 @@ from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import ITERATE, REVINCLUDE, SUMMARIES, TOTALS
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
-from fhirapp.search.values import escape, values_at
-from fhirapp.web.explore.address import (
-    SENT_VIA,
-    Address,
-    NoAddressError,
-    pair,
-    piece,
-    pieces_of,
-    read_address,
-)
-from fhirapp.web.internal_client import ask
+from fhirapp.web.explore.address import Address, pair, piece, pieces_of
+from fhirapp.web.labels import word
 from fhirapp.web.texts import _
 
 # The parameters that the form shows first, in this order.
@@ -73,10 +59,6 @@ _MODIFIERS = {
     "identifier": _("has the identifier"),
     "of-type": _("identifier of a type"),
 }
-# The audit trail's name for the requests that look for codes, and how often they are sent.
-_VIA = "suggestions"
-_SECONDS, _MOST_KEPT = 60, 200
-_MOST_SEARCHED, _MOST_CODES, _MOST_RECENT, _LONGEST = 100, 40, 8, 100
 
 
 class Choice(NamedTuple):
@@ -105,9 +87,11 @@ class Field:
     only: Sequence[str] = ()
     example: str = ""
     # What it suggests at once.
-    offers: Sequence[str] = ()
+    offers: Sequence[Choice] = ()
     # Whether focus loads the codes that occur. That reads records, so only where it helps.
     loads_codes: bool = False
+    # Whether patients are suggested by what is typed. All of them would be too many.
+    finds_patients: bool = False
     lines: Sequence[Line] = (Line(),)
 
     @property
@@ -234,9 +218,10 @@ def _fields(definition: Definition) -> dict[str, Field]:
 
 def _field(definition: Definition, parameter: Parameter) -> Field:
     codes = listed_codes(definition, parameter)
+    finds_patients = False
     if isinstance(parameter, Reference):
-        # Whose record it is must be known before.
-        loads_codes = not parameter.compartment
+        finds_patients = parameter.compartment or parameter.targets == ("Patient",)
+        loads_codes = not finds_patients
     else:
         is_code = isinstance(parameter, Token) and not parameter.of_identifier
         loads_codes = is_code and not codes
@@ -246,8 +231,9 @@ def _field(definition: Definition, parameter: Parameter) -> Field:
         parameter.doc,
         [*_meanings(parameter)],
         example=_EXAMPLES.get(parameter.kind, ""),
-        offers=codes,
+        offers=[Choice(code, "" if word(code) == code else word(code)) for code in codes],
         loads_codes=loads_codes,
+        finds_patients=finds_patients,
         lines=(Line("ge"), Line("le")) if isinstance(parameter, Date) else (Line(),),
     )
 
@@ -281,101 +267,13 @@ def _shaping(definition: Definition) -> Sequence[Field]:
     return (
         Field("_count", "number", _("How many results stand on a page"), example="100"),
         Field("_sort", "names", _("What results are sorted by; a minus for the other way round"),
-              offers=[sign + name for name in sorts for sign in ("", "-")]),
+              offers=[Choice(sign + name) for name in sorts for sign in ("", "-")]),
         Field("_total", "code", _("How the total is found"), only=TOTALS),
         Field("_summary", "code", _("Only parts of each resource"), only=SUMMARIES),
         Field("_elements", "names", _("Only these elements, separated by commas"),
-              offers=[*definition.columns]),
+              offers=[*map(Choice, definition.columns)]),
         Field("_include", "names", _("Bring what the results refer to"), iterated,
-              offers=includable(definition)),
+              offers=[*map(Choice, includable(definition))]),
         Field("_revinclude", "code", _("Bring where the results come from"), only=(REVINCLUDE,)),
         Field("_explain", "boolean", _("Explain how the search is read"), only=("true", "false")),
     )  # fmt: skip
-
-
-Suggestions = Mapping[str, Sequence[Choice]]
-_kept: dict[bytes, tuple[float, Suggestions]] = {}
-
-
-def occurring_codes(definition: Definition, secret: str) -> Suggestions:
-    """Return the codes and ids in the resources of a type that a token sees, by parameter.
-
-    The server is asked once a minute for a token and a type.
-    """
-    key = blake2b(f"{definition.name} {secret}".encode(), digest_size=16).digest()
-    now = time.monotonic()
-    kept = _kept.get(key)
-    if kept is None or now - kept[0] > _SECONDS:
-        if len(_kept) >= _MOST_KEPT:
-            _kept.clear()
-        kept = _kept[key] = now, _search_codes(definition, secret)
-    return kept[1]
-
-
-def recent_values(definition: Definition, user_id: str) -> Suggestions:
-    """Return what a person searched for last in a type, by parameter."""
-    recent: dict[str, dict[str, None]] = {}
-    for entry in entries(user_id=user_id, via=SENT_VIA, limit=50):
-        try:
-            address = read_address(entry.path)
-        except NoAddressError:
-            continue
-        for text in address.pieces if address.searched is definition else ():
-            name, value = pair(text) or ("", "")
-            if name in definition.params.by_name and len(value) <= _LONGEST:
-                recent.setdefault(name, {})[value] = None
-    return {name: [*map(Choice, values)][:_MOST_RECENT] for name, values in recent.items()}
-
-
-def _search_codes(definition: Definition, secret: str) -> Suggestions:
-    path = f"/fhir/{definition.name}?_count={_MOST_SEARCHED}&_total=none"
-    answer = ask(path, secret, headers={"Accept": "application/fhir+json"}, via=_VIA)
-    if answer.status != 200:
-        return {}
-    matches = [
-        entry["resource"]
-        for entry in answer.json().get("entry", ())
-        if entry["search"]["mode"] == "match"
-    ]
-    return {
-        parameter.name: _codes_in(matches, definition, parameter)
-        for parameter in definition.params
-        if isinstance(parameter, Token | Reference)
-    }
-
-
-def _codes_in(
-    matches: Sequence[Mapping[str, Any]], definition: Definition, parameter: Parameter
-) -> Sequence[Choice]:
-    searched = [definition.params.by_name[name] for name in parameter.searches] or [parameter]
-    paths = [path for each in searched for path in each.paths]
-    # By code: its systems, and words.
-    codes: dict[str, tuple[set[str], str]] = {}
-    for match in matches:
-        for path in paths:
-            for value in values_at(match, path):
-                for code, system, words in _codes_of(value):
-                    codes.setdefault(code, (set(), words))[0].add(system)
-    choices = [
-        # A code of several systems is suggested with each.
-        Choice(f"{system}|{code}" if len(systems) > 1 and system else code, words)
-        for code, (systems, words) in codes.items()
-        for system in sorted(systems)
-    ]
-    short = [choice for choice in choices if len(choice.value) <= _LONGEST]
-    return sorted(short, key=lambda choice: (choice.words or choice.value).casefold())[:_MOST_CODES]
-
-
-def _codes_of(value: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield the (code, system, words) of a code, a concept, a reference."""
-    if isinstance(value, str):
-        yield escape(value), "", ""
-    elif isinstance(value, dict):
-        target = value.get("reference")
-        if isinstance(target, str) and not target.startswith("#"):
-            yield escape(target), "", value.get("display", "")
-        for coding in value.get("coding", (value,)):
-            code = coding.get("code", coding.get("value"))
-            if isinstance(code, str):
-                words = coding.get("display") or value.get("text") or ""
-                yield escape(code), escape(coding.get("system", "")), words[:_LONGEST]

@@ -43,15 +43,15 @@ from fhirapp.web.explore.address import (
 )
 from fhirapp.web.explore.answer import MOST_BYTES, MOST_WHOLE, described, headers_of, send
 from fhirapp.web.explore.explanation import narrowing, reading_of
-from fhirapp.web.explore.form import (
+from fhirapp.web.explore.form import read_form, type_names, write_address
+from fhirapp.web.explore.snippets import how_to_get_a_token, snippets
+from fhirapp.web.explore.suggestions import (
     Suggestions,
     occurring_codes,
-    read_form,
+    offered,
+    patients,
     recent_values,
-    type_names,
-    write_address,
 )
-from fhirapp.web.explore.snippets import how_to_get_a_token, snippets
 from fhirapp.web.explore.tables import around, names_of_patients, tables_of
 from fhirapp.web.explore.views import folded, visible
 from fhirapp.web.internal_client import token_of
@@ -156,21 +156,25 @@ def _without_scripts(address: str) -> Response:
 @blueprint.get(f"{PAGE}/codes")
 @for_signed_in
 def codes() -> Response:
-    """Return what the form's fields suggest."""
+    """Return what the form's fields suggest: the codes that occur, or patients in one field."""
     definition = types().get(request.args.get("type", ""))
     if definition is None or not definition.searchable:
         return _no_change()
-    form = read_form(Address(f"/fhir/{definition.name}"))
-    occurring = occurring_codes(definition, _token().secret)
-    recent = _recent(definition)
-    return page(
-        "explore/_codes.html",
-        fields={field.name: field for field in form.fields()},
-        offered={
-            name: [*recent.get(name, ()), *occurring.get(name, ())]
-            for name in {*recent, *occurring}
-        },
-    )
+    recent, secret = _recent(definition), _token().secret
+    fields = read_form(Address(f"/fhir/{definition.name}")).fields()
+    name = request.args.get("patients", "")
+    if name in {field.name for field in fields if field.finds_patients}:
+        typed = request.args.get(f"f.{name}", "")
+        return page(
+            "explore/_codes.html", offers={name: patients(typed, recent.get(name, ()), secret)}
+        )
+    occurring = occurring_codes(definition, secret)
+    offers = {
+        field.name: offered(recent.get(field.name, ()), field.offers, occurring[field.name])
+        for field in fields
+        if field.name in occurring and not field.finds_patients
+    }
+    return page("explore/_codes.html", offers=offers)
 
 
 @blueprint.get(f"{PAGE}/whole")
@@ -299,6 +303,7 @@ def _page(
 def _values(typed: str, address: Address | None, **values: Any) -> dict[str, Any]:
     """Return what the form and its neighbours show; address is None where typed is none."""
     form = read_form(address or read_address(_first_search()))
+    recent = _recent(form.definition)
     searched = address.searched if address else None
     is_post = _is_post() and searched is not None
     method = "POST" if is_post else "GET"
@@ -309,7 +314,9 @@ def _values(typed: str, address: Address | None, **values: Any) -> dict[str, Any
         "was": mark_of(typed),
         "stood": mark_of(str(write_address(form.sent))),
         "type_names": type_names(),
-        "recent": _recent(form.definition),
+        "offers": {
+            field.name: offered(recent.get(field.name, ()), field.offers) for field in form.fields()
+        },
         "address": "",
         "method": method,
         "as_username": "",
