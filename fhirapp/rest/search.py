@@ -5,9 +5,10 @@ Source: service.md 4; decisions §2, §3; FHIR R4 search §3.1.1.5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from hashlib import blake2b
+from typing import NamedTuple
 
 from flask import Response, request
 
@@ -47,7 +48,6 @@ from fhirapp.search.page import BY_SCORE, parse_sort
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import (
     Controls,
-    Query,
     parse_controls,
     parse_query,
     require_patient_or_id,
@@ -97,7 +97,10 @@ def search_type(definition: Definition) -> Response:
     links = links_of(definition.name, query.applied, controls, page, query_fingerprint)
     inclusion = included_with(snapshot, definition, access, joins, controls, page.matches)
 
-    issues = [*_warnings(ignored, inclusion), *_impossible_values(definition, query)]
+    issues = [*_warnings(ignored, inclusion)]
+    for impossible in impossible_values(definition, query.applied):
+        if (warning := impossible.issue()) not in issues:
+            issues.append(warning)
     if controls.explain:
         issues += explain_query(definition.params, query, context)
         issues += explain_answer(controls)
@@ -138,34 +141,48 @@ def _warnings(ignored: Sequence[tuple[str, str]], inclusion: Inclusion) -> Itera
         yield issue("warning", "too-costly", message, "_include")
 
 
-def _impossible_values(definition: Definition, query: Query) -> Iterator[Issue]:
-    """Yield a warning for each parameter with a code that no resource can have."""
-    warned = set()
-    for name, value in query.applied:
+class ImpossibleValue(NamedTuple):
+    """A value that no resource can have: its parameter, why, and a code that is similar, if any."""
+
+    parameter: str
+    value: str
+    reason: str
+    similar: str = ""
+
+    def issue(self) -> Issue:
+        hint = f"; did you mean {self.similar}?" if self.similar else ""
+        message = f"{self.parameter}: {self.reason}{hint}"
+        return issue("warning", "code-invalid", message, self.parameter)
+
+
+def impossible_values(
+    definition: Definition, applied: Iterable[tuple[str, str]]
+) -> Iterator[ImpossibleValue]:
+    """Yield the codes among a search's values that no resource of the type can have."""
+    for name, value in applied:
         base, _, modifier = name.partition(":")
         parameter = definition.params.by_name[base]
         if not isinstance(parameter, Token) or modifier not in ("", "not"):
             continue
         bindings = definition.bindings(parameter)
         for choice in parameter.choices(value) if bindings else ():
-            message = _why_impossible(parameter, bindings, choice)
-            if message and (name, message) not in warned:
-                warned.add((name, message))
-                yield issue("warning", "code-invalid", f"{name}: {message}", name)
+            reason, similar = _why_impossible(parameter, bindings, choice)
+            if reason:
+                yield ImpossibleValue(name, choice, reason, similar)
 
 
-def _why_impossible(parameter: Token, bindings: Sequence[Binding], choice: str) -> str:
-    """Return why no resource can have a value; empty where one can."""
+def _why_impossible(parameter: Token, bindings: Sequence[Binding], choice: str) -> tuple[str, str]:
+    """Return why no resource can have a value, and a code that one can; empty where one can."""
     code, system = parameter.parse(choice)
     if system and system not in {parameter.system, *(binding.system for binding in bindings)}:
         # Beside the coding that it must have, a concept may have others.
-        return f"all values are of the system {parameter.system}" if parameter.system else ""
+        system = parameter.system
+        return (f"all values are of the system {system}" if system else ""), ""
     codes = [known for binding in bindings for known in binding.codes]
     if not code or code in codes:
-        return ""
+        return "", ""
     near = get_close_matches(code.casefold(), codes, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"one value is none of {', '.join(codes)}{hint}"
+    return f"one value is none of {', '.join(codes)}", "".join(near)
 
 
 def _entries(

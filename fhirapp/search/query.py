@@ -48,6 +48,7 @@ _ONCE = frozenset(
         *("_revinclude", "_sort", "_summary", "_total"),
     }
 )
+CONTROLS = frozenset({*_ONCE, "_include"})
 # Not part of the links to further pages: where a page begins, and how many there are on it.
 _OWN = frozenset({"_count", "_cursor"})
 
@@ -259,9 +260,15 @@ def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, 
 def _unknown(name: str, parameters: Parameters) -> str:
     if name in _NOT_HERE:
         return "is not supported here"
-    near = get_close_matches(name, list(parameters.by_name), n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    near = similar_name(name, parameters)
+    hint = f"; did you mean {near}?" if near else ""
     return f"is not a search parameter of this type{hint}"
+
+
+def similar_name(name: str, parameters: Parameters) -> str:
+    """Return what an unknown parameter was perhaps meant to be; empty for nothing similar."""
+    known = [*parameters.by_name, *sorted(CONTROLS)]
+    return next(iter(get_close_matches(name, known, n=1)), "")
 
 
 def select(table: str, conditions: Iterable[AnyCondition], run: Run) -> Selection:

@@ -108,7 +108,8 @@ def test_an_answer_is_told_in_a_line(clinician, address, told):
          ("patient.name: is not supported here. Chained parameters are not supported: find the id"
           " first, then search by patient.")),
         (f"{ALLERGIES}?clinicalstatus=active", {"prefer": "handling=strict"},
-         "is not a search parameter of this type; did you mean clinical-status? Table"),
+         ("is not a search parameter of this type; did you mean clinical-status?"
+          " Did you mean clinical-status=active? Table")),
         (f"{ALLERGIES}?code:nonsense=1", {}, "the modifier is not supported on a token parameter"),
         ("/fhir/Nonsense/1", {}, "There is no such record or address here, or you may not see it."),
         ("/fhir/Patient/p1", {"accept": "image/png"},

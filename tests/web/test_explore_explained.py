@@ -223,3 +223,51 @@ def test_a_refused_search_is_told_and_not_counted(clinician):
     page = explore(clinician, "/fhir/AllergyIntolerance?date=nonsense", narrow="1")
     assert "date" in page.words
     assert left(page) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("AllergyIntolerance?clinical-status=activ&patient=p1", "clinical-status=active"),
+        ("AllergyIntolerance?clinicalstatus=active", "clinical-status=active"),
+        ("AllergyIntolerance?clinical-statu:not=Aktive", "clinical-status:not=active"),
+        ("AllergyIntolerance?clinical-status=activ,resolvd,x", "clinical-status=active,resolved,x"),
+        (
+            "AllergyIntolerance?patients=p1&category=fod&_cuont=1",
+            "patient=p1, category=food, _count=1",
+        ),
+        ("AlergyIntolerance?patients=p1", "AllergyIntolerance, patient=p1"),
+        ("Pateint/p1", "Patient"),
+    ],
+)
+def test_what_is_misspelled_is_answered_with_what_was_perhaps_meant(clinician, typed, meant):
+    page = clinician.get(f"/explore?{urlencode({'address': f'/fhir/{typed}', 'view': 'json'})}")
+    assert f"Did you mean {meant}?" in page.words
+    again = clinician.get(page.offered[meant])
+    assert "Did you mean" not in again.words
+    assert "200 OK" in again.words
+    assert 'class="json"' in again.response.text, "shown as before"
+
+
+def test_of_a_refused_search_it_is_told_too(clinician):
+    page = explore(clinician, "/fhir/AllergyIntolerance?patients=p1", prefer="handling=strict")
+    assert "400 Bad Request" in page.words
+    assert "200 OK" in clinician.get(page.offered["patient=p1"]).words
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "AllergyIntolerance?patient=p1&clinical-status=active",
+        "AllergyIntolerance?xyzzy=1",
+        "AllergyIntolerance?clinical-status=xyzzy&category=%7C",
+        "AllergyIntolerance?code=activ&date=activ&=&%FF=%FF",
+        "AuditEvent",
+        "Patient/nobody",
+        "Nonsense/1",
+    ],
+)
+def test_what_resembles_nothing_is_not_corrected(clinician, typed):
+    page = clinician.get(f"/explore?{urlencode({'address': f'/fhir/{typed}'})}")
+    assert "Answer" in page.words
+    assert "Did you mean" not in page.words

@@ -1,4 +1,4 @@
-"""How the server reads a search, and how many matches each parameter leaves.
+"""How the server reads a search, how many matches each parameter leaves, what was misspelled.
 
 The values come from the issues of `_explain=true` (fhirapp/search/explain.py). They are sorted here
 by what a reader wants to know: what each parameter finds, what is ignored, what the token limits.
@@ -7,12 +7,16 @@ by what a reader wants to know: what each parameter finds, what is ignored, what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.definition import Definition
+from fhirapp.definition import Definition, types
+from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.rest.search import impossible_values
 from fhirapp.search.explain import (
     PARAMETER,
     STATEMENT,
@@ -21,7 +25,9 @@ from fhirapp.search.explain import (
     SoughtValue,
     read_explanation,
 )
-from fhirapp.web.explore.address import NoAddressError, read_address
+from fhirapp.search.query import CONTROLS, similar_name
+from fhirapp.search.values import split
+from fhirapp.web.explore.address import Address, NoAddressError, pair, piece, read_address
 from fhirapp.web.internal_client import ask
 from fhirapp.web.texts import _
 
@@ -242,3 +248,50 @@ def narrowing(address: str, token: OwnToken) -> Sequence[Step]:
         sought = next((applied.sought for applied in reading.applied if applied.name == name), "")
         steps.append(Step(name, sought, total))
     return steps
+
+
+class Correction(NamedTuple):
+    """What was perhaps meant: the parts that differ, and the address with them."""
+
+    parts: Sequence[str]
+    address: Address
+
+
+def correction_of(address: Address) -> Correction | None:
+    """Return an address with the type, parameters and codes that its misspelled ones resemble.
+
+    None where nothing is misspelled, or resembles nothing.
+    """
+    steps, parts = address.path.split("/"), []
+    name = steps[2] if len(steps) > 2 else ""
+    near = [] if name in types() else get_close_matches(name, types(), n=1)
+    if near:
+        address = address._replace(path="/".join([*steps[:2], *near, *steps[3:]]))
+        parts.append(near[0])
+    if definition := address.searched:
+        pieces = [_corrected(text, definition) for text in address.pieces]
+        differing = set(pieces).difference(address.pieces)
+        parts += [unquote_plus(text) for text in dict.fromkeys(pieces) if text in differing]
+        address = address._replace(pieces=tuple(pieces))
+    return Correction(parts, address) if parts else None
+
+
+def _corrected(text: str, definition: Definition) -> str:
+    """Return a piece of an address with what its name and codes resemble; as it is if nothing."""
+    name, value = pair(text) or ("", "")
+    base, colon, modifier = name.partition(":")
+    parameters = definition.params
+    if base not in parameters.by_name and base not in CONTROLS:
+        base = similar_name(base, parameters) if base else ""
+    if not base:
+        return text
+    name, choices = f"{base}{colon}{modifier}", split(value, ",")
+    if base in parameters.by_name:
+        # What cannot be read at all is not misspelled.
+        with suppress(InvalidParameter):
+            for wrong in impossible_values(definition, [(name, value)]):
+                code = wrong.value.rpartition("|")[2]
+                right = wrong.value.removesuffix(code) + wrong.similar if wrong.similar else ""
+                choices = [right or each if each == wrong.value else each for each in choices]
+    corrected = name, ",".join(choices)
+    return text if corrected == pair(text) else piece(*corrected)

@@ -42,7 +42,7 @@ from fhirapp.web.explore.address import (
     readable,
 )
 from fhirapp.web.explore.answer import MOST_BYTES, MOST_WHOLE, described, headers_of, send
-from fhirapp.web.explore.explanation import narrowing, reading_of
+from fhirapp.web.explore.explanation import correction_of, narrowing, reading_of
 from fhirapp.web.explore.form import read_form, type_names, write_address
 from fhirapp.web.explore.snippets import how_to_get_a_token, snippets
 from fhirapp.web.explore.suggestions import (
@@ -251,6 +251,8 @@ def _answered(typed: str, address: Address) -> Response:
         tables = more["tables"] = tables_of(answer.content)
         more["around"] = around(answer.content)
         more["names"] = names_of_patients(tables.patients(), token.secret) if tables else {}
+    if any(issue.get("severity") != "information" for issue in answer.issues):
+        more["meant"] = correction_of(address)
     if answer.issues and sent.answer.status < 400:
         more["reading"] = reading_of(answer.issues)
         if request.args.get("narrow"):
@@ -293,6 +295,7 @@ def _page(
         lesson=lesson(),
         # As it was chosen: another answer may be better shown otherwise.
         chosen_view=request.args.get("view", ""),
+        again=again,
         link=link,
         visible=visible,
         **_values(readable(typed), address),
