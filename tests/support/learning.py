@@ -96,9 +96,17 @@ class Learner:
         assert page.status == 200, page.words
         return page
 
-    def connect(self, scope: str = "openid launch/patient patient/*.rs") -> Fhir:
-        """Let the sample app in for a patient, and return the app with its token."""
+    def connect(
+        self, scope: str = "openid launch/patient patient/*.rs", *, chart: str = ""
+    ) -> Fhir:
+        """Let the sample app in for a patient, and return the app with its token.
+
+        With the id of a patient it is started from that chart.
+        """
         flow = Flow(self.app, Program(APP), id_of(self.app, self.username))
+        if chart:
+            launched = {"launch": flow.launch(chart), "redirect_uri": LOOPBACK}
+            return flow.fhir(f"launch {scope}", **launched)
         patient = None if self.username == "patient" else "p2"
         return flow.fhir(scope, patient=patient, redirect_uri=LOOPBACK)
 

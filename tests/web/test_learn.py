@@ -14,10 +14,13 @@ from sqlalchemy import update
 from fhirapp.auth.models import Grant
 from fhirapp.auth.tokens import revoke_grants
 from fhirapp.db import writing
+from fhirapp.exchange.bulk.run import run_next
+from fhirapp.jobs.worker import WITHOUT_PAUSES
 from fhirapp.web.learn.checks import Check
 from fhirapp.web.learn.lesson import lessons
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, id_of
+from tests.support.bulk import ASYNC, path_of
 from tests.support.learning import Learner, backend
 
 NOT_SHOWN = "Send the request that shows it first; then answer."
@@ -55,6 +58,35 @@ def as_app(*paths: str) -> Do:
         fhir = learner.connect()
         for path in paths:
             fhir.read(path)
+
+    return do
+
+
+def as_launched(*paths: str, chart: str = "p3") -> Do:
+    """Return what starts the sample app from a chart, which then asks for these."""
+
+    def do(learner: Learner) -> None:
+        fhir = learner.connect(chart=chart)
+        for path in paths:
+            fhir.read(path)
+
+    return do
+
+
+def export(path: str, steps: int = 0) -> Do:
+    """Return what starts an export as the backend, and perhaps polls it, and fetches a file."""
+
+    def do(learner: Learner) -> None:
+        fhir = backend(learner.app)
+        address = fhir.get(path, headers=ASYNC).headers["Content-Location"]
+        with learner.app.app_context():
+            while run_next(WITHOUT_PAUSES):
+                pass
+        if steps:
+            listed = fhir.read(path_of(address))["output"]
+            (file,) = [one for one in listed if one["type"] == ALLERGY]
+            if steps == 2:
+                assert fhir.get(path_of(file["url"])).status_code == 200
 
     return do
 
@@ -168,6 +200,11 @@ WALK: Mapping[str, Sequence[Do | Answer]] = {
         as_app(f"{ALLERGY}/$summary?patient=p2"),
         as_app(f"{NOTE}?patient=p2&_sort=-date"),
     ],
+    "launch-from-a-chart": [
+        as_launched(),
+        as_launched("Patient/p3"),
+        as_launched(f"{ALLERGY}/$summary?patient=p3"),
+    ],
     "pkce-by-hand": [as_app(), as_app(ALLERGY)],
     "revoke-access": [as_app(ALLERGY), end_access, as_ended(ALLERGY)],
     "provenance": [
@@ -187,7 +224,18 @@ WALK: Mapping[str, Sequence[Do | Answer]] = {
         Answer("value"),
         Answer("not-found"),
     ],
+    "bulk-export": [
+        export("Patient/$export?_type=AllergyIntolerance,DocumentReference"),
+        export("Patient/$export", 1),
+        export("$export", 2),
+    ],
 }
+OWN = "No such request yet. It was sent with your own token, and that does not count here."
+BY_BACKEND = (
+    "No such request yet. It was sent with the token of a backend, and that does not count here."
+    " Send it with the explorer, or with your own token."
+)
+AS_APP = "Send it with a token that you let demo-app have."
 # What comes near and is not it: the lesson, the number of the check, what is done, what is told.
 WRONG: Sequence[tuple[str, int, Do, str]] = [
     ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p1-latx"), "Nearly: it names another id."),
@@ -198,8 +246,17 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         "read-one-allergy",
         0,
         as_backend(f"{ALLERGY}/al-p1-latex"),
-        "No such request yet.",
+        BY_BACKEND,
     ),
+    (
+        "launch-from-a-chart",
+        0,
+        as_app("Patient/p2"),
+        "You allowed it, but without the scope launch.",
+    ),
+    ("launch-from-a-chart", 1, as_launched("Patient/p2", chart="p2"), "No such request yet."),
+    ("bulk-export", 2, export("Patient/$export", 1), "No such request yet."),
+    ("bulk-export", 0, as_backend("Patient/p1/$everything"), "No such request yet."),
     (
         "search-by-patient",
         0,
@@ -355,18 +412,18 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         "backend-token",
         0,
         ask(f"{ALLERGY}?clinical-status=active"),
-        "No such request yet.",
+        f"{OWN} Send it with the token of the backend in the lesson.",
     ),
     ("backend-token", 1, as_backend(f"{NOTE}?patient=p1"), "Nearly: the answer was 200."),
-    ("backend-token", 2, ask("Patient/p1"), "No such request yet."),
-    ("denied", 0, ask(ALLERGY), "No such request yet."),
+    ("backend-token", 2, ask("Patient/p1"), f"{OWN} Send it without a token."),
+    ("denied", 0, ask(ALLERGY), f"{OWN} Send it as the patient, with the explorer."),
     (
         "denied",
         1,
         ask(f"{ALLERGY}?patient=p1", as_="patient"),
         "Nearly: its parameter patient has another value than expected.",
     ),
-    ("pkce-by-hand", 1, ask(ALLERGY), "No such request yet."),
+    ("pkce-by-hand", 1, ask(ALLERGY), f"{OWN} {AS_APP}"),
     ("revoke-access", 2, as_app(ALLERGY), "No such request yet."),
     ("revoke-access", 1, as_app(ALLERGY), "Its access has not been ended since you started."),
     ("revoke-access", 2, as_nobody(ALLERGY), "No such request yet."),
@@ -387,7 +444,7 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         "smart-launch",
         1,
         ask("Patient/p2"),
-        "No such request yet.",
+        f"{OWN} {AS_APP}",
     ),
 ]
 
@@ -511,6 +568,7 @@ RIGHT: Sequence[tuple[str, int, Do]] = [
     ("denied", 1, ask(f"{ALLERGY}?patient=Patient/p8", as_="patient")),
     ("provenance", 0, ask(f"{ALLERGY}?patient=p1&_revinclude=Provenance:target")),
     ("everything", 0, ask("Patient/p4/$everything?_count=50")),
+    ("bulk-export", 0, export("$export?_since=2024-01-01T00:00:00Z")),
     ("reading-an-error", 1, ask(f"{ALLERGY}?date=eq2024-12-31")),
 ]
 

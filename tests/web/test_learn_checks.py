@@ -66,6 +66,12 @@ def meets(one: AuditEntry, **expected: Any) -> bool:
         ("/fhir/metadata", "other", {}),
         ("/fhir", "other", {}),
         ("/fhir/$export", "operation", {"operation": "$export"}),
+        ("/fhir/$export/Ab-_1", "export-status", {}),
+        (
+            "/fhir/$export/Ab-_1/AllergyIntolerance.1.ndjson",
+            "export-file",
+            {"type": "AllergyIntolerance"},
+        ),
         ("/fhir/.well-known/smart-configuration", "other", {}),
     ],
 )

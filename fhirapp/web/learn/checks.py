@@ -51,8 +51,9 @@ class Check:
     says: str
     requests: tuple[Expected, ...] = ()
     question: Question | None = None
-    # The client that the learner consents to.
+    # The client that the learner consents to, and a scope that must be among what it is allowed.
     consent: str = ""
+    consent_scope: str = ""
     # The client whose access the learner ends.
     revocation: str = ""
 

@@ -35,6 +35,8 @@ _IS_NOT = {
     "history-instance": _("it is not the history of one resource"),
     "history-type": _("it is not the history of a type"),
     "operation": _("it is not an operation"),
+    "export-status": _("it is not the status of an export"),
+    "export-file": _("it is not a file of an export"),
 }
 
 

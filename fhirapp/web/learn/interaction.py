@@ -16,7 +16,10 @@ from fhirapp.audit.read import Entry
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import EARLIEST, LATEST, interval
 
-INTERACTIONS = ("read", "vread", "search", "history-instance", "history-type", "operation")
+INTERACTIONS = (
+    *("read", "vread", "search", "history-instance", "history-type", "operation"),
+    *("export-status", "export-file"),
+)
 _CURSOR = "_cursor"
 # Parameters that shape an answer and exclude no match.
 SHAPING = frozenset(
@@ -53,6 +56,9 @@ class Named(NamedTuple):
     version: str = ""
     # $everything
     operation: str = ""
+
+
+_EXPORT_STATUS = Named("export-status")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,22 +145,21 @@ def named_by(path: str) -> Named:
     """Return what an address below /fhir names."""
     steps = [unquote(step) for step in path.split("/")[2:] if step]
     match steps:
-        case [name] if name.startswith("$"):
-            return Named("operation", operation=name)
+        case ["$export", _export, *name]:
+            # AllergyIntolerance.1.ndjson
+            return Named("export-file", name[0].partition(".")[0]) if name else _EXPORT_STATUS
+        case [*about, name] if name.startswith("$") and len(about) < 3:
+            return Named("operation", "".join(about[:1]), "".join(about[1:]), operation=name)
         case [kind, *_rest] if not kind[:1].isupper():
             return Named()
         case [kind] | [kind, "_search"]:
             return Named("search", kind)
         case [kind, "_history"]:
             return Named("history-type", kind)
-        case [kind, name] if name.startswith("$"):
-            return Named("operation", kind, operation=name)
         case [kind, resource_id]:
             return Named("read", kind, resource_id)
         case [kind, resource_id, "_history"]:
             return Named("history-instance", kind, resource_id)
-        case [kind, resource_id, name] if name.startswith("$"):
-            return Named("operation", kind, resource_id, operation=name)
         case [kind, resource_id, "_history", version]:
             return Named("vread", kind, resource_id, version)
     return Named()

@@ -193,10 +193,16 @@ class _Front:
             is_ours = question["address"].startswith("/fhir/")
             self._need(is_ours, _("address begins with /fhir/."), "address")
             return Check(says=says, question=Question(question["address"], question["answer"]))
-        for kind in ("consent", "revocation"):
-            if kind in check:
-                self._are_texts(check[kind], ("client_id",), kind)
-                return Check(says=says, **{kind: check[kind]["client_id"]})
+        if "revocation" in check:
+            self._are_texts(check["revocation"], ("client_id",), "revocation")
+            return Check(says=says, revocation=check["revocation"]["client_id"])
+        if "consent" in check:
+            consent = check["consent"]
+            has_scope = isinstance(consent, dict) and "scope" in consent
+            names = ("client_id", "scope") if has_scope else ("client_id",)
+            self._are_texts(consent, names, "consent")
+            scope = consent.get("scope", "")
+            return Check(says=says, consent=consent["client_id"], consent_scope=scope)
         requests = check.get("requests", [check.get("request")])
         self._need(
             isinstance(requests, list) and bool(requests),

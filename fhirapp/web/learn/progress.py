@@ -146,9 +146,12 @@ def _state(check: Check, trail: _Trail, spent: Collection[int]) -> CheckState:
     if check.question:
         return CheckState(check, False)
     if check.consent:
-        if trail.has_consented(check.consent):
+        scopes = trail.consents_to(check.consent)
+        if any(check.consent_scope in ("", *scope.split()) for scope in scopes):
             return CheckState(check, True)
-        return CheckState(check, False, _("You have not allowed it anything since you started."))
+        lacking = _("You allowed it, but without the scope %(scope)s.", scope=check.consent_scope)
+        none = _("You have not allowed it anything since you started.")
+        return CheckState(check, False, lacking if scopes else none)
     if check.revocation:
         if trail.has_revoked(check.revocation):
             return CheckState(check, True)
@@ -158,8 +161,34 @@ def _state(check: Check, trail: _Trail, spent: Collection[int]) -> CheckState:
         return CheckState(check, True)
     near = nearest(check.requests, requests, spent, trail.answer_of)
     if near is None:
-        return CheckState(check, False, _("No such request yet."))
+        return CheckState(check, False, _not_yet(check.requests[0], trail))
     return CheckState(check, False, _("Nearly: %(missing)s.", missing=near.missing), near.request)
+
+
+# How a request was sent that does not count, and how it would have to be, by the sender.
+_SENT = {
+    senders.YOU: _("with your own token"),
+    senders.BACKEND: _("with the token of a backend"),
+}
+_TO_SEND = {
+    senders.YOU: _("Send it with the explorer, or with your own token."),
+    senders.PATIENT: _("Send it as the patient, with the explorer."),
+    senders.APP: _("Send it with a token that you let demo-app have."),
+    senders.BACKEND: _("Send it with the token of the backend in the lesson."),
+    senders.NOBODY: _("Send it without a token."),
+}
+
+
+def _not_yet(step: Expected, trail: _Trail) -> str:
+    """Return that there is no such request, or that it was sent in a way that does not count."""
+    nothing = _("No such request yet.")
+    for who, sent in _SENT.items():
+        others = () if who in step.who else trail.of(Expected(who=(who,)))
+        counted = {each.entry.number for each in trail.of(step)}
+        if any(step.is_near(each) and each.entry.number not in counted for each in others):
+            how = _("It was sent %(how)s, and that does not count here.", how=_(sent))
+            return f"{nothing} {how} {_(_TO_SEND[step.who[0]])}"
+    return nothing
 
 
 def is_shown(lesson: Lesson, check: Check, user_id: str, began_at: str, status: int) -> bool:
@@ -214,15 +243,15 @@ class _Trail:
         newest = max((each[-1].entry.number for each in self._read.values() if each), default=0)
         return _served_by(address, (settings().instance, self._user_id, newest))
 
-    def has_consented(self, client_id: str) -> bool:
-        """Return whether the learner consented to a client since then."""
+    def consents_to(self, client_id: str) -> Sequence[str]:
+        """Return the scopes of each consent of the learner's to a client since then."""
         began = int(datetime.fromisoformat(self._since).timestamp())
-        consents = select(Grant.id).where(
+        consents = select(Grant.scope).where(
             Grant.user_id == self._user_id,
             Grant.client_id == client_id,
             Grant.created_at >= began,
         )
-        return bool(db.session.execute(select(exists(consents))).scalar())
+        return db.session.scalars(consents).all()
 
     def has_revoked(self, client_id: str) -> bool:
         """Return whether the learner's consent to a client, or a token of it, ended since then."""

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flask import Response, request
+from markupsafe import Markup
 
-from fhirapp.auth.demo import SECRET
+from fhirapp.auth.demo import BACKEND, SECRET
 from fhirapp.auth.models import STAFF, User
 from fhirapp.config import settings
 from fhirapp.web.learn import progress
@@ -34,6 +35,8 @@ from fhirapp.web.texts import _
 
 blueprint = blueprint_of("learn", __name__)
 _WRITING = Path(__file__).with_name("writing.md")
+# What stands in a text for id and secret of the backend that a learner may use.
+_BACKEND = "{backend}"
 # htmx asks no more after this status.
 _STOP = 286
 
@@ -165,13 +168,18 @@ def _page(place: _Place, says: str = "", typed: str = "", message: str = "") -> 
     return page(
         "learn/lesson.html",
         scripts=True,
-        text=rendered(place.lesson.text, place.lesson.name),
+        text=_rendered(place.lesson.text, place.lesson.name),
         says=says,
         typed=typed,
         message=message,
-        rendered=rendered,
+        rendered=_rendered,
         **_values(place),
     )
+
+
+def _rendered(text: str, lesson: str) -> Markup:
+    """Return the Markdown of a lesson as HTML, with the backend of the learner filled in."""
+    return rendered(text.replace(_BACKEND, f"{BACKEND}:{SECRET}"), lesson)
 
 
 def _user() -> User | None:
