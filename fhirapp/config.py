@@ -281,9 +281,9 @@ class Settings:
     translation: str = _setting(
         String(),
         "",
-        "File with the words of the pages in another language: a compiled gettext catalogue "
-        "(`.mo`), made of `fhirapp/web/texts/messages.pot`",
-        shown="none: English",
+        "File with the words of all pages in a language that fhirapp does not bring: a compiled "
+        "gettext catalogue (`.mo`), made of `fhirapp/web/texts/messages.pot`; people do not choose",
+        shown="none",
     )
     timezone: str = _setting(
         String(validate=_check_zone),

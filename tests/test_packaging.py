@@ -51,7 +51,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
 
 # What each file of the package is: code, templates, texts, tables of codes, and what browsers load.
 SUFFIXES = {
-    *(".py", ".html", ".md", ".css", ".js", ".svg", ".ico", ".png", ".txt", ".pot", ".typed"),
+    *(
+        ".py",
+        ".html",
+        ".md",
+        ".css",
+        ".js",
+        ".svg",
+        ".ico",
+        ".png",
+        ".txt",
+        ".pot",
+        ".po",
+        ".typed",
+    ),
     *(".csv", ".toml"),
 }
 

@@ -1,4 +1,4 @@
-"""The cookies of a session, a visitor, a late form and a sign-in elsewhere; the forms' token.
+"""The cookies of a session, a visitor, a late form, a language, a sign-in; the forms' token.
 
 Browsers send a host's cookies to each of its ports, so a cookie's name has a part that differs
 between the servers of one host, such as a demo beside a clinic, and is the same in their processes.
@@ -27,10 +27,12 @@ from fhirapp.config import base_url, path_of_service, settings
 from fhirapp.keys import keyed_digest, opened, sealed
 
 SESSION, VISITOR, TYPED, PROVIDER = "session", "visitor", "typed", "provider"
+LANGUAGE = "language"
 # A kept form: the path of its page, ? and its fields. Long enough to sign in again.
 _TYPED_SECONDS = 900
 # Somebody may have to find their phone at the identity provider.
 PROVIDER_SECONDS = 900
+_LANGUAGE_SECONDS = 365 * 86_400
 
 
 def session_secret() -> str | None:
@@ -64,6 +66,16 @@ def set_at_provider(text: str) -> None:
     g.at_provider = sealed(text).decode()
 
 
+def language() -> str:
+    """Return the language that this browser's reader chose; empty where none was."""
+    return _sent(LANGUAGE) or ""
+
+
+def set_language(code: str) -> None:
+    """Let the browser keep the language that its reader chose."""
+    g.chosen_language = code
+
+
 def form_token() -> str:
     """Return the token that this browser's forms carry."""
     return keyed_digest("form", _browser())
@@ -76,6 +88,7 @@ def send(response: Response) -> Response:
         (VISITOR, g.get("new_visitor"), ABSOLUTE_SECONDS),
         (TYPED, g.get("typed"), _TYPED_SECONDS),
         (PROVIDER, g.get("at_provider"), PROVIDER_SECONDS),
+        (LANGUAGE, g.get("chosen_language"), _LANGUAGE_SECONDS),
     )
     for cookie, value, seconds in changed:
         if value is not None:

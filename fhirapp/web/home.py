@@ -25,6 +25,7 @@ from fhirapp.db import db
 from fhirapp.definition import featured_types, types
 from fhirapp.docs import pages, search
 from fhirapp.rest.capability import software_version
+from fhirapp.web import cookies
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.labels import plural_of
 from fhirapp.web.markdown import manual_html
@@ -32,11 +33,13 @@ from fhirapp.web.pages import (
     PageError,
     blueprint_of,
     current_session,
+    field,
+    local_path,
     page,
     see_other,
     sign_in_address,
 )
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, offered
 
 blueprint = blueprint_of("start", __name__)
 _VIA = "home"
@@ -103,6 +106,16 @@ def _clients() -> Sequence[tuple[str, str, str]]:
         (APP, "", _("An app in a browser or on a phone, with PKCE")),
         (CONFIDENTIAL, SECRET, _("An app with a server of its own")),
     )
+
+
+@blueprint.post("/language")
+def choose_language() -> Response:
+    """Show pages in another language from now on, in this browser."""
+    code = field("language", 20)
+    if code not in offered():
+        raise PageError(400, _("Pages are not shown in that language."))
+    cookies.set_language(code)
+    return see_other(local_path(field("back", 20_000)))
 
 
 @blueprint.get("/docs")

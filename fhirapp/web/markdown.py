@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from fhirapp.config import base_url
 from fhirapp.docs import anchor_of
+from fhirapp.web.texts import _
 
 # What the address of this server stands for in the text.
 SERVER = "{server}"
@@ -30,6 +31,7 @@ _TAGS = {
 }
 _ATTRIBUTES = {"a": {"href", "class"}, "code": {"class"}, "ol": {"start"}}
 _OF_MANUAL = {"div": {"class", "tabindex"}, **{name: {"id"} for name in ("h2", "h3", "h4")}}
+_OPEN = _("Open it in the explorer")
 _MANUAL = re.compile(r"(?P<page>[a-z]+)\.md(?P<anchor>#.*)?")
 
 
@@ -43,19 +45,19 @@ def explorer(address: str, lesson: str = "") -> str:
 
 def rendered(text: str, lesson: str = "") -> Markup:
     """Return the Markdown of a lesson as HTML, with this server's address filled in."""
-    return as_html(text.replace(SERVER, base_url()), lesson)
+    return as_html(text.replace(SERVER, base_url()), lesson, _(_OPEN))
 
 
 @lru_cache(maxsize=200)
-def as_html(text: str, lesson: str = "") -> Markup:
-    """Return Markdown as HTML that is safe whoever wrote it."""
-    return _cleaned(_MARKDOWN.render(text, {"lesson": lesson}), _TAGS, _ATTRIBUTES)
+def as_html(text: str, lesson: str = "", opens: str = _OPEN) -> Markup:
+    """Return Markdown as HTML that is safe whoever wrote it; opens are the words of its links."""
+    return _cleaned(_MARKDOWN.render(text, {"lesson": lesson, "opens": opens}), _TAGS, _ATTRIBUTES)
 
 
 @lru_cache(maxsize=50)
 def manual_html(text: str) -> Markup:
     """Return a page of the manual as HTML."""
-    html = _MARKDOWN.render(text, {"lesson": "", "manual": True})
+    html = _MARKDOWN.render(text, {"lesson": "", "opens": _OPEN, "manual": True})
     return _cleaned(html, _TAGS | {"div"}, _ATTRIBUTES | _OF_MANUAL)
 
 
@@ -103,7 +105,7 @@ class _Renderer(RendererHTML):
         if tokens[at].info.strip() != "fhir":
             return shown
         address = escape(explorer(code.removeprefix("GET ").strip(), env["lesson"]))
-        return f'{shown}<p><a class="target" href="{address}">Open it in the explorer</a></p>'
+        return f'{shown}<p><a class="target" href="{address}">{escape(env["opens"])}</a></p>'
 
     def code_inline(self, tokens: Sequence[Token], at: int, _options: Any, _env: Any) -> str:
         """Let the lines of an address break where its parts begin, and not within a word."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from flask import Blueprint, Flask, Response, current_app, g, render_template, request
 from markupsafe import Markup
@@ -32,9 +32,9 @@ from fhirapp.fhir.outcome import FhirError
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.errors import ERROR_PAGE
 from fhirapp.trail import Unwritable, acts
-from fhirapp.web import cookies
+from fhirapp.web import cookies, texts
 from fhirapp.web.browsers import browser
-from fhirapp.web.texts import _, ngettext
+from fhirapp.web.texts import _, ngettext, numeral
 from fhirapp.web.times import day, exact, moment, partial
 
 # By the answer's status: the heading, and what to do where no other message is given.
@@ -90,7 +90,7 @@ class PageError(Exception):
 def init_app(app: Flask) -> None:
     """Give the templates what each page shows."""
     app.context_processor(_shared)
-    for show in (day, exact, moment, partial, browser):
+    for show in (day, exact, moment, numeral, partial, browser):
         app.add_template_filter(show)
     app.extensions[ERROR_PAGE] = error_page
 
@@ -122,7 +122,7 @@ def page(
     response.headers["X-Frame-Options"] = "DENY"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cache-Control"] = "no-store"
-    return response
+    return texts.tell(response)
 
 
 def see_other(location: str) -> Response:
@@ -146,7 +146,16 @@ def _shared() -> dict[str, Any]:
         "base_url": base_url(),
         "now": int(time.time()),
         "zone": str(settings().zone),
+        "here": _here,
     }
+
+
+def _here() -> str:
+    """Return the address of this page, or of the one with the form that was sent."""
+    if request.method not in ("GET", "HEAD"):
+        return cookies.page_of_form()
+    query = request.query_string.decode("latin-1")
+    return quote(request.path) + (f"?{query}" if query else "")
 
 
 def current_session() -> Signed | None:

@@ -1,7 +1,8 @@
-"""Days and times as pages show them, in the clinic's zone."""
+"""Days and times as pages show them, in the clinic's zone and the page's language."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from fhirapp.fhir import temporal
@@ -21,6 +22,10 @@ _MONTHS = (
     _("November"),
     _("December"),
 )
+SHORT_MONTHS = (
+    *(_("Jan"), _("Feb"), _("Mar"), _("Apr"), _("May"), _("Jun")),
+    *(_("Jul"), _("Aug"), _("Sep"), _("Oct"), _("Nov"), _("Dec")),
+)
 
 
 def day(seconds: int | None) -> str:
@@ -38,26 +43,23 @@ def moment(seconds: int | None) -> str:
 
 def moment_of(then: datetime) -> str:
     """Return a local time, with its zone."""
-    return _(
-        "%(day)s, %(time)s %(zone)s",
-        day=_day(then.year, then.month, then.day),
-        time=f"{then:%H:%M}",
-        zone=temporal.zone_name(then),
-    )
+    return _moment(then, f"{then:%H:%M}")
 
 
 def exact(instant: str) -> str:
     """Return an instant to the second: 3 May 2026, 14:05:09 CDT."""
-    return temporal.exact(temporal.local(datetime.fromisoformat(instant)))
+    then = temporal.local(datetime.fromisoformat(instant))
+    return _moment(then, f"{then:%H:%M:%S}")
 
 
-def partial(fhir: str) -> str:
+def partial(fhir: str, months: Sequence[str] = _MONTHS) -> str:
     """Return the day of a FHIR date or time: 12 April 1958, April 1958, 1958."""
     parts = [int(part) for part in temporal.day_of(fhir).split("-")]
     if len(parts) == 3:
-        return _day(*parts)
+        year, month, day = parts
+        return _day(year, month, day, months)
     if len(parts) == 2:
-        return _("%(month)s %(year)s", month=_(_MONTHS[parts[1] - 1]), year=parts[0])
+        return _("%(month)s %(year)s", month=_(months[parts[1] - 1]), year=parts[0])
     return fhir
 
 
@@ -65,5 +67,10 @@ def _local(seconds: int) -> datetime:
     return temporal.local(datetime.fromtimestamp(seconds, UTC))
 
 
-def _day(year: int, month: int, day: int) -> str:
-    return _("%(day)s %(month)s %(year)s", day=day, month=_(_MONTHS[month - 1]), year=year)
+def _moment(then: datetime, clock: str) -> str:
+    day, zone = _day(then.year, then.month, then.day), temporal.zone_name(then)
+    return _("%(day)s, %(time)s %(zone)s", day=day, time=clock, zone=zone)
+
+
+def _day(year: int, month: int, day: int, months: Sequence[str] = _MONTHS) -> str:
+    return _("%(day)s %(month)s %(year)s", day=day, month=_(months[month - 1]), year=year)

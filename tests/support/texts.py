@@ -1,24 +1,20 @@
-"""Gather the texts of the pages that are marked, for translators: `python -m tests.texts`.
+"""Gather the texts of the pages that are marked: `python -m tests.support.texts`.
 
 Each stands in messages.pot once, with the files that it stands in. No dates and no line numbers:
-the file changes when a text does. A translation is a copy of it that is filled in and compiled:
-
-    msginit --locale=de --input=fhirapp/web/texts/messages.pot --output=de.po
-    msgfmt --output=de.mo de.po
-
-FHIRAPP_TRANSLATION=de.mo shows the pages with it; what it leaves out stays English.
+the file changes when a text does. The translations beside it, such as de.po, get each text that is
+new, to be filled in, and lose those that are gone.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
-from babel.messages.pofile import write_po
+from babel.messages.pofile import read_po, write_po
 
 from tests.support.shell import ROOT
 
@@ -43,7 +39,7 @@ _METHODS = [("**.py", "python"), ("**.html", "jinja2.ext.babel_extract")]
 _OPTIONS = {"**.html": {"newstyle_gettext": "true", "silent": "false"}}
 # Of each run, not of the texts.
 _PASSING = re.compile(
-    rb'^"(POT-Creation-Date|PO-Revision-Date|Generated-By|Last-Translator).*\n', re.M
+    rb'^"(POT-Creation-Date|PO-Revision-Date|Generated-By|Last-Translator|Language-Team).*\n', re.M
 )
 _HEADER = "# The texts of fhirapp's pages, gathered by `python -m tests.support.texts`."
 
@@ -57,9 +53,41 @@ def gathered() -> bytes:
         ):
             place = (folder / path).relative_to(_PACKAGE).as_posix()
             catalog.add(message, None, [(place, 0)], auto_comments=comments, context=context)
+    return _written(catalog)
+
+
+def updated(path: Path) -> bytes:
+    """Return a translation with the texts of messages.pot: those that are new are empty."""
+    catalog, template = (read_po(io.BytesIO(one.read_bytes())) for one in (path, TEMPLATE))
+    catalog.update(template, no_fuzzy_matching=True)
+    catalog.locale = path.stem
+    catalog.header_comment = _HEADER
+    return _written(catalog, no_location=True)
+
+
+def pseudo() -> str:
+    """Return a translation that is whole: each text in ⟦brackets⟧, so that no other has any."""
+    catalog = read_po(io.BytesIO(TEMPLATE.read_bytes()), locale="de")
+    for message in catalog:
+        if message.id == "1,000.5":
+            message.string = "1.000,5"
+        elif message.id:
+            texts = message.id if message.pluralizable else (message.id,)
+            marked = tuple(f"⟦{text}⟧" for text in texts)
+            message.string = marked if message.pluralizable else marked[0]
+    return _written(catalog).decode()
+
+
+def _written(catalog: Catalog, *, no_location: bool = False) -> bytes:
     written = io.BytesIO()
-    write_po(written, catalog, width=100, include_lineno=False, sort_output=True)
+    options = {"include_lineno": False, "sort_output": True, "ignore_obsolete": True}
+    write_po(written, catalog, width=100, no_location=no_location, **options)
     return _PASSING.sub(b"", written.getvalue())
+
+
+def translations() -> Sequence[Path]:
+    """Return the files of the languages that are ours."""
+    return sorted(TEMPLATE.parent.glob("*.po"))
 
 
 def templates() -> Iterator[Path]:
@@ -69,4 +97,7 @@ def templates() -> Iterator[Path]:
 
 if __name__ == "__main__":
     TEMPLATE.write_bytes(gathered())
-    print(f"{TEMPLATE.relative_to(ROOT)} is written.")  # noqa: T201
+    for path in translations():
+        path.write_bytes(updated(path))
+        empty = path.read_text(encoding="utf-8").count('\nmsgstr ""\n\n')
+        print(f"{path.name}: {empty} texts are to be translated.")  # noqa: T201

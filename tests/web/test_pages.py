@@ -32,6 +32,7 @@ WHO = (
     ("/demo/app", ANYBODY),
     ("/api-docs", ANYBODY),
     ("/docs", ANYBODY),
+    ("/language", ANYBODY),
     # Of the demo: elsewhere there are none.
     ("/learn", ANYBODY),
     ("/apps/", ANYBODY),

@@ -22,7 +22,8 @@ from fhirapp.definition import types
 from fhirapp.fhir.temporal import begin_of, instant, now
 from fhirapp.web.admin import storage
 from fhirapp.web.pages import blueprint_of, for_administrators
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, numeral
+from fhirapp.web.times import SHORT_MONTHS, partial
 
 MONTHS = 24
 # A count reads the index that it counts: ten million rows a second, where they are in memory. It
@@ -155,20 +156,6 @@ blueprint = blueprint_of("admin_plots", __name__)
 _WIDTH, _HEIGHT = 420, 260
 # Of versions: up to so many each has its own line.
 _FEW = 6
-_MONTHS = (
-    _("Jan"),
-    _("Feb"),
-    _("Mar"),
-    _("Apr"),
-    _("May"),
-    _("Jun"),
-    _("Jul"),
-    _("Aug"),
-    _("Sep"),
-    _("Oct"),
-    _("Nov"),
-    _("Dec"),
-)
 STYLE = """
 svg { --ink: #1d2329; --soft: #5c6670; --line: #e4dfd8; --accent: #0b6b67; }
 @media (prefers-color-scheme: dark) {
@@ -213,7 +200,7 @@ def _storage() -> bytes:
 
 def _versions() -> bytes:
     months = kept("growth", growth).months
-    chart = _chart("Bar", "{:,.0f}".format, show_minor_x_labels=False)
+    chart = _chart("Bar", numeral, show_minor_x_labels=False)
     chart.x_labels = [_month(one.first) for one in months]
     # This month, and each half a year before it.
     chart.x_labels_major = [_month(one.first) for one in [*reversed(months)][::6]]
@@ -242,11 +229,11 @@ PLOTS: dict[str, Callable[[], bytes]] = {
 
 
 def _month(first: date) -> str:
-    return f"{_(_MONTHS[first.month - 1])} {first.year}"
+    return partial(first.isoformat()[:7], SHORT_MONTHS)
 
 
 def _day(day: date) -> str:
-    return f"{day.day} {_month(day)}"
+    return partial(day.isoformat(), SHORT_MONTHS)
 
 
 def _chart(kind: str, formatted: Callable[[Any], str], **options: Any) -> Any:

@@ -46,7 +46,7 @@ from fhirapp.web.pages import (
     sign_in_address,
     signed_in,
 )
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, numeral
 
 _log = logging.getLogger(__name__)
 View = TypeVar("View", bound=Callable[..., Any])
@@ -87,11 +87,11 @@ def spell(seconds: int) -> str:
 
 def size_of(count: float) -> str:
     """Return a number of bytes as people read it."""
-    for unit in ("bytes", "kB", "MB"):
+    for unit in (_("bytes"), "kB", "MB"):
         if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+            return f"{numeral(count, 0 if unit == _('bytes') else 1)} {unit}"
         count /= 1000
-    return f"{count:,.1f} GB"
+    return f"{numeral(count, 1)} GB"
 
 
 def made_files(job: Job) -> list[StoredFile]:

@@ -23,7 +23,7 @@ from fhirapp.fhir.temporal import now
 from fhirapp.ops.check import one_snapshot
 from fhirapp.search.fulltext import words_table
 from fhirapp.trail import trail_of
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, numeral
 
 RECORDS, VERSIONS, ATTACHMENTS = "records", "earlier versions", "attachments"
 INDEXES, FULL_TEXT, AUDIT, ACCOUNTS = "indexes", "full text", "audit", "accounts, apps"
@@ -86,12 +86,12 @@ class Day(NamedTuple):
 
 def sized(count: float) -> str:
     """Return a number of bytes as people read it."""
-    for unit in ("bytes", "kB", "MB"):
+    for unit in (_("bytes"), "kB", "MB"):
         if count < 1000:
-            digits = 0 if unit == "bytes" or count >= 100 else 1
-            return f"{count:.{digits}f} {unit}"
+            digits = 0 if unit == _("bytes") or count >= 100 else 1
+            return f"{numeral(count, digits)} {unit}"
         count /= 1000
-    return f"{count:,.1f} GB"
+    return f"{numeral(count, 1)} GB"
 
 
 def storage() -> Storage:

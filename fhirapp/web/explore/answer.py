@@ -20,7 +20,7 @@ from fhirapp.rest.response import FHIR_JSON
 from fhirapp.web.explore.address import HEADERS, SENT_VIA, Address, NoAddressError
 from fhirapp.web.explore.explanation import Note, issues_of, note_of
 from fhirapp.web.internal_client import Answer, ask
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, numeral
 
 # Larger bodies are not parsed or shown; they are saved as a file, up to MOST_WHOLE.
 MOST_BYTES = 8 * 1024 * 1024
@@ -259,12 +259,12 @@ def _size(count: int) -> str:
     if count < 1000:
         return _("%(count)s bytes", count=count)
     return (
-        f"{count / 1000:.1f}\N{NO-BREAK SPACE}kB"
+        f"{numeral(count / 1000, 1)}\N{NO-BREAK SPACE}kB"
         if count < 999_950
-        else f"{count / 1_000_000:.1f}\N{NO-BREAK SPACE}MB"
+        else f"{numeral(count / 1_000_000, 1)}\N{NO-BREAK SPACE}MB"
     )
 
 
 def _time(seconds: float) -> str:
     """Return a duration as people say it."""
-    return f"{seconds * 1000:.0f} ms" if seconds < 9.9995 else f"{seconds:.1f} s"
+    return f"{numeral(seconds * 1000)} ms" if seconds < 9.9995 else f"{numeral(seconds, 1)} s"

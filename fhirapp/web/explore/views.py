@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from fhirapp.fhir import json as fhir_json
 from fhirapp.web.explore.address import UNSEEN
 from fhirapp.web.explore.tables import name_of, text_of
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, numeral
 
 # Returns the page for an address in an answer; None where the text is none of ours.
 Link = Callable[[str], str | None]
@@ -143,7 +143,7 @@ class _View:
         if len(text) == _LONGEST_TEXT:
             return quoted
         self.is_cut = True
-        count = f"{len(text) - _LONGEST_TEXT:,}"
+        count = numeral(len(text) - _LONGEST_TEXT)
         more = escape(_("… and %(count)s more characters", count=count))
         return f"{quoted} <small>{more}</small>"
 

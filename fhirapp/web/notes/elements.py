@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -17,7 +16,8 @@ from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import NOTE_STATUSES, PAST_STATUSES, format_of, shortened, word
 from fhirapp.web.pages import PageError
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, numeral
+from fhirapp.web.times import SHORT_MONTHS, partial
 
 Json = Mapping[str, Any]
 
@@ -134,13 +134,8 @@ def day_of(value: object) -> str:
     """Return the day of a FHIR date or time, in the zone that the page names: 3 Nov 2023, 2023."""
     text = str(value or "")
     try:
-        numbers = [int(part) for part in temporal.day_of(text).split("-")]
-        if len(numbers) == 3:
-            return f"{numbers[2]} {date(*numbers):%b} {numbers[0]}"
-        if len(numbers) == 2:
-            return f"{date(numbers[0], numbers[1], 1):%b} {numbers[0]}"
-        return text if text else _("not dated")
-    except ValueError:
+        return partial(text, SHORT_MONTHS) if text else _("not dated")
+    except (ValueError, LookupError):
         return shortened(text, 40) or _("not dated")
 
 
@@ -160,8 +155,8 @@ def size(count: int) -> str:
     if count < 1_000:
         return _("%(count)s bytes", count=count)
     if count < 1_000_000:
-        return f"{count / 1_000:.0f} kB"
-    return f"{count / 1_000_000:.1f} MB"
+        return f"{numeral(count / 1_000)} kB"
+    return f"{numeral(count / 1_000_000, 1)} MB"
 
 
 def note_path(note_id: str, *rest: str) -> str:

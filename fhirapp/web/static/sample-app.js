@@ -23,7 +23,7 @@ async function show(client) {
   await fill("notes", found, notes);
   element("token").textContent = JSON.stringify({ scope, patient, expires_in }, null, 2);
   element("record").hidden = false;
-  element("connect").textContent = "Connect again";
+  element("connect").textContent = element("connect").dataset.again;
 }
 // What the token does not allow is not "none": say so, and show the rest.
 const fill = async (id, asked, shown) => element(id).replaceChildren(...await asked.then(shown).catch(

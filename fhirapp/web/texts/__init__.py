@@ -2,33 +2,85 @@
 
 Templates write {{ _("Sign in") }} or {% trans %}…{% endtrans %}, code writes _("Sign in"). What is
 marked in a table that is made at import is not known in another language yet: call _() once more
-where it is shown. `python -m tests.texts` gathers all that is marked in messages.pot, from which a
-translation is made; FHIRAPP_TRANSLATION names its compiled file.
+where it is shown. `python -m tests.support.texts` gathers all that is marked in messages.pot.
+
+A page is in the language that its reader chose, else in the one that the browser asks for. Ours
+are in files beside this one, such as de.po; one is offered when its file has every text.
+FHIRAPP_TRANSLATION names a compiled file of a clinic's own, in which all pages are then.
 """
 
 from __future__ import annotations
 
+import json
 import struct
-from gettext import GNUTranslations, NullTranslations
+from collections.abc import Iterator, Mapping
+from functools import cache
+from gettext import GNUTranslations, NullTranslations, c2py
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, current_app
+from flask import Flask, Response, current_app, g, has_request_context, request
 
 from fhirapp.config import ConfigurationError, Marked, RefusedCommand, settings_of
+from fhirapp.web import cookies
 
+ENGLISH = "en"
+# What each is called by those who read it.
+NAMES: Mapping[str, str] = {ENGLISH: "English", "de": "Deutsch"}
 _EXTENSION = "fhirapp.texts"
-_ENGLISH = NullTranslations()
+_FOLDER = Path(__file__).parent
+_UNTRANSLATED = NullTranslations()
+
+
+class Catalogue(NullTranslations):
+    """The texts of a .po file as Babel writes it: an entry for each text, a blank line between."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self._texts: dict[str, list[str]] = {}
+        self.is_whole = True
+        for entry in content.strip().split("\n\n"):
+            fields = dict(_fields(entry))
+            texts = [text for name, text in fields.items() if name.startswith("msgstr")]
+            if all(texts) and "\n#, fuzzy" not in f"\n{entry}":
+                self._texts[fields.get("msgid", "")] = texts
+            else:
+                self.is_whole = False
+        (header,) = self._texts.pop("")
+        self._form = c2py(header.partition("plural=")[2].partition(";")[0])
+
+    def gettext(self, message: str) -> str:
+        return self._texts.get(message, (message,))[0]
+
+    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
+        texts = self._texts.get(msgid1)
+        return texts[self._form(n)] if texts else super().ngettext(msgid1, msgid2, n)
+
+
+def _fields(entry: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields of an entry, msgid and msgstr or msgstr[0], each with its text."""
+    name, text = "", ""
+    for line in entry.splitlines():
+        if line.startswith("msg"):
+            if name:
+                yield name, text
+            name, _space, line = line.partition(" ")
+            text = ""
+        if line.startswith('"'):
+            # It is escaped as JSON is.
+            text += json.loads(line)
+    if name:
+        yield name, text
 
 
 def init_app(app: Flask) -> None:
-    """Let templates mark their words; read the translation. Raises ConfigurationError."""
+    """Let templates mark their words; read the clinic's translation. Raises ConfigurationError."""
     app.jinja_env.add_extension("jinja2.ext.i18n")
     install = app.jinja_env.install_gettext_callables  # type: ignore[attr-defined]
     install(_gettext, _ngettext, newstyle=True)
     path = settings_of(app).translation
-    app.extensions[_EXTENSION] = read_translation(Path(path)) if path else _ENGLISH
-    app.jinja_env.globals["language"] = app.extensions[_EXTENSION].info().get("language", "en")
+    app.extensions[_EXTENSION] = read_translation(Path(path)) if path else None
+    app.context_processor(lambda: {"language": language(), "languages": offered()})
 
 
 def read_translation(path: Path) -> GNUTranslations:
@@ -41,6 +93,45 @@ def read_translation(path: Path) -> GNUTranslations:
             f"FHIRAPP_TRANSLATION={str(path)!r} cannot be read as a compiled catalogue of texts"
             f" ({error}); make one with: msgfmt -o {path.with_suffix('.mo').name} {path.stem}.po"
         ) from None
+
+
+def offered() -> Mapping[str, str]:
+    """Return the languages that a reader can choose from, by their codes."""
+    if current_app.extensions.get(_EXTENSION) is not None:
+        return {}
+    return {code: name for code, name in NAMES.items() if code == ENGLISH or shipped(code).is_whole}
+
+
+@cache
+def shipped(code: str) -> Catalogue:
+    """Return a translation of ours, read when it is needed first."""
+    return Catalogue((_FOLDER / f"{code}.po").read_text(encoding="utf-8"))
+
+
+def language() -> str:
+    """Return the language of the page that is made; English where none is."""
+    if not has_request_context():
+        return ENGLISH
+    if "language" not in g:
+        own, known = current_app.extensions.get(_EXTENSION), offered()
+        chosen = cookies.language()
+        if own is not None:
+            g.language = str(own.info().get("language", ENGLISH))
+        elif chosen in known:
+            g.language = chosen
+        else:
+            # de-CH is German; of best_match() it would come after any en.
+            asked = (code.partition("-")[0].lower() for code, q in request.accept_languages if q)
+            g.language = next((code for code in asked if code in known), ENGLISH)
+    found: str = g.language
+    return found
+
+
+def tell(response: Response) -> Response:
+    """Say which language a page is in, and by what that was chosen."""
+    response.headers["Content-Language"] = language()
+    response.vary.update(("Accept-Language", "Cookie"))
+    return response
 
 
 def _(text: str, /, **values: Any) -> str:
@@ -57,22 +148,32 @@ def reason_of(error: RefusedCommand) -> str:
     return _(error.text, **values)
 
 
+def numeral(value: float, decimals: int = 0) -> str:
+    """Return a number as the page's language writes it: 1,234.5."""
+    form = _("1,000.5")
+    return f"{value:,.{decimals}f}".translate({ord(","): form[1], ord("."): form[5]})
+
+
 def _gettext(text: str) -> str:
     # An empty text would be the catalogue's header.
     return _translation().gettext(text) if text else text
 
 
-def _ngettext(one: str, many: str, number: int) -> str:
-    return _translation().ngettext(one, many, number)
+def _ngettext(one: str, many: str, count: int) -> str:
+    return _translation().ngettext(one, many, count)
 
 
-def ngettext(one: str, many: str, number: int) -> str:
+def ngettext(one: str, many: str, count: int) -> str:
     """Return the text of one, or of so many; %(num)s stands for the number."""
-    return _ngettext(one, many, number) % {"num": number}
+    return _ngettext(one, many, count) % {"num": count}
 
 
 def _translation() -> NullTranslations:
-    found: NullTranslations = (
-        current_app.extensions.get(_EXTENSION, _ENGLISH) if current_app else _ENGLISH
-    )
+    if not current_app:
+        return _UNTRANSLATED
+    if "translation" not in g:
+        own = current_app.extensions.get(_EXTENSION)
+        code = ENGLISH if own is not None else language()
+        g.translation = own or (_UNTRANSLATED if code == ENGLISH else shipped(code))
+    found: NullTranslations = g.translation
     return found
