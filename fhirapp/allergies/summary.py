@@ -79,8 +79,9 @@ class Entry(NamedTuple):
     """An AllergyIntolerance in a summary; codes and words are empty where nothing is recorded.
 
     coded_as are the names of its codes where they differ from its words. recorded_date is a FHIR
-    dateTime. comments are its notes, faults what contradicts itself or is not understood, missing
-    what is not recorded. keys are its codes and words: entries that share one are about the same.
+    dateTime; recorder and asserter are References that need nothing of the entry. comments are its
+    notes, faults what contradicts itself or is not understood, missing what is not recorded. keys
+    are its codes and words: entries that share one are about the same.
     """
 
     reference: str
@@ -98,6 +99,8 @@ class Entry(NamedTuple):
     onset: str
     last_occurrence: str
     recorded_date: str
+    recorder: Resource
+    asserter: Resource
     comments: Sequence[str]
     faults: Sequence[str]
     missing: Sequence[str]
@@ -266,6 +269,8 @@ def _entry(resource: Resource) -> Entry:
         onset=terminology.onset(resource),
         last_occurrence=terminology.when(resource.get("lastOccurrence")),
         recorded_date=resource.get("recordedDate") or "",
+        recorder=_reference(resource, "recorder"),
+        asserter=_reference(resource, "asserter"),
         comments=[
             terminology.shortened(note["text"])
             for note in resource.get("note", ())
@@ -281,6 +286,16 @@ def _substance(assertion: Assertion, about: Mapping[str, Any]) -> str:
     if assertion.kind is Kind.WORDS_ONLY:
         return terminology.shortened(str(about.get("text") or ""), _WORDS)
     return terminology.concept(about)
+
+
+def _reference(resource: Resource, name: str) -> Resource:
+    """Return a Reference; of one to what the entry contains, the name alone."""
+    value: Resource = resource.get(name) or {}
+    if not str(value.get("reference") or "").startswith("#"):
+        return {key: value[key] for key in ("reference", "display") if value.get(key)} or (
+            {"display": words} if (words := terminology.reference(value)) else {}
+        )
+    return {"display": terminology.reference(value, resource)}
 
 
 def _codes(resource: Resource, name: str, system: str, known: Sequence[str]) -> Sequence[str]:

@@ -85,6 +85,32 @@ def when(value: str | None) -> str:
     return f"{parts[2]} {month}" if len(parts) == 3 else month
 
 
+def reference(value: Mapping[str, Any] | None, within: Mapping[str, Any] | None = None) -> str:
+    """Return whom a Reference names, also one that within contains; empty where it names nobody."""
+    if not value:
+        return ""
+    address = str(value.get("reference") or "")
+    if display := value.get("display"):
+        return shortened(str(display))
+    for one in (within or {}).get("contained", ()):
+        if address == f"#{one.get('id')}":
+            return _named(one)
+    identifier = value.get("identifier") or {}
+    return shortened(address or str(identifier.get("value") or ""))
+
+
+def _named(resource: Mapping[str, Any]) -> str:
+    """Return the name of a person or organization."""
+    name = resource.get("name")
+    if isinstance(name, str):
+        return shortened(name)
+    for one in name or ():
+        parts = [*one.get("prefix", ()), *one.get("given", ()), one.get("family")]
+        if text := one.get("text") or " ".join(filter(None, parts)):
+            return shortened(text)
+    return "name not recorded"
+
+
 def onset(resource: Mapping[str, Any]) -> str:
     """Return when an allergy began, in whichever way it is told."""
     if value := resource.get("onsetDateTime"):

@@ -198,6 +198,9 @@ def test_an_entry_tells_what_is_recorded_and_nothing_that_is_not(fhir):
     assert [parts(one, "severity")[0] for one in reactions] == ["severe", "moderate"]
     assert parts(reactions[0], "text") == ["Anaphylaxis, Bronchospasm, Angioedema"]
     assert parts(first, "note") == []
+    assert parts(first, "recorder") == [
+        {"reference": "Practitioner/dr-adeyemi", "display": "Dr. Folake Adeyemi"}
+    ]
 
 
 def test_an_entry_tells_its_type_what_it_is_coded_as_and_what_was_written_beside_it(fhir):

@@ -100,3 +100,52 @@ def test_a_change_in_a_very_long_text_is_found_by_lines():
 def test_one_line_of_a_megabyte_is_cut():
     found = difference("a " * 500_000, "b " * 500_000)
     assert max(len(piece.text) for row in found.rows for piece in row.left) < 21_000
+
+
+def test_beside_a_change_stands_the_heading_of_its_section():
+    body = [f"line {n}" for n in range(20)]
+    before = ["HOSPITAL COURSE", *body, "given 5 mg", "Plan:", *body, "see him in May"]
+    after = [*before]
+    after[21], after[-1] = "given 50 mg", "see him in June"
+    rows = difference("\n".join(before), "\n".join(after)).rows
+    headings = [told(row)[1] for row in rows if row.state == "heading"]
+    assert headings == ["HOSPITAL COURSE", "Plan:"]
+    # It is not repeated where it stands in view.
+    assert [row.state for row in rows].count("heading") == 2
+    at = [row.state for row in rows].index("heading")
+    assert rows[at - 1].state == "gap"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_heading"),
+    [
+        ("ASSESSMENT", True),
+        ("ASSESSMENT AND PLAN", True),
+        ("Anything at all:", True),
+        ("## Past history", True),
+        ("Known problems", True),
+        ("Medications: none", True),
+        ("Dose: 5 mg", False),
+        ("no allergies", False),
+        ("He has a history of asthma, with allergies", False),
+        ("BP 120/80", False),
+        ("T 36.8", False),
+        ("A", False),
+        ("", False),
+    ],
+)
+def test_what_heads_a_section_is_told_from_what_does_not(line, is_heading):
+    before = [line, *(f"line {n}" for n in range(10)), "old"]
+    rows = difference("\n".join(before), "\n".join([*before[:-1], "new"])).rows
+    assert ("heading" in [row.state for row in rows]) == is_heading
+
+
+def test_a_section_of_allergies_that_changed_is_shown_whole():
+    allergies = [f"- substance {n}" for n in range(12)]
+    other = [f"line {n}" for n in range(12)]
+    before = ["Medications:", *other, "Allergies:", *allergies, "Plan:", *other]
+    after = [*before]
+    after[14] = "- substance 0: anaphylaxis"
+    shown = [told(row)[2] for row in difference("\n".join(before), "\n".join(after)).rows]
+    assert all(one in shown for one in ("Allergies:", *allergies[1:]))
+    assert "line 0" not in shown

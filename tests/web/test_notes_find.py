@@ -152,7 +152,7 @@ def test_the_chart_has_the_timeline_and_the_newest_notes(browser):
     assert page.status == 200
     assert page.response.text.count('<svg class="timeline"') == 1
     assert page.response.text.count('<li class="note-line') == 50
-    assert page.offered["More notes"].startswith("/notes?patient=p9&cursor=")
+    assert page.offered["More notes"].startswith("/notes?patient=p9&status=current&cursor=")
     assert "63 notes" in page.submit("Search", q="").words
 
 

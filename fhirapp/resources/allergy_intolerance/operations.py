@@ -84,6 +84,8 @@ _ENTRY = (
     _parameter("onset", "string", "When it began, in words"),
     _parameter("lastOccurrence", "string", "When it last happened, in words"),
     _parameter("recorded", "string", "When it was recorded, in words"),
+    _parameter("recorder", "Reference", "Who recorded it"),
+    _parameter("asserter", "Reference", "Who told of it"),
     _parameter("comment", "string", "What somebody wrote beside it", repeats=True),
     _parameter("note", "string", "What does not fit in it, or is not told", repeats=True),
 )
@@ -240,6 +242,8 @@ def _entry(entry: Entry) -> Part:
         _string("onset", entry.onset),
         _string("lastOccurrence", entry.last_occurrence),
         _string("recorded", entry.recorded),
+        _reference("recorder", entry.recorder),
+        _reference("asserter", entry.asserter),
         *(_string("comment", one) for one in entry.comments),
         *(_string("note", one) for one in (*entry.faults, *entry.missing)),
     ]
@@ -255,6 +259,10 @@ def _reaction(reaction: ReactionWords) -> Part:
         _string("onset", reaction.onset),
     ]
     return {"name": "reaction", "part": [one for one in parts if len(one) > 1]}
+
+
+def _reference(name: str, value: Resource) -> Part:
+    return {"name": name, "valueReference": value} if value else {"name": name}
 
 
 def _string(name: str, text: str) -> Part:

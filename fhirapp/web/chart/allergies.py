@@ -1,4 +1,8 @@
-"""A patient's allergies for the chart: what AllergyIntolerance/$summary says."""
+"""A patient's allergies for the chart: what AllergyIntolerance/$summary says.
+
+First what can kill, in words; then what does not fit together; then every entry in its section, in
+the order in which they matter.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from fhirapp.allergies.severity import described_severely
 from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.fhir.terminology import reference, shortened
 from fhirapp.web.chart.elements import category
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import word
+from fhirapp.web.notes.elements import add_names
 from fhirapp.web.texts import _
 
 VIA = "chart"
 Json = Mapping[str, Any]
-# Told apart from what may hold.
-_APART = ("refuted", "entered-in-error")
+# By the groups of the summary: titles, and whether the section is folded. What was never one, and
+# what is over, names its substances in the fold's heading.
+_SECTIONS = (
+    (("active-severe", "active", "unconfirmed"), _("Active"), False),
+    (
+        ("status-not-known-severe", "status-not-known"),
+        _("Unresolved: clinical status not recorded"),
+        False,
+    ),
+    (("words-only",), _("In a document's words only"), False),
+    (("none-known", "no-information", "not-asked"), _("Statements about allergies"), False),
+    (("past",), _("Past: resolved or inactive"), True),
+    (("refuted",), _("Refuted"), True),
+    (("entered-in-error",), _("Entered in error"), True),
+)
+_FOLDED = frozenset(code for codes, _title, is_folded in _SECTIONS if is_folded for code in codes)
 # What is no allergy has no reactions.
 _STATEMENTS = {
     "none-known": _("none known"),
@@ -23,11 +44,31 @@ _STATEMENTS = {
     "not-asked": _("not asked"),
     "words-only": _("in a document's words only"),
 }
-_GREY = ("past", *_APART)
+# Conclusions without an allergy that holds: heading, and whether "none" is what is recorded.
+_ABSENCES = {
+    "none-known": (_("None known"), True),
+    "none-known-in-part": (_("None known in part"), False),
+    "not-asked": (_("Not asked"), False),
+    "no-information": (_("No information"), False),
+    "none-holding": (_("None active"), False),
+    "nothing-recorded": (_("Nothing recorded"), False),
+    "not-visible": (_("Not visible to you"), False),
+    "words-only": (_("In a document's words only"), False),
+}
+# Of those that are severe, how many are written large, and how many substances a fold names.
+_MOST_SEVERE, _MOST_NAMED = 12, 8
+_REACTION, _NAME = 120, 80
+
+
+class Dated(NamedTuple):
+    """A date with what it is the date of: two that differ never look alike."""
+
+    label: str
+    text: str
 
 
 class Line(NamedTuple):
-    """An allergy in a row of the chart."""
+    """An entry in a row of the chart."""
 
     id: str
     substance: str
@@ -40,16 +81,21 @@ class Line(NamedTuple):
     reaction: str
     comments: Sequence[str]
     status: str
-    since: str
-    # Whether that is when it began; else it is when it was recorded.
-    is_onset: bool
-    last: str
+    dates: Sequence[Dated]
     is_past: bool
 
-    @property
-    def began(self) -> str:
-        """Since when, where no heading of a column says what it is."""
-        return _("began: %(since)s", since=self.since) if self.is_onset else self.since
+
+class Severe(NamedTuple):
+    """What can kill: as the banner says it, with its dates and who recorded it, "" if nobody."""
+
+    id: str
+    # Severe, or High criticality where that alone is recorded.
+    word: str
+    substance: str
+    reaction: str
+    status: str
+    dates: Sequence[Dated]
+    source: str
 
 
 class LookTwice(NamedTuple):
@@ -59,62 +105,144 @@ class LookTwice(NamedTuple):
     places: Mapping[str, str]
 
 
-class Allergies(NamedTuple):
-    """The section: conclusion, what to look at twice, what may hold or did, what never was."""
+class Section(NamedTuple):
+    """The entries of one standing; names are the substances of a folded one, in a sentence."""
 
-    conclusion: str
-    # Whether the conclusion is an absence: nothing that holds is listed.
-    is_absence: bool
-    look_twice: Sequence[LookTwice]
+    title: str
     lines: Sequence[Line]
-    apart: Sequence[Line]
+    is_folded: bool
+    names: str
+
+
+class Absence(NamedTuple):
+    """That no allergy is shown, and why; is_known where it is recorded that there is none."""
+
+    title: str
+    is_known: bool
+
+
+class Allergies(NamedTuple):
+    """What the chart shows of allergies; absence is None where one may hold."""
+
+    severe: Sequence[Severe]
+    more_severe: int
+    conclusion: str
+    absence: Absence | None
+    look_twice: Sequence[LookTwice]
+    sections: Sequence[Section]
 
 
 def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
-    """Return the section, as far as the token sees it. Raises PageError."""
+    """Return what is recorded, as far as the token sees it. Raises PageError."""
     query = urlencode({"patient": patient_id})
     answer = read(f"/fhir/AllergyIntolerance/$summary?{query}", token, via=VIA)
-    lines: list[Line] = []
-    apart: list[Line] = []
-    for group in _parts(answer, "group"):
-        code = _one(group, "code")
-        shown = [_line(entry, code) for entry in _parts(group, "entry")]
-        (apart if code in _APART else lines).extend(shown)
+    entries = {
+        _one(group, "code"): list(_parts(group, "entry")) for group in _parts(answer, "group")
+    }
+    lines = {code: [_line(entry, code) for entry in held] for code, held in entries.items()}
     (conclusion,) = _parts(answer, "conclusion")
-    names = {one.id: one.substance for one in (*lines, *apart)}
+    absence = _ABSENCES.get(_one(conclusion, "code"))
+    names = {line.id: line.substance for held in lines.values() for line in held}
+    severe = [
+        entry
+        for code, held in entries.items()
+        if code not in _FOLDED
+        for entry in held
+        if _is(entry, "severe")
+    ]
+    shown = severe[:_MOST_SEVERE]
+    # The names of those who recorded what can kill: each may be a request.
+    add_names([_author(entry) for entry in shown], token, VIA)
     return Allergies(
+        severe=[_severe_one(entry) for entry in shown],
+        more_severe=len(severe) - len(shown),
         conclusion=_one(conclusion, "text"),
-        is_absence=_one(conclusion, "code") not in ("allergies", "words-only"),
+        absence=Absence(_(absence[0]), absence[1]) if absence else None,
         look_twice=[_look_twice(one, patient_id, names) for one in _parts(answer, "finding")],
-        lines=lines,
-        apart=apart,
+        sections=list(_sections(lines)),
     )
+
+
+def _sections(lines: Mapping[str, Sequence[Line]]) -> Iterator[Section]:
+    known = {code for codes, _title, _is_folded in _SECTIONS for code in codes}
+    # A group that this page does not know is shown with those that hold.
+    unknown = [code for code in lines if code not in known]
+    for codes, title, is_folded in _SECTIONS:
+        wanted = [*codes, *unknown] if codes == _SECTIONS[0][0] else codes
+        held = [line for code in wanted for line in lines.get(code, ())]
+        if held:
+            yield Section(_(title), held, is_folded, _named(held) if is_folded else "")
+
+
+def _named(lines: Sequence[Line]) -> str:
+    names = [shortened(line.substance, _NAME) for line in lines[:_MOST_NAMED]]
+    if more := len(lines) - len(names):
+        names.append(_("%(count)s more", count=more))
+    return ", ".join(names)
 
 
 def _line(entry: Json, group: str) -> Line:
     kind = _one(entry, "kind")
-    substance = _one(entry, "substance") or _("Substance not recorded")
-    # As HL7 writes it for machines.
-    substance = _("No information") if substance == "NoInformation" else substance
     kinds = [_one(entry, "type"), category(_all(entry, "category"))]
-    last = _one(entry, "lastOccurrence")
     return Line(
         id=_source(entry),
-        substance=substance,
+        substance=_substance(entry),
         coded_as=", ".join(_all(entry, "codedAs")),
-        severe=_severe(entry),
+        severe=_reason(entry),
         kind=", ".join(word(one) for one in kinds if one and kind == "allergy"),
         reaction=_(_STATEMENTS[kind]) if kind in _STATEMENTS else _reactions(entry),
         comments=_all(entry, "comment"),
         status=_status(entry),
-        since=_one(entry, "onset") or _recorded(entry),
-        is_onset=bool(_one(entry, "onset")),
-        last=_("last occurred %(day)s", day=last) if last else "",
-        is_past=group in _GREY,
+        dates=_dates(entry),
+        is_past=group in _FOLDED,
     )
 
 
-def _severe(entry: Json) -> str:
+def _substance(entry: Json) -> str:
+    substance = _one(entry, "substance") or _("Substance not recorded")
+    # As HL7 writes it for machines.
+    return _("No information") if substance == "NoInformation" else substance
+
+
+def _severe_one(entry: Json) -> Severe:
+    return Severe(
+        id=_source(entry),
+        word=_("Severe") if _is_grave(entry) else _("High criticality"),
+        substance=shortened(_substance(entry), _REACTION),
+        reaction=_worst(entry),
+        status=_status(entry),
+        dates=_dates(entry),
+        source=reference(_author(entry)),
+    )
+
+
+def _is_grave(entry: Json) -> bool:
+    """Say whether it is severe by more than its criticality."""
+    reactions = list(_parts(entry, "reaction"))
+    return (
+        _one(entry, "criticality") != "high"
+        or bool(_one(entry, "describedAs"))
+        or any(_one(one, "severity") == "severe" for one in reactions)
+        or any(described_severely(_one(one, "text")) for one in reactions)
+    )
+
+
+def _worst(entry: Json) -> str:
+    """Return what happened when it was worst; of words that alone say so, these."""
+    if words := _one(entry, "describedAs"):
+        return f"“{words}”"
+    reactions = list(_parts(entry, "reaction"))
+    severe = [one for one in reactions if _one(one, "severity") == "severe"]
+    texts = dict.fromkeys(_one(one, "text") for one in severe or reactions)
+    return shortened("; ".join(texts), _REACTION) or _("reaction not recorded")
+
+
+def _author(entry: Json) -> dict[str, Any]:
+    """Return who recorded an entry, or else who told of it."""
+    return next(iter((*_all(entry, "recorder"), *_all(entry, "asserter"))), {})
+
+
+def _reason(entry: Json) -> str:
     """Return why an entry is shown as severe; empty where it is not."""
     if not _is(entry, "severe"):
         return ""
@@ -142,11 +270,13 @@ def _status(entry: Json) -> str:
     return ", ".join([*(word(status) for status in statuses if status), *_all(entry, "note")])
 
 
-def _recorded(entry: Json) -> str:
-    recorded = _one(entry, "recorded")
-    if not recorded:
-        return _("not known since when")
-    return _("recorded %(day)s", day=recorded)
+def _dates(entry: Json) -> list[Dated]:
+    dates = [
+        Dated(_("onset"), _one(entry, "onset")),
+        Dated(_("last occurred"), _one(entry, "lastOccurrence")),
+        Dated(_("recorded"), _one(entry, "recorded")),
+    ]
+    return [one for one in dates if one.text] or [Dated(_("onset"), _("not recorded"))]
 
 
 def _look_twice(finding: Json, patient_id: str, names: Mapping[str, str]) -> LookTwice:

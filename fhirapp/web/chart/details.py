@@ -12,9 +12,17 @@ from fhirapp.allergies.severity import Severity
 from fhirapp.allergies.summary import entries_of
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.terminology import concept, onset, severity_rank, severity_words, shortened, when
+from fhirapp.fhir.terminology import (
+    concept,
+    onset,
+    reference,
+    severity_rank,
+    severity_words,
+    shortened,
+    when,
+)
 from fhirapp.web.chart.allergies import VIA
-from fhirapp.web.chart.elements import LONG, category, codings, notes, reference
+from fhirapp.web.chart.elements import LONG, category, codings, notes
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import word
 from fhirapp.web.notes.elements import add_names

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from fhirapp.fhir import temporal
-from fhirapp.fhir.terminology import shortened, when
+from fhirapp.fhir.terminology import reference, shortened, when
 from fhirapp.web.labels import word
 from fhirapp.web.texts import _
 
@@ -50,32 +50,6 @@ def _years(birth: str, until: str) -> str:
     if days < 60:
         return _("%(days)s days", days=days)
     return _("%(months)s months", months=days * 12 // 365)
-
-
-def reference(value: Json | None, within: Json | None = None) -> str:
-    """Return whom a Reference names, also one that within contains; empty where it names nobody."""
-    if not value:
-        return ""
-    address = str(value.get("reference") or "")
-    if display := value.get("display"):
-        return shortened(str(display))
-    for one in (within or {}).get("contained", ()):
-        if address == f"#{one.get('id')}":
-            return _named(one)
-    identifier = value.get("identifier") or {}
-    return shortened(address or str(identifier.get("value") or ""))
-
-
-def _named(resource: Json) -> str:
-    """Return the name of a person or organization."""
-    name = resource.get("name")
-    if isinstance(name, str):
-        return shortened(name)
-    for one in name or ():
-        parts = [*one.get("prefix", ()), *one.get("given", ()), one.get("family")]
-        if text := one.get("text") or " ".join(filter(None, parts)):
-            return shortened(text)
-    return _("name not recorded")
 
 
 def references(values: Iterable[Json] | None) -> str:

@@ -13,12 +13,13 @@ from fhirapp.auth.models import PATIENT
 from fhirapp.fhir import temporal
 from fhirapp.web.chart.allergies import VIA, allergies_of
 from fhirapp.web.chart.details import details_of, origins, read_allergy
+from fhirapp.web.chart.directives import Directive, directives_of
 from fhirapp.web.chart.elements import born, died
 from fhirapp.web.chart.versions import versions_of
 from fhirapp.web.chart.viewers import looks_at
 from fhirapp.web.labels import sex
-from fhirapp.web.notes.listing import of_patient
 from fhirapp.web.notes.note import visit
+from fhirapp.web.notes.of_patient import NotesOfPatient, of_patient
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, signed_in
 from fhirapp.web.people import NoDate, Person, find_people, linked, person_of, record
 from fhirapp.web.texts import _
@@ -56,6 +57,7 @@ def chart(patient_id: str) -> Response:
     """Show a patient's allergies and notes. Aborts with 404."""
     patient, token = record(patient_id)
     allergies = allergies_of(patient_id, token)
+    notes = _notes(patient_id, token)
     now = temporal.now()
     return page(
         "chart/chart.html",
@@ -66,15 +68,27 @@ def chart(patient_id: str) -> Response:
         sex=sex(patient),
         is_unused=patient.get("active") is False,
         allergies=allergies,
-        notes=_notes(patient_id, token),
+        notes=notes,
+        directives=_directives(patient_id, token, notes),
         printed=moment_of(now),
     )
 
 
-def _notes(patient_id: str, token: OwnToken) -> object | None:
+def _notes(patient_id: str, token: OwnToken) -> NotesOfPatient | None:
     """Return the section of notes; None where it cannot be read: allergies are shown anyway."""
+    chosen = {name: request.args.get(name, "")[:300] for name in ("type", "status", "author")}
     try:
-        return of_patient(patient_id, token)
+        return of_patient(patient_id, token, chosen)
+    except PageError:
+        return None
+
+
+def _directives(
+    patient_id: str, token: OwnToken, notes: NotesOfPatient | None
+) -> list[Directive] | None:
+    """Return what is pinned above the notes; None where it cannot be read, which is said."""
+    try:
+        return directives_of(patient_id, token, notes.resources if notes else ())
     except PageError:
         return None
 

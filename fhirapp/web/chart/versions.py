@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir.narrative import plain
-from fhirapp.fhir.terminology import concept, onset, reactions, shortened, when
+from fhirapp.fhir.terminology import concept, onset, reactions, reference, shortened, when
 from fhirapp.web.chart.allergies import VIA
-from fhirapp.web.chart.elements import category, notes, reference
+from fhirapp.web.chart.elements import category, notes
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import word
 from fhirapp.web.notes.elements import add_names

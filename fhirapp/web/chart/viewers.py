@@ -28,8 +28,9 @@ _PAGES = {
     "chart": _("the chart"),
     "notes": _("the notes"),
     "explore": _EXPLORER,
-    # What it asks by itself, to explain a search, to offer values and to ask again.
+    # What it asks by itself: to explain a search, to offer values, to name patients, to ask again.
     "explain": _EXPLORER,
+    "names": _EXPLORER,
     "suggestions": _EXPLORER,
     "history": _EXPLORER,
     "home": _("the first page"),

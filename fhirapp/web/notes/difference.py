@@ -1,5 +1,8 @@
 """What differs between two texts, line beside line, with the words that changed marked.
 
+Beside each change stands the heading of its section, also where that is far above; a section of
+allergies that changed is shown whole, for what did not change in it matters as much.
+
 difflib's time grows with the square of what differs, or worse; so what it is given is bounded: what
 is longer is compared by paragraphs, and what is longer still not at all.
 """
@@ -20,7 +23,18 @@ _MOST_CHARACTERS = 20_000
 _KEPT_AROUND = 3
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
-State = Literal["same", "changed", "removed", "added", "gap"]
+# What a section is about, as notes head it: alone on a line, or before a colon.
+_ABOUT = re.compile(
+    r"\b(?:allerg\w*|medications?|assessment|plan|diagnos[ei]s|history|subjective|objective"
+    r"|impression|procedures?|exam(?:ination)?|findings|problems?|vitals?|labs?|results)\b",
+    re.IGNORECASE,
+)
+_LONGEST_HEADING, _WORDS_OF_HEADING = 60, 4
+_ALLERGIES = re.compile(r"\s*(?:#+ )?(?:drug |food |known )?allerg", re.IGNORECASE)
+# Of a section of allergies, how many lines are shown though they are alike.
+_MOST_OF_SECTION = 80
+
+State = Literal["same", "changed", "removed", "added", "gap", "heading"]
 
 
 class Piece(NamedTuple):
@@ -31,7 +45,10 @@ class Piece(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A line of both texts; a number is 0 where a side has none. Of a gap, how many are alike."""
+    """A line of both texts; a number is 0 where a side has none. Of a gap, how many are alike.
+
+    A heading is that of the section in which the rows after it stand, and stands in left.
+    """
 
     state: State
     left: tuple[Piece, ...] = ()
@@ -160,20 +177,59 @@ def _add(pieces: list[Piece], text: str, *, is_changed: bool) -> None:
 
 
 def _folded(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the rows, long stretches that are alike as one that tells how many."""
+    """Yield the rows, long stretches that are alike as one that tells how many.
+
+    After such a stretch the heading of the section is repeated, unless it stands there anyway.
+    """
+    sections = list(_sections(rows))
     changed = [at for at, row in enumerate(rows) if row.state != "same"]
     near = bytearray(len(rows))
     for at in changed:
         low, high = max(0, at - _KEPT_AROUND), min(len(rows), at + _KEPT_AROUND + 1)
+        begin = sections[at]
+        if begin >= 0 and _ALLERGIES.match(_text(rows[begin])):
+            end = next((n for n in range(begin, len(rows)) if sections[n] != begin), len(rows))
+            low, high = min(low, begin), max(high, min(end, begin + _MOST_OF_SECTION))
         near[low:high] = b"\1" * (high - low)
     alike = 0
     for at, row in enumerate(rows):
-        if near[at]:
-            if alike:
-                yield Row("gap", alike=alike)
-                alike = 0
-            yield row
-        else:
+        if not near[at]:
             alike += 1
+            continue
+        if alike:
+            yield Row("gap", alike=alike)
+            if 0 <= sections[at] < at:
+                yield Row("heading", rows[sections[at]].left or rows[sections[at]].right)
+            alike = 0
+        yield row
     if alike:
         yield Row("gap", alike=alike)
+
+
+def _sections(rows: Sequence[Row]) -> Iterator[int]:
+    """Yield for each row where the heading of its section stands; -1 before the first."""
+    heading = -1
+    for at, row in enumerate(rows):
+        if _is_heading(_text(row)):
+            heading = at
+        yield heading
+
+
+def _is_heading(line: str) -> bool:
+    """Say whether a line heads a section: "PLAN", "Past history:", "Allergies: penicillin"."""
+    head, colon, rest = line.strip().lstrip("# ").partition(":")
+    if not head or len(head) > _LONGEST_HEADING:
+        return False
+    if colon and (not rest.strip() or (_ABOUT.search(head) and head[0].isupper())):
+        return True
+    if colon or any(sign.isdigit() or sign in ".;,!?" for sign in head):
+        return False
+    if head.isupper():
+        return len(head) > 2
+    return (
+        head[0].isupper() and len(head.split()) <= _WORDS_OF_HEADING and bool(_ABOUT.search(head))
+    )
+
+
+def _text(row: Row) -> str:
+    return "".join(piece.text for piece in row.right or row.left)

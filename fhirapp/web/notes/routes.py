@@ -13,8 +13,9 @@ from fhirapp.web.internal_client import token_of
 from fhirapp.web.notes import attachments, search
 from fhirapp.web.notes.attachments import MAX_ATTACHMENTS, Attachment, attachment
 from fhirapp.web.notes.elements import line, moment_of, version_of
-from fhirapp.web.notes.listing import Refused, name_of_patient, timeline_of
+from fhirapp.web.notes.listing import Refused, name_of_patient
 from fhirapp.web.notes.note import MOST_PAGES, facts, no_record, opened, relations, shown, whose
+from fhirapp.web.notes.of_patient import timeline_of
 from fhirapp.web.notes.origin import origins
 from fhirapp.web.notes.search import Found, Query
 from fhirapp.web.notes.versions import MOST, compared, versions
@@ -33,7 +34,7 @@ def find() -> Response:
     try:
         wanted = search.query_of(request.args)
     except Refused as error:
-        return _found(Query(request.args.get("q", "")[:500], "", "", "", "", False, ""), str(error))
+        return _found(Query(request.args.get("q", "")[:500]), str(error))
     is_patient = signed_in().user.role == PATIENT
     if is_patient:
         # Their record: there is nothing to rank among, and no other to choose.
@@ -73,6 +74,7 @@ def _found(
         refused=refused,
         found=found,
         kinds=search.KINDS,
+        statuses=search.STATUSES,
         best=search.BEST,
         is_patient=signed_in().user.role == PATIENT,
         others=_others(wanted),

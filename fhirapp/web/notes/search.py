@@ -162,21 +162,30 @@ KINDS = (
     ("59284-0", _("Consent")),
 )
 
+# Of the record of a note; the words are those of a filter.
+STATUSES = {
+    "current": _("current"),
+    "superseded": _("superseded"),
+    "entered-in-error": _("entered in error"),
+    "superseded,entered-in-error": _("superseded, or entered in error"),
+}
+
 
 class Query(NamedTuple):
-    """What was typed: words, whose record, the kind as a code, days, the order, a cursor."""
+    """What was typed: words, whose record, kind and status as codes, days, the order, a cursor."""
 
-    q: str
-    patient: str
-    kind: str
-    since: str
-    until: str
-    newest: bool
-    cursor: str
+    q: str = ""
+    patient: str = ""
+    kind: str = ""
+    status: str = ""
+    since: str = ""
+    until: str = ""
+    newest: bool = False
+    cursor: str = ""
 
     @property
     def is_empty(self) -> bool:
-        return not any((self.q, self.patient, self.kind, self.since, self.until))
+        return not any((self.q, self.patient, self.kind, self.status, self.since, self.until))
 
     @property
     def is_ranked(self) -> bool:
@@ -189,6 +198,7 @@ class Query(NamedTuple):
             "q": now.q,
             "patient": now.patient,
             "kind": now.kind,
+            "status": now.status,
             "from": now.since,
             "to": now.until,
             "order": "newest" if now.newest and now.q else "",
@@ -226,6 +236,7 @@ def query_of(arguments: MultiDict[str, str]) -> Query:
         values["q"],
         values["patient"],
         values["kind"],
+        values["status"] if values["status"] in STATUSES else "",
         values["from"],
         values["to"],
         is_newest,
@@ -233,7 +244,7 @@ def query_of(arguments: MultiDict[str, str]) -> Query:
     )
 
 
-_NAMES = ("q", "patient", "kind", "from", "to", "order", "cursor")
+_NAMES = ("q", "patient", "kind", "status", "from", "to", "order", "cursor")
 
 
 def find(wanted: Query, token: OwnToken) -> Found:
@@ -253,6 +264,7 @@ def _parameters(wanted: Query) -> list[tuple[str, str]]:
         ("_content", wanted.q),
         ("patient", wanted.patient),
         ("type", wanted.kind),
+        ("status", wanted.status),
         ("date", _since(wanted.since)),
         ("date", _until(wanted.until)),
         ("_sort", "_score" if wanted.is_ranked else "-date"),

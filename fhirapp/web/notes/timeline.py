@@ -5,6 +5,7 @@ Dots that would lie on one another are one, with their number. Nothing here asks
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
@@ -220,7 +221,8 @@ def _several(patient_id: str, near: _Near, x: float, y: float) -> Markup:
     )
     address = f"/notes?{urlencode(parameters, quote_via=quote)}"
     look = "dot many past" if all(dot.is_past for _x, _day_of_it, dot in near) else "dot many"
-    radius = 11 if len(near) < 100 else 14
+    # Larger for more, as far as its row has room: 2, 8 and 64 notes differ at a glance.
+    radius = round(min(8 + math.log2(len(near)), 14), 1)
     return _LINK.format(address, look, title, x, y, x, y, radius, number)
 
 

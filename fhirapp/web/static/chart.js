@@ -3,3 +3,12 @@ for (const button of document.querySelectorAll("[data-print]")) {
   button.hidden = false;
   button.addEventListener("click", () => window.print());
 }
+// On paper nothing is folded.
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details.past:not([open])")];
+  for (const one of opened) one.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const one of opened) one.open = false;
+});
