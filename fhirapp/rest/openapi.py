@@ -8,9 +8,10 @@ The endpoints of the authorization server that programs use are in it too.
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import Blueprint, Flask, Response, current_app
 
@@ -31,7 +32,7 @@ from fhirapp.rest.openapi_parts import (
     object_of,
     ref,
 )
-from fhirapp.rest.response import document_etag, respond
+from fhirapp.rest.response import accepts_gzip, document_etag, respond
 
 _FORM = "application/x-www-form-urlencoded"
 _STRING: Node = {"type": "string"}
@@ -111,11 +112,26 @@ _GUARDED = (400, 401, 403, 406, 429, 503)
 _OPEN: Node = {"security": []}
 
 
+class _Made(NamedTuple):
+    """The document as it is sent: as JSON and in gzip, which is a twentieth of it."""
+
+    plain: bytes
+    packed: bytes
+    # Weak, so that it is of both.
+    etag: str
+
+
 @blueprint.get("/openapi.json")
 def openapi() -> Response:
-    """Return the OpenAPI document."""
-    body: bytes = current_app.extensions[_EXTENSION](base_url())
-    return respond(body, pretty=True, etag=document_etag(body), content_type=JSON)
+    """Return the OpenAPI document, in gzip to who accepts it."""
+    made: _Made = current_app.extensions[_EXTENSION](base_url())
+    is_packed = accepts_gzip()
+    body = made.packed if is_packed else made.plain
+    response = respond(body, pretty=True, etag=made.etag, content_type=JSON)
+    response.vary.add("Accept-Encoding")
+    if is_packed and response.status_code == 200:
+        response.content_encoding = "gzip"
+    return response
 
 
 _EXTENSION = "fhirapp.openapi"
@@ -126,7 +142,7 @@ def init_app(app: Flask) -> None:
     """Serve /openapi.json."""
     app.register_blueprint(blueprint)
     # Anybody may ask for it, and it takes longer than a search.
-    app.extensions[_EXTENSION] = lru_cache(maxsize=4)(_body)
+    app.extensions[_EXTENSION] = lru_cache(maxsize=4)(_make)
 
 
 def describe(app: Flask, described: Callable[[], Described]) -> None:
@@ -134,9 +150,10 @@ def describe(app: Flask, described: Callable[[], Described]) -> None:
     app.extensions.setdefault(_DESCRIBED, []).append(described)
 
 
-def _body(_base_url: str) -> bytes:
-    """Return the document as JSON; the server's address is in it."""
-    return fhir_json.dumps(document())
+def _make(_base_url: str) -> _Made:
+    """Make the document; the server's address is in it."""
+    plain = fhir_json.dumps(document())
+    return _Made(plain, gzip.compress(plain, mtime=0), document_etag(plain))
 
 
 def document() -> dict[str, Any]:

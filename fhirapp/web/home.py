@@ -160,6 +160,8 @@ def api_docs() -> Response:
         fhir_url=fhir_url(),
         redirect_uri=base_url() + REDIRECT_PATH,
         scope=_OF_PATIENTS if is_patient else _OF_STAFF,
+        backend=BACKEND,
+        secret=SECRET,
     )
 
 

@@ -14,11 +14,13 @@ from hashlib import blake2b
 from mimetypes import guess_type
 from pathlib import Path
 
-from flask import Flask, Response, abort, request
+from flask import Blueprint, Flask, Response, abort, request
 from werkzeug.security import safe_join
 
 from fhirapp.rest.response import accepts_gzip
 
+# Of the package: these are no pages, nor addresses of the API.
+blueprint = Blueprint("static_files", "fhirapp.web")
 _FOLDER = Path(__file__).parent / "static"
 _UNCHANGING = "public, max-age=31536000, immutable"
 # Files that are remembered, each compressed; there are fewer.
@@ -27,7 +29,7 @@ _MOST = 64
 
 def init_app(app: Flask) -> None:
     """Serve the files, and give the templates their addresses."""
-    app.add_url_rule("/static/<path:name>", view_func=static_file)
+    app.register_blueprint(blueprint)
     app.add_template_global(static_address, "static")
 
 
@@ -36,6 +38,7 @@ def static_address(name: str) -> str:
     return f"/static/{name}?v={_digest(*_version(_FOLDER / name))}"
 
 
+@blueprint.get("/static/<path:name>")
 def static_file(name: str) -> Response:
     """Send a file, in gzip to who accepts it; 404 where there is none."""
     joined = safe_join(str(_FOLDER), name)

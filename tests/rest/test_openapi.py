@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from flask import Flask
 from openapi_spec_validator import OpenAPIV31SpecValidator
@@ -52,6 +54,29 @@ def test_it_needs_no_token_and_is_not_sent_again(http):
     assert (again.status_code, again.data) == (304, b"")
     head = http.head("/openapi.json")
     assert (head.data, lasting(head)) == (b"", lasting(response))
+
+
+def test_it_is_sent_in_gzip_to_who_accepts_that(http):
+    plain = http.get("/openapi.json")
+    accept = {"Accept-Encoding": "gzip, deflate, br"}
+    packed = http.get("/openapi.json", headers=accept)
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert "Content-Encoding" not in plain.headers
+    assert gzip.decompress(packed.data) == plain.data
+    assert len(packed.data) < len(plain.data) / 10
+    for response in (plain, packed):
+        assert "Accept-Encoding" in response.headers["Vary"]
+    known = {"If-None-Match": packed.headers["ETag"]}
+    for headers in (known, known | accept):
+        again = http.get("/openapi.json", headers=headers)
+        assert (again.status_code, again.data) == (304, b"")
+
+
+def test_it_is_packed_once(http, monkeypatch):
+    accept = {"Accept-Encoding": "gzip"}
+    http.get("/openapi.json", headers=accept)
+    monkeypatch.setattr(gzip, "compress", lambda *_, **__: pytest.fail("again"))
+    assert http.get("/openapi.json", headers=accept).status_code == 200
 
 
 def is_page(app: Flask, rule: Rule) -> bool:

@@ -80,6 +80,26 @@ def test_a_clinician_signs_in_allows_and_tries_a_search(documentation):
     assert {one["resource"]["patient"]["reference"] for one in bundle["entry"]} == {"Patient/p1"}
 
 
+def test_in_the_demo_one_click_authorizes_and_a_search_is_tried(documentation):
+    page = documentation.page
+    page.locator(".btn.authorize").click()
+    form = page.locator(".auth-container").first
+    assert "clientCredentials" in form.inner_text()
+    assert form.get_by_label("client_id").input_value() == "demo-backend"
+    ticked = form.locator("input[type=checkbox]:checked").all()
+    assert [one.get_attribute("data-value") for one in ticked] == ["system/*.rs"]
+    button = form.get_by_role("button", name="Authorize", exact=True)
+    button.and_(page.locator(":focus")).wait_for()
+    assert form.get_by_role("heading").first.bounding_box()["y"] > 0
+    assert page.locator(".modal-ux-content").evaluate("box => box.scrollTop") == 0
+    page.keyboard.press("Enter")
+    form.get_by_role("button", name="Logout").wait_for()
+    told = execute(documentation, "p1")
+    assert told.locator(".response-col_status").inner_text().split()[0] == "200"
+    bundle = json.loads(told.locator(".highlight-code code").first.inner_text())
+    assert "Penicillin" in json.dumps(bundle["entry"])
+
+
 def test_what_swagger_ui_leaves_out_is_there_for_screen_readers_and_keyboards(documentation):
     page = documentation.page
     page.get_by_role("button", name="Try it out").click()
@@ -119,6 +139,13 @@ def test_the_answer_to_another_request_is_not_taken(documentation):
         except BrowserError:
             assert other.page.is_closed()
     documentation.page.get_by_text("belongs to another request").first.wait_for()
+
+
+def test_a_clinic_has_no_client_filled_in_but_its_own(make_app: Callable[..., Flask]):
+    text = Browser(make_app()).get("/api-docs").response.text
+    assert f'data-client="{API_DOCS}"' in text
+    assert "demo" not in text
+    assert "data-secret" not in text
 
 
 def test_it_is_a_client_of_every_server_that_can_be_switched_off(make_app: Callable[..., Flask]):

@@ -11,8 +11,9 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.web import static_files
-from tests.support.browsing import Browser
+from tests.support.browsing import Browser, add_person
 
 FOLDER = Path(static_files.__file__).parent / "static"
 STYLE = "/static/style.css"
@@ -128,6 +129,23 @@ def test_each_file_is_compressed_once(app, address, monkeypatch):
     get(app, address, **GZIP)
     monkeypatch.setattr(static_files.gzip, "compress", lambda *_, **__: pytest.fail("again"))
     assert get(app, address, **GZIP).status_code == 200
+
+
+def test_the_documentation_of_the_api_is_light_on_the_wire(app):
+    page = get(app, "/api-docs").text
+    found = re.findall(r'(?:href|src)="(/static/[^"]+)"|data-description="([^"]+)"', page)
+    loaded = [file or document for file, document in found]
+    assert {"/openapi.json"} < set(loaded)
+    weights = {path: len(get(app, path, **GZIP).data) for path in ("/api-docs", *loaded)}
+    assert sum(weights.values()) <= 700_000, weights
+
+
+@pytest.mark.parametrize(
+    ("path", "has_htmx"), [("/patients/p1", False), ("/explore", True), ("/api-docs", False)]
+)
+def test_htmx_comes_with_what_asks_it_for_something(app, path, has_htmx):
+    browser = Browser(app).resume(add_person(app, CLINICIAN))
+    assert ("htmx.min.js" in browser.get(path).response.text) == has_htmx
 
 
 def test_every_template_names_files_by_one_function():

@@ -2,11 +2,32 @@
 "use strict";
 
 const place = document.getElementById("api");
-const { description, client, audience, redirect, scope } = place.dataset;
+const { description, client, audience, redirect, scope, backend, secret } = place.dataset;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const colour = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
 colour();
 dark.addEventListener("change", colour);
+
+// Each form of Authorize is filled in for its grant. In the demo that of a client without a user is
+// first, since one click is enough there.
+const forms = {
+  authorizationCode: { clientId: client, scopes: scope },
+  clientCredentials: { clientId: backend, clientSecret: secret, scopes: backend && "system/*.rs" },
+};
+const isFirst = (form) => form.first().get("flow") === (backend ? "clientCredentials" : "authorizationCode");
+const authorizing = ({ React }) => ({
+  statePlugins: { auth: { wrapSelectors: {
+    definitionsToAuthorize: (found) => (...sought) => found(...sought)?.sortBy((form) => !isFirst(form)),
+  } } },
+  wrapComponents: {
+    oauth2: (Form) => (given) => {
+      const getConfigs = () => ({ ...given.authSelectors.getConfigs(), ...forms[given.schema.get("flow")] });
+      return React.createElement(Form, { ...given, authSelectors: { ...given.authSelectors, getConfigs } });
+    },
+    // There is one server to try: this one.
+    ServersContainer: () => () => null,
+  },
+});
 
 const ui = SwaggerUIBundle({
   url: description,
@@ -14,8 +35,7 @@ const ui = SwaggerUIBundle({
   oauth2RedirectUrl: redirect,
   docExpansion: "none",
   defaultModelsExpandDepth: -1,
-  // There is one server to try: this one.
-  plugins: [{ wrapComponents: { ServersContainer: () => () => null } }],
+  plugins: [authorizing],
   // The description is not sent to anybody who would check it.
   validatorUrl: null,
   // Swagger UI adds to every address of OAuth's what only the first takes.
@@ -37,6 +57,9 @@ function amend() {
   for (const box of place.querySelectorAll(boxes)) box.tabIndex = 0;
   for (const box of place.querySelectorAll(".modal-ux:not([role])")) {
     for (const [name, value] of [["role", "dialog"], ["aria-modal", "true"], ["aria-label", "Authorize"]]) box.setAttribute(name, value);
+    // Swagger UI begins with the first field without a value, which is of the last form.
+    box.querySelector(".auth-container .authorize")?.focus();
+    box.querySelector(".modal-ux-content")?.scrollTo(0, 0);
   }
   for (const button of place.querySelectorAll(".close-modal:not([aria-label])")) button.setAttribute("aria-label", "Close");
   // Its visible word is the button's name.
@@ -45,8 +68,6 @@ function amend() {
 new MutationObserver(amend).observe(place, { childList: true, subtree: true });
 
 ui.initOAuth({
-  clientId: client,
-  scopes: scope,
   usePkceWithAuthorizationCodeGrant: true,
   // SMART App Launch: the server that the token is for.
   additionalQueryStringParams: { aud: audience },
