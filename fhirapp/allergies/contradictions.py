@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fhirapp.allergies.assertion import About
 from fhirapp.allergies.summary import HOLDING, Entry, Group
-from fhirapp.fhir.terminology import listed
+from fhirapp.fhir.terminology import listed, worded
 
 # R4's categories of medicines.
 _AS_MEDICINE = frozenset({"medication", "biologic"})
@@ -37,10 +37,17 @@ def other_records(patient: Mapping[str, Any]) -> Sequence[Finding]:
         name = (link.get("other") or {}).get("reference") or ""
         if name.startswith("Patient/"):
             is_over = link.get("type") == "replaced-by"
-            text = "This record was replaced by another" if is_over else "There is another record"
-            text += " of the same person, whose allergies are not listed here."
-            findings.append(Finding("other-record", text, [name]))
+            text = _REPLACED if is_over else _ANOTHER
+            findings.append(Finding("other-record", worded(text), [name]))
     return findings
+
+
+_REPLACED = worded(
+    "This record was replaced by another of the same person, whose allergies are not listed here."
+)
+_ANOTHER = worded(
+    "There is another record of the same person, whose allergies are not listed here."
+)
 
 
 def findings_of(entries: Sequence[Entry]) -> Sequence[Finding]:
@@ -66,10 +73,15 @@ def _none_known(entries: Iterable[Entry], holding: Sequence[Entry]) -> Iterator[
         recorded = ""
         if entry.recorded_date:
             is_day = len(entry.recorded_date) >= len("YYYY-MM-DD")
-            recorded = f", recorded {'on' if is_day else 'in'} {entry.recorded},"
-        status = "is still active" if entry.clinical_status else "is not recorded as resolved"
-        text = f"“{entry.name}”{recorded} {status} beside {names}."
+            text = worded(", recorded on %(day)s,") if is_day else worded(", recorded in %(day)s,")
+            recorded = text % {"day": entry.recorded}
+        text = _STILL_ACTIVE if entry.clinical_status else _NOT_RESOLVED
+        text = worded(text, name=entry.name, recorded=recorded, names=names)
         yield Finding("none-known-beside-allergy", text, _references([entry, *against]))
+
+
+_STILL_ACTIVE = worded("“%(name)s”%(recorded)s is still active beside %(names)s.")
+_NOT_RESOLVED = worded("“%(name)s”%(recorded)s is not recorded as resolved beside %(names)s.")
 
 
 def _contradicts(none_known: Entry, allergy: Entry) -> bool:
@@ -85,7 +97,7 @@ def _contradicts(none_known: Entry, allergy: Entry) -> bool:
 def _with_category(allergy: Entry, about: About) -> str:
     """Return an allergy's name; where it may be of another category than is denied, that too."""
     if about in _CATEGORIES and not allergy.categories:
-        return f"{allergy.name} (its category is not recorded)"
+        return worded("%(name)s (its category is not recorded)", name=allergy.name)
     return allergy.name
 
 
@@ -93,7 +105,11 @@ def _unclear(entries: Iterable[Entry]) -> Iterator[Finding]:
     """Yield the entries that contradict themselves, or cannot be understood whole."""
     for entry in entries:
         for fault in entry.faults:
-            yield Finding("entry-unclear", f"“{entry.name}” {fault}.", [entry.reference])
+            yield Finding(
+                "entry-unclear",
+                worded("“%(name)s” %(fault)s.", name=entry.name, fault=fault),
+                [entry.reference],
+            )
 
 
 def _about_the_same(allergies: Sequence[Entry]) -> Iterator[Finding]:
@@ -113,14 +129,19 @@ def _about_the_same(allergies: Sequence[Entry]) -> Iterator[Finding]:
         if holds and over:
             past.append([*holds, *over])
         twice += [entries for entries in (holds, over) if len(entries) > 1]
-    for code, sets, ending in (
-        ("refuted-beside-active", refuted, "both as refuted and as holding"),
-        ("past-beside-active", past, "both as over and as holding"),
-        ("duplicate", twice, "more than once"),
+    for code, sets, text in (
+        ("refuted-beside-active", refuted, _AS_REFUTED),
+        ("past-beside-active", past, _AS_OVER),
+        ("duplicate", twice, _TWICE),
     ):
         for entries in _largest(sets):
             names = listed([f"{entry.name} ({_status(entry)})" for entry in entries])
-            yield Finding(code, f"Recorded {ending}: {names}.", _references(entries))
+            yield Finding(code, worded(text, names=names), _references(entries))
+
+
+_AS_REFUTED = worded("Recorded both as refuted and as holding: %(names)s.")
+_AS_OVER = worded("Recorded both as over and as holding: %(names)s.")
+_TWICE = worded("Recorded more than once: %(names)s.")
 
 
 def _largest(sets: Sequence[Sequence[Entry]]) -> Iterator[Sequence[Entry]]:
@@ -138,12 +159,15 @@ def _largest(sets: Sequence[Sequence[Entry]]) -> Iterator[Sequence[Entry]]:
 
 def _status(entry: Entry) -> str:
     """Return the status of an entry, and when it was recorded."""
-    status = entry.clinical_status or "status not recorded"
+    status = entry.clinical_status
+    status = worded(status) if status else worded("status not recorded")
     if entry.group is Group.REFUTED:
-        status = "refuted"
+        status = worded("refuted")
     elif entry.verification_status == "unconfirmed":
-        status += ", not confirmed"
-    return f"{status}, recorded {entry.recorded}" if entry.recorded else status
+        status = f"{status}, {worded('not confirmed')}"
+    return (
+        f"{status}, {worded('recorded %(day)s', day=entry.recorded)}" if entry.recorded else status
+    )
 
 
 def _references(entries: Iterable[Entry]) -> list[str]:

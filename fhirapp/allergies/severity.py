@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.fhir import terminology
-from fhirapp.fhir.terminology import severity_words, shortened
+from fhirapp.fhir.terminology import severity_words, shortened, worded
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]
@@ -143,22 +143,30 @@ def sentence(active: int, *, severe: int, described: int, unrecorded: int) -> st
 
     severe counts those that a code calls severe, described those that only words do.
     """
-    ways = "recorded as severe, as anaphylaxis or with high criticality"
     if active == 1:
         if described:
-            return "words describe it as severe."
-        text = f"it is {ways}." if severe else f"it is not {ways}."
-        return f"{text} Its severity is not recorded." if unrecorded else text
-    text = f"{_of_them(severe) if severe else 'none of them is'} {ways}."
+            return worded("words describe it as severe.")
+        text = worded(_ONE_SEVERE if severe else _ONE_NOT_SEVERE)
+        return f"{text} {worded('Its severity is not recorded.')}" if unrecorded else text
+    texts = [worded(_SEVERE.get(severe, _MANY_SEVERE), count=severe)]
     if described:
-        text += f" Words describe {described} {'more ' if severe else ''}as severe."
+        texts.append(worded(_MORE_DESCRIBED if severe else _DESCRIBED, count=described))
     if unrecorded:
-        text += f" For {unrecorded} of them no severity is recorded."
-    return text
+        texts.append(worded("For %(count)s of them no severity is recorded.", count=unrecorded))
+    return " ".join(texts)
 
 
-def _of_them(number: int) -> str:
-    return "1 of them is" if number == 1 else f"{number} of them are"
+_ONE_SEVERE = worded("it is recorded as severe, as anaphylaxis or with high criticality.")
+_ONE_NOT_SEVERE = worded("it is not recorded as severe, as anaphylaxis or with high criticality.")
+_SEVERE = {
+    0: worded("none of them is recorded as severe, as anaphylaxis or with high criticality."),
+    1: worded("1 of them is recorded as severe, as anaphylaxis or with high criticality."),
+}
+_MANY_SEVERE = worded(
+    "%(count)s of them are recorded as severe, as anaphylaxis or with high criticality."
+)
+_MORE_DESCRIBED = worded("Words describe %(count)s more as severe.")
+_DESCRIBED = worded("Words describe %(count)s as severe.")
 
 
 def _codings(resource: Resource) -> Iterator[Resource]:

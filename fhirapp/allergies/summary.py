@@ -22,7 +22,7 @@ from fhirapp.allergies.assertion import (
 )
 from fhirapp.allergies.severity import Severity, sentence, severity_of
 from fhirapp.fhir import terminology
-from fhirapp.fhir.terminology import ReactionWords
+from fhirapp.fhir.terminology import ReactionWords, worded
 from fhirapp.search.string import fold
 
 Resource = Mapping[str, Any]
@@ -109,8 +109,8 @@ class Entry(NamedTuple):
     @property
     def name(self) -> str:
         """How it is called in a sentence."""
-        return (
-            terminology.shortened(self.substance, _NAME) or "an allergy to something not recorded"
+        return terminology.shortened(self.substance, _NAME) or worded(
+            "an allergy to something not recorded"
         )
 
     @property
@@ -153,9 +153,9 @@ def conclusion_of(entries: Sequence[Entry], *, is_limited: bool = False) -> Conc
     conclusion = _conclusion(entries)
     if not is_limited:
         return conclusion
-    part = "This token sees a part of the entries only, so there may be others."
+    part = worded("This token sees a part of the entries only, so there may be others.")
     if not entries:
-        return Conclusion("not-visible", f"{part} None of this part is here.")
+        return Conclusion("not-visible", f"{part} {worded('None of this part is here.')}")
     return conclusion._replace(text=f"{conclusion.text} {part}")
 
 
@@ -173,35 +173,40 @@ def _conclusion(entries: Sequence[Entry]) -> Conclusion:
         )
         return Conclusion("allergies", text + _quoted(in_words), _sources([*holding, *in_words]))
     if in_words:
-        text = f"No coded entry tells of an allergy.{_quoted(in_words)}"
+        text = worded("No coded entry tells of an allergy.") + _quoted(in_words)
         return Conclusion("words-only", text, _sources(in_words))
     if any(entry.assertion.about is About.ANY for entry in none_known):
         sure = [entry for entry in none_known if entry.assertion.about is About.ANY]
-        text = f"It is recorded that no allergy is known{_unconfirmed(sure)}."
+        text = _recorded(worded("that no allergy is known"), sure)
         return Conclusion("none-known", text + _also(nothing), _sources(none_known))
     if none_known:
         names = terminology.listed(list(dict.fromkeys(map(_denied, none_known))))
-        text = f"It is recorded {names}{_unconfirmed(none_known)}."
-        text += " Of other allergies nothing is recorded."
+        text = _recorded(names, none_known)
+        text += f" {worded('Of other allergies nothing is recorded.')}"
         return Conclusion("none-known-in-part", text + _also(nothing), _sources(none_known))
     if nothing:
         return _nothing_known(nothing)
     if entries:
-        text = "No entry tells of an allergy that still holds. That does not mean that there are"
-        return Conclusion("none-holding", f"{text} none.", _sources(entries))
-    text = "Nothing is recorded: there is no entry. That does not mean that there are no allergies."
-    return Conclusion("nothing-recorded", text)
+        text = f"{worded('No entry tells of an allergy that still holds.')} {worded(_NO_PROOF)}"
+        return Conclusion("none-holding", text, _sources(entries))
+    return Conclusion("nothing-recorded", worded(_NOTHING))
+
+
+_NOTHING = worded(
+    "Nothing is recorded: there is no entry. That does not mean that there are no allergies."
+)
+_NO_PROOF = worded("That does not mean that there are none.")
 
 
 def _nothing_known(entries: Sequence[Entry]) -> Conclusion:
     """Return that it was not asked, or that no information is recorded: of both, the latter."""
     if all(entry.group is Group.NOT_ASKED for entry in entries):
-        text = "It is recorded that allergies were not asked about."
+        text = worded("It is recorded that allergies were not asked about.")
         code = "not-asked"
     else:
-        text = "It is recorded that there is no information about allergies."
+        text = worded("It is recorded that there is no information about allergies.")
         code = "no-information"
-    return Conclusion(code, f"{text} That does not mean that there are none.", _sources(entries))
+    return Conclusion(code, f"{text} {worded(_NO_PROOF)}", _sources(entries))
 
 
 def _quoted(in_words: Sequence[Entry]) -> str:
@@ -211,32 +216,35 @@ def _quoted(in_words: Sequence[Entry]) -> str:
     quotes = terminology.listed(
         [f"“{terminology.shortened(entry.substance, _QUOTED)}”" for entry in in_words]
     )
-    return f" A document says in words: {quotes}"
+    return " " + worded("A document says in words: %(quotes)s", quotes=quotes)
 
 
 _DENIED = {
-    About.DRUG: "that no drug allergy is known",
-    About.FOOD: "that no food allergy is known",
-    About.ENVIRONMENT: "that no environmental allergy is known",
+    About.DRUG: worded("that no drug allergy is known"),
+    About.FOOD: worded("that no food allergy is known"),
+    About.ENVIRONMENT: worded("that no environmental allergy is known"),
 }
 
 
 def _denied(entry: Entry) -> str:
-    return _DENIED.get(entry.assertion.about, f"“{entry.name}”")
+    about = entry.assertion.about
+    return worded(_DENIED[about]) if about in _DENIED else f"“{entry.name}”"
 
 
 def _counted(number: int) -> str:
-    named = "allergy or intolerance" if number == 1 else "allergies or intolerances"
-    return f"{number} active or unresolved {named}"
+    if number == 1:
+        return worded("1 active or unresolved allergy or intolerance")
+    return worded("%(count)s active or unresolved allergies or intolerances", count=number)
 
 
-def _unconfirmed(entries: Sequence[Entry]) -> str:
-    is_sure = any(entry.verification_status == "confirmed" for entry in entries)
-    return "" if is_sure else ", but this is not confirmed"
+def _recorded(what: str, entries: Sequence[Entry]) -> str:
+    if any(entry.verification_status == "confirmed" for entry in entries):
+        return worded("It is recorded %(what)s.", what=what)
+    return worded("It is recorded %(what)s, but this is not confirmed.", what=what)
 
 
 def _also(nothing: Sequence[Entry]) -> str:
-    return " Another entry holds no information." if nothing else ""
+    return f" {worded('Another entry holds no information.')}" if nothing else ""
 
 
 def _sources(entries: Sequence[Entry]) -> list[str]:
@@ -331,24 +339,26 @@ def _faults(
     resource: Resource, assertion: Assertion, clinical: Sequence[str], verified: Sequence[str]
 ) -> Iterable[str]:
     if assertion.is_mixed:
-        yield "says that none is known, and something else too"
+        yield worded("says that none is known, and something else too")
     elif assertion.kind is Kind.ALLERGY and is_denial(substance(resource)):
-        yield "may say that there is none, but is listed as an allergy: read the entry itself"
+        yield worded(
+            "may say that there is none, but is listed as an allergy: read the entry itself"
+        )
     # FHIR R4 extensibility §2.4.1.1: without understanding it the rest cannot be relied on.
     if resource.get("modifierExtension"):
-        yield "carries an extension that may change its meaning: read the entry itself"
+        yield worded("carries an extension that may change its meaning: read the entry itself")
     if len(clinical) > 1:
-        yield f"has several clinical statuses: {', '.join(clinical)}"
+        yield worded("has several clinical statuses: %(codes)s", codes=", ".join(clinical))
     if len(verified) > 1:
-        yield f"has several verification statuses: {', '.join(verified)}"
+        yield worded("has several verification statuses: %(codes)s", codes=", ".join(verified))
 
 
 def _missing(clinical: Sequence[str], verified: Sequence[str]) -> Iterable[str]:
     # FHIR R4 AllergyIntolerance, ait-2: one that was entered in error has no clinical status.
     if not clinical and "entered-in-error" not in verified:
-        yield "clinical status not recorded"
+        yield worded("clinical status not recorded")
     if not verified:
-        yield "verification status not recorded"
+        yield worded("verification status not recorded")
 
 
 def _order(entry: Entry) -> tuple[int, bool, int, str, str]:

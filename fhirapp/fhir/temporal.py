@@ -31,6 +31,11 @@ _SEARCHED = re.compile(
     re.ASCII,
 )
 
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+
 
 class Interval(NamedTuple):
     """A half-open stretch of time, [low, high), in milliseconds since 1970 in UTC."""

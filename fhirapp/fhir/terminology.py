@@ -6,8 +6,9 @@ Long texts are shortened and end in ….
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from fhirapp.fhir import narrative, temporal
@@ -40,6 +41,26 @@ LONGEST = 300
 # They turn around what is written after them, in a sentence as in a line of a table.
 _DIRECTING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _NOT_TOLD = 2
+
+
+# English, but where a page shows the words in another language.
+_translate: ContextVar[Callable[[str], str]] = ContextVar("translate", default=str)
+
+
+@contextmanager
+def in_words_of(translate: Callable[[str], str]) -> Iterator[None]:
+    """Word what is told of allergies here in the language of a page."""
+    token = _translate.set(translate)
+    try:
+        yield
+    finally:
+        _translate.reset(token)
+
+
+def worded(text: str, /, **values: Any) -> str:
+    """Return a text; values fill in what stands as %(name)s."""
+    translated = _translate.get()(text)
+    return translated % values if values else translated
 
 
 class ReactionWords(NamedTuple):
@@ -78,11 +99,13 @@ def when(value: str | None) -> str:
         return ""
     if then := temporal.local_of(value):
         return f"{when(then.date().isoformat())} {temporal.zone_name(then)}"
-    parts = [int(part) for part in value[:10].split("-")]
-    if len(parts) == 1:
-        return f"{parts[0]:04}"
-    month = f"{date(parts[0], parts[1], 1):%B} {parts[0]:04}"
-    return f"{parts[2]} {month}" if len(parts) == 3 else month
+    year, *rest = (int(part) for part in value[:10].split("-"))
+    if not rest:
+        return f"{year:04}"
+    month = worded(temporal.MONTHS[rest[0] - 1])
+    if len(rest) == 1:
+        return worded("%(month)s %(year)s", month=month, year=f"{year:04}")
+    return worded("%(day)s %(month)s %(year)s", day=rest[1], month=month, year=f"{year:04}")
 
 
 def reference(value: Mapping[str, Any] | None, within: Mapping[str, Any] | None = None) -> str:
@@ -119,10 +142,10 @@ def onset(resource: Mapping[str, Any]) -> str:
         return _between(when(value.get("start")), when(value.get("end")))
     if value := resource.get("onsetAge"):
         age = _quantity(value)
-        return f"at the age of {age}" if age else ""
+        return worded("at the age of %(age)s", age=age) if age else ""
     if value := resource.get("onsetRange"):
         ages = _between(_quantity(value.get("low") or {}), _quantity(value.get("high") or {}))
-        return f"at the age {ages}" if ages else ""
+        return worded("at the age %(ages)s", ages=ages) if ages else ""
     return shortened(resource.get("onsetString") or "")
 
 
@@ -140,9 +163,10 @@ def severity_rank(severity: str) -> int:
 def listed(texts: Sequence[str], most: int = 5) -> str:
     """Return texts as a sentence lists them: a, b and c; of many the first."""
     if len(texts) > most:
-        return f"{', '.join(texts[:most])} and {len(texts) - most} more"
+        more = len(texts) - most
+        return worded("%(first)s and %(more)s more", first=", ".join(texts[:most]), more=more)
     *first, last = texts
-    return f"{', '.join(first)} and {last}" if first else last
+    return worded("%(first)s and %(last)s", first=", ".join(first), last=last) if first else last
 
 
 def _reaction(reaction: Mapping[str, Any]) -> ReactionWords:
@@ -191,18 +215,20 @@ def strings(held: Any) -> Iterator[str]:
 
 def _between(low: str, high: str) -> str:
     if low and high:
-        return f"from {low} to {high}"
-    return f"from {low}" if low else f"until {high}" if high else ""
+        return worded("from %(low)s to %(high)s", low=low, high=high)
+    if low:
+        return worded("from %(low)s", low=low)
+    return worded("until %(high)s", high=high) if high else ""
 
 
 # UCUM's codes, which stand as units too. FHIR R4 valueset-age-units.
 _AGES = {
-    "a": "years",
-    "mo": "months",
-    "wk": "weeks",
-    "d": "days",
-    "h": "hours",
-    "min": "minutes",
+    "a": worded("years"),
+    "mo": worded("months"),
+    "wk": worded("weeks"),
+    "d": worded("days"),
+    "h": worded("hours"),
+    "min": worded("minutes"),
 }
 
 
@@ -210,5 +236,5 @@ def _quantity(value: Mapping[str, Any]) -> str:
     number, unit = value.get("value"), value.get("unit") or value.get("code") or ""
     if number is None:
         return ""
-    unit = _AGES.get(unit, unit)
+    unit = worded(_AGES[unit]) if unit in _AGES else unit
     return shortened(f"{value.get('comparator') or ''}{number} {unit}")

@@ -35,7 +35,7 @@ from fhirapp.web.texts import _
 
 blueprint = blueprint_of("authorize", __name__)
 blueprint.register_error_handler(SendBack, lambda error: see_other(error.location))
-blueprint.register_error_handler(Unanswerable, lambda error: error_page(400, str(error)))
+blueprint.register_error_handler(Unanswerable, lambda error: error_page(400, english=str(error)))
 
 
 @blueprint.get("/oauth/authorize")

@@ -30,6 +30,13 @@ from fhirapp.web.texts import _
 
 # FHIR's codes in words; a code that is not here is shown as it is.
 _CODES = {
+    "allergy": _("allergy"),
+    "intolerance": _("intolerance"),
+    "food": _("food"),
+    "medication": _("medication"),
+    "mild": _("mild"),
+    "moderate": _("moderate"),
+    "severe": _("severe"),
     "active": _("active"),
     "inactive": _("inactive"),
     "resolved": _("resolved"),

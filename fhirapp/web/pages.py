@@ -146,11 +146,11 @@ def _shared() -> dict[str, Any]:
         "base_url": base_url(),
         "now": int(time.time()),
         "zone": str(settings().zone),
-        "here": _here,
+        "address_of_page": _address_of_page,
     }
 
 
-def _here() -> str:
+def _address_of_page() -> str:
     """Return the address of this page, or of the one with the form that was sent."""
     if request.method not in ("GET", "HEAD"):
         return cookies.page_of_form()
@@ -221,7 +221,7 @@ def _for(view: View, roles: Collection[str] | None, *, without_factor: bool = Fa
                 return _too_late()
             return see_other(sign_in_address(request.full_path.rstrip("?")))
         if roles is not None and session.user.role not in roles:
-            names = _(" or ").join(roles)
+            names = _(" or ").join(map(_, roles))
             raise PageError(403, _("This page is for the role %(roles)s.", roles=names))
         return view(*args, **values)
 
@@ -353,15 +353,27 @@ def title_and_advice(status: int) -> tuple[str, str]:
 
 
 def error_page(
-    status: int, message: str = "", title: str = "", form: str = "", entry: str = ""
+    status: int,
+    message: str = "",
+    title: str = "",
+    form: str = "",
+    entry: str = "",
+    english: str = "",
 ) -> Response:
     """Return the page that says what went wrong and what to do; form is where to try again.
 
-    entry is where an administrator finds what the log says of it.
+    entry is where an administrator finds what the log says of it; english a message of a protocol.
     """
     usual, advice = title_and_advice(status)
-    message = message or advice
-    return page("error.html", status, title=title or usual, message=message, form=form, entry=entry)
+    return page(
+        "error.html",
+        status,
+        title=title or usual,
+        message=message or advice,
+        form=form,
+        entry=entry,
+        english=english,
+    )
 
 
 def _render_error(error: PageError) -> Response:

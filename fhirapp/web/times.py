@@ -8,20 +8,6 @@ from datetime import UTC, datetime
 from fhirapp.fhir import temporal
 from fhirapp.web.texts import _
 
-_MONTHS = (
-    _("January"),
-    _("February"),
-    _("March"),
-    _("April"),
-    _("May"),
-    _("June"),
-    _("July"),
-    _("August"),
-    _("September"),
-    _("October"),
-    _("November"),
-    _("December"),
-)
 SHORT_MONTHS = (
     *(_("Jan"), _("Feb"), _("Mar"), _("Apr"), _("May"), _("Jun")),
     *(_("Jul"), _("Aug"), _("Sep"), _("Oct"), _("Nov"), _("Dec")),
@@ -52,7 +38,7 @@ def exact(instant: str) -> str:
     return _moment(then, f"{then:%H:%M:%S}")
 
 
-def partial(fhir: str, months: Sequence[str] = _MONTHS) -> str:
+def partial(fhir: str, months: Sequence[str] = temporal.MONTHS) -> str:
     """Return the day of a FHIR date or time: 12 April 1958, April 1958, 1958."""
     parts = [int(part) for part in temporal.day_of(fhir).split("-")]
     if len(parts) == 3:
@@ -72,5 +58,5 @@ def _moment(then: datetime, clock: str) -> str:
     return _("%(day)s, %(time)s %(zone)s", day=day, time=clock, zone=zone)
 
 
-def _day(year: int, month: int, day: int, months: Sequence[str] = _MONTHS) -> str:
+def _day(year: int, month: int, day: int, months: Sequence[str] = temporal.MONTHS) -> str:
     return _("%(day)s %(month)s %(year)s", day=day, month=_(months[month - 1]), year=year)

@@ -345,6 +345,11 @@ def rules() -> Iterator[MapAdapter]:
 @pytest.fixture(scope="module")
 def there(demo: Demo, app_url: str) -> dict[str, str]:
     """What the addresses name."""
+    return added(demo, app_url)
+
+
+def added(demo: Demo, app_url: str) -> dict[str, str]:
+    """Add to a demo what pages show; return what the addresses name."""
     app = register_app(demo, SECRET, app_url).client_id
     waiting = register_app(demo, SECRET, app_url, approved=False).client_id
     backend = register_backend(demo, RS384).client_id

@@ -16,6 +16,9 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
 
+from fhirapp.auth.models import ROLES
+from fhirapp.fhir.temporal import MONTHS
+from fhirapp.trail.events import EVENTS
 from tests.support.shell import ROOT
 
 REFUSALS = ("RefusedCommand", "WeakPassword", "PrivateKey", "Marked")
@@ -28,10 +31,19 @@ AUTH = _PACKAGE / "auth"
 _RESOURCES = _PACKAGE / "resources"
 # Why a schedule is refused is said there.
 _SCHEDULES = (_PACKAGE / "jobs", _PACKAGE / "ops")
-_FOLDERS = (_WEB, AUTH, _RESOURCES, *_SCHEDULES)
+# What a chart says of allergies is worded there.
+_OF_ALLERGIES = (_PACKAGE / "allergies", _PACKAGE / "fhir")
+_FOLDERS = (_WEB, AUTH, _RESOURCES, *_SCHEDULES, *_OF_ALLERGIES)
+# What these say is translated where a page shows it.
+_TABLES = {
+    "auth/models.py": ROLES,
+    "fhir/temporal.py": MONTHS,
+    "trail/events.py": EVENTS.values(),
+}
 _KEYWORDS = {
     "_": None,
     "gettext": None,
+    "worded": None,
     "ngettext": (1, 2),
     **dict.fromkeys(REFUSALS),
 }
@@ -53,6 +65,9 @@ def gathered() -> bytes:
         ):
             place = (folder / path).relative_to(_PACKAGE).as_posix()
             catalog.add(message, None, [(place, 0)], auto_comments=comments, context=context)
+    for place, texts in _TABLES.items():
+        for text in texts:
+            catalog.add(text, None, [(place, 0)])
     return _written(catalog)
 
 

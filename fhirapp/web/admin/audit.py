@@ -219,16 +219,16 @@ _COLUMNS = (
     *("event", "about", "address"),
 )
 STATUSES: Mapping[str, str] = {
-    "200": "answered",
-    "304": "known already",
-    "400": "not understood",
-    "401": "without a valid token",
-    "403": "refused",
-    "404": "not found",
-    "410": "deleted",
-    "429": "asked too often",
-    "500": "the server failed",
-    "503": "the server was busy",
+    "200": _("answered"),
+    "304": _("known already"),
+    "400": _("not understood"),
+    "401": _("without a valid token"),
+    "403": _("refused"),
+    "404": _("not found"),
+    "410": _("deleted"),
+    "429": _("asked too often"),
+    "500": _("the server failed"),
+    "503": _("the server was busy"),
 }
 
 
@@ -248,7 +248,7 @@ def index() -> Response:
         is_later=before() is not None,
         statuses=STATUSES,
         kinds=KINDS,
-        places={BY_APPS: "an app or a script", **PLACES},
+        places={BY_APPS: _("an app or a script"), **PLACES},
         most=MOST,
     )
 

@@ -69,31 +69,31 @@ _PATIENT = re.compile(r"(?:.*/)?(?:Patient/)?([A-Za-z0-9.-]{1,64})")
 _WHOSE = ("patient", "subject", "patient:Patient", "subject:Patient")
 # What is done on the pages of administration: fetched with GET, begun with POST.
 _FETCHED: Mapping[str, str] = {
-    "audit": "fetched the audit trail",
-    "backups": "fetched a backup",
-    "exports": "fetched a file of an export",
-    "imports": "fetched a file of an import",
+    "audit": _("fetched the audit trail"),
+    "backups": _("fetched a backup"),
+    "exports": _("fetched a file of an export"),
+    "imports": _("fetched a file of an import"),
 }
 _BEGUN: Mapping[str, str] = {
-    "backups": "took a backup",
-    "exports": "began an export",
-    "imports": "began an import",
+    "backups": _("took a backup"),
+    "exports": _("began an export"),
+    "imports": _("began an import"),
 }
 # Which of our pages asked.
 PLACES: Mapping[str, str] = {
-    "explore": "the explorer",
-    "explain": "the explorer's explanations",
-    "suggestions": "the explorer's suggestions",
-    "names": "the names of patients in the explorer",
-    "history": "the explorer's versions",
-    "chart": "the chart",
-    "notes": "the notes",
-    "launch": "the page to start apps",
-    "learn": "the lessons",
-    "picker": "the choice of a record",
-    "home": "the first page",
-    "pages": "the pages",
-    VIA: "the pages of administration",
+    "explore": _("the explorer"),
+    "explain": _("the explorer's explanations"),
+    "suggestions": _("the explorer's suggestions"),
+    "names": _("the names of patients in the explorer"),
+    "history": _("the explorer's versions"),
+    "chart": _("the chart"),
+    "notes": _("the notes"),
+    "launch": _("the page to start apps"),
+    "learn": _("the lessons"),
+    "picker": _("the choice of a record"),
+    "home": _("the first page"),
+    "pages": _("the pages"),
+    VIA: _("the pages of administration"),
 }
 
 
@@ -198,7 +198,7 @@ def _who(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -> 
 def _through(entry: Entry, clients: Mapping[str, str]) -> str:
     """Return by which page or app the request came, empty where the app itself sent it."""
     if entry.via or entry.client_id == PAGES:
-        return PLACES.get(entry.via, _("the pages"))
+        return _(PLACES.get(entry.via, "the pages"))
     if entry.user_id is None or entry.client_id is None:
         return ""
     return _("the app %(name)s", name=clients.get(entry.client_id, entry.client_id))

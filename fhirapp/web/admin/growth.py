@@ -193,7 +193,7 @@ def _storage() -> bytes:
     groups = [*kept("storage", storage.storage).groups.items()][::-1]
     # Sizes below are long words.
     chart = _chart("HorizontalBar", storage.sized, max_scale=4)
-    chart.x_labels = [name for name, _size in groups]
+    chart.x_labels = [_(name) for name, _size in groups]
     chart.add("", [size for _name, size in groups])
     return _drawn(chart, _("Room that the database takes, by what it is for"))
 

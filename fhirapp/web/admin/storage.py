@@ -25,9 +25,9 @@ from fhirapp.search.fulltext import words_table
 from fhirapp.trail import trail_of
 from fhirapp.web.texts import _, numeral
 
-RECORDS, VERSIONS, ATTACHMENTS = "records", "earlier versions", "attachments"
-INDEXES, FULL_TEXT, AUDIT, ACCOUNTS = "indexes", "full text", "audit", "accounts, apps"
-JOBS, FREE, OWN, OTHER = "jobs, imports", "free", "log, catalogs", "other"
+RECORDS, VERSIONS, ATTACHMENTS = _("records"), _("earlier versions"), _("attachments")
+INDEXES, FULL_TEXT, AUDIT, ACCOUNTS = _("indexes"), _("full text"), _("audit"), _("accounts, apps")
+JOBS, FREE, OWN, OTHER = _("jobs, imports"), _("free"), _("log, catalogs"), _("other")
 # In the page's order, each with what is in it.
 GROUPS: Mapping[str, str] = {
     RECORDS: _("current versions"),

@@ -6,11 +6,15 @@ trail, for whoever may read the record itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+
 from flask import Response, request
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.models import PATIENT
 from fhirapp.fhir import temporal
+from fhirapp.fhir.terminology import in_words_of
 from fhirapp.web.chart.allergies import VIA, allergies_of
 from fhirapp.web.chart.details import details_of, origins, read_allergy
 from fhirapp.web.chart.directives import Directive, directives_of
@@ -22,12 +26,23 @@ from fhirapp.web.notes.note import visit
 from fhirapp.web.notes.of_patient import NotesOfPatient, of_patient
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, signed_in
 from fhirapp.web.people import NoDate, Person, find_people, linked, person_of, record
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, translator
 from fhirapp.web.times import moment_of
 
 blueprint = blueprint_of("chart", __name__)
 # An entry's number has as many digits at most.
 _LONGEST = 15
+
+
+def _in_words(view: Callable[..., Response]) -> Callable[..., Response]:
+    """Have what $summary says of allergies in the language of the page."""
+
+    @wraps(view)
+    def worded(patient_id: str, **values: str) -> Response:
+        with in_words_of(translator()):
+            return view(patient_id, **values)
+
+    return worded
 
 
 @blueprint.get("/patients")
@@ -53,6 +68,7 @@ def patients() -> Response:
 
 @blueprint.get("/patients/<patient_id>")
 @for_signed_in
+@_in_words
 def chart(patient_id: str) -> Response:
     """Show a patient's allergies and notes. Aborts with 404."""
     patient, token = record(patient_id)
@@ -95,6 +111,7 @@ def _directives(
 
 @blueprint.get("/patients/<patient_id>/allergies/<allergy_id>")
 @for_signed_in
+@_in_words
 def allergy(patient_id: str, allergy_id: str) -> Response:
     """Show an allergy: what it tells, where it comes from, its versions. Aborts with 404."""
     patient, token = record(patient_id)

@@ -46,9 +46,13 @@ def shown_by(question: Question, who: tuple[str, ...], status: int) -> Sequence[
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing to do, as says describes it: by requests, a question, a consent or its end."""
+    """One thing to do, as says describes it: by requests, a question, a consent or its end.
+
+    A learner's progress is kept by says; shown is that in another language.
+    """
 
     says: str
+    shown: str = ""
     requests: tuple[Expected, ...] = ()
     question: Question | None = None
     # The client that the learner consents to, and a scope that must be among what it is allowed.

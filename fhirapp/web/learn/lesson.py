@@ -1,7 +1,8 @@
 """Read the lessons: a Markdown file each, whose front matter between +++ says what counts as done.
 
-The server's own are in lessons/; those of the folder FHIRAPP_LESSONS come after them. A file that
-cannot be read is a Fault, which staff see; the other lessons are shown all the same.
+The server's own are in lessons/, what they say in another language in a folder beside them, such as
+lessons/de/; those of the folder FHIRAPP_LESSONS come after them. A file that cannot be read is a
+Fault, which staff see; the other lessons are shown all the same.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from fhirapp.config import settings
 from fhirapp.web.learn.checks import Check, Question
 from fhirapp.web.learn.expected import WHO, Expected
 from fhirapp.web.learn.interaction import INTERACTIONS
-from fhirapp.web.texts import _
+from fhirapp.web.texts import ENGLISH, _, language
 
 _OURS = Path(__file__).with_name("lessons")
 # The page on how to write a lesson has this name.
@@ -55,6 +56,8 @@ class Lesson:
     person: str
     # In Markdown.
     text: str
+    # Of its texts; empty where nobody knows.
+    language: str = ""
 
 
 class Fault(NamedTuple):
@@ -89,20 +92,35 @@ def lessons() -> tuple[Sequence[Lesson], Sequence[Fault]]:
                 sentence = _("There is a page %(name)s already; rename the file.", name=lesson.name)
                 faults.append(Fault(path, 0, sentence))
             else:
-                known[lesson.name] = lesson
+                known[lesson.name] = _translated(lesson, path) if folder == _OURS else lesson
     return [*known.values()], faults
+
+
+def _translated(lesson: Lesson, path: Path) -> Lesson:
+    """Return a lesson of ours in the language of the page; in English where it has no other."""
+    other = path.parent / language() / path.name
+    if not other.is_file():
+        return replace(lesson, language=ENGLISH)
+    return translation(lesson, other, other.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=500)
+def translation(lesson: Lesson, path: Path, _changed: int) -> Lesson:
+    """Return a lesson with what a file says in another language. Raises _Unreadable."""
+    front, text = _parts(path.read_bytes())
+    return replace(lesson, text=text, language=path.parent.name, **front.texts(lesson.checks))
 
 
 def _read(path: Path) -> Lesson | Fault:
     try:
         about = path.stat()
-        return _cached(path, about.st_mtime_ns, about.st_size)
+        return _cached(path, about.st_mtime_ns, about.st_size, language())
     except OSError as error:
         return Fault(path, 0, _("It cannot be read: %(reason)s.", reason=error.strerror))
 
 
 @lru_cache(maxsize=500)
-def _cached(path: Path, _changed: int, size: int) -> Lesson | Fault:
+def _cached(path: Path, _changed: int, size: int, _language: str) -> Lesson | Fault:
     """Return a lesson as it stood in its file when that was changed last. Raises OSError."""
     try:
         if size > LARGEST:
@@ -117,6 +135,12 @@ def parse(stem: str, content: bytes) -> Lesson:
     name = _NAME.fullmatch(stem)
     if name is None:
         raise _Unreadable(_("Name it with small letters, digits and -, as 20-my-lesson.md."))
+    front, text = _parts(content)
+    return Lesson(name=name[1], text=text, **front.lesson())
+
+
+def _parts(content: bytes) -> tuple[_Front, str]:
+    """Return the front matter of a file, and the text after it. Raises _Unreadable."""
     try:
         # An editor may have put a mark before it.
         lines = content.decode("utf-8-sig").splitlines()
@@ -127,8 +151,7 @@ def parse(stem: str, content: bytes) -> Lesson:
     end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() == _FENCE), None)
     if end is None:
         raise _Unreadable(_("A second line +++ is missing, before the text."), len(lines))
-    front = _Front(lines[1:end])
-    return Lesson(name=name[1], text="\n".join(lines[end + 1 :]), **front.lesson())
+    return _Front(lines[1:end]), "\n".join(lines[end + 1 :])
 
 
 class _Front:
@@ -166,6 +189,18 @@ class _Front:
             "person": person,
             "hints": self._texts(table.get("hints", []), "hints"),
             "checks": tuple(self._checks(table["checks"])),
+        }
+
+    def texts(self, checks: Sequence[Check]) -> Mapping[str, Any]:
+        """Return the texts of a lesson in another language; its checks are the same."""
+        table = self._table
+        self._no_others(table, (*_TEXTS, "hints", "says"), "a translation")
+        says = self._texts(table.get("says"), "says")
+        return {name: table[name] for name in _TEXTS} | {
+            "hints": self._texts(table.get("hints", []), "hints"),
+            "checks": tuple(
+                replace(check, shown=sentence) for check, sentence in zip(checks, says, strict=True)
+            ),
         }
 
     def _checks(self, checks: Sequence[Any]) -> Iterator[Check]:

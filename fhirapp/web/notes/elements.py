@@ -147,7 +147,8 @@ def moment_of(value: object) -> str:
         then = None
     if then is None:
         return day_of(value)
-    return f"{day_of(value)}, {then:%H:%M} {temporal.zone_name(then)}"
+    day, zone = day_of(value), temporal.zone_name(then)
+    return _("%(day)s, %(time)s %(zone)s", day=day, time=f"{then:%H:%M}", zone=zone)
 
 
 def size(count: int) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from gettext import GNUTranslations, NullTranslations, c2py
 from pathlib import Path
@@ -137,6 +137,11 @@ def tell(response: Response) -> Response:
 def _(text: str, /, **values: Any) -> str:
     """Return a text of the pages; values fill in what stands as %(name)s."""
     return _gettext(text) % values if values else _gettext(text)
+
+
+def translator() -> Callable[[str], str]:
+    """Return what translates into the language of the page that is made, also within others."""
+    return _translation().gettext
 
 
 def reason_of(error: RefusedCommand) -> str:

@@ -1,0 +1,272 @@
+"""No text of the pages escapes translation: in a language of brackets, all stand in brackets.
+
+Each page is opened in English first, then in a translation that puts every text in ⟦brackets⟧. What
+stands outside of them is data: of the demo's records, or marked as code, or as English.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from flask import Flask
+from sqlalchemy import Connection
+
+from fhirapp.auth import demo
+from fhirapp.db import writing
+from fhirapp.docs import pages as manual
+from fhirapp.fhir.terminology import strings
+from fhirapp.web import texts
+from fhirapp.web.learn.lesson import lessons
+from fhirapp.web.texts import Catalogue
+from tests.browser.test_accessibility import NOBODY, PAGES, WALKER, added
+from tests.support.browsing import Browser, Page
+from tests.support.texts import pseudo
+
+# Attributes that people read or hear.
+TOLD = frozenset({"alt", "aria-label", "data-label", "placeholder", "title"})
+# What is no language's: code, and what is of a record.
+SAME = frozenset({"bdi", "code", "pre", "script", "style", "textarea"})
+VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
+LETTERS = re.compile(r"[^\W\d_]")
+# What ends the title of a page.
+TITLE = re.compile(r" ?\N{EN DASH}( fhirapp)?$")
+# Names and numbers with their units, addresses, and what HTTP, FHIR and OAuth write.
+TECHNICAL = re.compile(
+    r"fhirapp( \d[\d.]*)?|HTML|PDF|RTF|C-CDA|JSON|UTC|RS256|CRITICAL|ERROR|WARNING|INFO|DEBUG"
+    r"|GET|POST|\d{3} [A-Z][A-Za-z ]+|link: \w+|Werkzeug/[\d.]+|[\d.,]+.?(kB|MB|GB|ms|s)"
+    r"|(https?://|/fhir/)\S*|localhost:\d+|[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}|app-[\da-f]{16}"
+    # The values of a setting or parameter that has a list of them, and parts of OAuth's.
+    r"|id|code\$Type/id|api|fhir|optional|staff|none|all|true|false|accurate|estimate|count|names|text|data|x"
+    r"|Accept|Prefer|If-None-Match|handling=strict|application/fhir\+json|W/\"1\"|name=value"
+    r"|_\w+|boolean|composite|date|http://…|number|quantity|reference|string|token|uri"
+    r"|( ?(openid|fhirUser|profile|o\w+_access|launch(/\w+)?|\w+/(\*|\w+)\.\w+))+"
+)
+# What the test adds to the demo, and the people and clients of the demo.
+NAMES = frozenset(
+    {
+        *("Robin Walker", WALKER, "A backend", "App of kind secret", "nightly"),
+        *(name for one in demo.PEOPLE for name in (one.name, one.username)),
+        *("Demo app", "Demo backend", "Demo confidential app", "Documentation of the API"),
+        *("demo-app", "demo-backend", "demo-confidential", "api-docs"),
+    }
+)
+
+
+class Escapes(HTMLParser):
+    """Collects what a page shows outside of brackets."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._language = language
+        self._same: list[bool] = [False]
+        self._depth = 0
+
+    def handle_starttag(self, tag: str, given: list[tuple[str, str | None]]) -> None:
+        attributes = dict(given)
+        own = attributes.get("lang") not in (None, self._language)
+        own = own or attributes.get("translate") == "no"
+        same = self._same[-1] or tag in SAME or own
+        if not same:
+            for name, value in given:
+                if name in TOLD and value:
+                    self.found += outside(value, 0)[0]
+            if tag == "input" and attributes.get("type") in ("submit", "button"):
+                self.found += outside(attributes.get("value") or "", 0)[0]
+        if tag not in VOID:
+            self._same.append(same)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            self._same.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._same[-1]:
+            return
+        found, self._depth = outside(data, self._depth)
+        self.found += found
+
+
+def outside(text: str, depth: int) -> tuple[list[str], int]:
+    """Return the pieces of a text outside of brackets that have letters, and how deep it ends."""
+    pieces = [""]
+    for letter in text:
+        if letter == "⟦":
+            depth += 1
+            pieces.append("")
+        elif letter == "⟧":
+            depth -= 1
+        elif depth <= 0:
+            pieces[-1] += letter
+    stripped = (" ".join(piece.split()) for piece in pieces)
+    return [piece for piece in stripped if LETTERS.search(piece)], max(depth, 0)
+
+
+class Demo:
+    """The demo as tests of a browser have it, in this process."""
+
+    fhir = "http://localhost/fhir"
+
+    def __init__(self, app: Flask) -> None:
+        self._app = app
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        with self._app.test_request_context(), writing() as connection:
+            yield connection
+
+    def ask(self, method: str, path: str, **headers: str) -> Any:
+        return self._app.test_client().open(path, method=method, headers=headers)
+
+    def token(self, scope: str) -> str:
+        secret = base64.b64encode(f"{demo.BACKEND}:{demo.SECRET}".encode()).decode()
+        form = {"grant_type": "client_credentials", "scope": scope}
+        headers = {"Authorization": f"Basic {secret}"}
+        answer = self._app.test_client().post("/oauth/token", data=form, headers=headers)
+        return str(answer.json["access_token"])
+
+
+@pytest.fixture(scope="module")
+def app(make_app: Callable[..., Flask]) -> Flask:
+    return make_app(demo=True, base_url="")
+
+
+@pytest.fixture(scope="module")
+def there(app: Flask) -> Mapping[str, str]:
+    """What the addresses name."""
+    return added(Demo(app), "http://localhost:9/")
+
+
+@pytest.fixture(scope="module")
+def data(app: Flask) -> frozenset[str]:
+    """What records, the description of the server and lessons have, a text each."""
+    shown = Demo(app)
+    authorization = {"Authorization": f"Bearer {shown.token('system/*.rs')}"}
+    found: set[str] = set()
+    description = shown.ask("GET", "/fhir/metadata").json
+    for one in description["rest"][0]["resource"]:
+        answer = shown.ask("GET", f"/fhir/{one['type']}?_count=1000", **authorization).json
+        found |= {*strings(answer)}
+        for resource in (entry["resource"] for entry in answer.get("entry", ())):
+            found |= {*_names(resource)}
+    found |= {*strings(description)}
+    with app.test_request_context():
+        found |= {one.title for one in lessons()[0]}
+    found |= {one.title for one in manual().values()}
+    return frozenset(" ".join(text.split()) for text in found) | NAMES
+
+
+def _names(resource: Mapping[str, Any]) -> Iterator[str]:
+    """Give how people are called."""
+    names = resource.get("name")
+    for name in names if isinstance(names, list) else ():
+        yield " ".join([*name.get("given", ()), str(name.get("family"))])
+
+
+@pytest.fixture
+def german(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalogue = Catalogue(pseudo())
+    monkeypatch.setattr(texts, "shipped", lambda _code: catalogue)
+
+
+def escapes(page: Page, data: frozenset[str]) -> list[str]:
+    """Return what a page shows that is neither translated nor data."""
+    assert '<html lang="de">' in page.response.text, page.path
+    reader = Escapes("de")
+    reader.feed(page.response.text)
+    reader.close()
+    # What was typed is shown again.
+    typed = parse_qs(urlsplit(page.path).query).get("q", [])
+    found = (TITLE.sub("", text) for text in reader.found)
+    return [text for text in found if text not in typed and not is_data(text, data)]
+
+
+def is_data(text: str, data: frozenset[str]) -> bool:
+    """Say whether a text is data, or a list of it."""
+    parts = [part.strip(" ,;:()“”·") for part in re.split(r" · |, | \(", text)]
+    return (
+        text in data
+        or all(
+            part in data
+            or not LETTERS.search(part)
+            or bool(TECHNICAL.fullmatch(part))
+            # Cut short.
+            or (part.endswith("…") and any(one.startswith(part[:-1]) for one in data))
+            for part in parts
+        )
+    )
+
+
+@pytest.mark.parametrize("who", PAGES)
+def test_no_text_of_a_page_escapes(app, there, data, german, who):
+    english, browser = Browser(app), Browser(app)
+    if who != NOBODY:
+        english.sign_in(who, demo.SECRET)
+        browser.get("/sign-in")
+        browser.sign_in(who, demo.SECRET)
+    browser.set_cookie("de", "language")
+    faults: dict[str, list[str]] = {}
+    for page in PAGES[who]:
+        path = (page.begin or page.rule).format(**there)
+        if "<" in path:
+            continue
+        # What is kept of a page in one language must not be shown in another.
+        english.get(path)
+        if found := escapes(browser.get(path), data):
+            faults[path] = found
+    assert faults == {}
+
+
+# By who sends them, from which page, with which button: what was refused, and what comes next.
+FORMS: Sequence[tuple[str, str, str, Mapping[str, str]]] = (
+    (NOBODY, "/sign-in", "Sign in", {"username": "nobody", "password": "nonsense"}),
+    (NOBODY, "/apps/register?kind=backend", "Register", {"name": "A backend"}),
+    ("clinician", "/explore/token", "Show the token", {}),
+    ("clinician", "/explore/token", "Inspect", {"token": "nonsense"}),
+    ("clinician", "/learn/tokens", "Start", {}),
+    ("clinician", "/learn/tokens", "Show a hint", {}),
+    ("admin", "/admin/users/new", "Add", {"name": "Somebody", "username": "admin"}),
+    ("admin", "/admin/exports", "Start the export", {"since": "nonsense"}),
+    ("admin", "/admin/backups", "Take a backup", {"passphrase": "nonsense"}),
+    ("admin", "/admin/schedules/backup/new", "Add the schedule", {"name": "x", "when": "x"}),
+    ("admin", "/admin/keys", "Make a new key", {}),
+    ("admin", "/account/second-factor", "Turn it on", {"code": "x", "password": "x"}),
+    ("admin", "/account/password", "Change it", {"old": "x", "password": "y", "again": "y"}),
+)
+
+
+@pytest.mark.parametrize(("who", "path", "button", "filled"), FORMS)
+def test_no_text_of_what_a_form_answers_escapes(app, data, german, who, path, button, filled):
+    browser = Browser(app)
+    if who != NOBODY:
+        browser.sign_in(who, demo.SECRET)
+    browser.set_cookie("de", "language")
+    page = browser.get(path).submit(f"⟦{button}⟧", **filled)
+    assert escapes(page, data) == []
+
+
+@pytest.mark.parametrize(
+    ("html", "found"),
+    [
+        ("<p>⟦Sign ⟦in⟧⟧</p>", []),
+        ("<p>⟦Sign⟧ in</p>", ["in"]),
+        ("<p>⟦a <b>bold</b> word⟧ here</p>", ["here"]),
+        ("<a title='Help'>⟦?⟧</a>", ["Help"]),
+        ("<input type='submit' value='Send'>", ["Send"]),
+        ("<p lang='en'>English</p><code>code</code><p lang='de'>Wort</p>", ["Wort"]),
+        ("<p>2 GB, Penicillin</p>", []),
+        ("<p>Penicillin allergy</p>", ["Penicillin allergy"]),
+    ],
+)
+def test_a_text_that_escapes_is_found(html, found):
+    reader = Escapes("de")
+    reader.feed(html)
+    reader.close()
+    assert [text for text in reader.found if not is_data(text, frozenset({"Penicillin"}))] == found
