@@ -18,6 +18,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from fhirapp.db.base import db
 from fhirapp.db.generation import generation
+from fhirapp.db.plan import PlanStep, postgresql_steps, sqlite_steps
 
 
 def quoted(name: str) -> str:
@@ -104,12 +105,13 @@ class Reader:
         )
         return found
 
-    def plan(self, sql: str, values: Sequence[Any]) -> list[str]:
-        """Return how the database runs a SELECT: a line for each step."""
+    def plan(self, sql: str, values: Sequence[Any]) -> list[PlanStep]:
+        """Return how the database runs a SELECT, step by step."""
         if not self._is_sqlite:
             # Without estimates, which tell how many there are.
-            return [row[0] for row in self.all(f"EXPLAIN (COSTS FALSE) {sql}", values)]
-        return [row[3] for row in self.all(f"EXPLAIN QUERY PLAN {sql}", values)]
+            ((plans,),) = self.all(f"EXPLAIN (COSTS FALSE, FORMAT JSON) {sql}", values)
+            return [*postgresql_steps(plans[0]["Plan"])]
+        return sqlite_steps(self.all(f"EXPLAIN QUERY PLAN {sql}", values), sql)
 
     def close(self) -> None:
         """End the snapshot and give the connection back."""

@@ -12,7 +12,7 @@ from typing import Any
 from fhirapp.auth.scopes import Access, Grant
 from fhirapp.db import Reader
 from fhirapp.definition import Visibility, types
-from fhirapp.search.explain import STATEMENT, TOKEN, Issue, explanation, text_part
+from fhirapp.search.explain import STATEMENT, TOKEN, Issue, explanation, step_part, text_part
 
 _SCOPES = "http://hl7.org/fhir/smart-app-launch/STU2.2/scopes-and-launch-context.html"
 _LIMITS = {
@@ -36,8 +36,9 @@ class Statements:
         """Yield an issue for each statement: its SQL, without values, and the database's plan."""
         for sql, values in self._run:
             plan = self._snapshot.plan(sql, values)
-            parts = [text_part("sql", sql), *(text_part("plan", step) for step in plan)]
-            yield explanation(STATEMENT, f"SQL: {sql} -- Plan: {'; '.join(plan)}", parts=parts)
+            parts = [text_part("sql", sql), *map(step_part, plan)]
+            texts = "; ".join(step.text for step in plan)
+            yield explanation(STATEMENT, f"SQL: {sql} -- Plan: {texts}", parts=parts)
 
 
 def explain_limits(names: Iterable[str], access: Access) -> Iterator[Issue]:

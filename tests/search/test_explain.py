@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -53,6 +54,7 @@ def parts(extension: dict) -> dict:
         named = [value for name, value in part.items() if name.startswith("value")]
         found.setdefault(part["url"], []).append(named[0] if named else parts(part))
     single = ("topic", "name", "modifier", "kind", "firstOf", "doc", "sql", "text", "prefix")
+    single += ("depth", "access", "table", "by")
     return {
         name: several[0] if name in (*single, "low", "high") else several
         for name, several in found.items()
@@ -402,8 +404,15 @@ def test_the_demo_shows_the_sql_and_its_plan_without_values(demo, scope, patient
     assert shown
     statements = [each for each in map(values, explained) if each["topic"] == "statement"]
     assert shown == [
-        f"SQL: {each['sql']} -- Plan: {'; '.join(each['plan'])}" for each in statements
+        f"SQL: {each['sql']} -- Plan: {'; '.join(step['text'] for step in each['plan'])}"
+        for each in statements
     ]
+    for each in statements:
+        depths = [step["depth"] for step in each["plan"]]
+        assert depths[0] == 0
+        assert all(after <= before + 1 for before, after in pairwise(depths)), depths
+        tables = {step["table"] for step in each["plan"] if step.get("access") == "search"}
+        assert tables >= {"allergy_intolerance"}
     for one in shown:
         sql, _, plan = one.partition(" -- Plan: ")
         assert re.match(r"SQL: SELECT .* FROM .*\?", sql)

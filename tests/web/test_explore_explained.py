@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlencode
 
@@ -10,14 +11,17 @@ from flask import Flask
 
 from fhirapp.audit.read import Entry, entries
 from fhirapp.auth.models import CLINICIAN, PATIENT
+from fhirapp.db.plan import PlanStep, postgresql_steps, sqlite_steps
 from fhirapp.search.explain import (
     STATEMENT,
     ParameterReading,
     SoughtValue,
     explanation,
+    step_part,
     text_part,
 )
 from fhirapp.web.explore.explanation import MOST_REQUESTS, Applied, Statement, reading_of
+from fhirapp.web.explore.plan import picture_of
 from tests.conftest import token_for
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import Fhir
@@ -121,10 +125,74 @@ def test_values_that_are_excluded_all_count():
 
 @pytest.mark.usefixtures("_request")
 def test_sql_and_its_plan_are_apart():
-    steps = ["SCAN a; -- Plan: b", "LIST"]
-    parts = [text_part("sql", "SELECT 1"), *(text_part("plan", step) for step in steps)]
+    steps = [PlanStep(0, "SCAN a; -- Plan: b", "scan", "a"), PlanStep(1, "LIST")]
+    parts = [text_part("sql", "SELECT 1"), *map(step_part, steps)]
     issue = explanation(STATEMENT, "any sentence", parts=parts)
     assert reading_of([issue]).statements == [Statement("SELECT 1", steps)]
+
+
+SQL = (
+    'SELECT 1 FROM "notes" r WHERE r.pk IN (SELECT k.pk FROM "notes_date" k WHERE k.low > ? OR'
+    ' k.high > ?) AND EXISTS (SELECT 1 FROM "notes_token" k) AND EXISTS (SELECT 1 FROM "words" w)'
+)
+STEPS = [
+    (3, 0, 0, "SCAN r USING INDEX ix_notes_updated"),
+    (5, 0, 0, "LIST SUBQUERY 1"),
+    (7, 5, 0, "MULTI-INDEX OR"),
+    (8, 7, 0, "INDEX 1"),
+    (9, 8, 0, "SEARCH k USING COVERING INDEX ix_notes_date (param=? AND low>?)"),
+    (10, 7, 0, "INDEX 2"),
+    (11, 10, 0, "SEARCH k USING PRIMARY KEY (pk=?)"),
+    (20, 0, 0, "SCAN w VIRTUAL TABLE INDEX 0:M2"),
+    (21, 0, 0, "SCAN w"),
+    (22, 0, 0, "SCAN y"),
+    (23, 0, 0, "USE TEMP B-TREE FOR ORDER BY"),
+]
+
+
+@pytest.mark.usefixtures("_request")
+def test_a_plan_is_a_picture_and_sentences_beside_it():
+    picture = picture_of(sqlite_steps(STEPS, SQL))
+    assert [(box.access, box.title, box.detail, box.sentence) for box in picture.boxes] == [
+        ("scan", "Walk along an index", "notes",
+         "Walks through notes in the order of the index ix_notes_updated"),
+        ("", "A list of rows, made once", "", "A list of rows, made once"),
+        ("", "Either of several indexes", "", "Either of several indexes"),
+        ("search", "Search by index", "notes_date",
+         "Finds rows of notes_date by the index ix_notes_date: param=? AND low>?"),
+        # Which of two tables it is, SQLite does not say.
+        ("search", "Search by key", "k", "Finds rows of k by their key: pk=?"),
+        ("search", "Search an index of words", "words", "Finds rows by the words in words"),
+        ("scan", "Read every row", "words", "Reads every row of words, without an index"),
+        ("", "Read that list", "", "Read that list"),
+        ("sort", "Sort", "", "Sorts what was found: no index has that order"),
+    ]  # fmt: skip
+    assert [box.x for box in picture.boxes] == [16, 16, 32, 64, 64, 16, 16, 16, 16]
+    assert picture.label.startswith("1 Walk along an index notes; 2 A list of rows, made once; 3")
+    assert picture.left_out == 0
+    long = picture_of([PlanStep(depth, "Anything") for depth in range(100)])
+    assert (len(long.boxes), long.left_out) == (12, 88)
+    assert all(box.x < box.width for box in long.boxes)
+
+
+@pytest.mark.usefixtures("_request")
+def test_a_plan_of_postgresql_is_a_picture_too():
+    plan = {
+        "Node Type": "Sort", "Sort Key": ["r.id", "r.pk"],
+        "Plans": [
+            {"Node Type": "Index Scan", "Relation Name": "notes", "Alias": "r",
+             "Index Name": "ix_notes", "Index Cond": "(patient_id = '<p1>')"},
+            {"Node Type": "Seq Scan", "Relation Name": "notes_token", "Alias": "k",
+             "Subplan Name": "SubPlan 1"},
+        ],
+    }  # fmt: skip
+    steps = [*postgresql_steps(plan)]
+    assert [step.depth for step in steps] == [0, 1, 1]
+    assert [box.sentence for box in picture_of(steps).boxes] == [
+        "Sorts what was found: no index has that order: Sort Key: r.id, r.pk",
+        "Finds rows of notes by the index ix_notes: Index Cond: (patient_id = '<p1>')",
+        "Reads every row of notes_token, without an index",
+    ]
 
 
 @pytest.mark.usefixtures("_request")
@@ -152,8 +220,11 @@ def test_the_page_says_what_each_parameter_finds(clinician):
 
 def test_in_the_demo_it_shows_sql_and_plan(demo):
     page = explore(Browser(demo).resume("clinician"), SEARCH)
-    assert "SQL, and the database's plan SELECT r.id, r.version_id" in page.words
-    assert "ix_allergy_intolerance_patient" in page.words
+    assert "SQL, and the plan as the database writes it SELECT r.id, r.version_id" in page.words
+    assert "Finds rows of allergy_intolerance by the index ix_allergy_" in page.words
+    (picture,) = re.findall(r"<svg[^>]* role=\"img\" aria-label=\"([^\"]*)\"", page.response.text)
+    assert re.search(r"\d Search by index allergy_intolerance(;|$)", picture)
+    assert re.search(r"\d rows on this page", page.words)
 
 
 def test_what_was_ignored_is_told_with_the_reason(clinician):

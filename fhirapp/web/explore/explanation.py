@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.db.plan import PlanStep
 from fhirapp.definition import Definition, types
 from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.rest.search import impossible_values
@@ -28,6 +29,7 @@ from fhirapp.search.explain import (
 from fhirapp.search.query import CONTROLS, similar_name
 from fhirapp.search.values import split
 from fhirapp.web.explore.address import Address, NoAddressError, pair, piece, read_address
+from fhirapp.web.explore.plan import Picture, picture_of
 from fhirapp.web.internal_client import ask
 from fhirapp.web.texts import _
 
@@ -62,7 +64,11 @@ class Statement(NamedTuple):
     """SQL that was run, without its values, and the steps of the database's plan."""
 
     sql: str
-    plan: Sequence[str]
+    plan: Sequence[PlanStep]
+
+    @property
+    def picture(self) -> Picture:
+        return picture_of(self.plan)
 
 
 @dataclass
@@ -106,8 +112,7 @@ def reading_of(issues: Sequence[Mapping[str, Any]]) -> Reading:
         elif explanation.topic == TOKEN:
             reading.limits.append(_sentence(explanation.text("text")))
         elif explanation.topic == STATEMENT:
-            plan = explanation.parts.get("plan", ())
-            reading.statements.append(Statement(explanation.text("sql"), plan))
+            reading.statements.append(Statement(explanation.text("sql"), explanation.plan()))
         else:
             sentence = str(issue.get("diagnostics", ""))
             reading.shaped.append(Note("", sentence, explanation.links))
