@@ -1,6 +1,7 @@
 """`python -m tests.bench`: load a database, serve it, and print what that costs as a table.
 
-`python -m tests.bench scale` is another: cost against rows and against servers (scale.py).
+`python -m tests.bench scale` is another: cost against rows and against servers (scale.py), and
+`python -m tests.bench paint` only that of pages in a browser (paint.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["scale"]:
         scale.main(words[1:])
+        return
+    if words == ["paint"]:
+        with tempfile.TemporaryDirectory(prefix="fhirapp-bench-") as folder:
+            print(table(first_paint(Path(folder), Effort.rounds)))
         return
     options = _options(words)
     size = Size(options.patients, options.allergies, options.documents)

@@ -20,7 +20,7 @@ from tests.bench.bare import Answers
 START_SECONDS = 300
 _GREETING = re.compile(rb"serves .*http://127\.0\.0\.1:(\d+)/")
 # What waitress writes itself, in our answers as in the bare ones.
-_WAITRESS_WRITES = {"date", "server", "connection", "via"}
+WAITRESS_WRITES = {"date", "server", "connection", "via"}
 
 
 class Answer(NamedTuple):
@@ -148,7 +148,7 @@ def recorded(server: Server, token: str, asked: Mapping[str, list[str]]) -> Answ
         if answer.status != 200:
             raise SystemExit(f"{path}: {answer.status} {answer.body.decode()}")
         name, _, query = path.partition("?")
-        headers = [pair for pair in answer.headers if pair[0].lower() not in _WAITRESS_WRITES]
+        headers = [pair for pair in answer.headers if pair[0].lower() not in WAITRESS_WRITES]
         answers[name, query] = (f"{answer.status} {answer.reason}", headers, answer.body)
     return answers
 
