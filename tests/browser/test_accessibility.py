@@ -1,12 +1,17 @@
 """Every page of ours, as it is shown to somebody: axe finds nothing wrong, and it fits a phone.
 
-A page that is added stands in PAGES too, once for each thing that it can show.
+A page that is added stands in PAGES too, once for each thing that it can show. With
+FHIRAPP_TEST_PICTURES=FOLDER pictures of all are put there, at 390 and 1280 pixels, light and dark,
+with a page index.html that shows them side by side.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.support.live", "tests.support.browser"]
 
+PICTURES = os.environ.get("FHIRAPP_TEST_PICTURES", "")
 NOBODY, WALKER = "", "walker"
 REQUEST = "/oauth/authorize?{request}"
 CONSENT = "/oauth/authorize/<handle>"
@@ -418,13 +424,32 @@ def test_axe_finds_nothing_wrong_with_pages_and_they_fit_a_phone(visit, there, r
         one.open("/sign-in")
         one.sign_in(who)
     faults: list[str] = []
-    for page in PAGES[who]:
+    for number, page in enumerate(PAGES[who]):
         one.open((page.begin or page.rule).format(**there))
         one.unfold()
         page.go(one)
         assert page.rule == rule_of(rules, one.page.url)
+        if PICTURES:
+            name = re.sub(r"\W+", "-", page.rule).strip("-") or "home"
+            one.take_pictures(PICTURES, f"{who or 'nobody'}-{number:02}-{name}")
         faults += [f"{page.begin or page.rule}: {fault}" for fault in one.faults()]
+    if PICTURES:
+        _write_index(Path(PICTURES))
     assert faults == []
+
+
+def _write_index(folder: Path) -> None:
+    """Write a page that shows the pictures, those of one page beside each other."""
+    names = sorted({file.stem.rsplit("-", 2)[0] for file in folder.glob("*.png")})
+    looks = [f"{width}-{scheme}" for width in (390, 1280) for scheme in ("light", "dark")]
+    rows = "".join(
+        f"<h2>{name}</h2><p>"
+        + "".join(f'<img src="{name}-{look}.png" width="24%" alt="{look}">' for look in looks)
+        + "</p>"
+        for name in names
+    )
+    page = f'<!doctype html><html lang="en"><title>Pages</title>{rows}</html>'
+    (folder / "index.html").write_text(page, encoding="utf-8")
 
 
 def rule_of(rules: MapAdapter, url: str) -> str:

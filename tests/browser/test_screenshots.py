@@ -1,7 +1,7 @@
 """README's picture: a patient's chart, on a desktop.
 
-`FHIRAPP_TEST_SCREENSHOTS=1 python -m pytest tests/browser/test_screenshots.py` takes it anew. That
-pages fit a phone and a desktop, light and dark, is shown for all of them in test_accessibility.py.
+`FHIRAPP_TEST_SCREENSHOTS=1 python -m pytest tests/browser/test_screenshots.py` takes it anew.
+Pictures of all pages are taken in test_accessibility.py, which shows too that they fit a phone.
 """
 
 from __future__ import annotations

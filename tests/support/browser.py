@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # Set where the tests that need Chromium must run; read before the tests' own settings are made.
 BROWSER_REQUIRED = bool(os.environ.get("FHIRAPP_TEST_BROWSER"))
+_SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 # A host that Chromium finds on this machine, and that no client is registered at.
 _STRANGER = "stranger.example"
 _PACKAGES = TESTS / "node" / "node_modules"
@@ -54,6 +55,25 @@ _SCREENS: tuple[tuple[tuple[int, int], tuple[tuple[Literal["light", "dark"], Any
 _RUN_AXE = """
 (options) => axe.run({ ...options, resultTypes: ["violations"] }).then(({ violations }) =>
   violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}`)))
+"""
+# Words of tables, headings, tags and buttons that begin on one line and end on another.
+_BROKEN_WORDS = r"""
+() => [...document.querySelectorAll("td, th, h1, h2, h3, .tag, button")].flatMap((cell) => {
+  const found = [];
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    if (node.parentElement.closest("code, pre, .id, .url, .host")) continue;
+    for (const word of node.data.matchAll(/\p{L}{2,20}/gu)) {
+      const range = new Range();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map((one) => Math.round(one.top)));
+      if (lines.size > 1) found.push(word[0]);
+    }
+  }
+  return found;
+})
 """
 # What a page and all that it loads may weigh, unpacked, without attachments and what an app reads.
 # A page that asks htmx for something loads its 52 kB; the explorer has a form for every parameter
@@ -227,6 +247,10 @@ class Visit:
             self.page.set_viewport_size({"width": width, "height": height})
             if self.page.evaluate("document.documentElement.scrollWidth") > width:
                 faults.append(f"wider than {width}")
+            # Swagger UI's tables are not ours.
+            if not self.page.url.endswith("/api-docs"):
+                broken = self.page.evaluate(_BROKEN_WORDS)
+                faults += [f"broken in the middle at {width}: {word}" for word in broken]
             weight = self.page.evaluate(_WEIGH)
             most = _MOST_OF.get(urlsplit(self.page.url).path, _MOST_BYTES)
             if weight > most:
@@ -235,6 +259,16 @@ class Visit:
                 self.page.emulate_media(color_scheme=scheme)
                 faults += self.page.evaluate(_RUN_AXE, options)
         return sorted(set(faults))
+
+    def take_pictures(self, folder: str, name: str) -> None:
+        """Put pictures of the page in a folder: phone and desktop, light and dark."""
+        for width, height in ((390, 844), (1280, 860)):
+            self.page.set_viewport_size({"width": width, "height": height})
+            for scheme in _SCHEMES:
+                self.page.emulate_media(color_scheme=scheme)
+                path = f"{folder}/{name}-{width}-{scheme}.png"
+                self.page.screenshot(path=path, full_page=True)
+        self.page.emulate_media(color_scheme="light")
 
     # What the app does.
 

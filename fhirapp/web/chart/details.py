@@ -86,19 +86,17 @@ def details_of(allergy: Json, visit: str = "") -> Details:
         look_twice=[_("This entry %(fault)s.", fault=one) for one in entry.faults],
         facts=[
             Fact(_("Substance"), "code", entry.substance or _(_NOT_TOLD), codings(code)),
-            Fact(_("Does it hold"), "clinicalStatus", _status(allergy, "clinicalStatus")),
-            Fact(
-                _("Is it confirmed"), "verificationStatus", _status(allergy, "verificationStatus")
-            ),
-            Fact(_("How dangerous"), "criticality", _word(allergy, "criticality")),
-            Fact(_("Kind"), "type", _word(allergy, "type")),
+            Fact(_("Clinical status"), "clinicalStatus", _status(allergy, "clinicalStatus")),
+            Fact(_("Verification"), "verificationStatus", _status(allergy, "verificationStatus")),
+            Fact(_("Criticality"), "criticality", _word(allergy, "criticality")),
+            Fact(_("Type"), "type", _word(allergy, "type")),
             Fact(_("Category"), "category", category(allergy.get("category")) or _(_NOT_TOLD)),
-            Fact(_("Began"), "onset", onset(allergy) or _(_NOT_TOLD)),
+            Fact(_("Onset"), "onset", onset(allergy) or _(_NOT_TOLD)),
             Fact(_("Last occurred"), "lastOccurrence", _day(allergy, "lastOccurrence")),
-            Fact(_("Recorded on"), "recordedDate", _day(allergy, "recordedDate")),
+            Fact(_("Recorded"), "recordedDate", _day(allergy, "recordedDate")),
             Fact(_("Recorded by"), "recorder", _who(allergy, "recorder")),
-            Fact(_("Told by"), "asserter", _who(allergy, "asserter")),
-            Fact(_("At which visit"), "encounter", visit or _(_NOT_TOLD)),
+            Fact(_("Reported by"), "asserter", _who(allergy, "asserter")),
+            Fact(_("Visit"), "encounter", visit or _(_NOT_TOLD)),
         ],
         reactions=[
             _reaction(one)
@@ -136,12 +134,12 @@ def _reaction(reaction: Json) -> list[Fact]:
     all_codes = [code for one in reaction.get("manifestation", ()) for code in codings(one)]
     text = ", ".join(filter(None, names)) or _(_NOT_TOLD)
     facts = [
-        Fact(_("What happened"), "manifestation", shortened(text), all_codes),
-        Fact(_("How severe"), "severity", _severity(reaction)),
-        Fact(_("To what"), "substance", concept(reaction.get("substance") or {})),
-        Fact(_("When"), "onset", when(reaction.get("onset"))),
-        Fact(_("How it got in"), "exposureRoute", concept(reaction.get("exposureRoute") or {})),
-        Fact(_("In words"), "description", shortened(reaction.get("description") or "", LONG)),
+        Fact(_("Reaction"), "manifestation", shortened(text), all_codes),
+        Fact(_("Severity"), "severity", _severity(reaction)),
+        Fact(_("Substance"), "substance", concept(reaction.get("substance") or {})),
+        Fact(_("Onset"), "onset", when(reaction.get("onset"))),
+        Fact(_("Exposure route"), "exposureRoute", concept(reaction.get("exposureRoute") or {})),
+        Fact(_("Description"), "description", shortened(reaction.get("description") or "", LONG)),
         Fact(_("Notes"), "note", "; ".join(notes(reaction.get("note")))),
     ]
     return [one for one in facts if one.text]
