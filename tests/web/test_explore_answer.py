@@ -28,6 +28,8 @@ from fhirapp.web.explore.tables import (
 from fhirapp.web.explore.views import MOST, folded
 from fhirapp.web.internal_client import Answer, _body
 from tests.conftest import token_for
+from tests.store.test_publish import TIMES
+from tests.store.test_publish import publish as publish_resources
 from tests.support.browsing import Browser, add_person, id_of
 from tests.support.helpers import BASE_URL, FHIR_JSON
 from tests.support.plenty import publish
@@ -197,7 +199,7 @@ def test_a_lesson_that_led_here_is_led_back_to(clinician):
 
 def test_a_bundle_shows_its_resources_first_and_what_is_around_them_folded(clinician):
     page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&_count=2"))
-    around = page.response.text.partition("The Bundle around them")
+    around = page.response.text.partition("About the Bundle")
     assert "<details><summary>" in around[0][-20:]
     assert around[0].index("al-p1-ragweed") > around[0].index('id="answer"')
     words = " ".join(unescape(re.sub(r"<[^>]*>", " ", around[2])).split())
@@ -266,8 +268,7 @@ def test_columns_are_elements_of_their_type(clinic):
         ("/fhir/Provenance?_id=prov-p1-penicillin",
          "AllergyIntolerance/al-p1-penicillin create Northgate Family Medicine, Lakeside General"),
         ("/fhir/Encounter?_id=enc-p1-2023-checkup",
-         "p1 2023-02-14 09:15:00+00:00 to 2023-02-14 09:50:00+00:00 Encounter for check up finished"
-         ),
+         "p1 2023-02-14 09:15:00+00:00 to 09:50:00+00:00 Encounter for check up finished"),
         ("/fhir/Group?_id=grp-allergy-clinic",
          "Patients of the allergy clinic person 5 Harbor Allergy and Asthma Center"),
         ("/fhir/metadata", "id Text fhirapp no narrative"),
@@ -310,6 +311,32 @@ def tables(clinic, content) -> Tables:
 def test_an_onset_is_told_in_whatever_form_it_is_recorded(clinic, element, value, text):
     (table,) = tables(clinic, {"resourceType": "AllergyIntolerance", element: value}).tables
     assert table.rows[0][table.columns.index("Since")] == Cell(text)
+
+
+@pytest.mark.parametrize(
+    ("end", "cell"),
+    [
+        ("2024-01-18T09:00:00Z", Cell("2024-01-18", "08:00:00Z to 09:00:00Z")),
+        ("2024-01-19T09:00:00Z", Cell("2024-01-18 to 2024-01-19", "08:00:00Z to 09:00:00Z")),
+        ("2024-01-19", Cell("2024-01-18 08:00:00Z to 2024-01-19")),
+    ],
+)
+def test_a_period_has_its_days_and_the_times_beneath(clinic, end, cell):
+    period = {"start": "2024-01-18T08:00:00Z", "end": end}
+    (table,) = tables(clinic, {"resourceType": "Encounter", "period": period}).tables
+    assert table.rows[0][table.columns.index("Time")] == cell
+
+
+def test_a_long_id_is_cut_short_to_the_eye_alone(make_app):
+    app = make_app(seed=False)
+    long, short = "550e8400-e29b-41d4-a716-446655440000", "o1"
+    publish_resources(app, TIMES[0], *({"resourceType": "Organization", "id": each}
+                                       for each in (long, short)))  # fmt: skip
+    page = Browser(app).resume(add_person(app, CLINICIAN)).get(page_of("/fhir/Organization"))
+    cut = re.findall(
+        r'<td class="one cut" title="([^"]*)"><bdi><a [^>]*>([^<]*)</a>', page.response.text
+    )
+    assert cut == [(long, long)]
 
 
 def test_an_absence_is_told_in_words(clinic):
@@ -370,6 +397,14 @@ def test_what_is_looked_at_is_the_json_and_nothing_of_it_is_markup(content):
     assert not re.search("[\u202e\u200b]", view.markup)
     assert {*re.findall(r"</?([a-z]+)", view.markup)} <= {"p", "b", "i", "small", "details",
                                                           "summary"}  # fmt: skip
+
+
+def test_what_is_about_a_resource_is_folded_in_its_json():
+    meta = {"versionId": "1", "profile": ["x" * 80]}
+    resource = {"meta": meta, "code": {"coding": [{"a": "x" * 80}]}, "text": {"div": "y" * 90}}
+    markup = folded(resource, lambda _text: None).markup
+    closed = re.findall(r"<details><summary><b>&#34;(\w+)", markup)
+    assert closed == ["meta", "text"]
 
 
 def test_deep_and_long_json_is_cut_and_says_so():

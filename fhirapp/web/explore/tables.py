@@ -174,12 +174,27 @@ def _row(entry: Mapping[str, Any], *, is_history: bool) -> tuple[str, Sequence[C
 def _cell(resource: Resource, column: TableColumn) -> Cell:
     for path in column.paths:
         values = values_at(resource, path)
+        if period := _period(values):
+            return period
         if text := text_of(values):
             references = (value.get("reference") for value in values if isinstance(value, dict))
             # The time of day stands beneath its day.
             day, time = match.groups() if (match := _MOMENT.fullmatch(text)) else (text, "")
             return Cell(day, time, str(next(references, "") or ""))
     return Cell(_(column.missing), is_known=False)
+
+
+def _period(values: Sequence[Any]) -> Cell | None:
+    """Return a period whose ends have times of day: its days, and the times beneath them."""
+    if len(values) != 1 or not isinstance(values[0], dict):
+        return None
+    ends = [_MOMENT.fullmatch(str(values[0].get(name, ""))) for name in ("start", "end")]
+    if not (ends[0] and ends[1]):
+        return None
+    start, end = ends[0], ends[1]
+    between = _("%(start)s to %(end)s", start=start[1], end=end[1])
+    days = start[1] if start[1] == end[1] else between
+    return Cell(days, _("%(start)s to %(end)s", start=start[2], end=end[2]))
 
 
 def _narrative(resource: Resource) -> Cell:

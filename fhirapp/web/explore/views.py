@@ -24,6 +24,8 @@ Link = Callable[[str], str | None]
 MOST = 30_000
 _LONGEST_TEXT, _LONGEST_LINE, _DEEPEST = 400, 72, 60
 _OPEN_ENTRIES, _MOST_BRIEF = 3, 100
+# Elements that are about the resource, not of what it says.
+_FOLDED = frozenset({"meta", "text", "link"})
 
 
 class Folded(NamedTuple):
@@ -75,19 +77,21 @@ class _View:
         mark = " open" if is_open else ""
         self._add(f"<details{mark}><summary>{label}{start} {small}</summary>")
         if isinstance(value, dict):
-            self._items([(_label(name), item) for name, item in value.items()], depth)
+            self._items([*value.items()], depth)
         elif label == _label("entry") and depth == 1:
             self._entries(value, depth)
         else:
-            self._items([("", item) for item in value], depth)
+            self._items([(None, item) for item in value], depth)
         self._add(f"<p class=e>{end}{after}</p></details>")
 
-    def _items(self, items: Sequence[tuple[str, Any]], depth: int) -> None:
-        for number, (label, item) in enumerate(items, 1):
+    def _items(self, items: Sequence[tuple[str | None, Any]], depth: int) -> None:
+        for number, (name, item) in enumerate(items, 1):
             if self._left <= 0:
                 self._leave_out_rest(len(items) - number + 1)
                 return
-            self.write(label, item, "," if number < len(items) else "", depth + 1)
+            after = "," if number < len(items) else ""
+            label = "" if name is None else _label(name)
+            self.write(label, item, after, depth + 1, is_open=name not in _FOLDED)
 
     def _entries(self, entries: Sequence[Any], depth: int) -> None:
         """Write a Bundle's entries: the first open, the next closed, then a line for each."""
