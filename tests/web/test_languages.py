@@ -213,6 +213,36 @@ def test_a_translation_keeps_what_is_filled_in(path):
     assert faults == []
 
 
+@pytest.mark.parametrize("path", translations(), ids=lambda path: path.stem)
+def test_most_of_a_translation_is_there(path, record_property):
+    """It is offered when it is whole; until then most pages are in English."""
+    texts = [one for one in read_po(io.BytesIO(path.read_bytes())) if one.id]
+    share = sum(bool(one.string) for one in texts) / len(texts)
+    record_property("share", f"{share:.1%}")
+    assert share > 0.95
+
+
+@pytest.mark.parametrize(
+    ("english", "german"),
+    [
+        ("None known", "Keine bekannt"),
+        ("Not asked", "Nicht erhoben"),
+        ("No information", "Keine Angaben"),
+        ("Nothing recorded", "Nichts erfasst"),
+        ("Refuted", "Widerlegt"),
+        ("Entered in error", "Irrtümlich erfasst"),
+        ("severity not recorded", "Schweregrad nicht angegeben"),
+        ("clinical status not recorded", "klinischer Status nicht erfasst"),
+        ("allergy", "Allergie"),
+        ("intolerance", "Unverträglichkeit"),
+        ("severe", "schwer"),
+        ("That does not mean that there are none.", "Das heißt nicht, dass es keine gibt."),
+    ],
+)
+def test_clinical_words_are_exact(english, german):
+    assert texts.shipped("de").gettext(english) == german
+
+
 def test_each_language_is_named():
     assert {path.stem for path in translations()} == {*texts.NAMES} - {texts.ENGLISH}
     assert TEMPLATE.exists()

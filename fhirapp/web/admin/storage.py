@@ -27,7 +27,7 @@ from fhirapp.web.texts import _, numeral
 
 RECORDS, VERSIONS, ATTACHMENTS = _("records"), _("earlier versions"), _("attachments")
 INDEXES, FULL_TEXT, AUDIT, ACCOUNTS = _("indexes"), _("full text"), _("audit"), _("accounts, apps")
-JOBS, FREE, OWN, OTHER = _("jobs, imports"), _("free"), _("log, catalogs"), _("other")
+JOBS, FREE, OWN, OTHER = _("jobs, imports"), _("free"), _("log, catalogs"), _("other data")
 # In the page's order, each with what is in it.
 GROUPS: Mapping[str, str] = {
     RECORDS: _("current versions"),
