@@ -246,6 +246,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/explore", "/explore?address=/fhir/AllergyIntolerance?patient=p1%26x.y=1"),
         Page("/explore", "/explore?address=/fhir/AllergyIntolerance&view=table"),
         Page("/explore", "/explore?address=/fhir/DocumentReference?patient=p1&view=raw"),
+        Page("/explore", "/explore?address=/fhir/AllergyIntolerance?clinical-status=activ"),
         Page("/explore", "/explore?address=nonsense"),
         Page("/explore/why", "/explore/why?address=/fhir/AllergyIntolerance?code=x&reference=x"),
         Page("/explore/why", "/explore/why?address=/fhir/AllergyIntolerance?code=x" + LATEX),

@@ -317,6 +317,7 @@ def options(markup: str, name: str) -> list[tuple[str, str]]:
     return [(unescape(value), unescape(words)) for value, words in found]
 
 
+ACTIVITY = ("active", "inactive", "resolved")
 AMELIA = ("p1", "Amelia Rose Hartwell, born 12 April 1958")
 
 
@@ -387,6 +388,15 @@ def test_what_a_person_searched_for_is_suggested_to_them_alone(clinic):
     for name in ("codes?type=AllergyIntolerance", f"form?address={ALLERGIES}"):
         assert "my-own-code" in part(browser, name)
         assert "my-own-code" not in part(other, name)
+
+
+def test_what_was_misspelled_is_not_suggested_again(clinic):
+    browser = Browser(clinic).resume(add_person(clinic, CLINICIAN))
+    browser.get(page_of(f"{ALLERGIES}?clinical-status=activ&category=,&type=allergy"))
+    markup = part(browser, "form", address=ALLERGIES)
+    assert options(markup, "clinical-status") == [(each, "") for each in ACTIVITY]
+    assert ("allergy", "") in options(markup, "type")
+    assert (",", "") not in options(markup, "category")
 
 
 def test_no_record_is_read_before_somebody_looks_for_a_code(clinic):

@@ -212,9 +212,7 @@ def test_a_bundle_shows_its_resources_first_and_what_is_around_them_folded(clini
 def test_a_table_of_allergies_has_the_columns_that_matter(clinician):
     page = clinician.get(page_of(f"{ALLERGIES}?patient=p1", view="table"))
     columns = "Patient Substance Status Verification Criticality Severity Since Recorded"
-    assert f"AllergyIntolerance 6 Push the table sideways for more columns. id {columns}" in (
-        page.words
-    )
+    assert f"AllergyIntolerance 6 Scroll sideways for more columns. id {columns}" in (page.words)
     latex = "al-p1-latex Amelia Rose Hartwell p1 Latex gloves active confirmed low mild 1996-05"
     assert latex in page.words
     assert "moderate, severe 1974-06-02 18:30:00+00:00" in page.words
@@ -257,7 +255,7 @@ def test_columns_are_elements_of_their_type(clinic):
           " Amelia Rose Hartwell p1 2023-01-09 11:00:00+00:00 Consult note Letter from the previous"
           " clinic Northgate Family Medicine current")),
         (f"{NOTES}?_id=doc-p1-scan-2023&_include=DocumentReference:author",
-         ("Organization 1 included Push the table sideways for more columns. id Name Type Place"
+         ("Organization 1 included Scroll sideways for more columns. id Name Type Place"
           " Identifier org-northgate Northgate Family Medicine Healthcare Provider Port Alder")),
         ("/fhir/Patient?_id=p1",
          "id Name Born Sex Identifier p1 Amelia Rose Hartwell 1958-04-12 female LGH-100237"),
@@ -283,7 +281,7 @@ def test_each_type_has_columns_of_its_own(clinician, address, words):
 def test_types_in_one_answer_have_a_table_each(clinician):
     page = clinician.get(page_of("/fhir/Patient/p1/$everything"))
     places = [
-        page.words.index(f"{name} {count} Push the table")
+        page.words.index(f"{name} {count} Scroll sideways")
         for name, count in [("Patient", "1"), ("AllergyIntolerance", "6"), ("DiagnosticReport", 2),
                             ("DocumentReference", "9"), ("Organization", "4 included")]
     ]  # fmt: skip
@@ -458,7 +456,7 @@ def test_how_the_server_read_it_stands_beside_the_answer(clinician):
     assert "How the server reads your search" in page.words
     assert "stats" in page.words
     page = clinician.get(page.offered["Matches after each filter"].partition("#")[0])
-    assert "Left" in page.words
+    assert "Matches left" in page.words
     page = clinician.get(page_of(f"{ALLERGIES}?patient=p1"))
     assert "How the server reads your search" not in page.words
     page = clinician.get(page.offered["How does the server read this search?"])

@@ -37,7 +37,7 @@ def clinician(clinic: Flask) -> Browser:
 
 OF_ANOTHER = "/explore/why?address=/fhir/AllergyIntolerance%3Fclinical-status%3Dresolved&reference="
 UNSEEN = "There is no such AllergyIntolerance, or the token may not see it."
-SEEN = "clinical-status leaves it out:"
+SEEN = "clinical-status excludes it:"
 
 
 def why(browser: Browser, username: str, reference: str = "al-p2-morphine") -> Page:

@@ -231,14 +231,14 @@ def test_what_was_ignored_is_told_with_the_reason(clinician):
     page = explore(clinician, "/fhir/AllergyIntolerance?patients=p1&code=")
     assert "patients: is not a search parameter of this type; did you mean patient?" in page.words
     assert "code: has no value and was ignored." in page.words
-    assert "No parameter selects anything: it finds all that the token may see." in page.words
+    assert "No parameter narrows the search: it finds all that the token may see." in page.words
     assert "Nothing was ignored." not in page.words
 
 
 def test_what_was_not_asked_to_be_explained_is_not_said_to_select_nothing(clinician):
     page = clinician.get("/explore?address=/fhir/AllergyIntolerance?patient=p1%26patients=p1")
     assert "patients: is not a search parameter" in page.words
-    assert "No parameter selects anything" not in page.words
+    assert "No parameter narrows the search" not in page.words
     assert "Add _explain=true to the address" in page.words
 
 
@@ -250,7 +250,7 @@ def test_the_token_of_a_patient_limits_what_is_found(clinic):
 
 def left(page: Page) -> list[str]:
     """Return the rows of the table: parameter, and how many are left."""
-    cells = page.response.text.split('data-label="Left">')[1:]
+    cells = page.response.text.split('data-label="Matches left">')[1:]
     return [cell.partition("</td>")[0].strip() for cell in cells]
 
 
@@ -267,7 +267,7 @@ def test_how_many_are_left_after_each_parameter_is_told_when_it_is_asked(clinic,
     assert len(set(totals)) == 3
     assert left(shown)[:3] == totals
     assert len(left(shown)) == 4
-    assert "without any All that the token gives access to" in shown.words
+    assert "no parameter Everything that the token gives access to" in shown.words
 
 
 def test_repetitions_of_a_parameter_count_together(clinic, clinician):

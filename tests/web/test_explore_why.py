@@ -45,9 +45,9 @@ def asked(clinic: Flask) -> int:
 
 def test_each_parameter_that_leaves_it_out_is_told_with_what_is_there(clinician):
     told = reasons(clinician, f"{SEARCH}&code=nonsense", "AllergyIntolerance/al-p1-latex")
-    assert "date leaves it out: it finds what lies within the time from 2010-01-01" in told
-    assert "; here it is 1996-05." in told
-    assert "code leaves it out: it finds what has the code 'nonsense' of any system; here" in told
+    assert "date excludes it: the search finds what lies within the time from 2010-01-01" in told
+    assert "; this resource has 1996-05." in told
+    assert "code excludes it: the search finds what has the code 'nonsense' of any system;" in told
     assert "111088007 (Latex gloves)" in told
     assert "Matches: patient, clinical-status." in told
 
@@ -63,30 +63,30 @@ def test_each_parameter_that_leaves_it_out_is_told_with_what_is_there(clinician)
 )
 def test_a_reference_is_read_as_people_copy_it(clinician, reference):
     told = reasons(clinician, "/fhir/AllergyIntolerance?code:not=111088007", reference)
-    assert "code:not leaves it out" in told
+    assert "code:not excludes it" in told
 
 
 @pytest.mark.parametrize(
     ("address", "said"),
     [
         ("/fhir/AllergyIntolerance?patient=p1", "follow “next”"),
-        ("AllergyIntolerance?patient=p1&_count=0", "But the search asks for the number alone"),
+        ("AllergyIntolerance?patient=p1&_count=0", "But the search asks for the total only"),
         (
             "/fhir/AllergyIntolerance?_summary=count&foo=1",
-            "But the search asks for the number alone",
+            "But the search asks for the total only",
         ),
         ("/fhir/AllergyIntolerance?_id=al-p1-latex,al-p1-sulfa", "this search finds it"),
     ],
 )
 def test_what_the_search_finds_is_said_to_be_found(clinician, address, said):
     told = reasons(clinician, address, "AllergyIntolerance/al-p1-latex")
-    assert told.startswith("AllergyIntolerance/al-p1-latex No parameter leaves it out")
+    assert told.startswith("AllergyIntolerance/al-p1-latex No parameter excludes it")
     assert said in told
 
 
 def test_other_ids_leave_it_out(clinician):
     told = reasons(clinician, "/fhir/AllergyIntolerance?_id=al-p1-sulfa", "al-p1-latex")
-    assert told == "al-p1-latex _id leaves it out: it lists other ids."
+    assert told == "al-p1-latex _id excludes it: it lists other ids."
 
 
 def test_what_may_not_be_seen_is_told_as_what_is_not_there(clinic):
@@ -108,7 +108,7 @@ def test_a_search_of_another_patient_says_that_the_token_does_not_reach(clinic):
 
 def test_another_type_is_never_found(clinician):
     told = reasons(clinician, "/fhir/AllergyIntolerance?patient=p1", "Patient/p1")
-    assert "This search finds AllergyIntolerance alone; Patient stands in an answer only" in told
+    assert "This search finds AllergyIntolerance only; Patient is in an answer only" in told
 
 
 @pytest.mark.parametrize(
@@ -161,4 +161,4 @@ def test_the_explorer_asks_why(clinician):
     page = clinician.get(f"/explore?{urlencode({'address': f'{SEARCH}&_explain=true'})}")
     told = page.submit("Find out", reference="AllergyIntolerance/al-p1-latex")
     assert told.heading == "Why does it not match?"
-    assert "date leaves it out" in told.words
+    assert "date excludes it" in told.words

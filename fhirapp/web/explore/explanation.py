@@ -245,7 +245,7 @@ def narrowing(address: str, token: OwnToken) -> Sequence[Step]:
     if search is None:
         return ()
     total = count(search.definition, (), token).total
-    steps = [Step("", _("All that the token gives access to"), total)]
+    steps = [Step("", _("Everything that the token gives access to"), total)]
     sent: list[tuple[str, str]] = []
     for name, values in [*search.selecting.items()][: MOST_REQUESTS - 1]:
         sent += [(name, value) for value in values]

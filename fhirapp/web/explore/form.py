@@ -51,9 +51,9 @@ _PREFIXES = {
 _MODIFIERS = {
     "missing": _("is missing: true, false"),
     "exact": _("exactly"),
-    "contains": _("holds"),
+    "contains": _("contains"),
     "not": _("is not"),
-    "text": _("in words"),
+    "text": _("text contains"),
     "above": _("is, or above"),
     "below": _("is, or below"),
     "identifier": _("has the identifier"),
@@ -263,17 +263,20 @@ def _shaping(definition: Definition) -> Sequence[Field]:
     if not definition.searchable:
         return ()
     sorts = [parameter.name for parameter in definition.params if parameter.sortable]
-    iterated = (Choice("", _("of the matches")), Choice(f":{ITERATE}", _("of these too")))
+    iterated = (
+        Choice("", _("of the matches")),
+        Choice(f":{ITERATE}", _("of what is included")),
+    )
     return (
-        Field("_count", "number", _("How many results stand on a page"), example="100"),
-        Field("_sort", "names", _("What results are sorted by; a minus for the other way round"),
+        Field("_count", "number", _("Results on a page"), example="100"),
+        Field("_sort", "names", _("Sort by these parameters; a minus sorts in descending order"),
               offers=[Choice(sign + name) for name in sorts for sign in ("", "-")]),
-        Field("_total", "code", _("How the total is found"), only=TOTALS),
-        Field("_summary", "code", _("Only parts of each resource"), only=SUMMARIES),
+        Field("_total", "code", _("How the total is counted"), only=TOTALS),
+        Field("_summary", "code", _("Only a part of each resource"), only=SUMMARIES),
         Field("_elements", "names", _("Only these elements, separated by commas"),
               offers=[*map(Choice, definition.columns)]),
-        Field("_include", "names", _("Bring what the results refer to"), iterated,
+        Field("_include", "names", _("Include what the results refer to"), iterated,
               offers=[*map(Choice, includable(definition))]),
-        Field("_revinclude", "code", _("Bring where the results come from"), only=(REVINCLUDE,)),
+        Field("_revinclude", "code", _("Include where the results come from"), only=(REVINCLUDE,)),
         Field("_explain", "boolean", _("Explain how the search is read"), only=("true", "false")),
     )  # fmt: skip

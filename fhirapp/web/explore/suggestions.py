@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
 from fhirapp.audit.read import entries
 from fhirapp.definition import Definition
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.rest.search import impossible_values
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
@@ -93,9 +96,17 @@ def recent_values(definition: Definition, user_id: str) -> Suggestions:
             continue
         for text in address.pieces if address.searched is definition else ():
             name, value = pair(text) or ("", "")
-            if name in definition.params.by_name and len(value) <= _LONGEST:
+            is_known = name in definition.params.by_name and len(value) <= _LONGEST
+            if is_known and not _is_impossible(definition, name, value):
                 recent.setdefault(name, {})[value] = None
     return {name: [*map(Choice, values)][:_MOST_RECENT] for name, values in recent.items()}
+
+
+def _is_impossible(definition: Definition, name: str, value: str) -> bool:
+    """Return whether a value is misspelled, so that it found nothing."""
+    with suppress(InvalidParameter):
+        return any(impossible_values(definition, [(name, value)]))
+    return True
 
 
 def _search_codes(definition: Definition, secret: str) -> Suggestions:

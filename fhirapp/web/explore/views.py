@@ -25,7 +25,7 @@ MOST = 30_000
 _LONGEST_TEXT, _LONGEST_LINE, _DEEPEST = 400, 72, 60
 _OPEN_ENTRIES, _MOST_BRIEF = 3, 100
 # Elements that are about the resource, not of what it says.
-_FOLDED = frozenset({"meta", "text", "link"})
+_FOLDED = frozenset({"meta", "text", "link", "extension"})
 
 
 class Folded(NamedTuple):

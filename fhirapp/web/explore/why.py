@@ -85,8 +85,8 @@ def why_missing(address: str, reference: str, token: OwnToken) -> Iterator[str]:
         return
     if parts["type"] and parts["type"] != name:
         yield _(
-            "This search finds %(name)s alone; %(type)s stands in an answer only where it is"
-            " included, with _include.",
+            "This search finds %(name)s only; %(type)s is in an answer only if it is included,"
+            " with _include.",
             name=name,
             type=parts["type"],
         )
@@ -113,7 +113,7 @@ def _unseen(name: str, resource_id: str, token: OwnToken) -> str:
     """Return why a resource cannot be searched at all, as far as a read tells."""
     answer = ask(f"/fhir/{name}/{resource_id}", token.secret, via=VIA)
     if answer.status == 200:
-        return _("The token may open it, where it knows the address, but not search for it.")
+        return _("The token may read it by its id, but not search for it.")
     if answer.status == 410:
         return _("It was deleted; a search finds only what is current.")
     return _("There is no such %(name)s, or the token may not see it.", name=name)
@@ -141,30 +141,30 @@ def _of_parameters(search: Search, resource_id: str, token: OwnToken) -> Iterato
             yield _("Matches: %(names)s.", names=", ".join(keeps))
         return
     if len(selecting) > _MOST_PARAMETERS:
-        yield _("None of the first %(number)s parameters leaves it out.", number=_MOST_PARAMETERS)
+        yield _("None of the first %(number)s parameters excludes it.", number=_MOST_PARAMETERS)
         return
-    yield _("No parameter leaves it out: this search finds it.")
+    yield _("No parameter excludes it: this search finds it.")
     shaping = {name: value for name, value in search.parameters if name.startswith("_")}
     if shaping.get("_summary") == "count" or shaping.get("_count") == "0":
-        yield _("But the search asks for the number alone, so the answer has no resources.")
+        yield _("But the search asks for the total only, so the answer has no resources.")
     else:
-        yield _("Where it is not on this page of the answer, it is on another: follow “next”.")
+        yield _("If it is not on this page of the answer, it is on another: follow “next”.")
 
 
 def _sentence(name: str, matches: Count, value: str) -> str:
     if name == "_id":
-        return _("_id leaves it out: it lists other ids.")
+        return _("_id excludes it: it lists other ids.")
     sought = next((each.sought for each in matches.reading.applied if each.name == name), "")
     if not sought:
-        return _("%(name)s leaves it out.", name=name)
+        return _("%(name)s excludes it.", name=name)
     if value:
         return _(
-            "%(name)s leaves it out: it finds what %(sought)s; here it is %(here)s.",
+            "%(name)s excludes it: the search finds what %(sought)s; this resource has %(here)s.",
             name=name,
             sought=sought,
             here=value,
         )
-    return _("%(name)s leaves it out: it finds what %(sought)s.", name=name, sought=sought)
+    return _("%(name)s excludes it: the search finds what %(sought)s.", name=name, sought=sought)
 
 
 def _refused(matches: Count, otherwise: str) -> str:
