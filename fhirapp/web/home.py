@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 from flask import Response, request
+from sqlalchemy import func, select
 
 from fhirapp.auth.clients.first_party import REDIRECT_PATH, add_documentation
 from fhirapp.auth.clients.registration import API_DOCS
@@ -24,10 +26,12 @@ from fhirapp.config import base_url, fhir_url, settings
 from fhirapp.db import db
 from fhirapp.definition import featured_types, types
 from fhirapp.docs import pages, search
+from fhirapp.exchange.models import ImportRun
 from fhirapp.rest.capability import software_version
 from fhirapp.web import cookies
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.labels import plural_of
+from fhirapp.web.live_search import ADDRESS, live_search
 from fhirapp.web.markdown import manual_html
 from fhirapp.web.pages import (
     PageError,
@@ -45,10 +49,19 @@ blueprint = blueprint_of("start", __name__)
 _VIA = "home"
 # The same in all processes of the server, which are copies of the first.
 _SINCE = int(time.time())
-# A search of the demo's records, explained.
-_EXAMPLE = "/fhir/AllergyIntolerance?patient=p1&_explain=true"
-# The page to which a demo account signs in.
-_FIRST: Mapping[str, str] = {CLINICIAN: "/patients", PATIENT: "/patients", ADMINISTRATOR: "/admin"}
+# A search of the demo's records, to begin with, and the one that the page shows, explained.
+_EXAMPLE = {"address": "/fhir/AllergyIntolerance?patient=p1&_explain=true"}
+_EXPLAINED = {"address": f"{ADDRESS}&_explain=true", "narrow": "1"}
+# Of a demo account: the page to which it signs in, the words of the button, what it may see.
+_ACCOUNTS: Mapping[str, tuple[str, str, str]] = {
+    CLINICIAN: ("/patients", _("Continue as clinician"), _("Clinician: all patients")),
+    PATIENT: ("/patients", _("Continue as patient"), _("Patient: their own record")),
+    ADMINISTRATOR: (
+        "/admin",
+        _("Continue as administrator"),
+        _("Administrator: users, apps and imports"),
+    ),
+}
 
 
 class Count(NamedTuple):
@@ -75,8 +88,11 @@ def home() -> Response:
         password=SECRET,
         clients=_clients() if demo else (),
         sample=SAMPLE_PATH,
-        example=f"/explore?{urlencode({'address': _EXAMPLE})}",
-        first=_FIRST,
+        example=f"/explore?{urlencode(_EXAMPLE)}",
+        explained=f"/explore?{urlencode(_EXPLAINED)}#explained",
+        live=live_search() if demo else None,
+        accounts=_ACCOUNTS,
+        imported=_last_import(),
         is_new=session is None and not has_administrator(db.session.connection()),
     )
 
@@ -97,6 +113,12 @@ def _counts(user: User) -> Sequence[Count]:
         if answer.status == 200:
             counts.append(Count(name, plural_of(name), answer.json()["total"]))
     return counts
+
+
+def _last_import() -> int | None:
+    """Return when the last import ended, in seconds since 1970."""
+    ended = db.session.scalar(select(func.max(ImportRun.ended_at)))
+    return int(datetime.fromisoformat(ended).timestamp()) if ended else None
 
 
 def _clients() -> Sequence[tuple[str, str, str]]:

@@ -32,6 +32,8 @@ _TAGS = {
 _ATTRIBUTES = {"a": {"href", "class"}, "code": {"class"}, "ol": {"start"}}
 _OF_MANUAL = {"div": {"class", "tabindex"}, **{name: {"id"} for name in ("h2", "h3", "h4")}}
 _OPEN = _("Open it in the explorer")
+# What tests fill in stands between comments, on lines of their own.
+_COMMENT = re.compile(r"^<!-- .* -->$\n?", re.M)
 _MANUAL = re.compile(r"(?P<page>[a-z]+)\.md(?P<anchor>#.*)?")
 
 
@@ -57,7 +59,8 @@ def as_html(text: str, lesson: str = "", opens: str = _OPEN) -> Markup:
 @lru_cache(maxsize=50)
 def manual_html(text: str) -> Markup:
     """Return a page of the manual as HTML."""
-    html = _MARKDOWN.render(text, {"lesson": "", "opens": _OPEN, "manual": True})
+    shown = _COMMENT.sub("", text)
+    html = _MARKDOWN.render(shown, {"lesson": "", "opens": _OPEN, "manual": True})
     return _cleaned(html, _TAGS | {"div"}, _ATTRIBUTES | _OF_MANUAL)
 
 

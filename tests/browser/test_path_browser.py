@@ -30,7 +30,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 def test_an_app_that_the_pages_offer_reads_the_record(visit):
     person = visit()
     person.open("/")
-    person.press("Sign in as Amelia")
+    person.press("Continue as patient")
     assert person.page.url == person.address("/patients/p1")
     person.open("/demo/app")
     person.press("Connect to my records")

@@ -21,6 +21,11 @@ def test_a_page_is_shown_to_everybody_with_its_headings(app, name):
         assert f'id="{section.anchor}"' in page.response.text
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_for_tests_alone_is_not_shown(app, name):
+    assert "<!--" not in Browser(app).get(f"/docs/{name}").words
+
+
 def test_the_contents_lead_to_each_page(app):
     page = Browser(app).get("/docs")
     assert {f"/docs/{name}" for name in NAMES[1:]} <= set(page.links.values())

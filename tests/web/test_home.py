@@ -7,14 +7,27 @@ from collections.abc import Callable
 
 import pytest
 from flask import Flask
-from sqlalchemy import update
+from sqlalchemy import delete, insert, update
 
+from fhirapp.auth.clients.administration import set_disabled
+from fhirapp.auth.demo import BACKEND
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
+from fhirapp.db import writing
+from fhirapp.exchange.models import ImportRun
+from fhirapp.web import live_search
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, Page, add_person
+from tests.support.contract import publish
 
-DOORS = {"Learn": "/learn", "Explore": "/explore", "Administer": "/admin"}
 EXAMPLE = "/explore?address=%2Ffhir%2FAllergyIntolerance%3Fpatient%3Dp1%26_explain%3Dtrue"
+WALNUT = {
+    "resourceType": "AllergyIntolerance",
+    "id": "walnut",
+    "code": {"text": "Walnut"},
+    "patient": {"reference": "Patient/p1"},
+    "criticality": "high",
+}
+EXPLAINED = EXAMPLE.replace("_explain", "criticality%3Dhigh%26_explain") + "&narrow=1#explained"
 
 
 @pytest.fixture(scope="module")
@@ -75,44 +88,86 @@ def test_the_numbers_are_of_what_one_may_read(clinic, patients, shown):
 
 
 @pytest.mark.parametrize(
-    ("role", "doors", "first"),
+    ("role", "first"),
     [
-        (None, [], ["/sign-in", "/apps/register", "/api-docs"]),
-        (PATIENT, ["Explore"], ["/patients", "/notes", "/account/apps", "/explore"]),
-        (CLINICIAN, ["Explore"], ["/patients", "/notes", "/launch", "/explore"]),
-        (
-            ADMINISTRATOR,
-            ["Explore", "Administer"],
-            ["/patients", "/notes", "/launch", "/explore", "/admin"],
-        ),
+        (None, ["/sign-in", "/apps/register", "/api-docs"]),
+        (PATIENT, ["/patients", "/notes", "/account/apps", "/explore"]),
+        (CLINICIAN, ["/patients", "/notes", "/launch", "/explore"]),
+        (ADMINISTRATOR, ["/patients", "/notes", "/launch", "/explore", "/admin"]),
     ],
 )
-def test_each_sees_the_doors_that_they_may_use(clinic, role, doors, first):
+def test_each_sees_the_doors_that_they_may_use(clinic, role, first):
     browser = Browser(clinic)
     if role is not None:
         browser.resume(add_person(clinic, role))
     page = browser.get("/")
-    assert headings(page) == doors
     assert list(page.offered.values()) == first
     assert "demo" not in page.response.text.lower()
 
 
-def test_the_demo_has_all_the_doors_and_names_whom_to_be(demo):
+def test_a_clinic_tells_anybody_the_day_of_the_last_import_and_nothing_of_patients(make_app):
+    app = make_app()
+    alter(app, delete(ImportRun))
+    assert "Nothing was imported yet." in Browser(app).get("/").words
+    run = {"inputs": [], "who": "", "began_at": "", "ended_at": "2026-05-03T10:00:00.000+00:00"}
+    alter(app, insert(ImportRun).values(**run, last_rows={}))
+    words = Browser(app).get("/").words
+    assert "Last import: 3 May 2026." in words
+    for told in ("Hartwell", "Penicillin", "match", "10:00"):
+        assert told not in words
+
+
+def test_the_demo_names_whom_to_be(demo):
     page = Browser(demo).get("/")
-    assert headings(page) == [*DOORS, "Demo accounts", "Demo clients"]
+    assert headings(page) == ["A search of this server", "Demo accounts", "Demo clients"]
     for words in ("clinician", "admin", "patient", "demo-backend", "demo-app", "demo-confidential"):
         assert words in page.words
     assert "Each has the password demo." in page.words
+    assert page.offered["Start the lessons"] == "/learn"
+
+
+def test_the_demo_shows_what_a_search_finds_now(make_app):
+    app = make_app(demo=True)
+    browser = Browser(app)
+    shown = (
+        "GET /fhir/AllergyIntolerance?patient=p1&criticality=high All allergies and intolerances 39"
+        " patient refers to 'Patient/p1' 6 of 39 criticality has the code 'high' of any system"
+        " 1 of 6 Penicillin · Amelia Rose Hartwell severe 1 match in "
+    )
+    words = browser.get("/").words
+    assert shown in words
+    assert re.search(r"1 match in \d+ ms\. Nothing was ignored\.", words)
+    publish(app, WALNUT, now="2026-02-01T00:00:00.000+00:00")
+    words = browser.get("/").words
+    assert "6 of 39" not in words
+    assert "7 of 40 criticality has the code 'high' of any system 2 of 7 " in words
+    assert "Walnut · Amelia Rose Hartwell" in words
+    assert "2 matches in " in words
+
+
+def test_the_search_is_made_once_for_each_state_of_the_records(make_app, monkeypatch):
+    app = make_app(demo=True)
+    first = Browser(app).get("/").words
+    monkeypatch.setattr(live_search, "ask", lambda *_, **__: pytest.fail("again"))
+    assert Browser(app).get("/").words == first
+
+
+def test_without_its_client_the_demo_shows_no_search(make_app):
+    app = make_app(demo=True)
+    with app.app_context(), writing() as connection:
+        set_disabled(connection, BACKEND, disabled=True)
+    page = Browser(app).get("/")
+    assert (page.status, headings(page)) == (200, ["Demo accounts", "Demo clients"])
 
 
 @pytest.mark.parametrize(
     ("button", "name", "leads_to"),
     [
-        ("Explore as Dr. Folake Adeyemi", "Dr. Folake Adeyemi", EXAMPLE),
-        ("Administer as Alex Admin", "Alex Admin", "/admin"),
-        ("Sign in as Dr. Folake Adeyemi", "Dr. Folake Adeyemi", "/patients"),
-        ("Sign in as Alex Admin", "Alex Admin", "/admin"),
-        ("Sign in as Amelia Hartwell", "Amelia Hartwell", "/patients"),
+        ("Try a search", "Dr. Folake Adeyemi", EXAMPLE),
+        ("See this search explained", "Dr. Folake Adeyemi", EXPLAINED),
+        ("Continue as clinician", "Dr. Folake Adeyemi", "/patients"),
+        ("Continue as administrator", "Alex Admin", "/admin"),
+        ("Continue as patient", "Amelia Hartwell", "/patients"),
     ],
 )
 def test_one_click_signs_in_as_somebody_of_the_demo_and_leads_on(demo, button, name, leads_to):
@@ -126,6 +181,9 @@ def test_one_click_signs_in_as_somebody_of_the_demo_and_leads_on(demo, button, n
 
 def test_who_looks_around_in_the_demo_can_be_somebody_else(demo):
     browser = Browser(demo).resume("clinician")
-    page = browser.get("/").submit("Sign in as Amelia Hartwell")
+    home = browser.get("/")
+    assert home.offered["Try a search"] == EXAMPLE
+    assert home.offered["See this search explained"] == EXPLAINED
+    page = browser.get("/").submit("Continue as patient")
     assert "Amelia Hartwell" in page.links
     assert "Dr. Folake Adeyemi" not in page.links

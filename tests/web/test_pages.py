@@ -305,7 +305,7 @@ def test_a_bug_is_told_by_a_request_id_and_nothing_else(make_app, caplog):
     page = browser.get("/account")
     request_id = page.headers["X-Request-Id"]
     assert page.status == 500
-    ending = f"This is an error of the server. Its request id is {request_id}. Manual"
+    ending = f"This is an error of the server. Its request id is {request_id}."
     assert ending in page.words
     assert "ZeroDivisionError" not in page.response.text
     assert f"request {request_id} failed" in caplog.text

@@ -1,0 +1,110 @@
+"""A search that the home page of the demo shows with its answer: this server has just made it.
+
+It is asked as the demo's backend client asks, in a token's scope, and so it is in the audit trail.
+Asked once for each state of the records, and not for each visitor.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from flask import current_app
+
+from fhirapp.allergies.summary import entries_of
+from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.auth.demo import BACKEND
+from fhirapp.auth.tokens import new_token, save_backend_token
+from fhirapp.db import db
+from fhirapp.store.version import GENERATION, get_state
+from fhirapp.web.explore.explanation import Note, Step, issues_of, narrowing, reading_of
+from fhirapp.web.explore.tables import names_of_patients
+from fhirapp.web.internal_client import ask
+from fhirapp.web.texts import language
+
+ADDRESS = "/fhir/AllergyIntolerance?patient=p1&criticality=high"
+_EXTENSION = "fhirapp.live_search"
+_SCOPE, _SECONDS = "system/*.rs", 60
+# Matches that are shown; all are counted.
+_MOST = 3
+
+
+class Hit(NamedTuple):
+    """An allergy that matches: what it is to, whose it is, whether it is severe."""
+
+    substance: str
+    patient: str
+    is_severe: bool
+
+
+class LiveSearch(NamedTuple):
+    """A search and its answer: how each parameter was read, and how many matches it left."""
+
+    address: str
+    hits: Sequence[Hit]
+    total: int
+    milliseconds: int
+    # The matches without any parameter, then those after each.
+    all: int | None
+    steps: Sequence[tuple[Step, int | None]]
+    ignored: Sequence[Note]
+
+
+def live_search() -> LiveSearch | None:
+    """Return the search as the records are now; None where it is refused."""
+    state = get_state(db.session.connection(), GENERATION), language()
+    known: dict[tuple[str | None, str], LiveSearch | None]
+    known = current_app.extensions.setdefault(_EXTENSION, {})
+    if state not in known:
+        found = _search()
+        # Of what the records were, nothing is kept.
+        for old in [key for key in known if key[0] != state[0]]:
+            known.pop(old, None)
+        known[state] = found
+    return known[state]
+
+
+def _search() -> LiveSearch | None:
+    token = _token()
+    answer = ask(ADDRESS, token.secret, via="home")
+    if answer.status != 200:
+        return None
+    content = answer.json()
+    first, *others = narrowing(ADDRESS, token)
+    before = [first.left, *(step.left for step in others)]
+    return LiveSearch(
+        address=ADDRESS,
+        hits=_hits(content, token),
+        total=content["total"],
+        milliseconds=max(1, round(answer.seconds * 1000)),
+        all=first.left,
+        steps=[*zip(others, before, strict=False)],
+        ignored=reading_of(issues_of(content)).ignored,
+    )
+
+
+def _hits(content: Any, token: OwnToken) -> Sequence[Hit]:
+    resources = [
+        entry["resource"]
+        for entry in content.get("entry", ())
+        if entry.get("search", {}).get("mode") == "match"
+    ][:_MOST]
+    patients = {each["id"]: each["patient"]["reference"] for each in resources}
+    ids = [reference.removeprefix("Patient/") for reference in dict.fromkeys(patients.values())]
+    names = names_of_patients(ids, token.secret)
+    return [
+        Hit(entry.name, names.get(patient, patient), entry.is_severe)
+        for entry in entries_of(resources)
+        if (patient := patients[entry.reference.removeprefix("AllergyIntolerance/")])
+    ]
+
+
+def _token() -> OwnToken:
+    """Return a token of the demo's backend client for as long as it takes."""
+    secret = new_token()
+    row = {"access_token": secret, "scope": _SCOPE, "expires_in": _SECONDS}
+    # What was read of the visitor stays as it was read.
+    db.session.expunge_all()
+    save_backend_token(row, BACKEND)
+    return OwnToken(secret, _SCOPE, None, int(time.time()) + _SECONDS)
