@@ -44,7 +44,7 @@ TECHNICAL = re.compile(
     r"|(https?://|/fhir/)\S*|localhost:\d+|[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}|app-[\da-f]{16}"
     # The values of a setting or parameter that has a list of them, and parts of OAuth's.
     r"|id|code\$Type/id|api|fhir|optional|staff|none|all|true|false|accurate|estimate|count|names|text|data|x"
-    r"|Accept|Prefer|If-None-Match|handling=strict|application/fhir\+json|W/\"1\"|name=value"
+    r"|[\w.]+[<=>]+\?|Accept|Prefer|If-None-Match|handling=strict|application/fhir\+json|W/\"1\"|name=value"
     r"|_\w+|boolean|composite|date|http://…|number|quantity|reference|string|token|uri"
     r"|( ?(openid|fhirUser|profile|o\w+_access|launch(/\w+)?|\w+/(\*|\w+)\.\w+))+"
 )

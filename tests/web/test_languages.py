@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from babel.messages.catalog import Catalog
@@ -13,6 +15,7 @@ from flask import Flask
 from fhirapp.auth.models import CLINICIAN
 from fhirapp.web import texts
 from fhirapp.web.cookies import LANGUAGE
+from fhirapp.web.learn import lesson
 from fhirapp.web.texts import Catalogue, numeral
 from fhirapp.web.times import SHORT_MONTHS, exact, partial
 from tests.support.browsing import Browser, add_person, cookie_name
@@ -246,3 +249,52 @@ def test_clinical_words_are_exact(english, german):
 def test_each_language_is_named():
     assert {path.stem for path in translations()} == {*texts.NAMES} - {texts.ENGLISH}
     assert TEMPLATE.exists()
+
+
+OURS = sorted(lesson._OURS.glob("*.md"))
+# What is the same in each language: code, and where links lead.
+CODE = re.compile(r"```.*?```|`[^`\n]+`|\]\([^)]+\)", re.DOTALL)
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("language", sorted({*texts.NAMES} - {texts.ENGLISH}))
+def test_a_lesson_says_the_same_in_another_language(path, language):
+    """Its checks are those of the English one; what is to be done is told of each."""
+    english = lesson.parse(path.stem, path.read_bytes())
+    other = lesson.translation(english, path.parent / language / path.name, 0)
+    for one, same in zip(english.checks, other.checks, strict=True):
+        assert replace(same, shown="") == one
+        assert same.shown != one.says
+    assert (other.name, other.minutes, other.person) == (
+        english.name,
+        english.minutes,
+        english.person,
+    )
+    assert other.title != english.title
+    assert len(other.hints) == len(english.hints)
+    for text, told in zip((english.text, *english.hints), (other.text, *other.hints), strict=True):
+        assert sorted(set(CODE.findall(told))) == sorted(set(CODE.findall(text)))
+
+
+def test_no_lesson_in_another_language_is_without_its_english():
+    names = {path.name for path in OURS}
+    assert {path.name for path in lesson._OURS.glob("*/*.md")} <= names
+
+
+def test_a_lesson_is_shown_in_the_language_of_the_page(make_app, german):
+    app = make_app(demo=True)
+    clinician = Browser(app)
+    clinician.sign_in("clinician", "demo")
+    clinician.set_cookie("de", LANGUAGE)
+    page = clinician.get("/learn/read-one-allergy")
+    assert page.heading == "1. Eine Allergie lesen"
+    page = page.submit("⟦Start⟧")
+    clinician.get("/explore?address=/fhir/AllergyIntolerance/al-p1-latex")
+    # The progress is the same in each language.
+    page = clinician.get("/learn/read-one-allergy")
+    assert "⟦done⟧ Lesen Sie die Allergie mit der id al-p1-latex." in page.words
+    page.submit("⟦Answer⟧", answer="low")
+    clinician.set_cookie("en", LANGUAGE)
+    page = clinician.get("/learn/read-one-allergy")
+    assert "Your requests meet every check below." in page.words
+    assert page.heading == "1. Read one allergy"
