@@ -6,10 +6,10 @@ The manual's page try.md lists them.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from fhirapp.auth.clients.administration import find
 from fhirapp.auth.clients.registration import public_keys
@@ -21,18 +21,33 @@ from fhirapp.auth.models import (
     NONE,
     PATIENT,
     SIGNED,
+    AccessToken,
     Client,
+    Refusal,
+    UsedAssertion,
     User,
     digest,
 )
 from fhirapp.auth.scopes import SESSION_SCOPES
 from fhirapp.auth.users import sessions
 from fhirapp.auth.users.accounts import add_user, link
+from fhirapp.trail.events import record
 
 SECRET = "demo"
 # Where the demo serves the app that is registered as demo-app.
 SAMPLE_PATH = "/demo/app"
 BACKEND, APP, CONFIDENTIAL = "demo-backend", "demo-app", "demo-confidential"
+# What a client of the demo has unless it has another.
+_COMMON: dict[str, Any] = {
+    "developer": "The demo",
+    "contact": None,
+    "launch_uri": None,
+    "jwks_uri": None,
+    "jwks": None,
+    "secret_digest": None,
+    "redirect_uris": None,
+    "disabled": False,
+}
 _BACKEND_SCOPE = "system/DocumentReference system/AllergyIntolerance system/*.read system/*.rs"
 _APP_SCOPE = " ".join([*sorted(SESSION_SCOPES), "patient/*.rs", "user/*.rs"])
 
@@ -54,12 +69,33 @@ PEOPLE = (
 )
 
 
+def add_own_backend(connection: Connection, client_id: str, *, name: str, secret: str) -> None:
+    """Add a backend like the demo's, of one person alone."""
+    row = _COMMON | {
+        "client_id": client_id,
+        "name": name,
+        "kind": "backend",
+        "auth_method": BASIC,
+        "secret_digest": digest(secret),
+        "scope": _BACKEND_SCOPE,
+    }
+    now = int(time.time())
+    connection.execute(insert(Client), [row | {"registered_at": now, "approved_at": now}])
+    record("app-registered", about=f"app/{client_id}", what=f"backend: {_BACKEND_SCOPE}")
+
+
+def remove_backends(connection: Connection, client_ids: Collection[str]) -> None:
+    """Remove such backends with their tokens."""
+    for model in (AccessToken, UsedAssertion, Refusal, Client):
+        connection.execute(delete(model).where(model.client_id.in_(client_ids)))
+    for client_id in client_ids:
+        record("app-ended", about=f"app/{client_id}", what="removed, with every token")
+
+
 def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
     """Add the demo's people and clients, unless they are there; jwks is the backend's key."""
     now = int(time.time())
-    common: dict[str, Any] = {"registered_at": now, "approved_at": now, "disabled": False}
-    common |= {"developer": "The demo", "contact": None, "launch_uri": None, "jwks_uri": None}
-    common |= {"jwks": None, "secret_digest": None, "redirect_uris": None}
+    common = _COMMON | {"registered_at": now, "approved_at": now}
     clients: list[dict[str, Any]] = [
         {
             "client_id": BACKEND,

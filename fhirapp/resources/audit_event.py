@@ -65,7 +65,15 @@ _CODED: Mapping[str, _Coded] = {
     **dict.fromkeys(("administrator-made", "role-changed"), _ROLES_CHANGED),
     **dict.fromkeys(
         (
-            *("user-added", "user-disabled", "user-enabled", "password-changed"),
+            *(
+                "user-added",
+                "user-removed",
+                "class-joined",
+                "learner-reset",
+                "user-disabled",
+                "user-enabled",
+                "password-changed",
+            ),
             *("password-address", "factor-on", "factor-off", "record-linked", "record-unlinked"),
             *("practitioner-changed", "provider-linked", "provider-unlinked"),
             *("app-allowed", "app-ended", "token-issued"),
@@ -76,7 +84,7 @@ _CODED: Mapping[str, _Coded] = {
         (
             *("app-registered", "app-approved", "app-rejected", "app-changed", "app-disabled"),
             *("app-enabled", "app-secret", "keys-changed", "settings-changed"),
-            "setting-changed",
+            *("setting-changed", "class-made", "class-changed", "class-ended"),
         ),
         _CONFIGURATION,
     ),

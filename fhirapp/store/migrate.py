@@ -31,7 +31,7 @@ from fhirapp.store.write import (
     render,
 )
 
-HEAD = "0004"
+HEAD = "0005"
 _VERSIONS = "alembic_version"
 # Versions that are rendered at once.
 _BATCH = 500

@@ -25,7 +25,8 @@ from tests.support.shell import fhirapp
 from tests.support.trails import noted
 
 # Those that other tests look at: test_audit_chain.py, test_audit.py, tests/auth/test_provider.py,
-# tests/ops/test_live_settings.py, tests/web/test_admin_schedules.py.
+# tests/ops/test_live_settings.py, tests/web/test_admin_schedules.py,
+# tests/web/test_classes.py.
 ELSEWHERE = {
     "head",
     "missing",
@@ -34,6 +35,8 @@ ELSEWHERE = {
     "setting-changed",
     "provider-linked",
     "provider-unlinked",
+    *("user-removed", "learner-reset"),
+    *(f"class-{what}" for what in ("made", "changed", "joined", "ended")),
     *(f"schedule-{what}" for what in ("added", "begun", "paused", "resumed", "removed")),
 }
 OF_SHELL = {"token-issued", "keys-changed", "export"}

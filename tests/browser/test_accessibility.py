@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import pyotp
 import pytest
@@ -103,6 +103,28 @@ def _learn(one: Visit) -> None:
     one.page.get_by_text("Your requests meet every check").wait_for()
 
 
+def _make_class(one: Visit) -> None:
+    """Make a class, which somebody joins in another browser."""
+    _enter("Make the class", name="Nursing")(one)
+    code, browser = one.page.locator(".code").inner_text(), one.page.context.browser
+    assert browser is not None
+    context = browser.new_context()
+    other = context.new_page()
+    other.goto(urljoin(one.page.url, f"/learn/join?code={code}"))
+    other.locator("#nickname").fill("Ben")
+    other.get_by_role("button", name="Join").click()
+    context.close()
+    one.page.reload()
+    one.unfold()
+
+
+def _join_class(one: Visit) -> None:
+    _make_class(one)
+    code = one.page.locator(".code").inner_text()
+    one.open("/learn/join")
+    _enter("Join", code=code, nickname="Ana")(one)
+
+
 def _repeat(one: Visit) -> None:
     with one.page.expect_navigation():
         one.page.get_by_role("link", name="Repeat and compare").first.click()
@@ -181,6 +203,8 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/demo/app"),
         Page("/learn"),
         Page("/learn/<name>", "/learn/dates"),
+        Page("/learn/join"),
+        Page("/learn/join", go=_enter("Join", code="ABCDEFGH", nickname="Ana")),
         Page("/apps/register"),
         Page("/apps/register", "/apps/register?kind=public"),
         Page("/apps/register", "/apps/register?kind=confidential"),
@@ -262,6 +286,11 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/learn/<name>", "/learn/tokens", _press("Show a hint")),
         Page("/learn/<name>/answer", "/learn/tokens", _enter("Answer", **{"answer-1": "nonsense"})),
         Page("/learn/<name>", "/learn/search-by-post", _learn),
+        Page("/learn/classes"),
+        Page("/learn/classes/<class_id>", "/learn/classes", _make_class),
+        # From here on somebody else is signed in.
+        Page("/learn/class", "/learn/classes", _join_class),
+        Page("/learn"),
     ],
     WALKER: [
         Page("/account"),

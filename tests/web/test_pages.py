@@ -50,7 +50,7 @@ NO_PAGES = {
     "/admin/audit/download/<kind>",
 }
 NO_PAGES |= {"/explore/address", "/explore/form", "/explore/codes", "/explore/whole"}
-NO_PAGES |= {"/learn/<name>/progress"}
+NO_PAGES |= {"/learn/<name>/progress", "/learn/classes/<class_id>/results.csv"}
 # They lead to an identity provider, and are not there without one.
 NO_PAGES |= {f"/sign-in/provider{part}" for part in ("", "/answer", "/leave")}
 NO_PAGES |= {f"/admin/{part}/<job_id>/files/<name>" for part in ("imports", "exports")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -16,8 +16,17 @@ from fhirapp.auth.models import (
     OF_PAGES,
     PATIENT,
     ROLES,
+    AccessToken,
+    AuthorizationCode,
     Client,
     Grant,
+    Identity,
+    Launch,
+    ParkedRequest,
+    RecoveryCode,
+    RefreshToken,
+    Refusal,
+    Session,
     SetupCode,
     User,
     UserPatient,
@@ -341,6 +350,21 @@ def _keep_an_administrator(connection: Connection, user_id: str) -> None:
     role = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
     if role == ADMINISTRATOR and connection.execute(others).scalar() == 0:
         raise RefusedCommand("This is the last administrator; make another one first.")
+
+
+def remove_users(connection: Connection, user_ids: Collection[str]) -> None:
+    """Remove accounts with their sessions, consents and tokens; the audit trail stays."""
+    names = select(User.id, User.username).where(User.id.in_(user_ids))
+    for user_id, username in connection.execute(names).all():
+        record("user-removed", about=f"user/{user_id}", what=username)
+    granted = select(Grant.id).where(Grant.user_id.in_(user_ids))
+    for issued in (AccessToken, AuthorizationCode, RefreshToken):
+        connection.execute(delete(issued).where(issued.grant_id.in_(granted)))
+    for model in (Grant, Launch, ParkedRequest, Refusal, Session, RecoveryCode, SetupCode):
+        connection.execute(delete(model).where(model.user_id.in_(user_ids)))
+    for linked in (Identity, UserPatient):
+        connection.execute(delete(linked).where(linked.user_id.in_(user_ids)))
+    connection.execute(delete(User).where(User.id.in_(user_ids)))
 
 
 def active_grants(user_id: str) -> list[tuple[Grant, Client]]:

@@ -55,6 +55,7 @@ from fhirapp.web.explore.suggestions import (
 from fhirapp.web.explore.tables import around, names_of_patients, tables_of
 from fhirapp.web.explore.views import folded, visible
 from fhirapp.web.internal_client import token_of
+from fhirapp.web.learn.classes import learner_of
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -76,8 +77,16 @@ def other_accounts() -> Sequence[Person]:
     """Return the demo accounts as which the request can be sent; none outside the demo."""
     if not settings().demo:
         return ()
-    own = signed_in().user.username
-    return [account for account in PEOPLE if account.username != own]
+    user = signed_in().user
+    people = [account for account in PEOPLE if account.username != user.username]
+    learner = learner_of(user.id)
+    if learner is None:
+        return people
+    # A learner of a class has a patient's account of their own: requests are told apart by it.
+    patient = db.session.get_one(User, learner.patient_user_id)
+    return [
+        one._replace(username=patient.username) if one.role == PATIENT else one for one in people
+    ]
 
 
 def token_for(username: str | None) -> OwnToken:
@@ -88,7 +97,7 @@ def token_for(username: str | None) -> OwnToken:
     session = signed_in()
     if not settings().demo or not username or username == session.user.username:
         return token_of()
-    if username not in {account.username for account in PEOPLE}:
+    if username not in {account.username for account in other_accounts()}:
         raise PageError(404, _("The demo has no account of that name."))
     user = db.session.scalar(
         select(User).where(User.username == username, User.disabled.is_(False))

@@ -22,8 +22,8 @@ from fhirapp.web.learn.interaction import INTERACTIONS
 from fhirapp.web.texts import ENGLISH, _, language
 
 _OURS = Path(__file__).with_name("lessons")
-# The page on how to write a lesson has this name.
-_NO_LESSON = "writing"
+# Other pages have these names.
+_NO_LESSONS = ("writing", "join", "class", "classes", "come-back", "recap", "certificate")
 _FENCE = "+++"
 _NAME = re.compile(r"(?:[0-9]+-)?([a-z0-9]+(?:-[a-z0-9]+)*)")
 LARGEST = 200_000
@@ -88,7 +88,7 @@ def lessons() -> tuple[Sequence[Lesson], Sequence[Fault]]:
             lesson = _read(path)
             if isinstance(lesson, Fault):
                 faults.append(lesson)
-            elif lesson.name in (*known, _NO_LESSON):
+            elif lesson.name in (*known, *_NO_LESSONS):
                 sentence = _("There is a page %(name)s already; rename the file.", name=lesson.name)
                 faults.append(Fault(path, 0, sentence))
             else:

@@ -22,6 +22,7 @@ from fhirapp.fhir.temporal import instant
 from fhirapp.web.internal_client import Answer, ask, token_of
 from fhirapp.web.learn import expected as senders
 from fhirapp.web.learn.checks import Check, last_of, meeting, nearest, shown_by
+from fhirapp.web.learn.classes import learner_of
 from fhirapp.web.learn.expected import Expected
 from fhirapp.web.learn.interaction import Interaction, interaction_of, with_pages
 from fhirapp.web.learn.lesson import Lesson
@@ -92,6 +93,8 @@ def _now() -> str:
 # The requests that a person sends: directly, or with the explorer; other pages send their own.
 _OWN = ("", "explore")
 _MOST = 500
+# Among so many the last one of a learner's own is looked for.
+_MOST_OF_PAGES = 20
 # Which of our pages asks, for the audit trail: it is not the learner.
 _VIA = "learn"
 # The demo account as which the explorer may send requests.
@@ -225,6 +228,20 @@ def _served_by(address: str, _who: tuple[Path, str, int]) -> frozenset[str] | No
     )
 
 
+def last_request(user_id: str) -> Entry | None:
+    """Return what a learner of a class requested last: themselves, as the patient, or as backend.
+
+    The pages of this server ask in their name, too.
+    """
+    own = learner_of(user_id)
+    found = [*entries(user_id=user_id, limit=_MOST_OF_PAGES)]
+    if own is not None:
+        found += entries(user_id=own.patient_user_id, limit=1)
+        found += entries(client_id=own.client_id, limit=1)
+    sent = [entry for entry in found if entry.via in _OWN]
+    return max(sent, key=lambda entry: entry.number, default=None)
+
+
 class _Trail:
     """The requests since a lesson was started, of each sender, read when needed."""
 
@@ -273,8 +290,10 @@ class _Trail:
         return self._read[who]
 
     def _entries(self, who: str) -> Iterable[Entry]:
+        own = learner_of(self._user_id)
         if who == senders.BACKEND:
-            return entries(client_id=BACKEND, since=self._since, limit=_MOST)
+            client_id = own.client_id if own else BACKEND
+            return entries(client_id=client_id, since=self._since, limit=_MOST)
         if who == senders.NOBODY:
             all_entries = entries(since=self._since, limit=_MOST)
             return [entry for entry in all_entries if entry.client_id is None]
@@ -283,6 +302,7 @@ class _Trail:
         user_id = self._user_id
         if who == senders.PATIENT:
             named = select(User.id).where(User.username == _PATIENT_NAME)
-            user_id = db.session.execute(named).scalar() or user_id
-        own = entries(user_id=user_id, since=self._since, limit=_MOST)
-        return [entry for entry in own if entry.via in _OWN]
+            shared = db.session.execute(named).scalar() or user_id
+            user_id = own.patient_user_id if own else shared
+        found = entries(user_id=user_id, since=self._since, limit=_MOST)
+        return [entry for entry in found if entry.via in _OWN]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +16,7 @@ from fhirapp.auth.models import STAFF, User
 from fhirapp.config import settings
 from fhirapp.web.learn import progress
 from fhirapp.web.learn.checks import is_right, right_answer
+from fhirapp.web.learn.classes import chosen, class_of, is_teacher, learner_of, own_secret
 from fhirapp.web.learn.lesson import LARGEST, Lesson, lessons
 from fhirapp.web.learn.models import LessonProgress
 from fhirapp.web.learn.progress import CheckState, LessonState, lesson_state
@@ -42,7 +44,8 @@ _STOP = 286
 
 
 @blueprint.before_request
-def _only_in_the_demo() -> None:
+def only_in_the_demo() -> None:
+    """Refuse every page of the lessons elsewhere. Raises PageError."""
     if not settings().demo:
         raise PageError(404, _("The lessons are a part of the demo: app.py --demo starts it."))
 
@@ -50,8 +53,9 @@ def _only_in_the_demo() -> None:
 @blueprint.get("/learn")
 def overview() -> Response:
     """List the lessons, with what is done and what is next; to staff what cannot be read."""
-    known, faults = lessons()
-    user = _user()
+    faults, user = lessons()[1], _user()
+    found = class_of(user.id) if user else None
+    known = _lessons()
     began = progress.of_person(user.id) if user else {}
     done = {name for name, row in began.items() if row.done_at is not None}
     return page(
@@ -63,6 +67,8 @@ def overview() -> Response:
         done=done,
         following=next((lesson for lesson in known if lesson.name not in done), None),
         count=sum(lesson.name in done for lesson in known),
+        found=found,
+        is_teacher=user is not None and is_teacher(user),
         minutes=sum(lesson.minutes for lesson in known if lesson.name not in done),
         faults=faults if user and user.role in STAFF else [],
         sign_in=sign_in_address("/learn"),
@@ -148,6 +154,13 @@ def take_answer(name: str) -> Response:
     return see_other(f"/learn/{name}#progress")
 
 
+def _lessons() -> Sequence[Lesson]:
+    """Return the lessons in the order of the learner's class, by default all."""
+    user, known = _user(), lessons()[0]
+    found = class_of(user.id) if user else None
+    return chosen(known, found.lessons) if found else known
+
+
 class _Place(NamedTuple):
     """A lesson, and the one after it."""
 
@@ -157,10 +170,11 @@ class _Place(NamedTuple):
 
 
 def _place(name: str) -> _Place:
-    known, _faults = lessons()
-    for number, lesson in enumerate(known, 1):
-        if lesson.name == name:
-            return _Place(lesson, number, known[number] if number < len(known) else None)
+    # A lesson may lead to one that is not of the class.
+    for known in (_lessons(), lessons()[0]):
+        for number, lesson in enumerate(known, 1):
+            if lesson.name == name:
+                return _Place(lesson, number, known[number] if number < len(known) else None)
     raise PageError(404, _("There is no lesson of that name. Look at the list at /learn."))
 
 
@@ -179,7 +193,10 @@ def _page(place: _Place, says: str = "", typed: str = "", message: str = "") -> 
 
 def _rendered(text: str, lesson: str) -> Markup:
     """Return the Markdown of a lesson as HTML, with the backend of the learner filled in."""
-    return rendered(text.replace(_BACKEND, f"{BACKEND}:{SECRET}"), lesson)
+    user = _user()
+    learner = learner_of(user.id) if user else None
+    own = f"{learner.client_id}:{own_secret(learner.user_id)}" if learner else ""
+    return rendered(text.replace(_BACKEND, own or f"{BACKEND}:{SECRET}"), lesson)
 
 
 def _user() -> User | None:
