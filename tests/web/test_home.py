@@ -92,8 +92,8 @@ def test_the_numbers_are_of_what_one_may_read(clinic, patients, shown):
     [
         (None, ["/sign-in", "/apps/register", "/api-docs"]),
         (PATIENT, ["/patients", "/notes", "/account/apps", "/explore"]),
-        (CLINICIAN, ["/patients", "/notes", "/launch", "/explore"]),
-        (ADMINISTRATOR, ["/patients", "/notes", "/launch", "/explore", "/admin"]),
+        (CLINICIAN, ["/notes", "/launch", "/explore"]),
+        (ADMINISTRATOR, ["/notes", "/launch", "/explore", "/admin"]),
     ],
 )
 def test_each_sees_the_doors_that_they_may_use(clinic, role, first):
@@ -103,6 +103,18 @@ def test_each_sees_the_doors_that_they_may_use(clinic, role, first):
     page = browser.get("/")
     assert list(page.offered.values()) == first
     assert "demo" not in page.response.text.lower()
+
+
+def test_a_clinician_finds_a_patient_from_there(clinic):
+    home = Browser(clinic).resume(add_person(clinic, CLINICIAN)).get("/")
+    found = home.submit("Find a patient", name="Amelia")
+    assert found.path == "/patients"
+    assert "Amelia Rose Hartwell" in found.words
+    assert "Find a patient" not in [
+        button
+        for form in Browser(clinic).resume(add_person(clinic, PATIENT, "p1")).get("/").forms
+        for button in form.buttons
+    ]
 
 
 def test_a_clinic_tells_anybody_the_day_of_the_last_import_and_nothing_of_patients(make_app):
