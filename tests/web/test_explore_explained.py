@@ -326,10 +326,27 @@ def test_of_a_refused_search_it_is_told_too(clinician):
     assert "200 OK" in clinician.get(page.offered["patient=p1"]).words
 
 
+@pytest.mark.parametrize("typed", ["amelia", "Amelia Hartwell"])
+def test_who_searches_by_the_name_of_a_patient_is_led_to_the_id(clinic, clinician, typed):
+    typed = urlencode({"clinical-status": "active", "patient": typed})
+    page = clinician.get(f"/explore?{urlencode({'address': f'/fhir/AllergyIntolerance?{typed}'})}")
+    assert "Did you mean patient=p1, Amelia Rose Hartwell, born 12 April 1958?" in page.words
+    found = clinician.get(page.offered["patient=p1"])
+    assert "5 matches" in found.words
+    assert "Did you mean" not in found.words
+    patient = Browser(clinic).resume(add_person(clinic, PATIENT, "p2"))
+    page = patient.get(f"/explore?{urlencode({'address': f'/fhir/AllergyIntolerance?{typed}'})}")
+    assert "Answer" in page.words
+    assert "Did you mean" not in page.words
+
+
 @pytest.mark.parametrize(
     "typed",
     [
         "AllergyIntolerance?patient=p1&clinical-status=active",
+        "AllergyIntolerance?patient=p1&code=xyzzy",
+        "AllergyIntolerance?patient=p1000",
+        "AllergyIntolerance?patient=nobody-of-that-name",
         "AllergyIntolerance?xyzzy=1",
         "AllergyIntolerance?clinical-status=xyzzy&category=%7C",
         "AllergyIntolerance?code=activ&date=activ&=&%FF=%FF",

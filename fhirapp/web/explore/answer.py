@@ -159,6 +159,10 @@ class Description(NamedTuple):
     raw: str | None
     is_cut: bool
 
+    @property
+    def finds_nothing(self) -> bool:
+        return isinstance(self.content, dict) and self.content.get("total") == 0
+
 
 def described(
     answer: Answer, searched: Definition | None, *, is_bytes: bool = False

@@ -256,10 +256,11 @@ def narrowing(address: str, token: OwnToken) -> Sequence[Step]:
 
 
 class Correction(NamedTuple):
-    """What was perhaps meant: the parts that differ, and the address with them."""
+    """What was perhaps meant: the parts that differ, the address with them, and in words."""
 
     parts: Sequence[str]
     address: Address
+    words: str = ""
 
 
 def correction_of(address: Address) -> Correction | None:

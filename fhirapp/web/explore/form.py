@@ -230,7 +230,7 @@ def _field(definition: Definition, parameter: Parameter) -> Field:
         parameter.kind,
         parameter.doc,
         [*_meanings(parameter)],
-        example=_EXAMPLES.get(parameter.kind, ""),
+        example=_("name or id") if finds_patients else _EXAMPLES.get(parameter.kind, ""),
         offers=[Choice(code, "" if word(code) == code else word(code)) for code in codes],
         loads_codes=loads_codes,
         finds_patients=finds_patients,

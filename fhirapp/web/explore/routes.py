@@ -50,6 +50,7 @@ from fhirapp.web.explore.suggestions import (
     occurring_codes,
     offered,
     patients,
+    patients_meant,
     recent_values,
 )
 from fhirapp.web.explore.tables import around, names_of_patients, tables_of
@@ -261,7 +262,10 @@ def _answered(typed: str, address: Address) -> Response:
         more["around"] = around(answer.content)
         more["names"] = names_of_patients(tables.patients(), token.secret) if tables else {}
     if any(issue.get("severity") != "information" for issue in answer.issues):
-        more["meant"] = correction_of(address)
+        corrected = correction_of(address)
+        more["meant"] = [corrected] if corrected else []
+    if address.searched and (sent.answer.status == 400 or answer.finds_nothing):
+        more["meant"] = more.get("meant") or [*patients_meant(address, token.secret)]
     if answer.issues and sent.answer.status < 400:
         more["reading"] = reading_of(answer.issues)
         if request.args.get("narrow"):

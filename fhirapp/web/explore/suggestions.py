@@ -22,8 +22,16 @@ from fhirapp.search.parameter import Parameter
 from fhirapp.search.reference import Reference
 from fhirapp.search.token import Token
 from fhirapp.search.values import escape, values_at
-from fhirapp.web.explore.address import SENT_VIA, NoAddressError, pair, read_address
-from fhirapp.web.explore.form import Choice
+from fhirapp.web.explore.address import (
+    SENT_VIA,
+    Address,
+    NoAddressError,
+    pair,
+    piece,
+    read_address,
+)
+from fhirapp.web.explore.explanation import Correction
+from fhirapp.web.explore.form import Choice, read_form
 from fhirapp.web.internal_client import ask
 from fhirapp.web.people import Person, people_of, suggest_people
 from fhirapp.web.texts import _
@@ -35,6 +43,8 @@ _SECONDS, _MOST_KEPT = 60, 200
 _MOST_SEARCHED, _MOST_CODES, _MOST_RECENT, _LONGEST = 100, 40, 8, 100
 # One letter begins the names of half a clinic.
 _LEAST_TYPED = 2
+# Patients of a name that was sent as if it were an id.
+_MOST_MEANT = 3
 _ID = re.compile(ID_PATTERN)
 
 Suggestions = Mapping[str, Sequence[Choice]]
@@ -78,6 +88,23 @@ def patients(typed: str, recent: Sequence[Choice], secret: str) -> Sequence[Choi
     else:
         people = ()
     return [Choice(person.id, _described(person)) for person in people]
+
+
+def patients_meant(address: Address, secret: str) -> Iterator[Correction]:
+    """Yield the searches by id that were perhaps meant where a search has a patient's name."""
+    fields = {field.name for field in read_form(address).fields() if field.finds_patients}
+    for number, text in enumerate(address.pieces):
+        name, value = pair(text) or ("", "")
+        # With a digit it is an id, and there is nobody of that id with a match.
+        if name not in fields or any(letter.isdigit() for letter in value):
+            continue
+        people = patients(value, (), secret)
+        if value not in {person.value for person in people}:
+            for person in people[:_MOST_MEANT]:
+                right = piece(name, person.value)
+                pieces = (*address.pieces[:number], right, *address.pieces[number + 1 :])
+                yield Correction([right], address._replace(pieces=pieces), person.words)
+        return
 
 
 def _described(person: Person) -> str:
