@@ -15,7 +15,15 @@ from typing import Any
 from authlib.oauth2.rfc6749 import InvalidGrantError
 from sqlalchemy import Connection, delete, exists, insert, select, update
 
-from fhirapp.auth.models import AccessToken, AuthorizationCode, Grant, RefreshToken, digest
+from fhirapp.auth.models import (
+    AccessToken,
+    AuthorizationCode,
+    Grant,
+    Launch,
+    ParkedRequest,
+    RefreshToken,
+    digest,
+)
 from fhirapp.auth.scopes import OFFLINE, ONLINE
 from fhirapp.db import db, writing
 
@@ -131,6 +139,19 @@ def revoke_grants(connection: Connection, *conditions: Any) -> int:
         update(Grant).where(Grant.revoked_at.is_(None), *conditions).values(revoked_at=now)
     )
     return changed.rowcount
+
+
+def revoke_of_patient(connection: Connection, patient_id: str) -> int:
+    """Revoke whatever has a patient in context; return how many consents and tokens."""
+    now = int(time.time())
+    for begun in (Launch, ParkedRequest):
+        unused = update(begun).where(begun.patient_id == patient_id, begun.used_at.is_(None))
+        connection.execute(unused.values(used_at=now))
+    # Those without a consent, as of the command line.
+    bare = (AccessToken.patient_id == patient_id, AccessToken.grant_id.is_(None))
+    valid = (AccessToken.revoked.is_(False), AccessToken.expires_at > now)
+    revoked = connection.execute(update(AccessToken).where(*bare, *valid).values(revoked=True))
+    return revoked.rowcount + revoke_grants(connection, Grant.patient_id == patient_id)
 
 
 def revoke_replayed(spent: AuthorizationCode | RefreshToken) -> None:

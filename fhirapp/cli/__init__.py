@@ -19,7 +19,10 @@ from sqlalchemy.exc import DBAPIError
 from fhirapp.config import ConfigurationError
 from fhirapp.trail import Unwritable
 
-_MODULES = ("server", "imports", "exports", "clients", "users", "audit", "backup", "schedule")
+_MODULES = (
+    *("server", "imports", "exports", "clients", "users", "patients"),
+    *("audit", "backup", "schedule"),
+)
 
 
 class _Commands(click.Group):

@@ -1,4 +1,4 @@
-"""Tables of imports: sources, ids that sources share, and runs."""
+"""Tables of imports: sources, ids that sources share, runs, and what they may not undo."""
 
 from __future__ import annotations
 
@@ -47,6 +47,42 @@ class ImportRun(Base):
     last_rows: Mapped[Any]
     # Counts by type and outcome.
     outcome: Mapped[Any | None]
+
+
+class PatientChange(Base):
+    """What an administrator did with a patient's record, which imports must not undo."""
+
+    __tablename__ = "patient_change"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    # DELETED, ERASED, MERGED or CORRECTED.
+    kind: Mapped[str]
+    patient_id: Mapped[str] = mapped_column(index=True)
+    # The patient whose record goes on after a merge.
+    target_id: Mapped[str | None]
+    reason: Mapped[str]
+    # The user name, or the account of the command line.
+    who: Mapped[str]
+    # Instants in the format that is served; ended_at once it was undone.
+    at: Mapped[str]
+    ended_at: Mapped[str | None]
+    # Of the version that was corrected: the source may bring it again.
+    digest: Mapped[bytes | None]
+
+
+DELETED, ERASED, MERGED, CORRECTED = "deleted", "erased", "merged", "corrected"
+
+
+class PatientMove(Base):
+    """A resource that a merge, or an import after it, filed with the other patient."""
+
+    __tablename__ = "patient_move"
+
+    change_id: Mapped[int] = mapped_column(primary_key=True)
+    type: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    # The version with which it came there.
+    version_id: Mapped[int]
 
 
 class UploadPiece(Base):

@@ -124,7 +124,7 @@ def _answer(
         links.append(("next", _link(history, {**parameters.values, "_cursor": further})))
     config = settings()
     rendering = (config.inline_max, config.empty_content)
-    key = repr((links, total, [(one.id, one.version_id) for one in page], rendering))
+    key = repr((links, total, [(one.id, one.version_id, one.deleted) for one in page], rendering))
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
     entries = (_entry(definition, one) for one in page)
     body = bundle(bundle_id(digest), "history", total, links, entries)

@@ -26,6 +26,8 @@ from fhirapp.search.values import Condition, IndexCondition
 
 # As many as an import publishes at one time.
 LATEST = 1_000
+# SQLite: what is merged in a step, before others may write.
+_MERGED_PAGES = 2_000
 # PostgreSQL: a tsvector tells places up to this one, and 256 of a word, and is at most 1 MB.
 _LAST_PLACE = 16_383
 _MOST_PLACES = 256
@@ -111,6 +113,19 @@ class FullText(ABC):
         """Insert rows of (pk, words of narrative and notes, all other words)."""
 
     @abstractmethod
+    def remove(
+        self, connection: Connection, table: str, rows: Sequence[tuple[int, str, str]]
+    ) -> None:
+        """Forget rows; their words must be those that were written."""
+
+    def purge(self, connection: Connection, table: str, *, begins: bool) -> bool:  # noqa: ARG002
+        """Take some of what was removed out of the file too; return whether there is more.
+
+        begins says that it is the first step. PostgreSQL's VACUUM does it by itself.
+        """
+        return False
+
+    @abstractmethod
     def clear(self, connection: Connection, table: str) -> None:
         """Forget every row."""
 
@@ -155,6 +170,24 @@ class Fts5(FullText):
         connection.exec_driver_sql(
             f"INSERT INTO {table} (rowid, narrative, content) VALUES (?, ?, ?)", list(rows)
         )
+
+    def remove(
+        self, connection: Connection, table: str, rows: Sequence[tuple[int, str, str]]
+    ) -> None:
+        # What has no content of its own must be told which words to take out.
+        connection.exec_driver_sql(
+            f"INSERT INTO {table} ({table}, rowid, narrative, content) VALUES ('delete', ?, ?, ?)",
+            list(rows),
+        )
+
+    def purge(self, connection: Connection, table: str, *, begins: bool) -> bool:
+        # A negative number merges all parts of the index, not those of one size alone.
+        before = connection.exec_driver_sql("SELECT total_changes()").scalar_one()
+        pages = -_MERGED_PAGES if begins else _MERGED_PAGES
+        connection.exec_driver_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', {pages})")
+        after = connection.exec_driver_sql("SELECT total_changes()").scalar_one()
+        # As FTS5's documentation has it: fewer than two changes did nothing.
+        return int(after) - int(before) >= 2
 
     def clear(self, connection: Connection, table: str) -> None:
         connection.exec_driver_sql(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
@@ -201,6 +234,13 @@ class TsVector(FullText):
                 (pk, _vector(narrative), _vector(f"{narrative} {content}"))
                 for pk, narrative, content in rows
             ],
+        )
+
+    def remove(
+        self, connection: Connection, table: str, rows: Sequence[tuple[int, str, str]]
+    ) -> None:
+        connection.exec_driver_sql(
+            f"DELETE FROM {table} WHERE pk = %s", [(pk,) for pk, *_words in rows]
         )
 
     def clear(self, connection: Connection, table: str) -> None:

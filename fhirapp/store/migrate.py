@@ -22,16 +22,14 @@ from fhirapp.disk import need_writable
 from fhirapp.store.prepare import Notes
 from fhirapp.store.version import raise_generation
 from fhirapp.store.write import (
-    IndexBatch,
     Rendering,
     clear_index,
+    index_of,
     is_outdated,
-    read_documents,
     remember_rendering,
-    render,
 )
 
-HEAD = "0005"
+HEAD = "0006"
 _VERSIONS = "alembic_version"
 # Versions that are rendered at once.
 _BATCH = 500
@@ -181,13 +179,7 @@ def _reindex_type(
         last = rows[-1]["pk"]
         count += len(rows)
         live = [row for row in rows if not row["deleted"]]
-        wanted = {pk for row in live for pk in (row.get("attached") or {}).values()}
-        which = binary.table.c.pk.in_(sorted(wanted))
-        read = read_documents(connection, binary, rendering.inline_max, which) if wanted else []
-        documents = {one.pk: one for one in read}
-        index = IndexBatch(definition)
-        for row in live:
-            render(definition, row, rendering, documents, index)
+        index = index_of(connection, definition, binary, rendering, live)
         index.write(connection)
         if live and definition.stores_body:
             connection.execute(

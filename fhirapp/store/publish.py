@@ -70,6 +70,7 @@ class Publisher:
         self.shared: list[str] = []
         # Ids of patients that mean another patient here.
         self._strangers = set() if strangers is None else strangers
+        self.connection, self.rendering = connection, rendering
         self._writer = Writer(connection, now=now, rendering=rendering, binary=binary)
         self.now = now
         self._source_id = source_id

@@ -100,7 +100,7 @@ class IndexBatch:
         self._definition = definition
         # By their kind, each as (values…, pk).
         self._rows: defaultdict[type[IndexRow], list[tuple[Any, ...]]] = defaultdict(list)
-        self._words: list[tuple[int, str, str]] = []
+        self.words: list[tuple[int, str, str]] = []
 
     def add(self, row: Mapping[str, Any], resource: Mapping[str, Any], words: list[str]) -> None:
         """Take up a version: its row, the resource it is, the words of its documents."""
@@ -112,15 +112,15 @@ class IndexBatch:
         for index_row in index_rows:
             self._rows[type(index_row)].append((*index_row, pk))
         if definition.has_words:
-            self._words.append((pk, *words_of(resource, words)))
+            self.words.append((pk, *words_of(resource, words)))
 
     def write(self, connection: Connection) -> None:
         """Insert everything."""
         tables = self._definition.tables
         for kind, rows in self._rows.items():
             insert_many(connection, tables.of(kind), (*kind._fields, "pk"), rows)
-        if self._words:
-            full_text().write(connection, words_table(tables), self._words)
+        if self.words:
+            full_text().write(connection, words_table(tables), self.words)
 
 
 def render(
@@ -158,6 +158,24 @@ def read_documents(
     small = case((table.c.size <= inline_max, table.c.data))
     versions = select(*(table.c[name] for name in names), small.label("data")).where(which)
     return [Document._make(row) for row in connection.execute(versions)]
+
+
+def index_of(
+    connection: Connection,
+    definition: Definition,
+    binary: Definition,
+    rendering: Rendering,
+    rows: Sequence[dict[str, Any]],
+) -> IndexBatch:
+    """Render rows that are stored, none a deletion, anew; return what they are found by."""
+    wanted = {pk for row in rows for pk in (row.get("attached") or {}).values()}
+    which = binary.table.c.pk.in_(sorted(wanted))
+    read = read_documents(connection, binary, rendering.inline_max, which) if wanted else []
+    documents = {one.pk: one for one in read}
+    index = IndexBatch(definition)
+    for row in rows:
+        render(definition, row, rendering, documents, index)
+    return index
 
 
 def clear_index(connection: Connection, definition: Definition) -> None:

@@ -113,6 +113,7 @@ class AuditEntry(Base):
         Index("ix_audit_entry_client", "client_id", "number"),
         Index("ix_audit_entry_event", "event", "number", postgresql_where=text("event <> ''")),
         Index("ix_audit_entry_request", "request_id"),
+        Index("ix_audit_entry_about", "about", "number", postgresql_where=text("about <> ''")),
     )
 
 

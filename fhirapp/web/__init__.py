@@ -29,6 +29,7 @@ from fhirapp.web.admin import (
     imports,
     jobs,
     overview,
+    patients,
     schedules,
     settings,
     users,
@@ -46,7 +47,7 @@ _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, provider, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (
     *(overview, checkup, users, admin_clients, consents, imports, jobs, exports, backups),
-    *(schedules, audit, settings),
+    *(schedules, audit, settings, patients),
 )
 
 

@@ -25,7 +25,7 @@ from tests.support.shell import fhirapp
 from tests.support.trails import noted
 
 # Those that other tests look at: test_audit_chain.py, test_audit.py, tests/auth/test_provider.py,
-# tests/ops/test_live_settings.py, tests/web/test_admin_schedules.py,
+# tests/ops/test_live_settings.py, tests/ops/test_patients.py, tests/web/test_admin_schedules.py,
 # tests/web/test_classes.py.
 ELSEWHERE = {
     "head",
@@ -37,6 +37,7 @@ ELSEWHERE = {
     "provider-unlinked",
     *("user-removed", "learner-reset"),
     *(f"class-{what}" for what in ("made", "changed", "joined", "ended")),
+    *(f"patient-{what}" for what in ("deleted", "erased", "admitted")),
     *(f"schedule-{what}" for what in ("added", "begun", "paused", "resumed", "removed")),
 }
 OF_SHELL = {"token-issued", "keys-changed", "export"}

@@ -15,6 +15,7 @@ from fhirapp.definition import Definition
 from fhirapp.exchange.ccda import contradiction
 from fhirapp.exchange.imports.batches import Admitted, Deletion, ResourceHistory, read_history
 from fhirapp.exchange.imports.bundles import OnMatch
+from fhirapp.exchange.imports.patient_changes import PatientChanges
 from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, Scratch, name_of
 from fhirapp.exchange.imports.references import (
     ANOTHER_SOURCE,
@@ -39,6 +40,10 @@ MISFILED = (
     "is the id of another patient's record in this import; each record needs an id of its own"
 )
 _URL_BESIDE_DATA = "came with data, which is stored; the url is kept in an extension"
+_DELETED = (
+    "was deleted here by an administrator, so nothing of that record is taken; delete it at its"
+    " source too, or let imports bring it again (Administer, Patients)"
+)
 _LOSES_PATIENT = "the record has a patient here, and would lose it"
 
 
@@ -64,6 +69,7 @@ class Admission:
         bases = frozenset([*options.bases, *([own] if own else [])])
         self._resolver = Resolver(definitions, scratch, bases, options.prefix)
         self.source_ids = SourceIds(definitions)
+        self.patient_changes = PatientChanges()
         # Types of what was admitted and is not published yet.
         self._unpublished: set[str] = set()
         # Numbers of documents whose patient is in doubt.
@@ -150,7 +156,10 @@ class Admission:
         if history is None:
             self._report.skipped["Bundle"] += 1
             return None
+        versions = [version.prepared for version in history.versions]
         name = f"{history.definition.name}/{history.id}"
+        if self._is_left_out(history.definition, name, versions, snapshot):
+            return None
         targets = targets_of(record.resource) if self.source_ids.are_checked else ()
         if self._waits_for_source(record, targets, snapshot, final=final) and self.defer(
             record, REFERENCE, name
@@ -162,8 +171,19 @@ class Admission:
             if self.defer(record, REFERENCE, name):
                 return None
         self._unpublished.add(history.definition.name)
-        self._note_seen(name, *(version.prepared for version in history.versions))
+        self._note_seen(name, *versions)
         return history
+
+    def _is_left_out(
+        self, definition: Definition, name: str, versions: Sequence[Prepared], snapshot: Reader
+    ) -> bool:
+        """Say whether a resource is of a record that an administrator deleted; report it."""
+        patient_id = self.patient_changes.deleted_patient(definition, versions, snapshot)
+        if patient_id:
+            self._report.remark(f"Patient/{patient_id}", _DELETED)
+            self._report.count(definition.name, Change.SAME.value)
+            self._note_seen(name, *versions)
+        return bool(patient_id)
 
     def _lacks_bytes(self, history: ResourceHistory, snapshot: Reader) -> bool:
         """Say whether versions were made with versions of Binaries that are not here yet."""
@@ -192,9 +212,11 @@ class Admission:
         if unresolved is None:
             return None
         prepared = prepare(definition, resource)
+        name = f"{definition.name}/{prepared.id}"
+        if self._is_left_out(definition, name, [prepared], snapshot):
+            return None
         self._check_patient(prepared, resource, unresolved, snapshot)
         self._report_kept(prepared, unresolved)
-        name = f"{definition.name}/{prepared.id}"
         if record.condition:
             self._resolver.remember(record.condition, name)
         self._unpublished.add(definition.name)

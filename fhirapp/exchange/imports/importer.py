@@ -34,6 +34,7 @@ from fhirapp.exchange.imports.batches import (
 )
 from fhirapp.exchange.imports.dangling import dangling, unreachable
 from fhirapp.exchange.imports.inputs import Input, find_inputs, in_order, shown
+from fhirapp.exchange.imports.patient_changes import PatientChanges
 from fhirapp.exchange.imports.reader import RecordReader
 from fhirapp.exchange.imports.records import PatientRejected, Record, Rejected, Scratch
 from fhirapp.exchange.imports.report import Rejects, Report
@@ -133,6 +134,7 @@ class Import:
         """Record that the run begins."""
         with writing(patience=PATIENCE) as connection:
             self._run = runs.begin(connection, self._definitions, inputs, self._options, _now())
+            self._admission.patient_changes = PatientChanges.of(connection)
             source_id = self._run.source_id
             if source_id is not None and runs.has_others(connection, source_id):
                 self._admission.source_ids.source_id = source_id

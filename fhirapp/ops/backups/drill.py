@@ -63,9 +63,9 @@ class _Expected(IndexBatch):
         """Return rows of a kind, each (values…, pk)."""
         return {*self._rows[kind]}
 
-    def words(self) -> Iterator[tuple[int, str]]:
+    def single_words(self) -> Iterator[tuple[int, str]]:
         """Yield every word, with the row of its version."""
-        for pk, *texts in self._words:
+        for pk, *texts in self.words:
             for text in texts:
                 for word in text.split():
                     yield pk, word
@@ -158,7 +158,7 @@ class _Reading:
                 self._faults.add(kind, where)
         if rows and not self._is_outdated:
             self._compare_index(expected, rows[0]["pk"], rows[-1]["pk"], rendered)
-        for pk, word in expected.words():
+        for pk, word in expected.single_words():
             for place, figure in enumerate((1, pk, len(word))):
                 self._words[place] += figure
 

@@ -1,0 +1,142 @@
+"""What an administrator does with a patient's record as a whole: delete or erase it.
+
+Each needs a reason, which the audit trail keeps, and is one transaction. Meanwhile nothing is
+imported; afterwards no import brings back what was deleted, until an administrator lets it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import NamedTuple, NoReturn
+
+from sqlalchemy import ColumnElement, Connection, insert, select, update
+
+from fhirapp.auth.models import User, UserPatient
+from fhirapp.auth.tokens import revoke_of_patient
+from fhirapp.auth.users import accounts
+from fhirapp.config import RefusedCommand, Settings
+from fhirapp.db import writing
+from fhirapp.db.turns import turn
+from fhirapp.definition import types
+from fhirapp.exchange.imports.importer import PATIENCE, TURN
+from fhirapp.exchange.models import DELETED, ERASED, PatientChange
+from fhirapp.fhir.temporal import instant
+from fhirapp.store import removal
+from fhirapp.store.publish import Publisher
+from fhirapp.store.write import Rendering, rendering_in_force
+from fhirapp.trail.events import record
+
+# Characters of a reason: with what was done it fits into a line of the trail.
+SHORTEST_REASON, LONGEST_REASON = 3, 300
+
+
+class Belongings(NamedTuple):
+    """What goes with a patient: how many of each type, what names the patient, whose accounts."""
+
+    counts: Mapping[str, int]
+    naming: Mapping[str, int]
+    # (user id, name) of those who see the record with an account of theirs.
+    linked: list[tuple[str, str]]
+
+
+def belongings(connection: Connection, patient_id: str) -> Belongings:
+    """Return what the deletion of a record takes away, and what of it was deleted before."""
+    gone = removal.belongings(connection, patient_id, deleted=True)
+    counts = {name: len(ids) for name, ids in gone.items()}
+    return Belongings(
+        counts, removal.naming(connection, patient_id, gone), _linked(connection, patient_id)
+    )
+
+
+def delete_patient(
+    settings: Settings, patient_id: str, reason: str, who: str, *, erase: bool
+) -> Mapping[str, int]:
+    """Delete a patient's record, with erase the content of all of its versions.
+
+    Return how many resources of each type that was. Raises RefusedCommand.
+    """
+    reason = _checked(reason)
+    with _changing(settings) as connection:
+        gone = removal.belongings(connection, patient_id, deleted=erase)
+        if "Patient" not in gone:
+            raise RefusedCommand("There is no patient %(id)s.", id=patient_id)
+        publisher = _publisher(connection, settings)
+        counts: Mapping[str, int] = removal.delete_all(publisher, gone, patient_id)
+        if erase:
+            counts = Counter({name: len(ids) for name, ids in gone.items()})
+            removal.erase_all(connection, gone, publisher.rendering)
+        for user_id, _name in _linked(connection, patient_id):
+            accounts.unlink(connection, user_id, patient_id)
+        revoke_of_patient(connection, patient_id)
+        _end(connection, PatientChange.patient_id == patient_id)
+        _note(connection, ERASED if erase else DELETED, patient_id, reason, who)
+        what = ", ".join(f"{count} {name}" for name, count in counts.items())
+        event = "patient-erased" if erase else "patient-deleted"
+        record(event, what=f"{reason} ({what})", named=[patient_id])
+    if erase:
+        removal.purge_words()
+    return counts
+
+
+def admit_again(patient_id: str) -> None:
+    """Let imports bring a record again that was deleted. Raises RefusedCommand."""
+    with writing() as connection:
+        of_it = (PatientChange.patient_id == patient_id, PatientChange.kind.in_([DELETED, ERASED]))
+        if not _end(connection, *of_it):
+            raise RefusedCommand("Imports may bring that record already.")
+        record("patient-admitted", named=[patient_id])
+
+
+@contextmanager
+def _changing(settings: Settings) -> Iterator[Connection]:
+    """Open the writing transaction while nothing is imported. Raises RefusedCommand."""
+
+    def refuse() -> NoReturn:
+        raise RefusedCommand("An import is running: try again when it has ended.")
+
+    with turn(settings, TURN, refuse), writing(patience=PATIENCE) as connection:
+        yield connection
+
+
+def _publisher(connection: Connection, settings: Settings) -> Publisher:
+    rendering = rendering_in_force(connection, Rendering.of(settings))
+    return Publisher(connection, now=_now(), rendering=rendering, binary=types()["Binary"])
+
+
+def _checked(reason: str) -> str:
+    reason = " ".join(reason.split())
+    if not SHORTEST_REASON <= len(reason) <= LONGEST_REASON:
+        raise RefusedCommand(
+            "Give a reason of %(least)s to %(most)s characters: the audit trail keeps it.",
+            least=SHORTEST_REASON,
+            most=LONGEST_REASON,
+        )
+    return reason
+
+
+def _linked(connection: Connection, patient_id: str) -> list[tuple[str, str]]:
+    query = (
+        select(User.id, User.name)
+        .join(UserPatient, UserPatient.user_id == User.id)
+        .where(UserPatient.patient_id == patient_id)
+        .order_by(User.name)
+    )
+    return [(user_id, name) for user_id, name in connection.execute(query)]
+
+
+def _note(connection: Connection, kind: str, patient_id: str, reason: str, who: str) -> None:
+    row = {"kind": kind, "patient_id": patient_id, "reason": reason, "who": who, "at": _now()}
+    connection.execute(insert(PatientChange), [row])
+
+
+def _end(connection: Connection, *conditions: ColumnElement[bool]) -> bool:
+    """End what holds of a record; False where nothing did."""
+    holding = update(PatientChange).where(PatientChange.ended_at.is_(None), *conditions)
+    return connection.execute(holding.values(ended_at=_now())).rowcount > 0
+
+
+def _now() -> str:
+    return instant(datetime.now(UTC))

@@ -1,0 +1,165 @@
+"""The administrator's pages of patients: a record is found, and deleted or erased.
+
+What cannot be brought back is asked for twice; the second page lists what it is about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from flask import Response, request
+from sqlalchemy import select
+from werkzeug.exceptions import NotFound
+
+from fhirapp.config import RefusedCommand, settings
+from fhirapp.db import db
+from fhirapp.exchange.models import DELETED, ERASED, PatientChange
+from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.ops import patients
+from fhirapp.web.admin.audit_descriptions import VIA, patients_named
+from fhirapp.web.cookies import form_fields, keeps
+from fhirapp.web.labels import one_of, plural_of
+from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other, signed_in
+from fhirapp.web.people import NoDate, Person, find_people, person
+from fhirapp.web.texts import _, reason_of
+
+blueprint = blueprint_of("admin_patients", __name__)
+_ID = re.compile(ID_PATTERN)
+_LONGEST_NAME, _SHOWN = 200, 50
+_DONE: Mapping[str, str] = {
+    DELETED: _("The record is deleted. Its history is kept."),
+    ERASED: _("The record is erased."),
+    "admitted": _("Imports may bring the record again."),
+}
+_KINDS: Mapping[str, str] = {DELETED: _("deleted"), ERASED: _("erased")}
+
+
+@blueprint.get("/admin/patients")
+@for_administrators
+def index() -> Response:
+    """Find a patient, and list what was done with records."""
+    return _index()
+
+
+@blueprint.get("/admin/patients/<patient_id>")
+@for_administrators
+def detail(patient_id: str) -> Response:
+    """Show whose record it is, and what can be done with it."""
+    return _detail(patient_id)
+
+
+@blueprint.post("/admin/patients/<patient_id>/delete")
+@keeps("reason", "history")
+@for_administrators
+def delete(patient_id: str) -> Response:
+    """Delete a record, or erase it, once the administrator saw what goes and typed whose it is."""
+    whose = person(_checked(patient_id))
+    kind = ERASED if field("history") == "erase" else DELETED
+    reason, typed = field("reason", patients.LONGEST_REASON), field("typed", _LONGEST_NAME)
+    message = ""
+    if "typed" in request.form:
+        if not _is_named(typed, patient_id, whose):
+            message = _("That is not this patient's number, id or name. Nothing was deleted.")
+        else:
+            try:
+                who = signed_in().user.username
+                db.session.rollback()
+                patients.delete_patient(settings(), patient_id, reason, who, erase=kind == ERASED)
+            except RefusedCommand as error:
+                return _detail(patient_id, reason_of(error))
+            return see_other(f"/admin/patients?done={kind}")
+    elif len(reason) < patients.SHORTEST_REASON:
+        return _detail(patient_id, _("Write why: the audit trail keeps it."))
+    with db.engine.connect() as connection:
+        found = patients.belongings(connection, patient_id)
+    return page(
+        "admin/patient_delete.html",
+        400 if message else 200,
+        id=patient_id,
+        whose=whose,
+        counts=_counted(found.counts),
+        naming=_counted(found.naming),
+        linked=found.linked,
+        erases=kind == ERASED,
+        reason=reason,
+        message=message,
+    )
+
+
+@blueprint.post("/admin/patients/<patient_id>/admit")
+@for_administrators
+def admit(patient_id: str) -> Response:
+    """Let imports bring a record again."""
+    db.session.rollback()
+    try:
+        patients.admit_again(_checked(patient_id))
+    except RefusedCommand as error:
+        return _index(reason_of(error))
+    return see_other("/admin/patients?done=admitted")
+
+
+def _index(message: str = "") -> Response:
+    name, born = request.args.get("find", "")[:_LONGEST_NAME], request.args.get("born", "")[:10]
+    people, more = None, False
+    if name or born:
+        try:
+            people, more = find_people(name, born, via=VIA)
+        except NoDate:
+            message = _("That is no date: write 1958-04-12, 1958-04 or 1958.")
+    query = select(PatientChange).order_by(PatientChange.id.desc()).limit(_SHOWN)
+    changes = db.session.scalars(query).all()
+    return page(
+        "admin/patients.html",
+        409 if message and request.method == "POST" else 400 if message else 200,
+        find=name,
+        born=born,
+        people=people,
+        more=more,
+        changes=changes,
+        named=patients_named(one.patient_id for one in changes),
+        kinds={kind: _(words) for kind, words in _KINDS.items()},
+        deletions=(DELETED, ERASED),
+        message=message,
+        done=_(_DONE.get(request.args.get("done", ""), "")),
+    )
+
+
+def _detail(patient_id: str, message: str = "") -> Response:
+    whose = person(_checked(patient_id))
+    with db.engine.connect() as connection:
+        found = patients.belongings(connection, patient_id)
+    if whose is None and "Patient" not in found.counts:
+        raise NotFound
+    return page(
+        "admin/patient.html",
+        409 if message else 200,
+        id=patient_id,
+        whose=whose,
+        counts=_counted(found.counts),
+        linked=found.linked,
+        longest=patients.LONGEST_REASON,
+        typed=form_fields(),
+        message=message,
+    )
+
+
+def _checked(patient_id: str) -> str:
+    """Return the id of a patient. Raises NotFound where it can be none."""
+    if not _ID.fullmatch(patient_id):
+        raise NotFound
+    return patient_id
+
+
+def _counted(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return numbers of resources, each with what the type's are called."""
+    return [
+        (one_of(name) if name == "Patient" else plural_of(name), count)
+        for name, count in counts.items()
+    ]
+
+
+def _is_named(typed: str, patient_id: str, whose: Person | None) -> bool:
+    """Say whether somebody typed whose record it is: the number, the id or the name."""
+    names = {patient_id, *((whose.identifier, whose.name) if whose else ())} - {""}
+    return " ".join(typed.split()).casefold() in {" ".join(one.split()).casefold() for one in names}

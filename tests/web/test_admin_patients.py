@@ -1,0 +1,99 @@
+"""The administrator's pages of patients: found, deleted and erased."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
+from tests.exchange.test_import import asking
+from tests.support.browsing import Browser, Page, add_person
+from tests.support.importing import allergy, bundle, load, patient, plain, write
+
+REASON = "Asked for it by letter"
+VERA = patient("vera", "111", name=[{"family": "Verschwunden", "given": ["Vera"]}])
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask], tmp_path) -> Flask:
+    app = make_app(seed=False)
+    records = [VERA, allergy("nuts", "Patient/vera")]
+    assert load(app, write(tmp_path, bundle("collection", *map(plain, records)))).complete
+    return app
+
+
+@pytest.fixture
+def admin(app: Flask) -> Browser:
+    return Browser(app).resume(add_person(app, ADMINISTRATOR))
+
+
+def confirmation(admin: Browser, history: str = "keep") -> Page:
+    found = admin.get("/admin/patients").submit("Search", find="Verschwunden")
+    record = admin.get(found.offered["Vera Verschwunden"])
+    return record.submit("Go on", reason=REASON, history=history)
+
+
+def test_the_second_page_says_what_goes_and_deletes_nothing(app, admin):
+    add_person(app, PATIENT, "vera", name="Vera herself")
+    page = confirmation(admin)
+    assert page.heading == "Delete this record?"
+    assert "allergies and intolerances 1" in page.words
+    assert "1 person with an account sees this record" in page.words
+    assert "Vera herself" in page.offered
+    assert REASON in page.words
+    assert asking(app).get("Patient/vera").status_code == 200
+
+
+@pytest.mark.parametrize("typed", ["111", "vera", "vera  VERSCHWUNDEN"])
+def test_a_record_is_deleted_by_whoever_types_whose_it_is(app, admin, typed):
+    page = confirmation(admin).submit("Delete the record", typed=typed)
+    assert "The record is deleted. Its history is kept." in page.words
+    assert REASON in page.words
+    assert asking(app).get("Patient/vera").status_code == 410
+    assert "deleted the record of" in admin.get("/admin/audit?kind=administration").words
+
+
+@pytest.mark.parametrize("typed", ["", "112", "Verschwunden"])
+def test_what_is_typed_must_be_it(app, admin, typed):
+    page = confirmation(admin).submit("Delete the record", typed=typed)
+    assert (page.status, page.heading) == (400, "Delete this record?")
+    assert "Nothing was deleted" in page.words
+    assert asking(app).get("Patient/vera").status_code == 200
+
+
+def test_a_reason_is_needed(app, admin):
+    page = admin.get("/admin/patients/vera").submit("Go on", reason=" ")
+    assert "Write why" in page.words
+    assert asking(app).get("Patient/vera").status_code == 200
+
+
+def test_what_was_deleted_can_be_erased_and_imported_again(app, admin, tmp_path):
+    confirmation(admin).submit("Delete the record", typed="111")
+    record = admin.get("/admin/patients/vera")
+    assert "Its earlier versions are still here" in record.words
+    page = record.submit("Go on", reason="No copy may stay", history="erase")
+    page = page.submit("Erase it for good", typed="vera")
+    assert "The record is erased." in page.words
+    assert asking(app).get("AllergyIntolerance/nuts/_history/1").status_code == 410
+    page = page.submit("Let imports bring it again")
+    assert "Imports may bring the record again." in page.words
+    assert load(app, write(tmp_path, bundle("collection", plain(VERA)))).complete
+    assert asking(app).get("Patient/vera").status_code == 200
+
+
+def test_nobody_is_no_page(admin):
+    for path in ("/admin/patients/nobody", "/admin/patients/no%20id"):
+        assert admin.get(path).status == 404
+
+
+@pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
+def test_others_than_administrators_see_and_do_nothing(app, role):
+    browser = Browser(app).resume(add_person(app, role))
+    form = {**browser.get("/account").form("Sign out").fields, "reason": REASON, "typed": "vera"}
+    for path in ("/admin/patients", "/admin/patients/vera"):
+        assert browser.get(path).status == 403
+    for path in ("delete", "admit"):
+        assert browser.post(f"/admin/patients/vera/{path}", form).status == 403
+    assert asking(app).get("Patient/vera").status_code == 200
