@@ -259,7 +259,7 @@ def _reactions(entry: Json) -> str:
     for one in _parts(entry, "reaction"):
         text = ": ".join(filter(None, (_one(one, "text"), _one(one, "description"))))
         words = _one(one, "severityText")
-        severities = (_one(one, "severity"), f"“{words}”" if words else "")
+        severities = (word(_one(one, "severity")), f"“{words}”" if words else "")
         severity = ", ".join(filter(None, severities)) or _("severity not recorded")
         found.append(f"{text} ({severity})")
     return " · ".join(found) or _("reaction not recorded")
