@@ -25,7 +25,7 @@ from fhirapp.auth.models import PATIENT, User
 from fhirapp.auth.users.accounts import linked_patients
 from fhirapp.config import settings
 from fhirapp.db import db
-from fhirapp.definition import Definition, types
+from fhirapp.definition import types
 from fhirapp.rest.middleware import LONG_URLS
 from fhirapp.web.explore.address import (
     BESIDE,
@@ -46,7 +46,6 @@ from fhirapp.web.explore.explanation import correction_of, narrowing, reading_of
 from fhirapp.web.explore.form import read_form, type_names, write_address
 from fhirapp.web.explore.snippets import how_to_get_a_token, snippets
 from fhirapp.web.explore.suggestions import (
-    Suggestions,
     occurring_codes,
     offered,
     patients,
@@ -60,7 +59,6 @@ from fhirapp.web.learn.classes import learner_of
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
-    current_session,
     for_signed_in,
     page,
     see_other,
@@ -170,7 +168,7 @@ def codes() -> Response:
     definition = types().get(request.args.get("type", ""))
     if definition is None or not definition.searchable:
         return _no_change()
-    recent, secret = _recent(definition), _token().secret
+    recent, secret = recent_values(definition), _token().secret
     fields = read_form(Address(f"/fhir/{definition.name}")).fields()
     name = request.args.get("patients", "")
     if name in {field.name for field in fields if field.finds_patients}:
@@ -210,12 +208,6 @@ def whole() -> Response:
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
     response.headers["Cache-Control"] = "no-store"
     return response
-
-
-def _recent(definition: Definition) -> Suggestions:
-    """Return what this person searched for last; nothing where nobody is signed in."""
-    session = current_session()
-    return recent_values(definition, session.user.id) if session and session.complete else {}
 
 
 def _no_change() -> Response:
@@ -319,7 +311,7 @@ def _page(
 def _values(typed: str, address: Address | None, **values: Any) -> dict[str, Any]:
     """Return what the form and its neighbours show; address is None where typed is none."""
     form = read_form(address or read_address(_first_search()))
-    recent = _recent(form.definition)
+    recent = recent_values(form.definition)
     searched = address.searched if address else None
     is_post = _is_post() and searched is not None
     method = "POST" if is_post else "GET"

@@ -33,6 +33,7 @@ from fhirapp.web.explore.address import (
 from fhirapp.web.explore.explanation import Correction
 from fhirapp.web.explore.form import Choice, read_form
 from fhirapp.web.internal_client import ask
+from fhirapp.web.pages import current_session
 from fhirapp.web.people import Person, people_of, suggest_people
 from fhirapp.web.texts import _
 from fhirapp.web.times import partial
@@ -113,10 +114,13 @@ def _described(person: Person) -> str:
     return _("%(name)s, born %(day)s", name=person.name, day=partial(person.born))
 
 
-def recent_values(definition: Definition, user_id: str) -> Suggestions:
-    """Return what a person searched for last in a type, by parameter."""
+def recent_values(definition: Definition) -> Suggestions:
+    """Return what the signed-in person searched for last in a type, by parameter."""
+    session = current_session()
+    if session is None or not session.complete:
+        return {}
     recent: dict[str, dict[str, None]] = {}
-    for entry in entries(user_id=user_id, via=SENT_VIA, limit=50):
+    for entry in entries(user_id=session.user.id, via=SENT_VIA, limit=50):
         try:
             address = read_address(entry.path)
         except NoAddressError:
