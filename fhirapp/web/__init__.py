@@ -38,11 +38,11 @@ from fhirapp.web.admin import clients as admin_clients
 from fhirapp.web.chart import routes as chart
 from fhirapp.web.explore import history, inspector, why
 from fhirapp.web.explore import routes as explore
-from fhirapp.web.learn import class_pages
+from fhirapp.web.learn import class_pages, recap
 from fhirapp.web.learn import routes as learn
 from fhirapp.web.notes import routes as notes
 
-_OF_RECORDS = (home, explore, chart, notes, learn, class_pages)
+_OF_RECORDS = (home, explore, chart, notes, learn, class_pages, recap)
 _OF_EXPLORER = (history, inspector, why)
 _OF_PEOPLE = (sign_in, provider, authorize, account, apps, launch)
 _OF_ADMINISTRATORS = (

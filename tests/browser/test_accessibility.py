@@ -286,6 +286,9 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/learn/<name>", "/learn/tokens", _press("Show a hint")),
         Page("/learn/<name>/answer", "/learn/tokens", _enter("Answer", **{"answer-1": "nonsense"})),
         Page("/learn/<name>", "/learn/search-by-post", _learn),
+        Page("/learn/recap"),
+        Page("/learn/certificate"),
+        Page("/learn/certificate", "/learn/certificate?name=Robin"),
         Page("/learn/classes"),
         Page("/learn/classes/<class_id>", "/learn/classes", _make_class),
         # From here on somebody else is signed in.

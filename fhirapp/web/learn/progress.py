@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -228,6 +228,21 @@ def _served_by(address: str, _who: tuple[Path, str, int]) -> frozenset[str] | No
     )
 
 
+def requests_for(
+    lesson: Lesson, user_id: str, began_at: str, done_at: str
+) -> Sequence[Interaction]:
+    """Return the requests that were meant for a lesson's checks, the oldest first."""
+    trail = _Trail(user_id, began_at, done_at)
+    found = {
+        each.entry.number: each
+        for check in lesson.checks
+        for step in check.requests
+        for each in trail.of(step)
+        if step.is_near(each)
+    }
+    return [found[number] for number in sorted(found)]
+
+
 def last_request(user_id: str) -> Entry | None:
     """Return what a learner of a class requested last: themselves, as the patient, or as backend.
 
@@ -245,9 +260,9 @@ def last_request(user_id: str) -> Entry | None:
 class _Trail:
     """The requests since a lesson was started, of each sender, read when needed."""
 
-    def __init__(self, user_id: str, since: str) -> None:
+    def __init__(self, user_id: str, since: str, until: str | None = None) -> None:
         self._user_id = user_id
-        self._since = since
+        self._since, self._until = since, until
         self._read: dict[str, Sequence[Interaction]] = {}
 
     def of(self, expected: Expected) -> Sequence[Interaction]:
@@ -291,18 +306,18 @@ class _Trail:
 
     def _entries(self, who: str) -> Iterable[Entry]:
         own = learner_of(self._user_id)
+        chosen = partial(entries, since=self._since, until=self._until, limit=_MOST)
         if who == senders.BACKEND:
-            client_id = own.client_id if own else BACKEND
-            return entries(client_id=client_id, since=self._since, limit=_MOST)
+            return chosen(client_id=own.client_id if own else BACKEND)
         if who == senders.NOBODY:
-            all_entries = entries(since=self._since, limit=_MOST)
+            all_entries = chosen()
             return [entry for entry in all_entries if entry.client_id is None]
         if who == senders.APP:
-            return entries(user_id=self._user_id, client_id=APP, since=self._since, limit=_MOST)
+            return chosen(user_id=self._user_id, client_id=APP)
         user_id = self._user_id
         if who == senders.PATIENT:
             named = select(User.id).where(User.username == _PATIENT_NAME)
             shared = db.session.execute(named).scalar() or user_id
             user_id = own.patient_user_id if own else shared
-        found = entries(user_id=user_id, since=self._since, limit=_MOST)
+        found = chosen(user_id=user_id)
         return [entry for entry in found if entry.via in _OWN]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from flask import Response, request
 from markupsafe import Markup
 
 from fhirapp.auth.demo import BACKEND, SECRET
 from fhirapp.auth.models import STAFF, User
-from fhirapp.config import settings
+from fhirapp.config import base_url, settings
+from fhirapp.web.explore.snippets import Snippet, encoded, snippets
 from fhirapp.web.learn import progress
 from fhirapp.web.learn.checks import is_right, right_answer
 from fhirapp.web.learn.classes import chosen, class_of, is_teacher, learner_of, own_secret
@@ -39,6 +42,8 @@ blueprint = blueprint_of("learn", __name__)
 _WRITING = Path(__file__).with_name("writing.md")
 # What stands in a text for id and secret of the backend that a learner may use.
 _BACKEND = "{backend}"
+# The first block of code that is marked fhir.
+_REQUEST = re.compile(r"^```fhir\nGET (\S+)$", re.MULTILINE)
 # htmx asks no more after this status.
 _STOP = 286
 
@@ -55,7 +60,7 @@ def overview() -> Response:
     """List the lessons, with what is done and what is next; to staff what cannot be read."""
     faults, user = lessons()[1], _user()
     found = class_of(user.id) if user else None
-    known = _lessons()
+    known = own_lessons()
     began = progress.of_person(user.id) if user else {}
     done = {name for name, row in began.items() if row.done_at is not None}
     return page(
@@ -154,7 +159,7 @@ def take_answer(name: str) -> Response:
     return see_other(f"/learn/{name}#progress")
 
 
-def _lessons() -> Sequence[Lesson]:
+def own_lessons() -> Sequence[Lesson]:
     """Return the lessons in the order of the learner's class, by default all."""
     user, known = _user(), lessons()[0]
     found = class_of(user.id) if user else None
@@ -171,7 +176,7 @@ class _Place(NamedTuple):
 
 def _place(name: str) -> _Place:
     # A lesson may lead to one that is not of the class.
-    for known in (_lessons(), lessons()[0]):
+    for known in (own_lessons(), lessons()[0]):
         for number, lesson in enumerate(known, 1):
             if lesson.name == name:
                 return _Place(lesson, number, known[number] if number < len(known) else None)
@@ -187,8 +192,25 @@ def _page(place: _Place, says: str = "", typed: str = "", message: str = "") -> 
         typed=typed,
         message=message,
         rendered=_rendered,
+        programs=_programs(place.lesson.text),
         **_values(place),
     )
+
+
+def _programs(text: str) -> Sequence[Snippet]:
+    """Return the first request of a lesson's text as curl, over HTTP and as Python sends it."""
+    found = _REQUEST.search(text)
+    if found is None:
+        return ()
+    sent = {snippet.label: snippet for snippet in snippets(found[1])}
+    server = urlsplit(base_url())
+    lines = (
+        f"GET {server.path}{encoded(found[1])} HTTP/1.1",
+        f"Host: {server.netloc}",
+        "Authorization: Bearer TOKEN",
+        "Accept: application/fhir+json",
+    )
+    return sent["curl"], Snippet("HTTP", "\n".join(lines), ""), sent["Python"]
 
 
 def _rendered(text: str, lesson: str) -> Markup:
