@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from flask import Response, request
+from flask import Response, current_app, request
 from sqlalchemy import func, select
 
 from fhirapp.auth.clients.first_party import REDIRECT_PATH, add_documentation
@@ -28,6 +28,7 @@ from fhirapp.definition import featured_types, types
 from fhirapp.docs import pages, search
 from fhirapp.exchange.models import ImportRun
 from fhirapp.rest.capability import software_version
+from fhirapp.store.version import GENERATION, get_state
 from fhirapp.web import cookies
 from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.labels import plural_of
@@ -46,7 +47,7 @@ from fhirapp.web.pages import (
 from fhirapp.web.texts import _, offered
 
 blueprint = blueprint_of("start", __name__)
-_VIA = "home"
+_VIA, _COUNTS = "home", "fhirapp.home.counts"
 # The same in all processes of the server, which are copies of the first.
 _SINCE = int(time.time())
 # A search of the demo's records, to begin with, and the one that the page shows, explained.
@@ -98,21 +99,38 @@ def home() -> Response:
 
 
 def _counts(user: User) -> Sequence[Count]:
-    """Return the numbers of records that a user may read; empty where they may read none."""
+    """Return the numbers of records that a user may read; empty where they may read none.
+
+    Those of a role that sees all patients are counted once for each state of the records.
+    """
+    if user.role == PATIENT:
+        numbers = _counted(featured_types())
+    else:
+        state = get_state(db.session.connection(), GENERATION)
+        known = current_app.extensions.setdefault(_COUNTS, {})
+        numbers = known.get((user.role, state))
+        if numbers is None:
+            names = [name for name, each in types().items() if each.compartment == "id"]
+            names += featured_types()
+            numbers = _counted(names)
+            for old in [key for key in known if key[1] != state]:
+                known.pop(old, None)
+            # What was refused, or was too busy, is asked again.
+            if len(numbers) == len(names):
+                known[user.role, state] = numbers
+    return [Count(name, plural_of(name), number) for name, number in numbers.items()]
+
+
+def _counted(names: Sequence[str]) -> Mapping[str, int]:
     try:
         token = token_of()
     except PageError:
         # A patient without a record.
-        return ()
-    names = featured_types()
-    if user.role != PATIENT:
-        names = [*(name for name, each in types().items() if each.compartment == "id"), *names]
-    counts: list[Count] = []
-    for name in names:
-        answer = ask(f"/fhir/{name}?_summary=count", token.secret, via=_VIA)
-        if answer.status == 200:
-            counts.append(Count(name, plural_of(name), answer.json()["total"]))
-    return counts
+        return {}
+    answers = {name: ask(f"/fhir/{name}?_summary=count", token.secret, via=_VIA) for name in names}
+    return {
+        name: answer.json()["total"] for name, answer in answers.items() if answer.status == 200
+    }
 
 
 def _last_import() -> int | None:

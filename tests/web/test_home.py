@@ -14,7 +14,7 @@ from fhirapp.auth.demo import BACKEND
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
 from fhirapp.db import writing
 from fhirapp.exchange.models import ImportRun
-from fhirapp.web import live_search
+from fhirapp.web import home, live_search
 from tests.support.authorizing import alter
 from tests.support.browsing import Browser, Page, add_person
 from tests.support.contract import publish
@@ -74,6 +74,18 @@ def test_numbers_and_times_are_for_who_signed_in(clinic):
     assert "Server is running since " in page.words
     assert "patients Patient 14 " in page.words
     assert re.search(r"allergies and intolerances AllergyIntolerance \d+ ", page.words)
+
+
+def test_numbers_are_counted_once_for_each_state_of_the_records(make_app, monkeypatch):
+    app = make_app()
+    browser = Browser(app).resume(add_person(app, CLINICIAN))
+    first = browser.get("/").words
+    with monkeypatch.context() as patched:
+        patched.setattr(home, "ask", lambda *_, **__: pytest.fail("again"))
+        assert browser.get("/").words == first
+    number = int(re.search(r"AllergyIntolerance (\d+) ", first)[1])
+    publish(app, WALNUT, now="2026-02-01T00:00:00.000+00:00")
+    assert f"AllergyIntolerance {number + 1} " in browser.get("/").words
 
 
 @pytest.mark.parametrize(
