@@ -1,4 +1,4 @@
-"""What an administrator does with a patient's record as a whole: delete or erase it.
+"""What an administrator does with a patient's record: delete or erase it, correct whose it is.
 
 Each needs a reason, which the audit trail keeps, and is one transaction. Meanwhile nothing is
 imported; afterwards no import brings back what was deleted, until an administrator lets it.
@@ -7,10 +7,10 @@ imported; afterwards no import brings back what was deleted, until an administra
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
@@ -22,10 +22,13 @@ from fhirapp.db import writing
 from fhirapp.db.turns import turn
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import PATIENCE, TURN
-from fhirapp.exchange.models import DELETED, ERASED, PatientChange
+from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange
+from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import instant
 from fhirapp.store import removal
+from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
+from fhirapp.store.version import Change
 from fhirapp.store.write import Rendering, rendering_in_force
 from fhirapp.trail.events import record
 
@@ -81,6 +84,42 @@ def delete_patient(
     return counts
 
 
+def correct_patient(
+    settings: Settings,
+    resource: Mapping[str, Any],
+    changed: Sequence[str],
+    reason: str,
+    who: str,
+) -> bool:
+    """Publish a patient's details as they were corrected; False where that changes nothing.
+
+    resource has the version that was corrected; changed names the elements, for the trail. What the
+    source said before is not taken from it again. Raises RefusedCommand.
+    """
+    reason = _checked(reason)
+    definition = types()["Patient"]
+    try:
+        prepared = prepare(definition, resource)
+    except InvalidResource as error:
+        place, fault = error.faults[0]
+        raise RefusedCommand("%(place)s %(fault)s.", place=place, fault=fault) from None
+    with _changing(settings) as connection:
+        table = definition.table
+        found = select(table.c.version_id, table.c.digest).where(
+            table.c.id == prepared.id, table.c.is_current
+        )
+        before = connection.execute(found).first()
+        if before is None or str(before.version_id) != resource["meta"]["versionId"]:
+            raise RefusedCommand("The record was changed meanwhile: look at it again.")
+        publisher = _publisher(connection, settings)
+        if publisher.publish([prepared]) != [Change.CHANGED]:
+            return False
+        _note(connection, CORRECTED, prepared.id, reason, who, before.digest)
+        what = f"{reason} ({', '.join(changed)})"
+        record("patient-corrected", what=what, named=[prepared.id])
+    return True
+
+
 def admit_again(patient_id: str) -> None:
     """Let imports bring a record again that was deleted. Raises RefusedCommand."""
     with writing() as connection:
@@ -127,9 +166,16 @@ def _linked(connection: Connection, patient_id: str) -> list[tuple[str, str]]:
     return [(user_id, name) for user_id, name in connection.execute(query)]
 
 
-def _note(connection: Connection, kind: str, patient_id: str, reason: str, who: str) -> None:
+def _note(
+    connection: Connection,
+    kind: str,
+    patient_id: str,
+    reason: str,
+    who: str,
+    digest: bytes | None = None,
+) -> None:
     row = {"kind": kind, "patient_id": patient_id, "reason": reason, "who": who, "at": _now()}
-    connection.execute(insert(PatientChange), [row])
+    connection.execute(insert(PatientChange), [{**row, "digest": digest}])
 
 
 def _end(connection: Connection, *conditions: ColumnElement[bool]) -> bool:

@@ -71,6 +71,7 @@ EVENTS: Mapping[str, str] = {
     "patients-found": "found patients",
     "patient-deleted": "deleted the record of",
     "patient-erased": "erased the record of",
+    "patient-corrected": "corrected the personal details of",
     "patient-admitted": "let imports bring the record again of",
     "export": "exported records",
     "packed": "removed what is kept no longer",

@@ -153,23 +153,23 @@ def person_of(patient_id: str, patient: dict[str, Any]) -> Person:
     """Return the person of a Patient resource."""
     return Person(
         patient_id,
-        _written(_name(patient)) or _("Name not recorded"),
+        _written(name_of(patient)) or _("Name not recorded"),
         patient.get("birthDate", ""),
-        _record_number(patient.get("identifier", ())),
+        number_of(patient).get("value", ""),
     )
 
 
-def _record_number(identifiers: Iterable[dict[str, Any]]) -> str:
-    """Return the medical record number (MR), else an identifier without a type."""
-    numbers: dict[bool, str] = {}
-    for identifier in identifiers:
+def number_of(patient: dict[str, Any]) -> dict[str, Any]:
+    """Return the identifier that is the medical record number (MR), else one without a type."""
+    numbers: dict[bool, dict[str, Any]] = {}
+    for identifier in patient.get("identifier", ()):
         codes = [coding.get("code") for coding in identifier.get("type", {}).get("coding", ())]
         if "value" in identifier and ("MR" in codes or not codes):
-            numbers.setdefault("MR" in codes, identifier["value"])
-    return numbers.get(True) or numbers.get(False) or ""
+            numbers.setdefault("MR" in codes, identifier)
+    return numbers.get(True) or numbers.get(False) or {}
 
 
-def _name(patient: dict[str, Any]) -> dict[str, Any]:
+def name_of(patient: dict[str, Any]) -> dict[str, Any]:
     """Return the current name of a patient; empty where none is recorded."""
     names = sorted(
         patient.get("name", ()), key=lambda name: _RANKS.get(name.get("use"), len(_RANKS))
@@ -179,7 +179,7 @@ def _name(patient: dict[str, Any]) -> dict[str, Any]:
 
 def _sort_key(patient: dict[str, Any]) -> tuple[bool, str, str]:
     """Return the sort key of a patient: family name, given names; last without a family name."""
-    name = _name(patient)
+    name = name_of(patient)
     family, given = name.get("family", ""), " ".join(filter(None, name.get("given", ())))
     return not family, fold(family), fold(given or name.get("text", ""))
 

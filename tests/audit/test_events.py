@@ -37,7 +37,7 @@ ELSEWHERE = {
     "provider-unlinked",
     *("user-removed", "learner-reset"),
     *(f"class-{what}" for what in ("made", "changed", "joined", "ended")),
-    *(f"patient-{what}" for what in ("deleted", "erased", "admitted")),
+    *(f"patient-{what}" for what in ("deleted", "erased", "corrected", "admitted")),
     *(f"schedule-{what}" for what in ("added", "begun", "paused", "resumed", "removed")),
 }
 OF_SHELL = {"token-issued", "keys-changed", "export"}

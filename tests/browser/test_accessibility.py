@@ -332,6 +332,11 @@ PAGES: Mapping[str, Sequence[Page]] = {
             "/admin/patients/p2",
             _enter("Go on", reason="Asked for it"),
         ),
+        Page(
+            "/admin/patients/<patient_id>/correct",
+            "/admin/patients/p2",
+            _enter("Compare", why="Misspelled", family="Ortega"),
+        ),
         Page("/admin/clients"),
         Page(CLIENT, "/admin/clients/{waiting}"),
         Page(CLIENT, "/admin/clients/{app}"),

@@ -83,6 +83,63 @@ def test_what_was_deleted_can_be_erased_and_imported_again(app, admin, tmp_path)
     assert asking(app).get("Patient/vera").status_code == 200
 
 
+def corrected(admin: Browser, **details: str) -> Page:
+    record = admin.get("/admin/patients/vera")
+    return record.submit("Compare", why="Misspelled on arrival", **details)
+
+
+def test_details_are_corrected_after_before_and_after_were_shown(app, admin):
+    born = "1958-04-12"
+    page = corrected(admin, family="Wieder", given="Vera Maria", birthDate=born, active="no")
+    assert page.heading == "Correct these details?"
+    assert "Family name Verschwunden Wieder" in page.words
+    assert asking(app).read("Patient/vera")["meta"]["versionId"] == "1"
+    done = page.submit("Correct them")
+    assert "The record is corrected." in done.words
+    assert "Misspelled on arrival" in done.words
+    fhir = asking(app)
+    now = fhir.read("Patient/vera")
+    assert now["name"] == [{"family": "Wieder", "given": ["Vera", "Maria"]}]
+    assert (now["birthDate"], now["active"]) == ("1958-04-12", False)
+    assert now["identifier"] == [{"system": "urn:mrn", "value": "111"}]
+    assert fhir.read("Patient/vera/_history/1")["name"][0]["family"] == "Verschwunden"
+    trail = admin.get("/admin/audit?kind=administration").words
+    assert "Misspelled on arrival (family, given, birthDate, active)" in trail
+
+
+def test_what_somebody_else_changed_meanwhile_is_not_corrected(app, admin):
+    page = corrected(admin, family="Wieder")
+    corrected(admin, family="Anders").submit("Correct them")
+    assert "was changed meanwhile" in page.submit("Correct them").words
+    assert asking(app).read("Patient/vera")["name"][0]["family"] == "Anders"
+
+
+@pytest.mark.parametrize(
+    ("details", "told"),
+    [
+        ({}, "Nothing was changed."),
+        ({"birthDate": "12 April"}, "birthDate"),
+        ({"identifier": ""}, "identifier"),
+    ],
+)
+def test_what_cannot_be_is_not_corrected(app, admin, details, told):
+    page = corrected(admin, **details)
+    if details:
+        page = page.submit("Correct them")
+    assert (page.status, told in page.words) == (409, True)
+    assert asking(app).read("Patient/vera")["meta"]["versionId"] == "1"
+
+
+def test_an_import_takes_what_is_new_and_not_what_was_corrected(app, admin, tmp_path):
+    corrected(admin, family="Wieder").submit("Correct them")
+    report = load(app, write(tmp_path, bundle("collection", plain(VERA))))
+    assert "Patient/vera: was corrected here since" in report.table()
+    assert asking(app).read("Patient/vera")["name"][0]["family"] == "Wieder"
+    anew = {**VERA, "name": [{"family": "Zurueck"}]}
+    assert load(app, write(tmp_path, bundle("collection", plain(anew)))).complete
+    assert asking(app).read("Patient/vera")["name"][0]["family"] == "Zurueck"
+
+
 def test_nobody_is_no_page(admin):
     for path in ("/admin/patients/nobody", "/admin/patients/no%20id"):
         assert admin.get(path).status == 404
@@ -94,6 +151,6 @@ def test_others_than_administrators_see_and_do_nothing(app, role):
     form = {**browser.get("/account").form("Sign out").fields, "reason": REASON, "typed": "vera"}
     for path in ("/admin/patients", "/admin/patients/vera"):
         assert browser.get(path).status == 403
-    for path in ("delete", "admit"):
+    for path in ("delete", "correct", "admit"):
         assert browser.post(f"/admin/patients/vera/{path}", form).status == 403
     assert asking(app).get("Patient/vera").status_code == 200

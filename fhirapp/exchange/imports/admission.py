@@ -44,6 +44,7 @@ _DELETED = (
     "was deleted here by an administrator, so nothing of that record is taken; delete it at its"
     " source too, or let imports bring it again (Administer, Patients)"
 )
+_CORRECTED = "was corrected here since, and stays so; correct it at its source too"
 _LOSES_PATIENT = "the record has a patient here, and would lose it"
 
 
@@ -177,13 +178,16 @@ class Admission:
     def _is_left_out(
         self, definition: Definition, name: str, versions: Sequence[Prepared], snapshot: Reader
     ) -> bool:
-        """Say whether a resource is of a record that an administrator deleted; report it."""
-        patient_id = self.patient_changes.deleted_patient(definition, versions, snapshot)
-        if patient_id:
+        """Say whether an administrator deleted the record of a resource, or corrected it."""
+        if patient_id := self.patient_changes.deleted_patient(definition, versions, snapshot):
             self._report.remark(f"Patient/{patient_id}", _DELETED)
-            self._report.count(definition.name, Change.SAME.value)
-            self._note_seen(name, *versions)
-        return bool(patient_id)
+        elif len(versions) == 1 and self.patient_changes.is_corrected(definition, versions[0]):
+            self._report.remark(name, _CORRECTED)
+        else:
+            return False
+        self._report.count(definition.name, Change.SAME.value)
+        self._note_seen(name, *versions)
+        return True
 
     def _lacks_bytes(self, history: ResourceHistory, snapshot: Reader) -> bool:
         """Say whether versions were made with versions of Binaries that are not here yet."""

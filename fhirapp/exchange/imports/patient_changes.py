@@ -8,24 +8,38 @@ from sqlalchemy import Connection, select
 
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
-from fhirapp.exchange.models import DELETED, ERASED, PatientChange
+from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange
 from fhirapp.store.prepare import Prepared
 
 
 class PatientChanges:
     """What holds of which patients as an import begins."""
 
-    def __init__(self, deleted: Collection[str] = ()) -> None:
-        # The ids of patients.
+    def __init__(
+        self, deleted: Collection[str] = (), corrected: Collection[tuple[str, bytes | None]] = ()
+    ) -> None:
+        # The ids of patients, and with the digest what each said before.
         self._deleted = frozenset(deleted)
+        self._corrected = frozenset(corrected)
 
     @classmethod
     def of(cls, connection: Connection) -> PatientChanges:
         """Return what holds now."""
+        holds = PatientChange.ended_at.is_(None)
         deleted = select(PatientChange.patient_id).where(
-            PatientChange.kind.in_([DELETED, ERASED]), PatientChange.ended_at.is_(None)
+            PatientChange.kind.in_([DELETED, ERASED]), holds
         )
-        return cls(connection.execute(deleted).scalars().all())
+        corrected = select(PatientChange.patient_id, PatientChange.digest).where(
+            PatientChange.kind == CORRECTED, holds
+        )
+        return cls(
+            connection.execute(deleted).scalars().all(),
+            [(row.patient_id, row.digest) for row in connection.execute(corrected)],
+        )
+
+    def is_corrected(self, definition: Definition, prepared: Prepared) -> bool:
+        """Say whether a patient comes as before an administrator corrected it."""
+        return definition.compartment == "id" and (prepared.id, prepared.digest) in self._corrected
 
     def deleted_patient(
         self, definition: Definition, versions: Sequence[Prepared], snapshot: Reader

@@ -1,12 +1,14 @@
-"""The administrator's pages of patients: a record is found, and deleted or erased.
+"""The administrator's pages of patients: a record is found, corrected, deleted or erased.
 
 What cannot be brought back is asked for twice; the second page lists what it is about.
 """
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from flask import Response, request
 from sqlalchemy import select
@@ -14,14 +16,23 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db
-from fhirapp.exchange.models import DELETED, ERASED, PatientChange
+from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.ops import patients
 from fhirapp.web.admin.audit_descriptions import VIA, patients_named
 from fhirapp.web.cookies import form_fields, keeps
+from fhirapp.web.internal_client import read, token_of
 from fhirapp.web.labels import one_of, plural_of
-from fhirapp.web.pages import blueprint_of, field, for_administrators, page, see_other, signed_in
-from fhirapp.web.people import NoDate, Person, find_people, person
+from fhirapp.web.pages import (
+    NOTHING_CHANGED,
+    blueprint_of,
+    field,
+    for_administrators,
+    page,
+    see_other,
+    signed_in,
+)
+from fhirapp.web.people import NoDate, Person, find_people, name_of, number_of, person
 from fhirapp.web.texts import _, reason_of
 
 blueprint = blueprint_of("admin_patients", __name__)
@@ -30,9 +41,23 @@ _LONGEST_NAME, _SHOWN = 200, 50
 _DONE: Mapping[str, str] = {
     DELETED: _("The record is deleted. Its history is kept."),
     ERASED: _("The record is erased."),
+    CORRECTED: _("The record is corrected."),
     "admitted": _("Imports may bring the record again."),
 }
-_KINDS: Mapping[str, str] = {DELETED: _("deleted"), ERASED: _("erased")}
+_KINDS: Mapping[str, str] = {
+    DELETED: _("deleted"),
+    ERASED: _("erased"),
+    CORRECTED: _("corrected"),
+}
+# What can be corrected, by the name of its field.
+_FIELDS: Mapping[str, str] = {
+    "family": _("Family name"),
+    "given": _("Given names"),
+    "birthDate": _("Date of birth"),
+    "gender": _("Sex"),
+    "identifier": _("Record number"),
+    "active": _("In use"),
+}
 
 
 @blueprint.get("/admin/patients")
@@ -84,6 +109,42 @@ def delete(patient_id: str) -> Response:
         erases=kind == ERASED,
         reason=reason,
         message=message,
+    )
+
+
+@blueprint.post("/admin/patients/<patient_id>/correct")
+@keeps("why", *_FIELDS)
+@for_administrators
+def correct(patient_id: str) -> Response:
+    """Correct whose record it is, once the administrator saw before and after side by side."""
+    resource = read(f"/fhir/Patient/{_checked(patient_id)}", token_of(), via=VIA)
+    reason, before = field("why", patients.LONGEST_REASON), _details(resource)
+    after = {name: field(name, _LONGEST_NAME) for name in _FIELDS}
+    changed = [name for name in _FIELDS if after[name] != before[name]]
+    if len(reason) < patients.SHORTEST_REASON:
+        return _detail(patient_id, _("Write why: the audit trail keeps it."))
+    if not changed:
+        return _detail(patient_id, _(NOTHING_CHANGED))
+    seen = field("version", 20)
+    if request.form.get("sure") == "yes":
+        who = signed_in().user.username
+        corrected = _corrected(resource, after, changed)
+        corrected["meta"] = {**corrected["meta"], "versionId": seen}
+        db.session.rollback()
+        try:
+            patients.correct_patient(settings(), corrected, changed, reason, who)
+        except RefusedCommand as error:
+            return _detail(patient_id, reason_of(error))
+        return see_other("/admin/patients?done=corrected")
+    return page(
+        "admin/patient_correct.html",
+        id=patient_id,
+        names={name: _(words) for name, words in _FIELDS.items()},
+        before=before,
+        after=after,
+        changed=changed,
+        version=resource["meta"]["versionId"],
+        reason=reason,
     )
 
 
@@ -140,8 +201,61 @@ def _detail(patient_id: str, message: str = "") -> Response:
         linked=found.linked,
         longest=patients.LONGEST_REASON,
         typed=form_fields(),
+        names={name: _(words) for name, words in _FIELDS.items()},
+        details=_details(read(f"/fhir/Patient/{patient_id}", token_of(), via=VIA)) if whose else {},
         message=message,
     )
+
+
+def _details(patient: dict[str, Any]) -> dict[str, str]:
+    """Return what can be corrected of a Patient, as the form has it."""
+    name, number = name_of(patient), number_of(patient)
+    active = patient.get("active")
+    return {
+        "family": name.get("family", ""),
+        "given": " ".join(filter(None, name.get("given", ()))),
+        "birthDate": patient.get("birthDate", ""),
+        "gender": patient.get("gender", ""),
+        "identifier": number.get("value", ""),
+        "active": "" if active is None else "yes" if active else "no",
+    }
+
+
+def _corrected(
+    patient: Mapping[str, Any], after: Mapping[str, str], changed: Sequence[str]
+) -> dict[str, Any]:
+    """Return a Patient with other details; an empty one is removed."""
+    corrected = copy.deepcopy({**patient})
+    # It tells the details as they were; another is made of the new ones.
+    corrected.pop("text", None)
+    if {"family", "given"} & {*changed}:
+        _rename(corrected, after)
+    if "identifier" in changed:
+        number = number_of(corrected)
+        if not number:
+            corrected["identifier"] = [*corrected.get("identifier", ()), number]
+        number["value"] = after["identifier"]
+    for element in {"birthDate", "gender"} & {*changed}:
+        corrected[element] = after[element]
+    if "active" in changed:
+        corrected["active"] = after["active"] == "yes"
+    empty = [name for name, value in corrected.items() if value in ("", [])]
+    for element in empty + ["active"] * (not after["active"]):
+        corrected.pop(element, None)
+    return corrected
+
+
+def _rename(patient: dict[str, Any], after: Mapping[str, str]) -> None:
+    """Give the current name of a Patient other parts; without any it is removed."""
+    name = name_of(patient)
+    names = patient.get("name", ()) if name else (*patient.get("name", ()), name)
+    for element in ("family", "given", "_family", "_given", "text"):
+        name.pop(element, None)
+    if after["family"]:
+        name["family"] = after["family"]
+    if after["given"]:
+        name["given"] = after["given"].split()
+    patient["name"] = [one for one in names if one]
 
 
 def _checked(patient_id: str) -> str:
