@@ -245,7 +245,7 @@ def results(class_id: str) -> Response:
 def _lines(
     learners: Sequence[tuple[Learner, User]], own: Sequence[Lesson]
 ) -> Iterator[Sequence[object]]:
-    began = classes.progress_of([user.id for _learner, user in learners])
+    began = progress.of_people([user.id for _learner, user in learners])
     for _learner, user in learners:
         for number, lesson in enumerate(own, 1):
             row = began.get(user.id, {}).get(lesson.name)
@@ -267,7 +267,7 @@ class Seat(NamedTuple):
 
 
 def _seats(learners: Sequence[tuple[Learner, User]], own: Sequence[Lesson]) -> Sequence[Seat]:
-    began = classes.progress_of([user.id for _learner, user in learners])
+    began = progress.of_people([user.id for _learner, user in learners])
     return [_seat(learner, user, began.get(user.id, {}), own) for learner, user in learners]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -344,12 +344,3 @@ def _nickname(text: str) -> str:
 
 def _folded(nickname: str) -> str:
     return unicodedata.normalize("NFKC", nickname).casefold()
-
-
-def progress_of(user_ids: Collection[str]) -> Mapping[str, Mapping[str, LessonProgress]]:
-    """Return the progress of several people in each lesson, by user id and lesson."""
-    found: dict[str, dict[str, LessonProgress]] = {}
-    rows = select(LessonProgress).where(LessonProgress.user_id.in_(user_ids))
-    for row in db.session.scalars(rows):
-        found.setdefault(row.user_id, {})[row.lesson] = row
-    return found

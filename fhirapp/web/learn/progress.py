@@ -36,6 +36,15 @@ def of_person(user_id: str) -> Mapping[str, LessonProgress]:
     return {row.lesson: row for row in rows}
 
 
+def of_people(user_ids: Collection[str]) -> Mapping[str, Mapping[str, LessonProgress]]:
+    """Return the progress of several people in each lesson, by user id and lesson."""
+    found: dict[str, dict[str, LessonProgress]] = {}
+    rows = select(LessonProgress).where(LessonProgress.user_id.in_(user_ids))
+    for row in db.session.scalars(rows):
+        found.setdefault(row.user_id, {})[row.lesson] = row
+    return found
+
+
 def begin(user_id: str, lesson: str) -> None:
     """Start a lesson, or start it again: earlier requests do not count."""
     row = {"user_id": user_id, "lesson": lesson, "began_at": _now(), "hints": 0, "met": []}
