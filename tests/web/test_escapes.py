@@ -40,7 +40,8 @@ LETTERS = re.compile(r"[^\W\d_]")
 TITLE = re.compile(r" ?\N{EN DASH}( fhirapp)?$")
 # Names and numbers with their units, addresses, and what HTTP, FHIR and OAuth write.
 TECHNICAL = re.compile(
-    r"fhirapp( \d[\d.]*)?|HTML|PDF|RTF|C-CDA|JSON|UTC|RS256|CRITICAL|ERROR|WARNING|INFO|DEBUG"
+    r"fhirapp( \d[\d.]*)?|curl|HTTP|JavaScript|Python|HTML|PDF|RTF|C-CDA|JSON|UTC|RS256"
+    r"|CRITICAL|ERROR|WARNING|INFO|DEBUG"
     r"|GET|POST|\d{3} [A-Z][A-Za-z ]+|link: \w+|Werkzeug/[\d.]+|[\d.,]+.?(kB|MB|GB|ms|s)"
     r"|(https?://|/fhir/)\S*|localhost:\d+|[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}|app-[\da-f]{16}"
     # The values of a setting or parameter that has a list of them, and parts of OAuth's.
