@@ -1,5 +1,25 @@
 // Enter in the address sends it, as in a browser's own; with Shift it is a new line.
 "use strict";
+// Only who writes in the form needs htmx: it comes with the first field that is entered.
+const written = new Set();
+const note = (event) => written.add(event.target);
+const load = () => {
+  const script = document.createElement("script");
+  script.src = document.getElementById("explorer").dataset.htmx;
+  script.onload = () => {
+    removeEventListener("input", note);
+    document.activeElement.dispatchEvent(new FocusEvent("focus"));
+    // What was written before it came.
+    for (const field of written) field.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  document.head.append(script);
+};
+addEventListener("input", note);
+addEventListener(
+  "focusin",
+  () => (document.readyState === "complete" ? load() : addEventListener("load", load)),
+  { once: true },
+);
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && event.target.id === "address") {
     event.preventDefault();
