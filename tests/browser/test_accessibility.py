@@ -324,6 +324,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page(USER, "/admin/users/{patient}?find=Luis"),
         Page(USER, "/admin/users/{walker}"),
         Page(f"{USER}/address", "/admin/users/{walker}", _press("Make an address")),
+        Page("/admin/about"),
         Page("/admin/patients"),
         Page("/admin/patients", "/admin/patients?find=Luis"),
         Page("/admin/patients/<patient_id>", "/admin/patients/p2"),

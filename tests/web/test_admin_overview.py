@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import platform
 import re
 import shutil
 import subprocess
@@ -256,6 +257,22 @@ def test_what_runs_is_told(app, admin):
         "/health/ready",
     ):
         assert shown in words
+
+
+def test_versions_are_told_and_where_a_newer_one_would_be(app, admin):
+    page = admin.get(admin.get("/admin").offered["About this server"])
+    with app.app_context():
+        sql = "SELECT version()" if settings_of(app).is_postgresql else "SELECT sqlite_version()"
+        version = db.session.execute(text(sql)).scalar_one()
+    told = page.words.split("What runs here ")[1]
+    assert told.startswith("Version fhirapp 0.1.0 installed ")
+    assert f"Python {platform.python_version()}" in told
+    assert re.search(r"(SQLite|PostgreSQL) ([0-9.]+)", told)[2] in version
+    assert "CHANGELOG.md" in told
+    assert page.offered["Upgrade, in the manual"] == "/docs/clinic#upgrade"
+    assert 'id="upgrade"' in admin.get("/docs/clinic").response.text
+    reader = Browser(app).resume(add_person(app, CLINICIAN))
+    assert reader.get("/admin/about").status == 403
 
 
 def test_the_last_import_is_told_with_what_came_of_it(app, admin):

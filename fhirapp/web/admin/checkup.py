@@ -6,10 +6,14 @@ An error is found by its request's id.
 
 from __future__ import annotations
 
+import platform
+from importlib.metadata import distribution
+from importlib.metadata import version as library_version
+from pathlib import Path
 from typing import NamedTuple
 
 from flask import Flask, Response, current_app, request
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, select, text
 
 from fhirapp.auth.models import ADMINISTRATOR, OF_PAGES, OF_SHELL, Client, User
 from fhirapp.config import STORED, settings
@@ -19,6 +23,9 @@ from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
 from fhirapp.ops.last_errors import last_errors
 from fhirapp.ops.proxies import ENCRYPTED, reach_of
+from fhirapp.rest.capability import software_version
+from fhirapp.store.migrate import HEAD
+from fhirapp.web.admin.settings import started_at
 from fhirapp.web.pages import blueprint_of, for_administrators, page, see_other, signed_in
 from fhirapp.web.texts import _
 
@@ -26,6 +33,8 @@ blueprint = blueprint_of("admin_checkup", __name__)
 STATES = {WRONG: _("to be mended"), NOTE: _("to know"), GOOD: _("as it should be")}
 # From the mildest.
 LEVELS = ("WARNING", "ERROR", "CRITICAL")
+# Those of which one may hear that an old version is not safe.
+_LIBRARIES = ("Flask", "Werkzeug", "waitress", "SQLAlchemy", "Authlib", "cryptography")
 # So many are shown at once.
 SHOWN = 100
 
@@ -121,6 +130,28 @@ def index() -> Response:
     found = examine(app, quick=not is_whole)
     groups = [(state, [one for one in found if one.state == state]) for state in STATES]
     return page("admin/check.html", groups=groups, states=STATES, is_whole=is_whole)
+
+
+@blueprint.get("/admin/about")
+@for_administrators
+def about() -> Response:
+    """Tell what runs here, and how to come to a newer version; nobody else is asked for that."""
+    is_sqlite = db.engine.dialect.name == "sqlite"
+    query = "SELECT sqlite_version()" if is_sqlite else "SHOW server_version"
+    metadata = distribution("fhirapp").locate_file(f"fhirapp-{software_version()}.dist-info")
+    installed = Path(str(metadata))
+    return page(
+        "admin/about.html",
+        version=software_version(),
+        installed=int(installed.stat().st_mtime) if installed.exists() else None,
+        started=started_at(),
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.release()}",
+        database=_("SQLite") if is_sqlite else _("PostgreSQL"),
+        database_version=db.session.execute(text(query)).scalar_one(),
+        schema=HEAD,
+        libraries=[(name, library_version(name)) for name in _LIBRARIES],
+    )
 
 
 @blueprint.get("/admin/logs")
