@@ -23,7 +23,7 @@ from fhirapp.db import writing
 from fhirapp.docs import pages as manual
 from fhirapp.fhir.terminology import strings
 from fhirapp.web import texts
-from fhirapp.web.labels import _CODES
+from fhirapp.web.labels import _CODES, _SEXES
 from fhirapp.web.learn import lesson
 from fhirapp.web.texts import Catalogue
 from tests.browser.test_accessibility import NOBODY, PAGES, WALKER, added
@@ -163,7 +163,7 @@ def data(app: Flask) -> frozenset[str]:
         found |= {one.title for one in lesson.lessons()[0]}
     found |= {one.title for one in manual().values()}
     # A code of a record has words on a page.
-    return (frozenset(" ".join(text.split()) for text in found) | NAMES) - {*_CODES}
+    return (frozenset(" ".join(text.split()) for text in found) | NAMES) - {*_CODES, *_SEXES}
 
 
 def _names(resource: Mapping[str, Any]) -> Iterator[str]:
