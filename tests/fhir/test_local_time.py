@@ -148,9 +148,9 @@ def test_the_chart_and_the_summary_tell_the_day_with_its_zone(clinic, zone):
     patient = patient_with(clinic, one)
     clinician = Browser(clinic).resume(add_person(clinic, CLINICIAN))
     words = clinician.get(f"/patients/{patient}").words
-    assert f"recorded {day} {name} last occurred 2 March 2024 " in words
+    assert f"last occurred 2 March 2024 recorded {day} {name} " in words
     assert words.endswith(f"Dates and times are in {zone}, unless another time zone is shown.")
-    assert f"Recorded on {day} {name} " in clinician.get(
+    assert f"Recorded {day} {name} " in clinician.get(
         f"/patients/{patient}/allergies/{one['id']}"
     ).words.replace(" recordedDate ", " ")
     fhir = Fhir(clinic, token_for(clinic, "system/*.rs"))
