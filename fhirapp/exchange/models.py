@@ -55,11 +55,9 @@ class PatientChange(Base):
     __tablename__ = "patient_change"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    # DELETED, ERASED, MERGED or CORRECTED.
+    # DELETED, ERASED or CORRECTED.
     kind: Mapped[str]
     patient_id: Mapped[str] = mapped_column(index=True)
-    # The patient whose record goes on after a merge.
-    target_id: Mapped[str | None]
     reason: Mapped[str]
     # The user name, or the account of the command line.
     who: Mapped[str]
@@ -70,19 +68,7 @@ class PatientChange(Base):
     digest: Mapped[bytes | None]
 
 
-DELETED, ERASED, MERGED, CORRECTED = "deleted", "erased", "merged", "corrected"
-
-
-class PatientMove(Base):
-    """A resource that a merge, or an import after it, filed with the other patient."""
-
-    __tablename__ = "patient_move"
-
-    change_id: Mapped[int] = mapped_column(primary_key=True)
-    type: Mapped[str] = mapped_column(primary_key=True)
-    id: Mapped[str] = mapped_column(primary_key=True)
-    # The version with which it came there.
-    version_id: Mapped[int]
+DELETED, ERASED, CORRECTED = "deleted", "erased", "corrected"
 
 
 class UploadPiece(Base):

@@ -1092,7 +1092,6 @@ CREATE TABLE patient_change (
 	id INTEGER NOT NULL,
 	kind VARCHAR NOT NULL,
 	patient_id VARCHAR NOT NULL,
-	target_id VARCHAR,
 	reason VARCHAR NOT NULL,
 	who VARCHAR NOT NULL,
 	at VARCHAR NOT NULL,
@@ -1115,14 +1114,6 @@ CREATE TABLE patient_date (
 CREATE INDEX ix_patient_date ON patient_date (param, low, pk, high);
 
 CREATE INDEX ix_patient_date_long ON patient_date (param, high, pk, low) WHERE high - low > 86400000;
-
-CREATE TABLE patient_move (
-	change_id INTEGER NOT NULL,
-	type VARCHAR NOT NULL,
-	id VARCHAR NOT NULL,
-	version_id INTEGER NOT NULL,
-	PRIMARY KEY (change_id, type, id)
-);
 
 CREATE TABLE patient_reference (
 	pk INTEGER NOT NULL,
