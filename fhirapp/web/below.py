@@ -21,7 +21,7 @@ from fhirapp.config import ConfigurationError, settings_of
 
 # Attributes that hold addresses: HTML's, htmx's, and what our scripts read.
 _ADDRESS = re.compile(
-    r'(\s(?:href|src|action|formaction|hx-get|hx-post|data-description|data-upload)=")/(?!/)'
+    r'(\s(?:href|src|action|formaction|hx-get|hx-post|data-description|data-htmx|data-upload)=")/(?!/)'
 )
 # In text and in attributes < is written as an entity, so this is a tag.
 _TAG = re.compile(r"<[A-Za-z][^<>]*>")

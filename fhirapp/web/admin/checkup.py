@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flask import Flask, Response, current_app, request
-from sqlalchemy import ColumnElement, func, select, text
+from sqlalchemy import ColumnElement, func, select
 
 from fhirapp.auth.models import ADMINISTRATOR, OF_PAGES, OF_SHELL, Client, User
 from fhirapp.config import STORED, settings
@@ -137,7 +137,8 @@ def index() -> Response:
 def about() -> Response:
     """Tell what runs here, and how to come to a newer version; nobody else is asked for that."""
     is_sqlite = db.engine.dialect.name == "sqlite"
-    query = "SELECT sqlite_version()" if is_sqlite else "SHOW server_version"
+    # Of whichever the connection is to: both tell it when SQLAlchemy first connects.
+    numbers = db.session.connection().dialect.server_version_info or ()
     metadata = distribution("fhirapp").locate_file(f"fhirapp-{software_version()}.dist-info")
     installed = Path(str(metadata))
     return page(
@@ -148,7 +149,7 @@ def about() -> Response:
         python=platform.python_version(),
         system=f"{platform.system()} {platform.release()}",
         database=_("SQLite") if is_sqlite else _("PostgreSQL"),
-        database_version=db.session.execute(text(query)).scalar_one(),
+        database_version=".".join(map(str, numbers)),
         schema=HEAD,
         libraries=[(name, library_version(name)) for name in _LIBRARIES],
     )
