@@ -159,7 +159,7 @@ def test_what_may_hurt_stands_first_and_what_never_was_last(clinician):
         "female · record number LGH-100237",
         "Severe: Penicillin (Anaphylaxis, Bronchospasm, Angioedema)",
         "active, confirmed · onset 2 June 1974 UTC · last occurred 20 November 1998 · recorded 14"
-        " February 2023 UTC · source: Dr. Folake Adeyemi",
+        " February 2023 UTC · recorded by Dr. Folake Adeyemi",
         "not clinical decision support",
         "5 active or unresolved allergies or intolerances; 1 of them is recorded as severe, as"
         " anaphylaxis or with high criticality.",
@@ -189,7 +189,7 @@ def test_what_may_hurt_stands_first_and_what_never_was_last(clinician):
         ("p6", "It is recorded that there is no information about allergies."),
         ("p13", "It is recorded that no allergy is known."),
         ("p4", "It is recorded that no drug allergy is known. Of other allergies nothing is"),
-        ("p5", "born 2 November 1941 (83) · male · record number LGH-100385 · died 2 March 2025"),
+        ("p5", "born 2 November 1941 (83) · male · record number LGH-100385 died 2 March 2025"),
         ("p3", "Walnut and pecan coded as Tree nut high criticality allergy, food reaction not"),
         ("p14", "This record was replaced by another of the same person, whose allergies are not"),
     ],

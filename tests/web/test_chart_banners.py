@@ -114,10 +114,49 @@ def test_a_banner_has_dates_and_who_recorded_it(clinic, clinician):
     )
     words = clinician.get(f"/patients/{patient}").words
     # A name that is nowhere in the entry is read.
-    assert "onset 2 June 1974 · recorded 2 May 2016 · source: Keiko Sato" in words
-    assert "Bee venom (Anaphylaxis) active, confirmed · onset not recorded · source: Dr. W" in words
-    assert "source: His mother" in words
-    assert "source: not recorded" in words
+    assert "onset 2 June 1974 · recorded 2 May 2016 · recorded by Keiko Sato" in words
+    assert (
+        "Bee venom (Anaphylaxis) active, confirmed · onset not recorded · recorded by Dr. W"
+        in words
+    )
+    assert "reported by His mother" in words
+    assert "source not recorded" in words
+
+
+def test_a_banner_names_the_others_too_and_what_is_noted(clinic, clinician):
+    patient = patient_with(
+        clinic,
+        allergy(PENICILLIN, **SEVERE, note=[{"text": "Cefazolin was tolerated"}]),
+        allergy("Fish", **RASH),
+        allergy("Milk", None),
+        allergy("Egg", "resolved"),
+        allergy("Soy", verified="refuted"),
+    )
+    banner = clinician.get(f"/patients/{patient}").response.text
+    banner = banner.partition('class="danger"')[2].partition("</section>")[0]
+    assert "Cefazolin was tolerated" in banner
+    assert "Fish, Milk</bdi>" in banner
+    assert "Egg" not in banner
+    assert "Soy" not in banner
+
+
+def test_that_nothing_is_known_has_a_date_a_source_and_its_reason(clinic, clinician):
+    asked = allergy(
+        NO_INFORMATION,
+        recordedDate="2025-04-21",
+        recorder={"display": "Dr. Sato"},
+        note=[{"text": "No interpreter was at hand"}],
+    )
+    page = clinician.get(f"/patients/{patient_with(clinic, asked)}")
+    banner = page.response.text.partition('class="none open"')[2].partition("</div></div>")[0]
+    assert "No interpreter was at hand" in banner
+    assert "21 April 2025" in banner
+    assert "Dr. Sato" in banner
+
+
+def test_that_somebody_died_stands_by_the_name(clinic, clinician):
+    page = clinician.get(f"/patients/{patient_with(clinic, deceasedDateTime='2025-03-02')}")
+    assert '<p class="died">died 2 March 2025</p>' in page.response.text
 
 
 def test_of_very_many_severe_ones_the_banner_says_how_many_more(clinic, clinician):

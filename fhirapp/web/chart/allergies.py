@@ -37,6 +37,8 @@ _SECTIONS = (
     (("entered-in-error",), _("Entered in error"), True),
 )
 _FOLDED = frozenset(code for codes, _title, is_folded in _SECTIONS if is_folded for code in codes)
+_HOLDING = frozenset(code for codes, _title, _is_folded in _SECTIONS[:3] for code in codes)
+_STATED = _SECTIONS[3][0]
 # What is no allergy has no reactions.
 _STATEMENTS = {
     "none-known": _("none known"),
@@ -56,7 +58,7 @@ _ABSENCES = {
     "words-only": (_("In a document's words only"), False),
 }
 # Of those that are severe, how many are written large, and how many substances a fold names.
-_MOST_SEVERE, _MOST_NAMED = 12, 8
+_MOST_SEVERE, _MOST_NAMED, _MOST_STATED = 12, 20, 3
 _REACTION, _NAME = 120, 80
 
 
@@ -85,8 +87,16 @@ class Line(NamedTuple):
     is_past: bool
 
 
+class Source(NamedTuple):
+    """Where a statement comes from: its dates, and who recorded or reported it, "" if nobody."""
+
+    dates: Sequence[Dated]
+    label: str
+    who: str
+
+
 class Severe(NamedTuple):
-    """What can kill: as the banner says it, with its dates and who recorded it, "" if nobody."""
+    """What can kill: as the banner says it, with where it comes from and what is noted beside."""
 
     id: str
     # Severe, or High criticality where that alone is recorded.
@@ -94,8 +104,8 @@ class Severe(NamedTuple):
     substance: str
     reaction: str
     status: str
-    dates: Sequence[Dated]
-    source: str
+    source: Source
+    comments: Sequence[str]
 
 
 class LookTwice(NamedTuple):
@@ -114,18 +124,34 @@ class Section(NamedTuple):
     names: str
 
 
+class Statement(NamedTuple):
+    """An entry that is no allergy: its words, where it comes from, and what is noted beside."""
+
+    words: str
+    source: Source
+    comments: Sequence[str]
+
+
 class Absence(NamedTuple):
-    """That no allergy is shown, and why; is_known where it is recorded that there is none."""
+    """That no allergy is shown, and why; is_known where it is recorded that there is none.
+
+    statements are what says so, each in its words.
+    """
 
     title: str
     is_known: bool
+    statements: Sequence[Statement]
 
 
 class Allergies(NamedTuple):
-    """What the chart shows of allergies; absence is None where one may hold."""
+    """What the chart shows of allergies; absence is None where one may hold.
+
+    also names the others that may hold, for whoever reads the banner alone.
+    """
 
     severe: Sequence[Severe]
     more_severe: int
+    also: str
     conclusion: str
     absence: Absence | None
     look_twice: Sequence[LookTwice]
@@ -151,13 +177,18 @@ def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
         if _is(entry, "severe")
     ]
     shown = severe[:_MOST_SEVERE]
-    # The names of those who recorded what can kill: each may be a request.
-    add_names([_author(entry) for entry in shown], token, VIA)
+    others = [
+        line for code, held in lines.items() if code in _HOLDING for line in held if not line.severe
+    ]
+    stated = [] if absence is None else [one for code in _STATED for one in entries.get(code, ())]
+    # The names of those who recorded it: each may be a request.
+    add_names([_author(entry)[1] for entry in (*shown, *stated)], token, VIA)
     return Allergies(
         severe=[_severe_one(entry) for entry in shown],
         more_severe=len(severe) - len(shown),
+        also=_named(others) if severe else "",
         conclusion=_one(conclusion, "text"),
-        absence=Absence(_(absence[0]), absence[1]) if absence else None,
+        absence=Absence(_(absence[0]), absence[1], _statements(stated)) if absence else None,
         look_twice=[_look_twice(one, patient_id, names) for one in _parts(answer, "finding")],
         sections=list(_sections(lines)),
     )
@@ -211,9 +242,21 @@ def _severe_one(entry: Json) -> Severe:
         substance=shortened(_substance(entry), _REACTION),
         reaction=_worst(entry),
         status=_status(entry),
-        dates=_dates(entry),
-        source=reference(_author(entry)),
+        source=_source_of(entry),
+        comments=_all(entry, "comment"),
     )
+
+
+def _statements(entries: Sequence[Json]) -> list[Statement]:
+    return [
+        Statement(_substance(entry), _source_of(entry), _all(entry, "comment"))
+        for entry in entries[:_MOST_STATED]
+    ]
+
+
+def _source_of(entry: Json) -> Source:
+    label, author = _author(entry)
+    return Source(_dates(entry), label, reference(author))
 
 
 def _is_grave(entry: Json) -> bool:
@@ -237,9 +280,11 @@ def _worst(entry: Json) -> str:
     return shortened("; ".join(texts), _REACTION) or _("reaction not recorded")
 
 
-def _author(entry: Json) -> dict[str, Any]:
-    """Return who recorded an entry, or else who told of it."""
-    return next(iter((*_all(entry, "recorder"), *_all(entry, "asserter"))), {})
+def _author(entry: Json) -> tuple[str, dict[str, Any]]:
+    """Return who recorded an entry, or else who reported it, with the word for that."""
+    for recorder in _all(entry, "recorder"):
+        return _("recorded by"), recorder
+    return _("reported by"), next(iter(_all(entry, "asserter")), {})
 
 
 def _reason(entry: Json) -> str:
