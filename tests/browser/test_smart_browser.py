@@ -411,7 +411,9 @@ def test_the_sample_app_orders_and_names_allergies_as_the_chart_does(visit, demo
     card = card_of(one, "Allergies")
     card.locator("p").first.wait_for()
     names = card.locator("li > strong").all_inner_texts()
-    chart = one.tab(f"/patients/{patient}").page
+    tab = one.tab(f"/patients/{patient}")
+    tab.unfold()
+    chart = tab.page
     links = chart.locator(f"main a[href^='/patients/{patient}/allergies/']:has(bdi)")
     # What contradicts links to them too, above the table.
     named = [link for link in links.all() if not link.locator("xpath=ancestor::p").count()]
