@@ -459,8 +459,10 @@ def test_wherever_a_restore_is_killed_the_old_or_the_new_is_whole(
     example, clinic, backup, new_database, tmp_path
 ):
     trial = clinic._replace(url=new_database(clinic.url))
-    done = restore_until(trial, backup, 100_000)
-    assert done.returncode == 0, done.stderr
+    # The second time there are tables, as in what is restored below: that takes fewer steps.
+    for _ in range(2):
+        done = restore_until(trial, backup, 100_000)
+        assert done.returncode == 0, done.stderr
     steps = int(done.stdout)
     old, restored = lasting(clinic.url), lasting(example.url)
     assert old != restored

@@ -13,5 +13,10 @@ def upgrade() -> None:
     """Add the index; all tables that older schemas lack are made by the start."""
     if "audit_entry" in sa.inspect(op.get_bind()).get_table_names():
         is_about = sa.text("about <> ''")
-        columns = ["about", "number"]
-        op.create_index("ix_audit_entry_about", "audit_entry", columns, postgresql_where=is_about)
+        op.create_index(
+            "ix_audit_entry_about",
+            "audit_entry",
+            ["about", "number"],
+            postgresql_where=is_about,
+            if_not_exists=True,
+        )
