@@ -131,7 +131,7 @@ def _named(resource: Mapping[str, Any]) -> str:
         parts = [*one.get("prefix", ()), *one.get("given", ()), one.get("family")]
         if text := one.get("text") or " ".join(filter(None, parts)):
             return shortened(text)
-    return "name not recorded"
+    return worded("name not recorded")
 
 
 def onset(resource: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from flask import Response, current_app, request
+from flask import Response, request
 from sqlalchemy import func, select
 
 from fhirapp.auth.clients.first_party import REDIRECT_PATH, add_documentation
@@ -28,9 +28,8 @@ from fhirapp.definition import featured_types, types
 from fhirapp.docs import pages, search
 from fhirapp.exchange.models import ImportRun
 from fhirapp.rest.capability import software_version
-from fhirapp.store.version import GENERATION, get_state
 from fhirapp.web import cookies
-from fhirapp.web.internal_client import ask, token_of
+from fhirapp.web.internal_client import ask, kept_for_state, token_of
 from fhirapp.web.labels import plural_of
 from fhirapp.web.live_search import ADDRESS, live_search
 from fhirapp.web.markdown import manual_html
@@ -47,7 +46,7 @@ from fhirapp.web.pages import (
 from fhirapp.web.texts import _, offered
 
 blueprint = blueprint_of("start", __name__)
-_VIA, _COUNTS = "home", "fhirapp.home.counts"
+_VIA = "home"
 # The same in all processes of the server, which are copies of the first.
 _SINCE = int(time.time())
 # A search of the demo's records, to begin with, and the one that the page shows, explained.
@@ -103,21 +102,16 @@ def _counts(user: User) -> Sequence[Count]:
 
     Those of a role that sees all patients are counted once for each state of the records.
     """
+    names = featured_types()
     if user.role == PATIENT:
-        numbers = _counted(featured_types())
+        numbers = _counted(names)
     else:
-        state = get_state(db.session.connection(), GENERATION)
-        known = current_app.extensions.setdefault(_COUNTS, {})
-        numbers = known.get((user.role, state))
-        if numbers is None:
-            names = [name for name, each in types().items() if each.compartment == "id"]
-            names += featured_types()
-            numbers = _counted(names)
-            for old in [key for key in known if key[1] != state]:
-                known.pop(old, None)
-            # What was refused, or was too busy, is asked again.
-            if len(numbers) == len(names):
-                known[user.role, state] = numbers
+        names = [*(name for name, each in types().items() if each.compartment == "id"), *names]
+        numbers = kept_for_state(
+            ("counts", user.role),
+            lambda: _counted(names),
+            is_whole=lambda counted: len(counted) == len(names),
+        )
     return [Count(name, plural_of(name), number) for name, number in numbers.items()]
 
 

@@ -7,8 +7,8 @@ same requests are refused, logged and audited.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from flask import current_app, request
@@ -20,10 +20,14 @@ from fhirapp.auth.clients.first_party import OwnToken, own_token
 from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.config import base_url
+from fhirapp.db import db
 from fhirapp.fhir import json as fhir_json
+from fhirapp.store.version import GENERATION, get_state
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
 
+_KEPT = "fhirapp.internal_client.kept"
+T = TypeVar("T")
 _REFUSED = {
     401: _("Sign in again, and try once more."),
     403: _("You may not see this record."),
@@ -144,3 +148,23 @@ def _reason(answer: Answer) -> str:
         return str(issue.get("diagnostics") or issue["details"]["text"])
     except (ValueError, LookupError, TypeError):
         return _("The server answered %(line)s.", line=answer.line)
+
+
+def kept_for_state(key: Hashable, make: Callable[[], T], *, is_whole: Callable[[T], bool]) -> T:
+    """Return what make() returns, which is asked once for each state of the records.
+
+    What is not whole, since something was refused or too busy, is asked for again next time.
+    """
+    state = get_state(db.session.connection(), GENERATION)
+    kept = current_app.extensions.get(_KEPT)
+    if kept is None or kept[0] != state:
+        # Of what the records were, nothing is kept.
+        kept = current_app.extensions[_KEPT] = (state, dict[Hashable, Any]())
+    values: dict[Hashable, Any] = kept[1]
+    if key not in values:
+        made = make()
+        if not is_whole(made):
+            return made
+        values[key] = made
+    found: T = values[key]
+    return found

@@ -10,21 +10,17 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from flask import current_app
-
 from fhirapp.allergies.summary import entries_of
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.demo import BACKEND
 from fhirapp.auth.tokens import new_token, save_backend_token
 from fhirapp.db import db
-from fhirapp.store.version import GENERATION, get_state
 from fhirapp.web.explore.explanation import Note, Step, issues_of, narrowing, reading_of
 from fhirapp.web.explore.tables import names_of_patients
-from fhirapp.web.internal_client import ask
+from fhirapp.web.internal_client import ask, kept_for_state
 from fhirapp.web.texts import language
 
 ADDRESS = "/fhir/AllergyIntolerance?patient=p1&criticality=high"
-_EXTENSION = "fhirapp.live_search"
 _SCOPE, _SECONDS = "system/*.rs", 60
 # Matches that are shown; all are counted.
 _MOST = 3
@@ -52,17 +48,8 @@ class LiveSearch(NamedTuple):
 
 
 def live_search() -> LiveSearch | None:
-    """Return the search as the records are now; None where it is refused."""
-    state = get_state(db.session.connection(), GENERATION), language()
-    known: dict[tuple[str | None, str], LiveSearch | None]
-    known = current_app.extensions.setdefault(_EXTENSION, {})
-    if state not in known:
-        found = _search()
-        # Of what the records were, nothing is kept.
-        for old in [key for key in known if key[0] != state[0]]:
-            known.pop(old, None)
-        known[state] = found
-    return known[state]
+    """Return the search as the records are now; None where it is refused, or the server busy."""
+    return kept_for_state(("live", language()), _search, is_whole=lambda found: found is not None)
 
 
 def _search() -> LiveSearch | None:

@@ -154,6 +154,19 @@ def test_that_nothing_is_known_has_a_date_a_source_and_its_reason(clinic, clinic
     assert "Dr. Sato" in banner
 
 
+def test_whoever_has_no_name_is_told_in_the_language_of_the_page(clinic):
+    unnamed = {"resourceType": "Practitioner", "id": "w"}
+    patient = patient_with(
+        clinic, allergy("Wasp", **SEVERE, contained=[unnamed], recorder={"reference": "#w"})
+    )
+    browser = Browser(clinic).resume(add_person(clinic, CLINICIAN))
+    assert "recorded by name not recorded" in browser.get(f"/patients/{patient}").words
+    browser.client.environ_base["HTTP_ACCEPT_LANGUAGE"] = "de"
+    german = browser.get(f"/patients/{patient}")
+    assert "name not recorded" not in german.words
+    assert "Name nicht erfasst" in german.words
+
+
 def test_that_somebody_died_stands_by_the_name(clinic, clinician):
     page = clinician.get(f"/patients/{patient_with(clinic, deceasedDateTime='2025-03-02')}")
     assert '<p class="died">died 2 March 2025</p>' in page.response.text

@@ -182,6 +182,10 @@ def test_without_its_client_the_demo_shows_no_search(make_app):
         set_disabled(connection, BACKEND, disabled=True)
     page = Browser(app).get("/")
     assert (page.status, headings(page)) == (200, ["Demo accounts", "Demo clients"])
+    # What was refused is asked again.
+    with app.app_context(), writing() as connection:
+        set_disabled(connection, BACKEND, disabled=False)
+    assert "1 match in " in Browser(app).get("/").words
 
 
 @pytest.mark.parametrize(

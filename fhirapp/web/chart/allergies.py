@@ -21,6 +21,7 @@ from fhirapp.web.texts import _
 
 VIA = "chart"
 Json = Mapping[str, Any]
+_STATED = ("none-known", "no-information", "not-asked")
 # By the groups of the summary: titles, and whether the section is folded. What was never one, and
 # what is over, names its substances in the fold's heading.
 _SECTIONS = (
@@ -31,14 +32,12 @@ _SECTIONS = (
         False,
     ),
     (("words-only",), _("In a document's words only"), False),
-    (("none-known", "no-information", "not-asked"), _("Statements about allergies"), False),
+    (_STATED, _("Statements about allergies"), False),
     (("past",), _("Past: resolved or inactive"), True),
     (("refuted",), _("Refuted"), True),
     (("entered-in-error",), _("Entered in error"), True),
 )
 _FOLDED = frozenset(code for codes, _title, is_folded in _SECTIONS if is_folded for code in codes)
-_HOLDING = frozenset(code for codes, _title, _is_folded in _SECTIONS[:3] for code in codes)
-_STATED = _SECTIONS[3][0]
 # What is no allergy has no reactions.
 _STATEMENTS = {
     "none-known": _("none known"),
@@ -169,17 +168,11 @@ def allergies_of(patient_id: str, token: OwnToken) -> Allergies:
     (conclusion,) = _parts(answer, "conclusion")
     absence = _ABSENCES.get(_one(conclusion, "code"))
     names = {line.id: line.substance for held in lines.values() for line in held}
-    severe = [
-        entry
-        for code, held in entries.items()
-        if code not in _FOLDED
-        for entry in held
-        if _is(entry, "severe")
-    ]
+    holding = [code for code in entries if code not in _FOLDED]
+    severe = [entry for code in holding for entry in entries[code] if _is(entry, "severe")]
     shown = severe[:_MOST_SEVERE]
-    others = [
-        line for code, held in lines.items() if code in _HOLDING for line in held if not line.severe
-    ]
+    unstated = [code for code in holding if code not in _STATED]
+    others = [line for code in unstated for line in lines[code] if not line.severe]
     stated = [] if absence is None else [one for code in _STATED for one in entries.get(code, ())]
     # The names of those who recorded it: each may be a request.
     add_names([_author(entry)[1] for entry in (*shown, *stated)], token, VIA)
