@@ -5,6 +5,7 @@ user's choices, what each kind of app sends, and who may read the answers (CORS)
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -448,6 +449,23 @@ def test_the_sample_app_shows_allergies_where_the_token_allows_nothing_else(visi
     refused = "Not shown: the token does not allow it."
     assert one.page.locator("#patient").inner_text() == refused
     assert one.page.locator("#notes").inner_text() == refused
+
+
+def test_the_sample_app_speaks_the_language_of_its_page(visit, demo):
+    one = visit(locale="de-DE")
+    one.open("/demo/app")
+    one.press("Mit meiner Akte verbinden")
+    one.page.get_by_label("Benutzername").fill("patient")
+    one.page.get_by_label("Passwort").fill("demo")
+    one.press("Anmelden")
+    one.press("Angekreuztes erlauben")
+    one.page.locator("#notes li").first.wait_for()
+    # Each part of $summary has a name in that language; who recorded it is a name too.
+    facts = one.page.locator("#allergies small").all_inner_texts()
+    labels = {label.strip() for fact in facts for label in re.findall(r"([^:;,]+): ", fact)}
+    assert {"klinischer Status", "Reaktion", "erfasst von"} <= labels, labels
+    assert not [fact for fact in facts if "[object" in fact or re.search("[a-z][A-Z]", fact)]
+    assert "geboren 1958-04-12" in one.page.locator("#patient").inner_text()
 
 
 def card_of(one: Visit, heading: str) -> Any:

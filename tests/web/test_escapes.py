@@ -1,7 +1,8 @@
 """No text of the pages escapes translation: in a language of brackets, all stand in brackets.
 
 Each page is opened in English first, then in a translation that puts every text in ⟦brackets⟧. What
-stands outside of them is data: of the demo's records, or marked as code, or as English.
+stands outside of them is data: of the demo's records, or marked as code, or as English. Scripts
+have no texts of their own: they show those of their page, from its data-* attributes.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html.parser import HTMLParser
-from typing import Any
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
 from flask import Flask
 from sqlalchemy import Connection
 
@@ -29,6 +34,13 @@ from fhirapp.web.texts import Catalogue
 from tests.browser.test_accessibility import NOBODY, PAGES, WALKER, added
 from tests.support.browsing import Browser, Page
 from tests.support.texts import pseudo
+from tests.web.test_static_files import FOLDER as STATIC
+
+if TYPE_CHECKING:
+    from tests.support.browser import Visit
+    from tests.support.live import Demo as Running
+
+pytest_plugins = ["tests.support.live", "tests.support.browser"]
 
 # Attributes that people read or hear.
 TOLD = frozenset({"alt", "aria-label", "data-label", "placeholder", "title"})
@@ -42,8 +54,8 @@ TITLE = re.compile(r" ?\N{EN DASH}( fhirapp)?$")
 TECHNICAL = re.compile(
     r"fhirapp( \d[\d.]*)?|curl|HTTP|JavaScript|Python|HTML|PDF|RTF|C-CDA|JSON|UTC|RS256"
     r"|CRITICAL|ERROR|WARNING|INFO|DEBUG"
-    r"|GET|POST|\d{3} [A-Z][A-Za-z ]+|link: \w+|Werkzeug/[\d.]+|[\d.,]+.?(kB|MB|GB|ms|s)"
-    r"|(https?://|/fhir/)\S*|localhost:\d+|[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}|app-[\da-f]{16}"
+    r"|GET|POST|\d{3} [A-Z][A-Za-z ]+|link: \w+|Werkzeug/[\d.]+|[\d.,:]+.?(kB|MB|GB|ms|s|UTC)"
+    r"|(https?://|/(fhir|static|admin)/)\S*|localhost:\d+|[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}|app-[\da-f]{16}"
     # The values of a setting or parameter that has a list of them, and parts of OAuth's.
     r"|id|code\$Type/id|api|fhir|optional|staff|none|all|true|false|accurate|estimate|count|names|text|data|x"
     r"|[\w.]+[<=>]+\?|Accept|Prefer|If-None-Match|handling=strict|application/fhir\+json|W/\"1\"|name=value"
@@ -78,7 +90,7 @@ class Escapes(HTMLParser):
         same = self._same[-1] or tag in SAME or own
         if not same:
             for name, value in given:
-                if name in TOLD and value:
+                if (name in TOLD or name.startswith("data-")) and value:
                     self.found += outside(value, 0)[0]
             if tag == "input" and attributes.get("type") in ("submit", "button"):
                 self.found += outside(attributes.get("value") or "", 0)[0]
@@ -181,15 +193,20 @@ def german(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lesson, "language", lambda: texts.ENGLISH)
 
 
+def outside_of(html: str) -> list[str]:
+    """Return what a page in German shows outside of brackets."""
+    reader = Escapes("de")
+    reader.feed(html)
+    reader.close()
+    return reader.found
+
+
 def escapes(page: Page, data: frozenset[str]) -> list[str]:
     """Return what a page shows that is neither translated nor data."""
     assert '<html lang="de">' in page.response.text, page.path
-    reader = Escapes("de")
-    reader.feed(page.response.text)
-    reader.close()
     # What was typed is shown again.
     typed = parse_qs(urlsplit(page.path).query).get("q", [])
-    found = (TITLE.sub("", text) for text in reader.found)
+    found = (TITLE.sub("", text) for text in outside_of(page.response.text))
     return [text for text in found if text not in typed and not is_data(text, data)]
 
 
@@ -257,6 +274,107 @@ def test_no_text_of_what_a_form_answers_escapes(app, data, german, who, path, bu
     assert escapes(page, data) == []
 
 
+SCRIPTS = sorted(STATIC.glob("*.js"))
+# Comments, and what is between quotes.
+QUOTED = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`",
+    re.DOTALL,
+)
+# What scripts find elements by, and what browsers and OAuth are told.
+NO_TEXT = re.compile(
+    r".*[#=>\[\]].*|\.[\w-]+( .*)?|\(prefers-.*|use strict|Enter|(quiet|row) cop(y|ying)|launch 0"
+)
+
+
+def texts_of(script: str) -> list[str]:
+    """Return what reads like a text for people in a script: several words, or a capital first."""
+    found = []
+    for quotes in QUOTED.finditer(script):
+        text = re.sub(r"\$\{.*?\}", "0", next(filter(None, quotes.groups()), ""))
+        # What a pattern puts together has quotes too.
+        found += [one for part in re.findall(r"\$\{(.*?)\}", quotes[0]) for one in texts_of(part)]
+        is_words = re.search(r"[^\W\d_]\s|\s[^\W\d_]", text) or re.fullmatch(r"[A-Z][a-z]+", text)
+        if is_words and not NO_TEXT.fullmatch(text) and not is_data(text, frozenset()):
+            found.append(text)
+    return found
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_has_no_text_of_its_own(path: Path):
+    assert texts_of(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ('shown.textContent = "Copied";', ["Copied"]),
+        ("shown.append(`${size} of ${whole}`);", ["0 of 0"]),
+        ('`${isOpen ? "Nothing more." : words.more}`', ["Nothing more."]),
+        ('// "A comment"\nelement.querySelector(".card p").click();', []),
+        ('shown.textContent = words.copied; shown.className = "copy";', []),
+    ],
+)
+def test_a_text_of_a_script_is_found(script, found):
+    assert texts_of(script) == found
+
+
+@pytest.fixture(scope="module", name="demo")
+def in_brackets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The demo as it runs, all in brackets."""
+    from tests.support.live import run
+
+    folder = tmp_path_factory.mktemp("brackets")
+    path = folder / "brackets.mo"
+    with path.open("wb") as file:
+        write_mo(file, read_po(BytesIO(pseudo().encode()), locale="de"))
+    with run(folder, TRANSLATION=str(path)) as running:
+        yield running
+
+
+def use_app(one: Visit) -> None:
+    one.press("Connect to my records")
+    one.allow()
+    one.page.locator("#notes li").first.wait_for()
+    one.unfold()
+
+
+def refuse_app(one: Visit) -> None:
+    one.press("Connect to my records")
+    one.press("Don't allow")
+    one.page.locator("#message span").wait_for()
+
+
+def choose_file(one: Visit) -> None:
+    file = {"name": "a.ndjson", "mimeType": "text/plain", "buffer": b"{}"}
+    one.page.locator("#files").set_input_files([file])
+    one.page.get_by_text("Chosen:").wait_for()
+
+
+def wait_to_copy(one: Visit) -> None:
+    one.page.locator("button.copy").first.wait_for(state="attached")
+
+
+@pytest.mark.parametrize(
+    ("who", "path", "go"),
+    [
+        ("patient", "/demo/app", use_app),
+        ("patient", "/demo/app", refuse_app),
+        ("clinician", "/explore?address=/fhir/Patient/p1", wait_to_copy),
+        ("clinician", "/learn/dates", wait_to_copy),
+        ("admin", "/admin/imports", choose_file),
+    ],
+)
+def test_no_text_that_a_script_shows_escapes(visit, data, who, path, go):
+    one = visit()
+    one.open("/sign-in")
+    one.sign_in(who)
+    one.open(path)
+    sent = {*outside_of(one.page.evaluate("fetch(location).then((answer) => answer.text())"))}
+    go(one)
+    shown = [text for text in outside_of(one.page.content()) if text not in sent]
+    assert [text for text in shown if not is_data(text, data)] == []
+
+
 @pytest.mark.parametrize(
     ("html", "found"),
     [
@@ -271,7 +389,6 @@ def test_no_text_of_what_a_form_answers_escapes(app, data, german, who, path, bu
     ],
 )
 def test_a_text_that_escapes_is_found(html, found):
-    reader = Escapes("de")
-    reader.feed(html)
-    reader.close()
-    assert [text for text in reader.found if not is_data(text, frozenset({"Penicillin"}))] == found
+    assert [
+        text for text in outside_of(html) if not is_data(text, frozenset({"Penicillin"}))
+    ] == found

@@ -180,7 +180,7 @@ def test_a_translation_is_one_file(make_app: Callable[..., Flask], translated):
 @pytest.fixture
 def compiled(tmp_path: Path) -> Path:
     """TABLES, compiled."""
-    catalog = Catalog(locale="de")
+    catalog = Catalog(locale="de_AT")
     for text, other in TABLES.items():
         catalog.add(text, other)
     path = tmp_path / "de.mo"
@@ -209,6 +209,8 @@ def test_why_something_is_refused_is_translated(make_app: Callable[..., Flask], 
     page = page.submit("Register", name="a\u202eb", redirect_uris="https://app.example/")
     assert page.status == 400
     assert "Der Name: 1 bis 100 Zeichen." in page.words
+    # As HTML and scripts write it.
+    assert '<html lang="de-AT">' in page.response.text
 
 
 @pytest.mark.parametrize("path", sorted(AUTH.rglob("*.py")), ids=lambda path: path.stem)

@@ -11,7 +11,7 @@ if (asked) {
     asked.auth.code = told.code;
     asked.callback({ auth: asked.auth, redirectUrl: asked.redirectUrl });
   } else {
-    const message = isValid ? told.error_description || told.error : "The answer belongs to another request. Try again.";
+    const message = isValid ? told.error_description || told.error : document.getElementById("back").dataset.stray;
     asked.errCb({ authId: asked.auth.name, source: "auth", level: "error", message });
   }
   window.close();

@@ -2,7 +2,7 @@
 "use strict";
 
 const place = document.getElementById("api");
-const { description, client, audience, redirect, scope, backend, secret } = place.dataset;
+const { description, client, audience, redirect, scope, backend, secret, authorize, close, media } = place.dataset;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const colour = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
 colour();
@@ -52,16 +52,16 @@ function amend() {
   for (const field of place.querySelectorAll(unnamed)) {
     const row = field.closest("tr");
     const name = row?.querySelector(".parameter__name")?.firstChild?.textContent.trim();
-    field.setAttribute("aria-label", name || field.closest("label")?.textContent.trim() || field.title || "Media type");
+    field.setAttribute("aria-label", name || field.closest("label")?.textContent.trim() || field.title || media);
   }
   for (const box of place.querySelectorAll(boxes)) box.tabIndex = 0;
   for (const box of place.querySelectorAll(".modal-ux:not([role])")) {
-    for (const [name, value] of [["role", "dialog"], ["aria-modal", "true"], ["aria-label", "Authorize"]]) box.setAttribute(name, value);
+    for (const [name, value] of [["role", "dialog"], ["aria-modal", "true"], ["aria-label", authorize]]) box.setAttribute(name, value);
     // Swagger UI begins with the first field without a value, which is of the last form.
     box.querySelector(".auth-container .authorize")?.focus();
     box.querySelector(".modal-ux-content")?.scrollTo(0, 0);
   }
-  for (const button of place.querySelectorAll(".close-modal:not([aria-label])")) button.setAttribute("aria-label", "Close");
+  for (const button of place.querySelectorAll(".close-modal:not([aria-label])")) button.setAttribute("aria-label", close);
   // Its visible word is the button's name.
   for (const button of place.querySelectorAll(".modal-btn[aria-label]")) button.removeAttribute("aria-label");
 }

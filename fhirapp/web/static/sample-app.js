@@ -5,17 +5,18 @@
 const SERVER = new URL("../fhir", location.href).href;
 const SCOPE = "openid fhirUser launch/patient patient/Patient.rs patient/AllergyIntolerance.rs patient/DocumentReference.rs";
 const element = (id) => document.getElementById(id);
-const tell = (error) => { element("message").textContent = error.message; };
 const make = (tag, ...content) => { const made = document.createElement(tag); made.append(...content); return made; };
+const words = element("record").dataset; // In the language of the page; the server's words are English.
+const english = (told) => Object.assign(make("span", told.display ?? told.reference ?? told), { lang: "en" });
+const tell = (error) => element("message").replaceChildren(english(error.message));
 
 // Send the browser to the server: there the user signs in, chooses a patient, and allows or not.
-const connect = (scope, more) =>
-  FHIR.oauth2.authorize({ clientId: "demo-app", redirectUri: location.pathname, scope, ...more }).catch(tell);
+const connect = (scope, more) => FHIR.oauth2.authorize({ clientId: "demo-app", redirectUri: location.pathname, scope, ...more }).catch(tell);
 
 // Back again, with a code: fhirclient has redeemed it for a token, and the client reads with that.
 async function show(client) {
   const { scope, patient, expires_in } = client.state.tokenResponse;
-  if (!patient) throw new Error("No patient was chosen, so there is nothing to show.");
+  if (!patient) return element("message").replaceChildren(words.noPatient);
   await fill("patient", client.patient.read(), person);
   await fill("allergies", client.request(`AllergyIntolerance/$summary?patient=${patient}`), allergies);
   // Every page of the notes: the first one alone would read as the whole.
@@ -27,9 +28,9 @@ async function show(client) {
 }
 // What the token does not allow is not "none": say so, and show the rest.
 const fill = async (id, asked, shown) => element(id).replaceChildren(...await asked.then(shown).catch(
-  ({ status, message }) => [`Not shown: ${status === 403 ? "the token does not allow it." : message}`]));
-const person = ({ name: [name = {}] = [], birthDate }) => [
-  make("h2", name.text ?? [...(name.given ?? []), name.family].join(" ")), `born ${birthDate ?? "on an unknown day"}`];
+  ({ status, message }) => (status === 403 ? [words.notAllowed] : [`${words.notShown} `, english(message)])));
+const person = ({ name: [{ text, given = [], family } = {}] = [], birthDate }) => [make("h2", make("bdi", text ?? [...given, family].join(" "))),
+  birthDate ? words.born.replace("{}", birthDate) : words.birthUnknown];
 
 // The server says in which order allergies matter, how severe they are, and what it means that none
 // is listed. An app that works that out by itself may say something milder: this one repeats it.
@@ -37,21 +38,20 @@ const parts = (held, name) => (held.parameter ?? held.part).filter((one) => one.
 const value = (one) => one && one[Object.keys(one).find((key) => key.startsWith("value"))];
 const first = (held, name) => value(parts(held, name)[0]);
 const allergies = (summary) => summary.parameter.flatMap((one) => one.name === "group"
-  ? [make("h3", first(one, "text")), make("ul", ...parts(one, "entry").map(entry))]
-  : one.valueString || one.part ? make("p", one.valueString ?? first(one, "text")) : []);
-const entry = (one) => make("li",
-  make("strong", (first(one, "substance") ?? "Substance not recorded").replace(/^NoInformation$/, "No information")),
-  first(one, "severe") ? " (severe) " : " ", make("small", facts(one).join("; ")));
+  ? [make("h3", english(first(one, "text"))), make("ul", ...parts(one, "entry").map(entry))]
+  : one.valueString || one.part ? make("p", english(one.valueString ?? first(one, "text"))) : []);
+const named = (name) => (name === "NoInformation" ? words.noInformation : name ? english(name) : words.noSubstance);
+const entry = (one) => make("li", make("strong", named(first(one, "substance"))),
+  first(one, "severe") ? ` (${words.severe}) ` : " ", make("small", ...joined("; ", facts(one))));
 const SHOWN = ["source", "kind", "about", "substance", "severe", "text"];
-// clinicalStatus reads as clinical status; a reaction has a text and parts of its own.
-const facts = (one) => one.part.filter(({ name }) => !SHOWN.includes(name)).map((part) =>
-  `${part.name.replace(/[A-Z]/g, " $&").toLowerCase()}: ${
-    part.part ? [first(part, "text"), ...facts(part)].join(", ") : value(part)}`);
+const facts = (one) => one.part.filter(({ name }) => !SHOWN.includes(name)).map((part) => make("span", `${words[part.name] ?? part.name}: `,
+  ...(part.part ? joined(", ", [english(first(part, "text")), ...facts(part)]) : [english(value(part))])));
+const joined = (by, list) => list.flatMap((one, at) => (at ? [by, one] : [one]));
 // A date is shown as it is, a time in the browser's zone, with its name. A status is never left out.
-const LONG = { dateStyle: "medium", timeStyle: "long" };
-const day = (date = "") => (date.includes("T") ? new Date(date).toLocaleString("en", LONG) : date);
-const notes = (found) => [found.length ? "" : "Nothing is recorded.", make("ul", ...found.map((one) => make("li",
-  [day(one.date), one.type?.text ?? one.type?.coding?.[0]?.display, one.status, one.docStatus].filter(Boolean).join(", "))))];
+const day = (date = "") => (!date.includes("T") ? date
+  : new Date(date).toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "long" }));
+const notes = (found) => [found.length ? "" : words.nothing, make("ul", ...found.map((one) => make("li", ...joined(", ",
+  [day(one.date), ...[one.type?.text ?? one.type?.coding?.[0]?.display, one.status, one.docStatus].map((it) => it && english(it))].filter(Boolean)))))];
 
 const given = new URLSearchParams(location.search);
 element("connect").addEventListener("click", () => connect(SCOPE, { iss: SERVER }));

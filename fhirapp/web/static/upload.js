@@ -22,9 +22,11 @@
   // Without halves of characters, which no address takes.
   const nameOf = (file) =>
     (file.webkitRelativePath || file.name).replace(/[\uD800-\uDFFF]/gu, "\uFFFD");
+  const decimal = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
+  const numeral = (number) => number.toLocaleString(document.documentElement.lang, decimal);
   const size = (bytes) =>
-    bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` :
-    bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
+    bytes < 1e6 ? `${numeral(bytes / 1e3)} kB` :
+    bytes < 1e9 ? `${numeral(bytes / 1e6)} MB` : `${numeral(bytes / 1e9)} GB`;
   const sum = (list) => list.reduce((total, one) => total + one, 0);
   const pause = (seconds) => new Promise((go) => setTimeout(go, seconds * 1000));
   const token = () => form.elements.form_token.value;

@@ -116,7 +116,8 @@ def language() -> str:
         own, known = current_app.extensions.get(_EXTENSION), offered()
         chosen = cookies.language()
         if own is not None:
-            g.language = str(own.info().get("language", ENGLISH))
+            # gettext writes pt_BR, HTML and scripts pt-BR.
+            g.language = str(own.info().get("language", ENGLISH)).replace("_", "-")
         elif chosen in known:
             g.language = chosen
         else:
