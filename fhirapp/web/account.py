@@ -48,9 +48,9 @@ _PURPOSE = "second-factor"
 _LATELY_SECONDS = 10 * 60
 # What ends sooner is shown with its time of day.
 _SOON_SECONDS = 2 * 86_400
-_WRONG_PASSWORD = _("That is not your password.")
+_WRONG_PASSWORD = _("Incorrect password. Enter your current password.")
 _ENDED = {
-    "one": _("You are signed out there."),
+    "one": _("Session ended."),
     "all": _("You are signed out everywhere else."),
     UNCHANGED: NOTHING_CHANGED,
 }
@@ -153,7 +153,7 @@ def end_session() -> Response:
             ):
                 done = UNCHANGED
         elif wanted == here or not sessions.end_one(connection, user_id, wanted):
-            raise PageError(404, _("You are not signed in there any more."))
+            raise PageError(404, _("This session has already ended."))
     return see_other(f"/account/sessions?done={done}")
 
 
@@ -172,12 +172,12 @@ def password() -> Response:
     user_id, session_id = session.user.id, session.session_id
     old, new = password_field("old"), password_field("password")
     if new != password_field("again"):
-        return _password(_("The two new passwords are not the same."), 400)
+        return _password(_("The new passwords do not match. Enter the same password twice."), 400)
     try:
         if not prove(user_id, old, request.remote_addr or ""):
             return _password(_(_WRONG_PASSWORD), 403)
         if new == old:
-            same = _("The new password is the one that you have.")
+            same = _("The new password is the same as the current one.")
             return _password(f"{same} {_(NOTHING_CHANGED)}", 400)
         with writing() as connection:
             accounts.set_password(connection, user_id, new, keep=session_id, keep_apps=keeps_apps())
@@ -207,10 +207,10 @@ def turn_second_factor() -> Response:
     sealed_secret = field("secret", 1000)
     secret = _opened(sealed_secret, user_id)
     if secret is None:
-        return _second_factor(_("That took too long. Start again with the new picture."), 400)
+        return _second_factor(_("The QR code has expired. Scan the new one."), 400)
     interval = sign_in.interval_of(secret, field("code", 50))
     if interval is None:
-        message = _("That is not the code that your phone shows now. Try the next one.")
+        message = _("Incorrect code. Wait for the next code in the app and try again.")
         return _second_factor(message, 403, sealed_secret)
     try:
         if fault := _unproved(session):
@@ -231,8 +231,8 @@ def turn_second_factor() -> Response:
 
 
 _MUST_HAVE = _(
-    "This server asks everyone with your role for a second factor, so it stays on. For a new phone,"
-    " have an administrator take it away, and make another at once."
+    "This server requires a second factor for your role, so you can't turn it off. For a "
+    "new phone, ask an administrator to remove it, then set up a new one right away."
 )
 
 
@@ -250,7 +250,9 @@ def _turn_off() -> Response:
     except TooOften as error:
         return too_often(_second_factor, error)
     if secret is None:
-        return _second_factor(_("That code is not right, or was used before."), 403)
+        return _second_factor(
+            _("Incorrect or already used code. Wait for the next code and try again."), 403
+        )
     set_session(secret)
     with writing() as connection:
         sign_in.disable(connection, user_id)
@@ -270,7 +272,7 @@ def _unproved(session: Signed) -> str:
         return "" if proved else _(_WRONG_PASSWORD)
     if session.signed_in_at > time.time() - _LATELY_SECONDS:
         return ""
-    return _("It is long ago that you signed in: sign in once more, then change this.")
+    return _("You signed in too long ago to change this. Sign in again, then make the change.")
 
 
 def _second_factor(message: str = "", status: int = 200, sealed_secret: str = "") -> Response:
@@ -350,7 +352,7 @@ def _connected(
         returns_to(client.redirect_uris or (), base_url()),
         len(grants),
         moment(newest.created_at),
-        f"you sign out, at the latest {until}" if last.session_id else until,
+        _("you sign out, or %(until)s at the latest", until=until) if last.session_id else until,
         patient_id is not None,
         person(patient_id) if is_shown and patient_id is not None else None,
         [in_words(text) for text in scopes],

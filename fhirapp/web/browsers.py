@@ -23,4 +23,4 @@ def browser(user_agent: str | None) -> str:
     system = next((name for mark, name in _SYSTEMS if mark in text), "")
     if name and system:
         return _("%(browser)s on %(system)s", browser=name, system=system)
-    return name or system or text.partition("(")[0].strip()[:40] or _("a browser without a name")
+    return name or system or text.partition("(")[0].strip()[:40] or _("unknown browser")

@@ -147,7 +147,7 @@ def choose_language() -> Response:
     """Show pages in another language from now on, in this browser."""
     code = field("language", 20)
     if code not in offered():
-        raise PageError(400, _("Pages are not shown in that language."))
+        raise PageError(400, _("Pages are not available in this language."))
     cookies.set_language(code)
     return see_other(local_path(field("back", 20_000)))
 
@@ -166,7 +166,7 @@ def manual_page(name: str) -> Response:
     """Show a page of the manual. 404 where there is none."""
     shown = pages().get(name)
     if shown is None:
-        raise PageError(404, _("The manual has no such page."))
+        raise PageError(404, _("The manual does not have this page."))
     return page("docs.html", shown=shown, text=manual_html(shown.text), pages=_listed())
 
 
@@ -212,7 +212,7 @@ _SOURCE = Path(__file__).parent / "static" / "sample-app.js"
 def sample_app() -> Response:
     """Show the sample app, and its source."""
     if not settings().demo:
-        raise PageError(404, _("The sample app is part of the demo."))
+        raise PageError(404, _("The sample app is available only in the demo."))
     return page("sample.html", scripts=True, source=_source())
 
 

@@ -29,9 +29,9 @@ from fhirapp.web.texts import _
 _KEPT = "fhirapp.internal_client.kept"
 T = TypeVar("T")
 _REFUSED = {
-    401: _("Sign in again, and try once more."),
-    403: _("You may not see this record."),
-    404: _("There is no such record, or you may not see it."),
+    401: _("Sign in again, then try again."),
+    403: _("You don't have access to this record."),
+    404: _("This record does not exist, or you don't have access to it."),
     410: _("This record was deleted."),
 }
 
@@ -75,7 +75,7 @@ def token_of(patient_id: str | None = None) -> OwnToken:
     if patient_id is None:
         patient_id = next(iter(linked), None)
     if patient_id not in linked:
-        raise PageError(403, _("This record is not linked to you."))
+        raise PageError(403, _("This record is not linked to your account."))
     return own_token(signed, signed.user, patient_id)
 
 

@@ -39,22 +39,22 @@ from fhirapp.web.times import day, exact, moment, partial
 
 # By the answer's status: the heading, and what to do where no other message is given.
 _TITLES = {
-    400: (_("That could not be read"), _("Go back, and try again.")),
+    400: (_("Invalid request"), _("Go back and try again.")),
     403: (_("You don't have access to this"), _("Sign in with an account that has access.")),
-    421: (_("Wrong address"), _("Open this site at its own address.")),
-    404: (_("Page not found"), _("Check the address, or start at your account.")),
-    405: (_("This page cannot do that"), _("Go back, and use what the page offers.")),
-    409: (_("Already done"), _("Go back, and reload the page.")),
-    413: (_("That is too long"), _("Go back, and write less.")),
-    414: (_("That address is too long"), _("Go back, and write less.")),
-    429: (_("Too many tries"), _("Wait a while, and try again.")),
-    503: (_("The server is busy"), _("Wait a moment, and try again.")),
+    421: (_("Wrong address"), _("Open this site at its configured address.")),
+    404: (_("Page not found"), _("Check the address, or go to your account.")),
+    405: (_("Action not available"), _("Go back and use the links and buttons on the page.")),
+    409: (_("Already done"), _("Go back and reload the page.")),
+    413: (_("Input too long"), _("Go back and shorten it.")),
+    414: (_("Address too long"), _("Go back and shorten it.")),
+    429: (_("Too many attempts"), _("Wait a few minutes and try again.")),
+    503: (_("The server is busy"), _("Wait a moment and try again.")),
     507: (
         _("The server's disk is full"),
         _("Nothing was saved. Ask an administrator to free disk space, then try again."),
     ),
 }
-_OTHER = (_("Something went wrong"), _("Go back, and try again."))
+_OTHER = (_("Something went wrong"), _("Go back and try again."))
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none';"
     " base-uri 'none'"
@@ -222,7 +222,7 @@ def _for(view: View, roles: Collection[str] | None, *, without_factor: bool = Fa
             return see_other(sign_in_address(request.full_path.rstrip("?")))
         if roles is not None and session.user.role not in roles:
             names = _(" or ").join(map(_, roles))
-            raise PageError(403, _("This page is for the role %(roles)s.", roles=names))
+            raise PageError(403, _("You need the role %(roles)s to see this page.", roles=names))
         return view(*args, **values)
 
     setattr(checked, _ASKS, True)
@@ -259,7 +259,8 @@ def field(name: str, longest: int = 2000, form: Mapping[str, str] | None = None)
     text = (request.form if form is None else form).get(name, "")
     if len(text) > longest:
         raise PageError(
-            413, _("The field %(name)s takes %(most)s characters at most.", name=name, most=longest)
+            413,
+            _("The field %(name)s can have at most %(most)s characters.", name=name, most=longest),
         )
     return plain(text).strip()
 
@@ -268,7 +269,7 @@ def plain(text: str) -> str:
     """Return a text that can be stored. Raises PageError."""
     # PostgreSQL takes no NUL in a text.
     if "\0" in text:
-        raise PageError(400, _("A field takes text only."))
+        raise PageError(400, _("Fields can contain only text."))
     return text
 
 
@@ -298,7 +299,7 @@ def _check_host() -> None:
     configured = settings().base_url
     is_ours = host == urlsplit(configured).netloc if configured else is_loopback(host)
     if not (is_ours or is_loopback(host) or request.environ.get(VIA_PROXY)):
-        raise PageError(421, _("This server has another name: %(address)s", address=base_url()))
+        raise PageError(421, _("The address of this server is %(address)s", address=base_url()))
 
 
 def _check_form() -> Response | None:
@@ -312,7 +313,7 @@ def _check_form() -> Response | None:
         return None
     if not cookies.is_ours():
         raise PageError(
-            400, _("This form is too old, or did not come from this site. Go back, and try again.")
+            400, _("This form has expired or did not come from this site. Go back and try again.")
         )
     session = current_session()
     if session is None and request.endpoint == "sign_in.leave":
@@ -320,11 +321,11 @@ def _check_form() -> Response | None:
     if getattr(view, _ASKS, False) and (session is None or not session.complete):
         return _too_late()
     message = _(
-        "The page was opened too long ago, or you signed in or out since. So nothing was done."
+        "The form has expired, or you signed in or out after you opened it. Nothing was changed."
     )
     if cookies.keep():
-        message = f"{message} {_('What you typed is in the form again.')}"
-    raise PageError(400, message, _("This form is too old"), cookies.page_of_form())
+        message = f"{message} {_('Your entries are still in the form.')}"
+    raise PageError(400, message, _("This form has expired"), cookies.page_of_form())
 
 
 def _too_late() -> Response:
@@ -341,7 +342,7 @@ def wait(error: TooOften) -> str:
 
 def too_often(form: Callable[[str, int], Response], error: TooOften) -> Response:
     """Return a form with the message that there were too many tries."""
-    response = form(f"{_('There were too many tries.')} {wait(error)}", 429)
+    response = form(f"{_('Too many attempts.')} {wait(error)}", 429)
     response.headers["Retry-After"] = str(error.seconds)
     return response
 
@@ -404,13 +405,13 @@ def _render_unexpected(error: Exception) -> Response:
         return error_page(503, message, form=_form_again())
     if isinstance(error, FilesUnavailable):
         _log.warning("files: %s", error.strerror)
-        message = _("The files that servers share cannot be reached now. Try again later.")
+        message = _("The files shared by the servers are not available. Try again later.")
         return error_page(503, message, form=_form_again())
     if is_disk_full(error):
         _log.error("request %s found the disk full", request_id())
         return error_page(507, form=_form_again())
     _log.error("request %s failed", request_id(), exc_info=error)
-    message = _("This is an error of the server. Its request id is %(id)s.", id=request_id())
+    message = _("The server encountered an error. Request id: %(id)s", id=request_id())
     entry = f"/admin/logs?{urlencode({'id': request_id()})}" if g.get("is_administrator") else ""
     return error_page(500, message, entry=entry)
 

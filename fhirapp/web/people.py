@@ -114,7 +114,7 @@ def _search(criteria: _Criteria, secret: str, born: str, via: str) -> tuple[list
         # No name is that long.
         return [], False
     if answer.status != 200:
-        raise PageError(answer.status, _("Patients cannot be searched now. Try again."))
+        raise PageError(answer.status, _("Patient search is not available right now. Try again."))
     bundle = answer.json()
     patients = [
         entry["resource"]
@@ -223,5 +223,5 @@ def record(patient_id: str) -> tuple[dict[str, Any], OwnToken]:
 
 def unknown() -> PageError:
     """Return the error for a record that does not exist, or may not be seen."""
-    message = _("There is no such record, or you may not see it.")
-    return PageError(404, message, _("No such record"))
+    message = _("This record does not exist, or you don't have access to it.")
+    return PageError(404, message, _("Record not found"))

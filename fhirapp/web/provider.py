@@ -34,14 +34,17 @@ _FAILURES = "fhirapp.web.provider"
 # Of one address: each costs the provider a request.
 _FAILURES_A_MINUTE = 20
 _LONGEST = 1_500
-_NO_ANSWER = _("%(provider)s does not answer as it should. Try again in a while.")
-_NOT_PROVED = _("%(provider)s did not say who you are. Try again.")
-_TOO_LATE = _("That took too long, or began in another browser. Try again.")
+_NO_ANSWER = _("%(provider)s is not responding correctly. Try again later.")
+_NOT_PROVED = _("%(provider)s did not confirm who you are. Try again.")
+_TOO_LATE = _("Sign-in took too long or was started in another browser. Try again.")
 # What identities.NotEntered says.
 _REASONS = (
-    _("Your account there has no role here."),
-    _("An administrator has to link your account there with one here first."),
-    _("Your account here is switched off."),
+    _("Your account at the identity provider has no role on this server."),
+    _(
+        "An administrator must first link your account at the identity provider to an account "
+        "on this server."
+    ),
+    _("Your account on this server is disabled."),
 )
 
 

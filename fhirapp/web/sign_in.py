@@ -34,21 +34,22 @@ from fhirapp.web.texts import _, reason_of
 
 blueprint = blueprint_of("sign_in", __name__)
 # The same for an unknown name and a wrong password.
-_WRONG = _("That name and password do not match.")
+_WRONG = _("Incorrect user name or password.")
 # What was just done, by the key in the address.
 _DONE: Mapping[str, str] = {
-    "administrator": _("The administrator account is created. Sign in now."),
-    "password": _("Your password is saved. Sign in with it now."),
+    "administrator": _("Administrator account created. Sign in to continue."),
+    "password": _("Password saved. Sign in with your new password."),
     "signed-out": _("You are signed out."),
     "signed-out-here": _(
-        "You are signed out here, and may still be signed in where you came from."
+        "You are signed out here. You may still be signed in at your identity provider."
     ),
     "late": _(
-        "You were signed out meanwhile, so what you sent was not done. Sign in, and send it again."
+        "You were signed out before you sent the form, so nothing was changed. Sign in and "
+        "send it again."
     ),
     "kept": _(
-        "You were signed out meanwhile, so what you sent was not done. Sign in: what you typed"
-        " is in the form again. Choose files and type passwords once more."
+        "You were signed out before you sent the form, so nothing was changed. Sign in to "
+        "return to it: your entries are kept, but choose files and enter passwords again."
     ),
 }
 
@@ -113,7 +114,7 @@ def code() -> Response:
     except TooOften as error:
         return too_often(partial(_code, back), error)
     if secret is None:
-        message = _("That code is not right, or was used before. Wait for the next one.")
+        message = _("Incorrect or already used code. Wait for the next code and try again.")
         return _code(back, message, 403)
     set_session(secret)
     return see_other(back)
@@ -145,7 +146,7 @@ def setup() -> Response:
     """Create the first administrator, or set the new password; the address works once."""
     code, password = request.form.get("code", "")[:200], password_field("password")
     if password != password_field("again"):
-        return _setup(code, _("The two passwords are not the same."))
+        return _setup(code, _("The passwords do not match. Enter the same password twice."))
     setup_code = accounts.setup_code(code)
     if setup_code is None:
         raise _spent()
@@ -249,8 +250,9 @@ def _spent() -> PageError:
     return PageError(
         404,
         _(
-            "This address was used, or is too old. Ask an administrator for another; before there"
-            " is one, restart the server, which prints a new one."
+            "This link was already used or has expired. Ask an administrator for a new "
+            "one. If there is no administrator yet, restart the server: it prints a new "
+            "link."
         ),
-        _("This address was used") if request.values.get("code") else "",
+        _("This link no longer works") if request.values.get("code") else "",
     )

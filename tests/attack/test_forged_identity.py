@@ -36,7 +36,7 @@ ISSUER, CLIENT, SECRET = (
 )
 KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": kid}) for kid in ("a", "b"))
 EC_KEY = ECKey.generate_key("P-256", {"kid": "e"})
-REFUSED = "did not say who you are"
+REFUSED = "did not confirm who you are"
 STOP = Entered("", complete=True)
 METADATA = {
     "issuer": ISSUER,

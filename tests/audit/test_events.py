@@ -100,13 +100,13 @@ def sign_in_as_person(scene: Scene, password: str = "demo") -> Any:
 
 def wrong_code(scene: Scene) -> None:
     scene.secret()
-    assert sign_in_as_person(scene).submit("Go on", code="000000").status == 403
+    assert sign_in_as_person(scene).submit("Sign in", code="000000").status == 403
 
 
 def turn_on(scene: Scene) -> None:
     page = scene.person.get("/account/second-factor")
-    key = "".join(page.words.partition("Or type this secret:")[2].split()[:8])
-    page = page.submit("Turn it on", code=pyotp.TOTP(key).now(), password="demo")
+    key = "".join(page.words.partition("Or enter this secret in the app:")[2].split()[:8])
+    page = page.submit("Turn on second factor", code=pyotp.TOTP(key).now(), password="demo")
     assert "recovery" in page.words
 
 
@@ -165,7 +165,7 @@ DONE: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
     "password-changed": (
         *(PERSON, PERSON),
         lambda scene: scene.person.get("/account/password").submit(
-            "Change it", old="demo", password="four words in a row", again="four words in a row"
+            "Change password", old="demo", password="four words in a row", again="four words in a row"
         ),
     ),
     "password-address": (ADMIN, PERSON, lambda scene: scene.press("Make an address")),

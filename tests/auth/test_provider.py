@@ -23,9 +23,12 @@ from tests.support.provider import SECRET, IdentityProvider, Person, running_pro
 
 ROLES = "groups: fhir-admins=administrator; doctors=clinician"
 LEE = {"name": "Dr. Lee", "preferred_username": "lee", "groups": ["staff", "doctors"]}
-NO_ROLE = "Your account there has no role here."
-NOT_LINKED = "An administrator has to link your account there with one here first."
-NOT_PROVED = "Clinic login did not say who you are. Try again."
+NO_ROLE = "Your account at the identity provider has no role on this server."
+NOT_LINKED = (
+    "An administrator must first link your account at the identity provider to an account on this"
+    " server."
+)
+NOT_PROVED = "Clinic login did not confirm who you are. Try again."
 
 
 @pytest.fixture(scope="module")
@@ -165,35 +168,35 @@ def test_who_is_switched_off_does_not_come_in(by_rule, accounts):
     person.sign_in()
     alter(by_rule, update(User).where(User.username == "lee").values(disabled=True))
     page = person.sign_in()
-    assert (page.status, "switched off" in page.words) == (403, True)
+    assert (page.status, "account on this server is disabled" in page.words) == (403, True)
 
 
 def test_a_second_factor_of_this_server_is_asked_for(by_rule, accounts):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
     page = person.sign_in("/sign-in?next=/account/second-factor")
-    secret = page.form("Turn it on").fields.get("secret")
+    secret = page.form("Turn on second factor").fields.get("secret")
     assert secret
-    key = "".join(page.words.partition("Or type this secret:")[2].split()[:8])
+    key = "".join(page.words.partition("Or enter this secret in the app:")[2].split()[:8])
     # Whom the provider proved just now has no password to type.
-    page = page.submit("Turn it on", code=pyotp.TOTP(key).now())
+    page = page.submit("Turn on second factor", code=pyotp.TOTP(key).now())
     assert "recovery" in page.words
     person.browser.get("/account").submit("Sign out")
     page = person.sign_in()
     assert page.path.startswith("/sign-in/code")
     with by_rule.app_context(), writing() as connection:
         connection.execute(update(User).values(totp_used=0))
-    assert page.submit("Go on", code=pyotp.TOTP(key).now()).heading == "Dr. Lee"
+    assert page.submit("Sign in", code=pyotp.TOTP(key).now()).heading == "Dr. Lee"
 
 
 def test_it_is_long_ago_that_the_provider_proved_them(by_rule, accounts, monkeypatch):
     accounts(s1=LEE)
     person = Person(Browser(by_rule), "s1")
     page = person.sign_in("/sign-in?next=/account/second-factor")
-    key = "".join(page.words.partition("Or type this secret:")[2].split()[:8])
+    key = "".join(page.words.partition("Or enter this secret in the app:")[2].split()[:8])
     monkeypatch.setattr("fhirapp.web.account._LATELY_SECONDS", -1)
-    page = page.submit("Turn it on", code=pyotp.TOTP(key).now())
-    assert (page.status, "sign in once more" in page.words) == (403, True)
+    page = page.submit("Turn on second factor", code=pyotp.TOTP(key).now())
+    assert (page.status, "Sign in again" in page.words) == (403, True)
 
 
 def test_a_factor_is_asked_of_staff_unless_the_provider_vouches(
@@ -235,7 +238,7 @@ def test_signing_out_tells_of_the_provider_and_leads_there(by_rule, accounts, id
     person = Person(Browser(by_rule), "s1")
     person.sign_in()
     page = person.browser.get("/account").submit("Sign out")
-    assert "may still be signed in where you came from" in page.words
+    assert "may still be signed in at your identity provider" in page.words
     away = person.browser.get(page.links["Sign out at Clinic login too"])
     assert away.location is not None
     assert away.location.startswith(f"{identity_provider.issuer}/session/end?")
@@ -251,10 +254,10 @@ def test_an_answer_serves_once_and_only_the_browser_that_began(by_rule, accounts
     assert parse_qs(urlsplit(str(begun.location)).query)["state"][0] not in kept
     back = person.at_provider(str(begun.location))
     stranger = Browser(by_rule).get(back)
-    assert (stranger.status, "began in another browser" in stranger.words) == (400, True)
+    assert (stranger.status, "started in another browser" in stranger.words) == (400, True)
     assert person.browser.get(back).heading == "Dr. Lee"
     again = person.browser.get(back)
-    assert (again.status, "began in another browser" in again.words) == (400, True)
+    assert (again.status, "started in another browser" in again.words) == (400, True)
     # Nor does what the browser kept bring the code back to life.
     thief = Browser(by_rule)
     thief.set_cookie(kept, PROVIDER)
@@ -300,7 +303,7 @@ def test_where_it_does_not_answer_passwords_still_serve(make_app):
     app = make_app(oidc_issuer="http://127.0.0.1:9", oidc_client_id="x", oidc_name="Clinic login")
     browser = Browser(app)
     page = browser.get(browser.get("/sign-in").offered["Sign in with Clinic login"])
-    assert (page.status, "does not answer as it should" in page.words) == (503, True)
+    assert (page.status, "is not responding correctly" in page.words) == (503, True)
     assert browser.sign_in(add_person(app, CLINICIAN)).path == "/account"
 
 

@@ -19,7 +19,7 @@ from fhirapp.config import settings_of
 from tests.support.authorizing import alter, rows
 from tests.support.browsing import PASSWORD, Browser, Page, add_person
 
-WRONG = "That name and password do not match."
+WRONG = "Incorrect user name or password."
 A_PASSWORD = "four words in a row"
 
 
@@ -159,7 +159,7 @@ def test_it_is_remembered_when_somebody_signed_in(clinic, person):
 
 def test_a_name_longer_than_any_is_refused(clinic):
     page = Browser(clinic).sign_in("x" * 201)
-    assert (page.status, page.heading) == (413, "That is too long")
+    assert (page.status, page.heading) == (413, "Input too long")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_after_five_failures_the_right_password_waits_too(clinic, person):
     browser = fail(clinic, person, PER_NAME_AND_ADDRESS)
     page = browser.sign_in(person)
     assert page.status == 429
-    assert "There were too many tries. Wait 15 minutes." in page.words
+    assert "Too many attempts. Wait 15 minutes." in page.words
     assert page.form("Sign in").fields["username"] == person
     assert 800 < int(page.headers["Retry-After"]) <= 900
 
@@ -376,7 +376,7 @@ def test_what_is_told_is_one_of_ours(clinic, done):
 
 
 def test_who_forgot_the_password_is_told_whom_to_ask(clinic):
-    assert "Ask an administrator of this server" in Browser(clinic).get("/sign-in").words
+    assert "Ask an administrator to reset it." in Browser(clinic).get("/sign-in").words
 
 
 def test_who_is_signed_in_already_is_told_so_and_goes_on(clinic, person):
@@ -384,7 +384,7 @@ def test_who_is_signed_in_already_is_told_so_and_goes_on(clinic, person):
     page = browser.get("/sign-in?next=/account/apps&done=signed-out")
     assert "You are signed in as Robin Example" in page.words
     assert "You are signed out." not in page.words
-    assert browser.get(page.links["Go on"]).path == "/account/apps"
+    assert browser.get(page.links["Continue"]).path == "/account/apps"
     assert page.submit("Sign out").path == "/sign-in?done=signed-out"
 
 
@@ -397,5 +397,5 @@ def test_who_is_signed_in_already_may_become_somebody_else(clinic, person):
 
 def test_who_shall_type_the_password_for_an_app_is_not_led_in_a_circle(clinic, person):
     page = Browser(clinic).resume(person).get("/sign-in?next=/oauth/authorize/x")
-    assert "The app asks for your password once more" in page.words
-    assert "Go on" not in page.links
+    assert "The app asks you to sign in again" in page.words
+    assert "Continue" not in page.links

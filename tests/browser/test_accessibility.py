@@ -137,7 +137,7 @@ def _documented(one: Visit) -> None:
 def _turn_on(one: Visit) -> None:
     secret = one.page.locator(".secret").inner_text().replace(" ", "")
     one.page.locator("[name=keep_apps]").check()
-    _enter("Turn it on", code=pyotp.TOTP(secret).now(), password=DEMO_PASSWORD)(one)
+    _enter("Turn on second factor", code=pyotp.TOTP(secret).now(), password=DEMO_PASSWORD)(one)
 
 
 def _sign_in_again(one: Visit) -> None:
@@ -301,11 +301,11 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/account/sessions"),
         Page("/account/password"),
         Page("/account/second-factor"),
-        Page("/account/second-factor", go=_enter("Turn it on", code="nonsense", password="x")),
+        Page("/account/second-factor", go=_enter("Turn on second factor", code="nonsense", password="x")),
         Page("/account/second-factor", go=_turn_on),
         Page("/account/second-factor"),
         Page("/sign-in/code", "/account", _sign_in_again),
-        Page("/sign-in/code", go=_enter("Go on", code="nonsense")),
+        Page("/sign-in/code", go=_enter("Sign in", code="nonsense")),
     ],
     "admin": [
         Page("/admin/grants", "/admin/grants?ended=1"),
@@ -382,7 +382,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/admin/keys/rotate", "/admin/keys", _press("Make a new key")),
         Page("/admin/keys", go=_rotate),
         Page(
-            "/account/password", go=_enter("Change it", old="x", password="y" * 10, again="y" * 10)
+            "/account/password", go=_enter("Change password", old="x", password="y" * 10, again="y" * 10)
         ),
     ],
 }

@@ -58,7 +58,7 @@ def test_the_id_of_an_errors_page_leads_an_administrator_to_its_traceback(app, a
     assert page.status == 500
     request_id = page.headers["X-Request-Id"]
     assert request_id in page.words
-    page = admin.get(page.offered["What the log says of it"])
+    page = admin.get(page.offered["View the log entry"])
     assert f"request {request_id} failed" in page.words
     assert "ZeroDivisionError: division by zero" in page.words
     assert page.words.count("request 1") == 2
@@ -71,7 +71,7 @@ def test_the_id_of_an_errors_page_leads_an_administrator_to_its_traceback(app, a
 def test_others_are_told_the_id_alone(app):
     app.view_functions["account.account"] = for_signed_in(lambda: 1 / 0)
     clinician = Browser(app).resume(add_person(app, CLINICIAN))
-    assert "What the log says of it" not in clinician.get("/account").offered
+    assert "View the log entry" not in clinician.get("/account").offered
     assert clinician.get("/admin/logs").status == 403
     assert "Sign in" in Browser(app).get("/admin/logs").heading
 

@@ -3,7 +3,7 @@
     browser = Browser(app)
     page = browser.get("/sign-in")
     page = page.submit("Sign in", username="patient", password="demo")
-    page.heading, page.words, page.links["Connected apps"], page.offered["Go on"]
+    page.heading, page.words, page.links["Connected apps"], page.offered["Sign in"]
 
 A form is named by one of its buttons, as a person finds it. What it holds is sent as it stands but
 for what a test fills in; a field that is not there is an error of the test's.

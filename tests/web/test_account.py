@@ -77,15 +77,15 @@ def revoke(browser: Browser, grant_id: str) -> Page:
 @pytest.mark.parametrize(
     ("role", "patients", "shown"),
     [
-        (PATIENT, ("p1",), "Records you may see Amelia Rose Hartwell, born 12 April 1958 Signed"),
+        (PATIENT, ("p1",), "Records you can see Amelia Rose Hartwell, born 12 April 1958 Signed"),
         (
             PATIENT,
             ("p1", "p3"),
             "Amelia Rose Hartwell, born 12 April 1958 Noah Lindqvist, born 5 February 2017 Signed",
         ),
-        (PATIENT, ("p1", "later"), "born 12 April 1958 1 more, not arrived yet Signed"),
-        (PATIENT, ("later", "last"), "Records you may see 2 not arrived yet Signed"),
-        (PATIENT, (), "Records you may see None yet. Ask your clinic to link yours. Signed"),
+        (PATIENT, ("p1", "later"), "born 12 April 1958 1 more, not on this server yet Signed"),
+        (PATIENT, ("later", "last"), "Records you can see 2 not on this server yet Signed"),
+        (PATIENT, (), "Records you can see None yet. Ask your clinic to link your record. Signed"),
         (CLINICIAN, (), "Role clinician Signed in"),
         (ADMINISTRATOR, (), "Role administrator Signed in"),
     ],
@@ -149,7 +149,7 @@ def test_what_ends_soon_or_with_the_session_says_so(clinic):
     assert "returns you to this device, this server" in words
     assert "Whose record Every patient you may see." in words
     assert f"Until {moment(end)} It may" in words
-    assert f"Until you sign out, at the latest {moment(end)} It may" in words
+    assert f"Until you sign out, or {moment(end)} at the latest It may" in words
 
 
 def test_an_app_that_was_switched_off_says_so(clinic, patient):
@@ -315,14 +315,14 @@ def test_a_confirmation_is_one_of_ours(clinic, patient, done):
 def change(browser: Browser, old: str, new: str, again: str | None = None) -> Page:
     page = browser.get("/account/password")
     again = new if again is None else again
-    return page.submit("Change it", old=old, password=new, again=again)
+    return page.submit("Change password", old=old, password=new, again=again)
 
 
 def test_the_password_is_changed(clinic, patient):
     browser, elsewhere = browser_of(clinic, patient), browser_of(clinic, patient)
     before = browser.cookie()
     page = change(browser, PASSWORD, A_PASSWORD)
-    assert (page.status, page.heading) == (200, "Your password was changed")
+    assert (page.status, page.heading) == (200, "Password changed")
     # This session stays, under another secret.
     assert browser.cookie() != before
     assert page.submit("Sign out").heading == "Sign in"
@@ -350,11 +350,17 @@ def test_an_address_for_a_new_password_is_void_then(clinic, patient):
 @pytest.mark.parametrize(
     ("old", "new", "again", "status", "message"),
     [
-        ("wrong", A_PASSWORD, None, 403, "That is not your password."),
-        ("", A_PASSWORD, None, 403, "That is not your password."),
-        (PASSWORD, A_PASSWORD, "else", 400, "The two new passwords are not the same."),
+        ("wrong", A_PASSWORD, None, 403, "Incorrect password. Enter your current password."),
+        ("", A_PASSWORD, None, 403, "Incorrect password. Enter your current password."),
+        (
+            PASSWORD,
+            A_PASSWORD,
+            "else",
+            400,
+            "The new passwords do not match. Enter the same password twice.",
+        ),
         (PASSWORD, "short", None, 400, "Choose a password of at least 10 characters."),
-        (PASSWORD, PASSWORD, None, 400, "the one that you have. Nothing was changed."),
+        (PASSWORD, PASSWORD, None, 400, "the same as the current one. Nothing was changed."),
         (PASSWORD, "x" * 2000, None, 400, "Choose a password of at most 200 characters."),
         (PASSWORD, "aaaaaaaaaaaa", None, 400, "Choose a password that is harder to guess"),
     ],
@@ -365,7 +371,7 @@ def test_what_is_wrong_changes_nothing(clinic, patient, old, new, again, status,
     page = change(browser, old, new, again)
     assert (page.status, page.path) == (status, "/account/password")
     assert message in page.words
-    form = page.form("Change it")
+    form = page.form("Change password")
     assert [form.fields[name] for name in ("old", "password", "again")] == ["", "", ""]
     assert browser.cookie() == before
     assert elsewhere.get("/account").heading == "Robin Example"
@@ -379,7 +385,7 @@ def test_tries_of_the_old_password_are_counted_with_those_to_sign_in(clinic, pat
     assert Browser(clinic, browser.address).sign_in(patient, "wrong").status == 403
     page = change(browser, PASSWORD, A_PASSWORD)
     assert page.status == 429
-    assert "There were too many tries. Wait 15 minutes." in page.words
+    assert "Too many attempts. Wait 15 minutes." in page.words
     assert 800 < int(page.headers["Retry-After"]) <= 900
     assert Browser(clinic, browser.address).sign_in(patient).status == 429
 
@@ -404,15 +410,15 @@ def test_apps_keep_their_access_where_the_form_says_so(clinic, patient):
     mine = allow(clinic, patient, "demo-app")
     page = browser_of(clinic, patient).get("/account/password")
     passwords = {"old": PASSWORD, "password": A_PASSWORD, "again": A_PASSWORD}
-    assert page.submit("Change it", **passwords, keep_apps="yes").status == 200
+    assert page.submit("Change password", **passwords, keep_apps="yes").status == 200
     assert not is_revoked(clinic, mine)
 
 
 def test_one_sees_where_one_is_signed_in_and_ends_it(clinic, patient):
     here, there, other = (browser_of(clinic, patient) for _ in range(3))
     page = here.get("/account/sessions")
-    assert page.words.count("Sign out there") == 2
-    page.submit("Sign out there")
+    assert page.words.count("End session") == 2
+    page.submit("End session")
     assert [one.get("/account").path for one in (there, other)].count("/account") == 1
     here.get("/account/sessions").submit("Sign out everywhere else")
     assert [one.get("/account").path for one in (there, other)].count("/account") == 0
@@ -438,7 +444,7 @@ def test_nobody_changes_what_is_anothers_by_naming_them(clinic, patient):
     browser = browser_of(clinic, patient)
     page = browser.get("/account/password")
     form = {"username": other, "old": PASSWORD, "password": A_PASSWORD, "again": A_PASSWORD}
-    assert page.submit("Change it", **form).status == 200
+    assert page.submit("Change password", **form).status == 200
     assert Browser(clinic).sign_in(other, PASSWORD).path == "/account"
     assert Browser(clinic).sign_in(patient, A_PASSWORD).path == "/account"
 

@@ -40,7 +40,7 @@ from tests.support.importing import load
 from tests.support.jobs import newest, task, task_id, wait_for
 
 BEGIN = "Start the import"
-TOO_OLD = "This form is too old, or did not come from this site. Go back, and try again."
+TOO_OLD = "This form has expired or did not come from this site. Go back and try again."
 
 pytestmark = pytest.mark.usefixtures("_forked_jobs")
 
@@ -476,7 +476,7 @@ def test_an_upload_that_is_too_large_without_scripts_says_what_to_do(admin):
     page = admin.post("/admin/imports", b" " * 1_500_000, content_type=kind)
     assert (page.status, page.heading) == (413, "These files are too large to be sent so")
     assert "Allow JavaScript for this site; or copy the files to the server" in page.words
-    assert page.offered["Open the form again"] == "/admin/imports"
+    assert page.offered["Back to the form"] == "/admin/imports"
 
 
 def test_a_job_keeps_room_to_say_that_the_disk_is_full(app):

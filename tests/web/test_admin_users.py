@@ -150,7 +150,7 @@ def test_whoever_is_added_chooses_the_password_at_an_address_that_serves_once(ap
     newcomer = Browser(app)
     chosen = newcomer.get(path)
     assert chosen.heading == "Choose a password, Noor Example"
-    chosen.submit("Save", password=CHOSEN, again=CHOSEN)
+    chosen.submit("Save password", password=CHOSEN, again=CHOSEN)
     assert newcomer.get(path).status == 404
     assert is_signed_in(signed_in(app, username, CHOSEN))
     assert user_of(app, username).role == PATIENT
@@ -187,7 +187,7 @@ def test_a_new_address_voids_the_one_before_and_the_password_serves_until_then(a
     second = _address(page.submit("Make an address"))
     assert Browser(app).get(first).status == 404
     assert is_signed_in(signed_in(app, username))
-    Browser(app).get(second).submit("Save", password=CHOSEN, again=CHOSEN)
+    Browser(app).get(second).submit("Save password", password=CHOSEN, again=CHOSEN)
     assert not is_signed_in(signed_in(app, username))
     assert is_signed_in(signed_in(app, username, CHOSEN))
 
@@ -204,7 +204,7 @@ def test_whoever_failed_to_sign_in_is_told_of_and_comes_in_by_a_new_password(app
     page = page_of(app, admin, username)
     assert f"{PER_NAME_AND_ADDRESS} wrong passwords" in page.words
     browser.get(_address(page.submit("Make an address"))).submit(
-        "Save", password=CHOSEN, again=CHOSEN
+        "Save password", password=CHOSEN, again=CHOSEN
     )
     assert is_signed_in(browser) is False
     browser.sign_in(username, CHOSEN)
@@ -237,7 +237,7 @@ def test_one_session_of_a_person_is_ended(app, admin):
     username = add_person(app, CLINICIAN)
     first, second = signed_in(app, username), signed_in(app, username)
     page = page_of(app, admin, username)
-    page.submit("Sign out there")
+    page.submit("End session")
     assert [is_signed_in(first), is_signed_in(second)].count(True) == 1
 
 
@@ -291,12 +291,12 @@ def test_sessions_are_told_with_their_last_use_and_ended_one_by_one(app, admin):
     browser = Browser(app, "203.0.113.9")
     browser.sign_in(username)
     page = page_of(app, admin, username)
-    assert re.search(r"from 203\.0\.113\.9 · since .* · last used ", page.words)
-    done = page.submit("Sign out there")
+    assert re.search(r"from 203\.0\.113\.9 · signed in .* · last used ", page.words)
+    done = page.submit("End session")
     assert "They are signed out there." in done.words
     assert not is_signed_in(browser)
     # The page that was open in another window.
-    assert "Nothing was changed." in page.submit("Sign out there").words
+    assert "Nothing was changed." in page.submit("End session").words
     assert sum(one.event == "sessions-ended" for one in events(app, username)) == 1
 
 
@@ -486,7 +486,7 @@ def test_a_lost_second_factor_is_taken_away(app, admin):
     user_id = user_of(app, username).id
     with app.app_context(), writing() as connection:
         sign_in.enable(connection, user_id, sign_in.new_secret(), int(time.time()))
-    assert Browser(app).sign_in(username).heading == "One more step"
+    assert Browser(app).sign_in(username).heading == "Enter your code"
     page = page_of(app, admin, username).submit("Take it away")
     assert "The second factor is taken away" in page.words
     assert "Second factor off" in page.words
@@ -498,7 +498,7 @@ def test_signing_out_everywhere_leaves_nobody_signed_in(app, admin):
     username = add_person(app, CLINICIAN)
     browsers = [signed_in(app, username) for _ in range(2)]
     page = page_of(app, admin, username)
-    assert page.words.count("Sign out there") == 2
+    assert page.words.count("End session") == 2
     assert (
         "Where they are signed in a browser" in page.words
         or "Where they are signed in Werkzeug" in page.words

@@ -35,8 +35,8 @@ _WEBKIT = "AppleWebKit/537.36 (KHTML, like Gecko)"
         ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) Version/18 Safari/605", "Safari on Mac"),
         ("curl/8.14.1", "curl"),
         ("somebody's <b>script</b>", "somebody's <b>script</b>"),
-        ("", "a browser without a name"),
-        (None, "a browser without a name"),
+        ("", "unknown browser"),
+        (None, "unknown browser"),
     ],
 )
 def test_a_browser_has_the_name_that_people_know(make_app, user_agent, name):

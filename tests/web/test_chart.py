@@ -27,7 +27,7 @@ from tests.support.allergies import (
 )
 from tests.support.browsing import Browser, add_person
 
-UNKNOWN = "There is no such record, or you may not see it."
+UNKNOWN = "This record does not exist, or you don't have access to it."
 HOSTILE = "<script>alert(1)</script>\u202e&quot;'--"
 
 
@@ -116,7 +116,7 @@ PATHS = ["", "/allergies/al-p1-penicillin", "/viewers"]
 @pytest.mark.parametrize("patient", ["nobody", "p2", "p 1", "x" * 65, "%F0%9F%92%8A"])
 def test_who_is_not_here_and_who_may_not_be_seen_are_answered_alike(clinic, patient, tail):
     page = as_patient(clinic, "p1").get(f"/patients/{patient}{tail}")
-    assert (page.status, page.heading) == (404, "No such record")
+    assert (page.status, page.heading) == (404, "Record not found")
     assert UNKNOWN in page.words
 
 
@@ -126,14 +126,14 @@ def test_a_clinician_sees_no_record_that_is_not_there(clinic, clinician, tail):
     delete(clinic, TIMES[1], f"Patient/{gone}")
     for patient in ("nobody", gone):
         page = clinician.get(f"/patients/{patient}{tail}")
-        assert (page.status, page.heading) == (404, "No such record")
+        assert (page.status, page.heading) == (404, "Record not found")
 
 
 def test_an_allergy_of_another_patient_is_not_shown(clinic, clinician):
     assert clinician.get("/patients/p1/allergies/al-p2-morphine").status == 404
     assert clinician.get("/patients/p1/allergies/nothing").status == 404
     page = as_patient(clinic, "p1").get("/patients/p1/allergies/al-p2-morphine")
-    assert (page.status, page.heading) == (404, "No such record")
+    assert (page.status, page.heading) == (404, "Record not found")
 
 
 @pytest.mark.parametrize("path", ["/patients", *(f"/patients/p1{tail}" for tail in PATHS)])

@@ -346,7 +346,7 @@ def test_codes_are_not_guessed(app, monkeypatch):
     ):
         assert form.submit(button, **filled).status == 404
     page = form.submit("Join", code=group.code, nickname="Ana")
-    assert (page.status, "There were too many tries." in page.words) == (429, True)
+    assert (page.status, "Too many attempts." in page.words) == (429, True)
     # From another network.
     group.join("Ana")
 

@@ -259,8 +259,8 @@ FORMS: Sequence[tuple[str, str, str, Mapping[str, str]]] = (
     ("admin", "/admin/backups", "Take a backup", {"passphrase": "nonsense"}),
     ("admin", "/admin/schedules/backup/new", "Add the schedule", {"name": "x", "when": "x"}),
     ("admin", "/admin/keys", "Make a new key", {}),
-    ("admin", "/account/second-factor", "Turn it on", {"code": "x", "password": "x"}),
-    ("admin", "/account/password", "Change it", {"old": "x", "password": "y", "again": "y"}),
+    ("admin", "/account/second-factor", "Turn on second factor", {"code": "x", "password": "x"}),
+    ("admin", "/account/password", "Change password", {"old": "x", "password": "y", "again": "y"}),
 )
 
 

@@ -556,7 +556,7 @@ def test_in_the_demo_it_says_as_whom_it_was_asked(make_app, clinician):
 def test_who_has_no_record_yet_is_told_so_on_the_page(clinic):
     page = Browser(clinic).resume(add_person(clinic, PATIENT)).get(page_of(ALLERGIES))
     assert page.status == 403
-    assert "This record is not linked to you." in page.words
+    assert "This record is not linked to your account." in page.words
     assert page.form("Send").fields["address"].strip() == ALLERGIES
 
 

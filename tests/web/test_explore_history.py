@@ -124,7 +124,7 @@ def test_older_requests_are_on_further_pages(clinician):
 @pytest.mark.parametrize("number", ["x", "-1", "1.5", "²", "9" * 40, "1'--"])
 def test_a_number_that_is_none_is_told(clinician, name, number):
     page = clinician.get(f"{HISTORY}?{urlencode({name: number})}")
-    assert (page.status, page.heading) == (400, "That could not be read")
+    assert (page.status, page.heading) == (400, "Invalid request")
 
 
 def test_a_request_that_is_not_there_is_not_found(clinician):

@@ -217,7 +217,7 @@ def test_a_pasted_token_stands_neither_in_an_address_nor_in_a_log(clinic, clinic
 
 def test_nothing_pasted_is_told(clinician):
     page = clinician.get(TOKEN).submit("Inspect", token=" Bearer ")
-    assert (page.status, page.heading) == (400, "That could not be read")
+    assert (page.status, page.heading) == (400, "Invalid request")
 
 
 def test_nobodys_token_is_shown_to_nobody(clinic):

@@ -57,7 +57,7 @@ def test_it_says_what_the_server_is_to_anybody(clinic):
 def test_an_empty_clinic_is_told_what_comes_first(make_app):
     app = make_app(seed=False)
     alter(app, update(User).values(role=CLINICIAN))
-    first = "Make the first one at the address that the server printed"
+    first = "To create the first one, open the set-up link that the server printed"
     assert first in Browser(app).get("/").words
     admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
     assert first not in Browser(app).get("/").words

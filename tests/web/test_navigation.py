@@ -78,7 +78,7 @@ def test_the_first_key_leads_past_the_ways(visit):
     # The field for the name has the focus there; elsewhere nothing has.
     one.open("/")
     one.page.keyboard.press("Tab")
-    skip = one.page.get_by_role("link", name="Skip to the page's content")
+    skip = one.page.get_by_role("link", name="Skip to content")
     assert skip.evaluate("one => one === document.activeElement")
     assert skip.bounding_box()["x"] >= 0
     one.page.keyboard.press("Enter")

@@ -278,7 +278,7 @@ def test_a_file_is_saved_and_never_shown(browser):
 def test_what_is_not_there_is_told_on_a_page(browser, path, status):
     page = browser.get(path)
     assert page.status == status
-    assert page.heading in ("Page not found", "That could not be read")
+    assert page.heading in ("Page not found", "Invalid request")
 
 
 def test_a_patient_opens_their_own_notes_alone(clinic):

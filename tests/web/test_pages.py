@@ -62,7 +62,7 @@ NO_SCRIPTS = ("/sign-in", "/setup", "/oauth/", "/account", "/apps/")
 SCRIPTS = re.compile(r'<script src="/static/[a-z./-]+\?v=[0-9a-f]{16}" defer></script>')
 FROM_ELSEWHERE = {"/oauth/authorize"}
 UUID = "5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b"
-TOO_OLD = "This form is too old, or did not come from this site. Go back, and try again."
+TOO_OLD = "This form has expired or did not come from this site. Go back and try again."
 
 
 class Address(NamedTuple):
@@ -239,7 +239,7 @@ def test_every_form_of_another_site_is_refused(clinic, browsers):
                 if one.rule in FROM_ELSEWHERE:
                     continue
                 page = browser.post(one.path, form)
-                assert (page.status, page.heading) == (400, "That could not be read"), (one, name)
+                assert (page.status, page.heading) == (400, "Invalid request"), (one, name)
                 assert TOO_OLD in page.words
                 assert_page(page)
 
@@ -279,7 +279,7 @@ def test_other_methods_are_refused(clinic, browsers, method):
 @pytest.mark.parametrize(
     ("options", "status", "heading"),
     [
-        ({"query_string": "x=" + "a" * 9000}, 414, "That address is too long"),
+        ({"query_string": "x=" + "a" * 9000}, 414, "Address too long"),
         ({"headers": {"X-Long": "a" * 40_000}}, 431, "Something went wrong"),
     ],
 )
@@ -292,7 +292,7 @@ def test_what_is_too_long_is_refused_with_a_page(browsers, options, status, head
 def test_a_form_that_is_too_long_is_refused_with_a_page(browsers):
     browser = browsers[CLINICIAN]
     page = browser.post("/account/password", {"old": "a" * 2_000_000})
-    assert (page.status, page.heading) == (413, "That is too long")
+    assert (page.status, page.heading) == (413, "Input too long")
     page = browser.post("/account/password", {f"f{at}": "" for at in range(2000)})
     assert page.status in (400, 413)
     assert_page(page)
@@ -305,7 +305,7 @@ def test_a_bug_is_told_by_a_request_id_and_nothing_else(make_app, caplog):
     page = browser.get("/account")
     request_id = page.headers["X-Request-Id"]
     assert page.status == 500
-    ending = f"This is an error of the server. Its request id is {request_id}."
+    ending = f"The server encountered an error. Request id: {request_id}"
     assert ending in page.words
     assert "ZeroDivisionError" not in page.response.text
     assert f"request {request_id} failed" in caplog.text

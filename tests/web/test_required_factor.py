@@ -11,7 +11,7 @@ from tests.support.authorizing import Flow, add_program, rows
 from tests.support.browsing import PASSWORD, Browser, add_person, id_of
 from tests.web.test_second_factor_pages import PAGE, secret_on, turn_on
 
-MUST = "This server asks everyone with your role for it."
+MUST = "This server requires a second factor for your role."
 # What each role may see, and where it is led instead.
 SEEN = {
     ADMINISTRATOR: ("/admin", "/admin/users", "/account", "/patients/p1", "/notes"),
@@ -48,7 +48,7 @@ def test_once_it_is_on_all_is_seen(make_app):
     secret, _ = turn_on(browser)
     assert "Hartwell" in browser.get("/patients/p1").words
     elsewhere = Browser(app)
-    page = elsewhere.sign_in(name).submit("Go on", code=code_now(secret, later=1))
+    page = elsewhere.sign_in(name).submit("Sign in", code=code_now(secret, later=1))
     assert page.path == "/account"
 
 
@@ -58,10 +58,10 @@ def test_nobody_who_must_have_it_turns_it_off(make_app):
     browser.sign_in(add_person(app, CLINICIAN))
     secret, _ = turn_on(browser)
     page = browser.get(PAGE).submit(
-        "Turn it off", password=PASSWORD, code=code_now(secret, later=1)
+        "Turn off second factor", password=PASSWORD, code=code_now(secret, later=1)
     )
     assert page.status == 403
-    assert "so it stays on" in page.words
+    assert "so you can't turn it off" in page.words
     assert "Hartwell" in browser.get("/patients/p1").words
 
 
@@ -80,7 +80,7 @@ def test_the_password_is_asked_for_with_it(make_app):
     app = make_app(second_factor="staff")
     browser = Browser(app)
     page = browser.sign_in(add_person(app, CLINICIAN))
-    page = page.submit("Turn it on", password="wrong", code=code_now(secret_on(page)))
+    page = page.submit("Turn on second factor", password="wrong", code=code_now(secret_on(page)))
     assert page.status == 403
     assert browser.get("/patients/p1").path == PAGE
 

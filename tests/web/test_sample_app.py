@@ -30,7 +30,7 @@ def test_its_source_stands_beside_it_as_it_runs(make_app):
 def test_it_is_a_part_of_the_demo_alone(make_app):
     page = Browser(make_app()).get("/demo/app")
     assert page.status == 404
-    assert "The sample app is part of the demo." in page.words
+    assert "The sample app is available only in the demo." in page.words
 
 
 def test_a_clinician_starts_it_for_a_patient(visit):

@@ -21,7 +21,7 @@ from tests.support.authorizing import rows
 from tests.support.browsing import PASSWORD, Browser, Page, add_person
 
 PAGE = "/account/second-factor"
-NOT_RIGHT = "That code is not right, or was used before."
+NOT_RIGHT = "Incorrect or already used code. Wait for the next code and try again."
 
 
 @pytest.fixture(scope="module")
@@ -40,20 +40,20 @@ def show(app: Flask, username: str) -> tuple[Browser, Page]:
     """Sign in with the password; return the page that asks for the code."""
     browser = Browser(app)
     page = browser.sign_in(username)
-    assert page.heading == "One more step"
+    assert page.heading == "Enter your code"
     return browser, page
 
 
 def secret_on(page: Page) -> str:
     """Return the secret that the page shows to be typed."""
-    return page.words.partition("Or type this secret: ")[2].partition(" 2.")[0].replace(" ", "")
+    return page.words.partition("Or enter this secret in the app: ")[2].partition(" 2.")[0].replace(" ", "")
 
 
 def turn_on(browser: Browser) -> tuple[str, list[str]]:
     """Turn the second factor on; return its secret and the recovery codes."""
     page = browser.get(PAGE)
     secret = secret_on(page)
-    page = page.submit("Turn it on", password=PASSWORD, code=code_now(secret))
+    page = page.submit("Turn on second factor", password=PASSWORD, code=code_now(secret))
     assert page.heading == "The second factor is on"
     codes = [word for word in page.words.split() if word.count("-") == 3]
     assert len(codes) == 8
@@ -65,9 +65,9 @@ def test_who_turned_it_on_is_asked_for_a_code(clinic, role):
     person = add_person(clinic, role)
     browser = Browser(clinic).resume(person)
     secret, _ = turn_on(browser)
-    assert "On: a code from your phone is asked for." in browser.get("/account").words
+    assert "On: signing in needs a code from your phone." in browser.get("/account").words
     elsewhere, page = show(clinic, person)
-    page = page.submit("Go on", code=code_now(secret, later=1))
+    page = page.submit("Sign in", code=code_now(secret, later=1))
     assert (page.path, page.heading) == ("/account", "Robin Example")
     assert elsewhere.get("/account").heading == "Robin Example"
 
@@ -76,14 +76,14 @@ def test_a_recovery_code_signs_in_too(clinic, person):
     browser = Browser(clinic).resume(person)
     _, codes = turn_on(browser)
     elsewhere, page = show(clinic, person)
-    assert page.submit("Go on", code=codes[0]).path == "/account"
+    assert page.submit("Sign in", code=codes[0]).path == "/account"
     assert "You have 7 recovery codes left." in elsewhere.get(PAGE).words
 
 
 def test_what_is_drawn_is_what_is_to_be_typed(clinic, person):
     browser = Browser(clinic).resume(person)
     page = browser.get(PAGE)
-    address = page.links["open it in the app"]
+    address = page.links["open it there"]
     assert address == sign_in.address(secret_on(page), person)
     drawn = segno.make(address, error="m", micro=False).svg_data_uri(scale=5, light="white")
     assert unquote(drawn) in unquote(page.response.text.replace("&#39;", "'"))
@@ -98,11 +98,11 @@ def test_each_time_the_page_is_opened_it_shows_another_secret(clinic, person):
 def test_a_wrong_code_turns_nothing_on_and_shows_the_same_secret_again(clinic, person):
     browser = Browser(clinic).resume(person)
     page = browser.get(PAGE)
-    again = page.submit("Turn it on", password=PASSWORD, code="000000")
+    again = page.submit("Turn on second factor", password=PASSWORD, code="000000")
     assert again.status == 403
-    assert "That is not the code that your phone shows now." in again.words
+    assert "Incorrect code. Wait for the next code in the app" in again.words
     assert secret_on(again) == secret_on(page)
-    done = again.submit("Turn it on", password=PASSWORD, code=code_now(secret_on(page)))
+    done = again.submit("Turn on second factor", password=PASSWORD, code=code_now(secret_on(page)))
     assert done.heading == "The second factor is on"
 
 
@@ -111,12 +111,12 @@ def test_it_is_turned_on_by_the_password_only(clinic, person):
     page = browser.get(PAGE)
     secret = secret_on(page)
     for wrong in ("wrong", ""):
-        page = page.submit("Turn it on", code=code_now(secret), password=wrong)
+        page = page.submit("Turn on second factor", code=code_now(secret), password=wrong)
         assert page.status == 403
-        assert "That is not your password." in page.words
+        assert "Incorrect password. Enter your current password." in page.words
         assert secret_on(page) == secret
     assert user_of(clinic, person).totp_secret is None
-    done = page.submit("Turn it on", code=code_now(secret), password=PASSWORD)
+    done = page.submit("Turn on second factor", code=code_now(secret), password=PASSWORD)
     assert done.heading == "The second factor is on"
 
 
@@ -124,8 +124,8 @@ def test_tries_to_turn_it_on_are_counted(clinic, person):
     page = Browser(clinic).resume(person).get(PAGE)
     code = code_now(secret_on(page))
     for _ in range(PER_NAME_AND_ADDRESS):
-        assert page.submit("Turn it on", code=code, password="wrong").status == 403
-    assert page.submit("Turn it on", code=code, password=PASSWORD).status == 429
+        assert page.submit("Turn on second factor", code=code, password="wrong").status == 403
+    assert page.submit("Turn on second factor", code=code, password=PASSWORD).status == 429
     assert user_of(clinic, person).totp_secret is None
 
 
@@ -141,7 +141,7 @@ def test_turning_it_on_ends_the_other_sessions_and_changes_this_ones_secret(clin
 def test_the_page_with_the_recovery_codes_can_be_left_by_signing_out(clinic, person):
     browser = Browser(clinic).resume(person)
     page = browser.get(PAGE)
-    page = page.submit("Turn it on", password=PASSWORD, code=code_now(secret_on(page)))
+    page = page.submit("Turn on second factor", password=PASSWORD, code=code_now(secret_on(page)))
     assert page.submit("Sign out").heading == "Sign in"
 
 
@@ -152,7 +152,7 @@ def test_the_recovery_codes_are_shown_this_once(clinic, person):
     for page in (browser.get(PAGE), browser.get("/account")):
         assert not any(code in page.response.text for code in codes)
     # The same form again, from before it was on: its token went with the session's old secret.
-    assert form.submit("Turn it on", password=PASSWORD, code="000000").status == 400
+    assert form.submit("Turn on second factor", password=PASSWORD, code="000000").status == 400
 
 
 @pytest.mark.parametrize(
@@ -177,18 +177,18 @@ def test_a_sealed_secret_is_for_one_user_and_ten_minutes(clinic, person, text):
         wrong = sealed(text.format(**users, **times, secret=SECRET))
     browser = Browser(clinic).resume(person)
     page = browser.get(PAGE)
-    refused = page.submit("Turn it on", secret=wrong.decode(), code=code_now())
+    refused = page.submit("Turn on second factor", secret=wrong.decode(), code=code_now())
     assert refused.status == 400
-    assert "That took too long. Start again with the new picture." in refused.words
+    assert "The QR code has expired. Scan the new one." in refused.words
     assert user_of(clinic, person).totp_secret is None
-    done = page.submit("Turn it on", secret=right.decode(), code=code_now(), password=PASSWORD)
+    done = page.submit("Turn on second factor", secret=right.decode(), code=code_now(), password=PASSWORD)
     assert done.heading == "The second factor is on"
 
 
 @pytest.mark.parametrize("text", ["", "x", "é", "gAAAAAB", SECRET, "a" * 1000])
 def test_a_secret_that_no_page_showed_is_not_taken(clinic, person, text):
     browser = Browser(clinic).resume(person)
-    page = browser.get(PAGE).submit("Turn it on", secret=text, code=code_now())
+    page = browser.get(PAGE).submit("Turn on second factor", secret=text, code=code_now())
     assert page.status == 400
     assert user_of(clinic, person).totp_secret is None
 
@@ -196,8 +196,8 @@ def test_a_secret_that_no_page_showed_is_not_taken(clinic, person, text):
 @pytest.mark.parametrize(
     ("password", "code", "message"),
     [
-        ("wrong", None, "That is not your password."),
-        ("", None, "That is not your password."),
+        ("wrong", None, "Incorrect password. Enter your current password."),
+        ("", None, "Incorrect password. Enter your current password."),
         (PASSWORD, "000000", NOT_RIGHT),
         (PASSWORD, "", NOT_RIGHT),
     ],
@@ -205,17 +205,17 @@ def test_a_secret_that_no_page_showed_is_not_taken(clinic, person, text):
 def test_it_is_turned_off_by_password_and_code_only(clinic, person, password, code, message):
     enable(clinic, person)
     browser, page = show(clinic, person)
-    page.submit("Go on", code=code_now())
+    page.submit("Sign in", code=code_now())
     right = code_now(later=1)
     page = browser.get(PAGE).submit(
-        "Turn it off", password=password, code=right if code is None else code
+        "Turn off second factor", password=password, code=right if code is None else code
     )
     assert page.status == 403
     assert message in page.words
     assert user_of(clinic, person).totp_secret is not None
     before = browser.cookie()
-    page = browser.get(PAGE).submit("Turn it off", password=PASSWORD, code=right)
-    assert page.heading == "Turn on a second factor"
+    page = browser.get(PAGE).submit("Turn off second factor", password=PASSWORD, code=right)
+    assert page.heading == "Set up a second factor"
     assert browser.cookie() != before
     assert Browser(clinic).sign_in(person).path == "/account"
     user_id = user_of(clinic, person).id
@@ -226,12 +226,12 @@ def test_tries_to_turn_it_off_are_counted(clinic, person, monkeypatch):
     monkeypatch.setattr(sign_in, "_PACE_SECONDS", 60)
     enable(clinic, person)
     browser, page = show(clinic, person)
-    page.submit("Go on", code=code_now())
+    page.submit("Sign in", code=code_now())
     page = browser.get(PAGE)
     # One more than elsewhere, for the password was used here before; then one a while.
     for _ in range(PER_NAME_AND_ADDRESS + 1):
-        assert page.submit("Turn it off", password="wrong", code="x").status == 403
-    page = page.submit("Turn it off", password=PASSWORD, code=code_now(later=1))
+        assert page.submit("Turn off second factor", password="wrong", code="x").status == 403
+    page = page.submit("Turn off second factor", password=PASSWORD, code=code_now(later=1))
     assert page.status == 429
     assert int(page.headers["Retry-After"]) <= 60
 
@@ -242,8 +242,8 @@ def test_to_turn_off_what_is_off_does_nothing(clinic, person):
     page = browser.get(PAGE)
     with clinic.app_context(), writing() as connection:
         sign_in.disable(connection, user_of(clinic, person).id)
-    page = page.submit("Turn it off", password=PASSWORD, code=code_now())
-    assert page.heading == "Turn on a second factor"
+    page = page.submit("Turn off second factor", password=PASSWORD, code=code_now())
+    assert page.heading == "Set up a second factor"
 
 
 def test_a_form_from_before_it_was_on_changes_nothing(clinic, person):
@@ -251,7 +251,7 @@ def test_a_form_from_before_it_was_on_changes_nothing(clinic, person):
     page = browser.get(PAGE)
     enable(clinic, person)
     before = user_of(clinic, person).totp_secret
-    page = page.submit("Turn it on", password=PASSWORD, code=code_now(secret_on(page)))
+    page = page.submit("Turn on second factor", password=PASSWORD, code=code_now(secret_on(page)))
     assert page.heading == "The second factor is on"
     assert "Your recovery codes" not in page.words
     assert user_of(clinic, person).totp_secret == before
@@ -262,7 +262,7 @@ def test_before_the_code_nothing_is_shown(clinic, person):
     browser, _ = show(clinic, person)
     for path in ("/account", "/account/apps", "/account/password", PAGE, "/launch"):
         page = browser.get(path)
-        assert page.heading == "One more step"
+        assert page.heading == "Enter your code"
         assert page.offered == {}
         assert page.links == Browser(clinic).get("/sign-in").links
     complete = select(Session.complete).where(Session.user_id == user_of(clinic, person).id)
@@ -273,30 +273,30 @@ def test_after_the_code_one_is_where_one_wanted_to_be(clinic, person):
     enable(clinic, person)
     browser = Browser(clinic)
     page = browser.get("/launch?name=hart").submit("Sign in", username=person, password=PASSWORD)
-    assert page.submit("Go on", code=code_now()).path == "/launch?name=hart"
+    assert page.submit("Sign in", code=code_now()).path == "/launch?name=hart"
 
 
 def test_a_wrong_code_is_asked_for_again(clinic, person):
     enable(clinic, person)
     browser = Browser(clinic)
     page = browser.get("/launch").submit("Sign in", username=person, password=PASSWORD)
-    page = page.submit("Go on", code="000000")
+    page = page.submit("Sign in", code="000000")
     assert page.status == 403
     assert NOT_RIGHT in page.words
-    assert page.submit("Go on", code=code_now()).path == "/launch"
+    assert page.submit("Sign in", code=code_now()).path == "/launch"
 
 
 def test_after_five_wrong_codes_the_right_one_waits_too(clinic, person):
     enable(clinic, person)
     browser, page = show(clinic, person)
     for _ in range(PER_NAME_AND_ADDRESS):
-        assert page.submit("Go on", code="000000").status == 403
-    page = page.submit("Go on", code=code_now())
+        assert page.submit("Sign in", code="000000").status == 403
+    page = page.submit("Sign in", code=code_now())
     assert page.status == 429
-    assert "There were too many tries. Wait 15 minutes." in page.words
+    assert "Too many attempts. Wait 15 minutes." in page.words
     # A new session does not begin the count anew.
     page = Browser(clinic, browser.address).sign_in(person)
-    assert page.submit("Go on", code=code_now()).status == 429
+    assert page.submit("Sign in", code=code_now()).status == 429
 
 
 def test_without_a_session_no_code_is_asked_for(clinic):
@@ -316,5 +316,5 @@ def test_who_showed_the_code_is_not_asked_again(clinic, person):
 def test_somebody_else_can_sign_in_instead(clinic, person):
     enable(clinic, person)
     browser, page = show(clinic, person)
-    assert page.submit("Sign in as somebody else").heading == "Sign in"
+    assert page.submit("Use a different account").heading == "Sign in"
     assert browser.sign_in(add_person(clinic, CLINICIAN)).path == "/account"

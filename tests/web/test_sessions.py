@@ -165,7 +165,7 @@ def test_the_page_says_when_the_session_ends(clinic, person, browser):
     words = browser.get("/account").words
     assert f"Signed in since {moment(since)}" in words
     until = moment(since + ABSOLUTE_SECONDS)
-    assert f"after 30 minutes without use, at the latest {until}" in words
+    assert f"after 30 minutes of inactivity, or {until} at the latest" in words
 
 
 def test_use_keeps_a_session(clinic, person, browser):
@@ -247,9 +247,9 @@ def test_the_second_factor_changes_the_secret(clinic, person):
         sign_in.enable(connection, id_of(clinic, person), secret, 1)
     browser = Browser(clinic)
     page = browser.sign_in(person)
-    assert page.heading == "One more step"
+    assert page.heading == "Enter your code"
     old = copy_of(clinic, browser)
-    assert page.submit("Go on", code=pyotp.TOTP(secret).now()).path == "/account"
+    assert page.submit("Sign in", code=pyotp.TOTP(secret).now()).path == "/account"
     assert old.cookie() != browser.cookie()
     assert not is_in(old)
 

@@ -16,7 +16,7 @@ from fhirapp.db import writing
 from tests.support.authorizing import rows
 from tests.support.browsing import PASSWORD, Browser, add_person
 
-WRONG = "That name and password do not match."
+WRONG = "Incorrect user name or password."
 A_PASSWORD = "four words in a row"
 
 
@@ -44,13 +44,16 @@ def test_the_first_administrator_is_made_once(make_app):
     browser = Browser(empty)
     form = browser.get(f"/setup?code={code}")
     filled = {"name": "Ada Example", "username": "Ada", "password": A_PASSWORD}
-    page = form.submit("Make the administrator", **filled, again=A_PASSWORD)
+    page = form.submit("Create administrator account", **filled, again=A_PASSWORD)
     assert page.heading == "Sign in"
-    assert "The administrator account is created. Sign in now." in page.words
+    assert "Administrator account created. Sign in to continue." in page.words
     entered = page.submit("Sign in", username="ada", password=A_PASSWORD)
     assert (entered.path, "Add the people" in entered.words) == ("/admin", True)
     assert "Administer" in browser.get("/account").links
-    assert form.submit("Make the administrator", **filled, again=A_PASSWORD).status in (400, 404)
+    assert form.submit("Create administrator account", **filled, again=A_PASSWORD).status in (
+        400,
+        404,
+    )
     assert Browser(empty).get(f"/setup?code={code}").status == 404
     roles = rows(empty, select(User.role).where(User.username == "ada"))
     assert roles == [(ADMINISTRATOR,)]
@@ -59,7 +62,10 @@ def test_the_first_administrator_is_made_once(make_app):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"again": "other words in a row"}, "The two passwords are not the same."),
+        (
+            {"again": "other words in a row"},
+            "The passwords do not match. Enter the same password twice.",
+        ),
         ({"password": "short", "again": "short"}, "Choose a password of at least 10 characters."),
         ({"username": "é"}, "A user name has 2 to 64 letters without accents, digits"),
         ({"username": "admin"}, "There is a user admin already."),
@@ -72,11 +78,11 @@ def test_what_is_wrong_with_the_first_administrator_is_said_and_the_code_serves_
     code = new_code(clinic)
     right = {"name": "A", "username": "a-b", "password": A_PASSWORD, "again": A_PASSWORD}
     page = Browser(clinic).get(f"/setup?code={code}")
-    page = page.submit("Make the administrator", **(right | changes))
+    page = page.submit("Create administrator account", **(right | changes))
     assert page.status == 400
     assert message in page.words
     # What was typed is there again, but for the passwords.
-    form = page.form("Make the administrator")
+    form = page.form("Create administrator account")
     assert form.fields["username"] == changes.get("username", "a-b")
     assert form.fields["password"] == form.fields["again"] == ""
     assert Browser(clinic).get(f"/setup?code={code}").status == 200
@@ -86,9 +92,9 @@ def test_a_user_makes_a_password_at_an_address_that_serves_once(clinic, person):
     code = new_code(clinic, person)
     page = Browser(clinic).get(f"/setup?code={code}")
     assert page.heading == "Choose a password, Robin Example"
-    page = page.submit("Save", password=A_PASSWORD, again=A_PASSWORD)
+    page = page.submit("Save password", password=A_PASSWORD, again=A_PASSWORD)
     assert page.heading == "Sign in"
-    assert "Your password is saved. Sign in with it now." in page.words
+    assert "Password saved. Sign in with your new password." in page.words
     assert WRONG in Browser(clinic).sign_in(person, PASSWORD).words
     assert Browser(clinic).sign_in(person, A_PASSWORD).path == "/account"
     assert Browser(clinic).get(f"/setup?code={code}").status == 404
@@ -101,7 +107,7 @@ def test_a_user_makes_a_password_at_an_address_that_serves_once(clinic, person):
 def test_whoever_is_invited_begins_where_the_work_is(clinic, role, path):
     username = add_person(clinic, role, *(["p1"] if role == PATIENT else []))
     page = Browser(clinic).get(f"/setup?code={new_code(clinic, username)}")
-    page = page.submit("Save", password=A_PASSWORD, again=A_PASSWORD)
+    page = page.submit("Save password", password=A_PASSWORD, again=A_PASSWORD)
     assert page.submit("Sign in", username=username, password=A_PASSWORD).path.startswith(path)
 
 
@@ -115,8 +121,8 @@ def test_a_new_address_makes_the_one_before_void(clinic, person):
 def test_an_address_that_is_none_makes_nobody(clinic, code):
     """What it was nobody can tell: it is the same as for one that was used."""
     page = Browser(clinic).get(f"/setup?code={code}")
-    assert (page.status, page.heading) == (404, "This address was used")
-    assert "or is too old. Ask an administrator for another" in page.words
+    assert (page.status, page.heading) == (404, "This link no longer works")
+    assert "or has expired. Ask an administrator for a new one" in page.words
 
 
 def test_without_a_code_there_is_no_page(clinic):
@@ -130,7 +136,7 @@ def test_one_of_two_who_use_an_address_at_once_makes_the_password(clinic, person
 
     def use(at: int) -> int:
         password = f"{A_PASSWORD} {at}"
-        return pages[at].submit("Save", password=password, again=password).status
+        return pages[at].submit("Save password", password=password, again=password).status
 
     with ThreadPoolExecutor(4) as pool:
         assert Counter(pool.map(use, range(4))) == {200: 1, 404: 3}

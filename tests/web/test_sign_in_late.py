@@ -19,8 +19,8 @@ from tests.support.browsing import PASSWORD, Browser, Page, add_person
 from tests.support.helpers import BASE_URL
 
 OURS = {"Sec-Fetch-Site": "same-origin"}
-OUT = "You were signed out meanwhile, so what you sent was not done."
-AGAIN = "What you typed is in the form again."
+OUT = "You were signed out before you sent the form, so nothing was changed."
+AGAIN = "Your entries are still in the form."
 # The page, its button, what is typed.
 FORMS: list[tuple[str, str, dict[str, Any]]] = [
     ("/admin/users/new", "Add", {"name": "Nora", "username": "late", "role": "patient"}),
@@ -127,9 +127,9 @@ def test_a_form_of_an_earlier_session_comes_back_too(admin, person, path, button
     page = admin.get(path)
     admin.resume(person)
     page = send(page, button, **typed)
-    assert (page.status, page.heading) == (400, "This form is too old")
+    assert (page.status, page.heading) == (400, "This form has expired")
     assert AGAIN in page.words
-    page = admin.get(page.offered["Open the form again"])
+    page = admin.get(page.offered["Back to the form"])
     assert_filled(page, button, typed)
 
 
@@ -138,7 +138,7 @@ def test_who_registers_an_app_needs_no_session_for_it(clinic):
     page = browser.get(path)
     lose(browser, VISITOR)
     page = send(page, button, **typed)
-    page = browser.get(page.offered["Open the form again"])
+    page = browser.get(page.offered["Back to the form"])
     assert_filled(page, button, typed)
     assert not rows(clinic, select(Client.client_id).where(Client.name == "Late"))
 
@@ -148,22 +148,22 @@ def test_what_another_site_sends_is_not_kept(admin, headers):
     page = admin.get("/admin/users/new")
     lose(admin, SESSION)
     page = send(page, "Add", headers, **FORMS[0][2])
-    assert (page.status, page.heading) == (400, "That could not be read")
+    assert (page.status, page.heading) == (400, "Invalid request")
     assert not admin.cookie(TYPED)
 
 
 def test_no_password_is_kept(clinic, admin):
     page = admin.get("/account/password")
     lose(admin, SESSION)
-    page = send(page, "Change it", old="secret one", password="secret two", again="secret two")
-    assert f"{OUT} Sign in, and send it again." in page.words
+    page = send(page, "Change password", old="secret one", password="secret two", again="secret two")
+    assert f"{OUT} Sign in and send it again." in page.words
     assert not admin.cookie(TYPED)
     browser = Browser(clinic)
     page = browser.get("/sign-in?next=/account/apps")
     lose(browser, VISITOR)
     page = send(page, "Sign in", username="ann", password="secret")
     assert "secret" not in (browser.cookie(TYPED) or "")
-    fields = browser.get(page.offered["Open the form again"]).form("Sign in").fields
+    fields = browser.get(page.offered["Back to the form"]).form("Sign in").fields
     assert (fields["username"], fields["next"]) == ("ann", "/account/apps")
 
 
@@ -180,7 +180,7 @@ def test_what_is_too_long_for_a_cookie_is_not_kept(admin):
     page = admin.get("/admin/users/new")
     lose(admin, SESSION)
     page = send(page, "Add", name="a" * 4_000)
-    assert f"{OUT} Sign in, and send it again." in page.words
+    assert f"{OUT} Sign in and send it again." in page.words
     assert not admin.cookie(TYPED)
 
 
@@ -234,4 +234,4 @@ def test_a_full_disk_is_told_as_such(make_app, error):
     page = send(page, "Add", name="Nora")
     assert (page.status, page.heading) == (507, "The server's disk is full")
     assert "Nothing was saved." in page.words
-    assert page.offered["Open the form again"] == "/admin/users/new"
+    assert page.offered["Back to the form"] == "/admin/users/new"

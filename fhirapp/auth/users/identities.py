@@ -50,16 +50,21 @@ def _enter(
     """Return the session, or why there is none: what was written of it stays."""
     user_id = _remember(connection, arrived)
     if by_rule and arrived.role is None:
-        return _refuse(arrived, user_id, "Your account there has no role here.")
+        return _refuse(
+            arrived, user_id, "Your account at the identity provider has no role on this server."
+        )
     if user_id is None:
         user_id = _new_user(connection, arrived) if arrived.role else None
     if user_id is None:
         return _refuse(
-            arrived, None, "An administrator has to link your account there with one here first."
+            arrived,
+            None,
+            "An administrator must first link your account at the identity provider to an "
+            "account on this server.",
         )
     user = connection.execute(select(User.__table__).where(User.id == user_id)).one()
     if user.disabled:
-        return _refuse(arrived, user_id, "Your account here is switched off.")
+        return _refuse(arrived, user_id, "Your account on this server is disabled.")
     if arrived.role is not None and arrived.role != user.role:
         try:
             accounts.set_role(connection, user_id, arrived.role)
