@@ -165,7 +165,10 @@ DONE: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
     "password-changed": (
         *(PERSON, PERSON),
         lambda scene: scene.person.get("/account/password").submit(
-            "Change password", old="demo", password="four words in a row", again="four words in a row"
+            "Change password",
+            old="demo",
+            password="four words in a row",
+            again="four words in a row",
         ),
     ),
     "password-address": (ADMIN, PERSON, lambda scene: scene.press("Make an address")),

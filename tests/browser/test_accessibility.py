@@ -301,7 +301,10 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/account/sessions"),
         Page("/account/password"),
         Page("/account/second-factor"),
-        Page("/account/second-factor", go=_enter("Turn on second factor", code="nonsense", password="x")),
+        Page(
+            "/account/second-factor",
+            go=_enter("Turn on second factor", code="nonsense", password="x"),
+        ),
         Page("/account/second-factor", go=_turn_on),
         Page("/account/second-factor"),
         Page("/sign-in/code", "/account", _sign_in_again),
@@ -382,7 +385,8 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/admin/keys/rotate", "/admin/keys", _press("Make a new key")),
         Page("/admin/keys", go=_rotate),
         Page(
-            "/account/password", go=_enter("Change password", old="x", password="y" * 10, again="y" * 10)
+            "/account/password",
+            go=_enter("Change password", old="x", password="y" * 10, again="y" * 10),
         ),
     ],
 }

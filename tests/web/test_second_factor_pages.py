@@ -46,7 +46,8 @@ def show(app: Flask, username: str) -> tuple[Browser, Page]:
 
 def secret_on(page: Page) -> str:
     """Return the secret that the page shows to be typed."""
-    return page.words.partition("Or enter this secret in the app: ")[2].partition(" 2.")[0].replace(" ", "")
+    shown = page.words.partition("Or enter this secret in the app: ")[2]
+    return shown.partition(" 2.")[0].replace(" ", "")
 
 
 def turn_on(browser: Browser) -> tuple[str, list[str]]:
@@ -181,7 +182,9 @@ def test_a_sealed_secret_is_for_one_user_and_ten_minutes(clinic, person, text):
     assert refused.status == 400
     assert "The QR code has expired. Scan the new one." in refused.words
     assert user_of(clinic, person).totp_secret is None
-    done = page.submit("Turn on second factor", secret=right.decode(), code=code_now(), password=PASSWORD)
+    done = page.submit(
+        "Turn on second factor", secret=right.decode(), code=code_now(), password=PASSWORD
+    )
     assert done.heading == "The second factor is on"
 
 

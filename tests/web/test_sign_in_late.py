@@ -155,7 +155,9 @@ def test_what_another_site_sends_is_not_kept(admin, headers):
 def test_no_password_is_kept(clinic, admin):
     page = admin.get("/account/password")
     lose(admin, SESSION)
-    page = send(page, "Change password", old="secret one", password="secret two", again="secret two")
+    page = send(
+        page, "Change password", old="secret one", password="secret two", again="secret two"
+    )
     assert f"{OUT} Sign in and send it again." in page.words
     assert not admin.cookie(TYPED)
     browser = Browser(clinic)
