@@ -43,10 +43,11 @@ def other_records(patient: Mapping[str, Any]) -> Sequence[Finding]:
 
 
 _REPLACED = worded(
-    "This record was replaced by another of the same person, whose allergies are not listed here."
+    "This record was replaced by another record of the same patient. Allergies in "
+    "that record are not listed here."
 )
 _ANOTHER = worded(
-    "There is another record of the same person, whose allergies are not listed here."
+    "There is another record of the same patient. Allergies in that record are not listed here."
 )
 
 
@@ -80,8 +81,8 @@ def _none_known(entries: Iterable[Entry], holding: Sequence[Entry]) -> Iterator[
         yield Finding("none-known-beside-allergy", text, _references([entry, *against]))
 
 
-_STILL_ACTIVE = worded("“%(name)s”%(recorded)s is still active beside %(names)s.")
-_NOT_RESOLVED = worded("“%(name)s”%(recorded)s is not recorded as resolved beside %(names)s.")
+_STILL_ACTIVE = worded("“%(name)s”%(recorded)s is still active alongside %(names)s.")
+_NOT_RESOLVED = worded("“%(name)s”%(recorded)s is not recorded as resolved alongside %(names)s.")
 
 
 def _contradicts(none_known: Entry, allergy: Entry) -> bool:
@@ -97,7 +98,7 @@ def _contradicts(none_known: Entry, allergy: Entry) -> bool:
 def _with_category(allergy: Entry, about: About) -> str:
     """Return an allergy's name; where it may be of another category than is denied, that too."""
     if about in _CATEGORIES and not allergy.categories:
-        return worded("%(name)s (its category is not recorded)", name=allergy.name)
+        return worded("%(name)s (category not recorded)", name=allergy.name)
     return allergy.name
 
 
@@ -139,8 +140,8 @@ def _about_the_same(allergies: Sequence[Entry]) -> Iterator[Finding]:
             yield Finding(code, worded(text, names=names), _references(entries))
 
 
-_AS_REFUTED = worded("Recorded both as refuted and as holding: %(names)s.")
-_AS_OVER = worded("Recorded both as over and as holding: %(names)s.")
+_AS_REFUTED = worded("Recorded both as refuted and as active or unresolved: %(names)s.")
+_AS_OVER = worded("Recorded both as resolved or inactive and as active or unresolved: %(names)s.")
 _TWICE = worded("Recorded more than once: %(names)s.")
 
 
@@ -164,10 +165,10 @@ def _status(entry: Entry) -> str:
     if entry.group is Group.REFUTED:
         status = worded("refuted")
     elif entry.verification_status == "unconfirmed":
-        status = f"{status}, {worded('not confirmed')}"
-    return (
-        f"{status}, {worded('recorded %(day)s', day=entry.recorded)}" if entry.recorded else status
-    )
+        status = ", ".join((status, worded("unconfirmed")))
+    if not entry.recorded:
+        return status
+    return ", ".join((status, worded("recorded %(day)s", day=entry.recorded)))
 
 
 def _references(entries: Iterable[Entry]) -> list[str]:

@@ -145,14 +145,15 @@ def sentence(active: int, *, severe: int, described: int, unrecorded: int) -> st
     """
     if active == 1:
         if described:
-            return worded("words describe it as severe.")
+            return worded("free text describes it as severe.")
         text = worded(_ONE_SEVERE if severe else _ONE_NOT_SEVERE)
-        return f"{text} {worded('Its severity is not recorded.')}" if unrecorded else text
+        missing = worded("Severity not recorded.")
+        return f"{text} {missing}" if unrecorded else text
     texts = [worded(_SEVERE.get(severe, _MANY_SEVERE), count=severe)]
     if described:
         texts.append(worded(_MORE_DESCRIBED if severe else _DESCRIBED, count=described))
     if unrecorded:
-        texts.append(worded("For %(count)s of them no severity is recorded.", count=unrecorded))
+        texts.append(worded("Severity not recorded for %(count)s of them.", count=unrecorded))
     return " ".join(texts)
 
 
@@ -165,8 +166,8 @@ _SEVERE = {
 _MANY_SEVERE = worded(
     "%(count)s of them are recorded as severe, as anaphylaxis or with high criticality."
 )
-_MORE_DESCRIBED = worded("Words describe %(count)s more as severe.")
-_DESCRIBED = worded("Words describe %(count)s as severe.")
+_MORE_DESCRIBED = worded("Free text describes %(count)s more as severe.")
+_DESCRIBED = worded("Free text describes %(count)s of them as severe.")
 
 
 def _codings(resource: Resource) -> Iterator[Resource]:

@@ -37,10 +37,10 @@ class Group(Enum):
         "status-not-known-severe",
         "Severe, anaphylaxis or high criticality; clinical status not recorded",
     )
-    WORDS_ONLY = "words-only", "In a document's words only"
+    WORDS_ONLY = "words-only", "In document text only"
     ACTIVE = "active", "Active"
     STATUS_NOT_KNOWN = "status-not-known", "Clinical status not recorded"
-    UNCONFIRMED = "unconfirmed", "Active, not confirmed"
+    UNCONFIRMED = "unconfirmed", "Active, unconfirmed"
     NONE_KNOWN = "none-known", "None known"
     NO_INFORMATION = "no-information", "No information"
     NOT_ASKED = "not-asked", "Not asked"
@@ -110,7 +110,7 @@ class Entry(NamedTuple):
     def name(self) -> str:
         """How it is called in a sentence."""
         return terminology.shortened(self.substance, _NAME) or worded(
-            "an allergy to something not recorded"
+            "an allergy (substance not recorded)"
         )
 
     @property
@@ -153,9 +153,9 @@ def conclusion_of(entries: Sequence[Entry], *, is_limited: bool = False) -> Conc
     conclusion = _conclusion(entries)
     if not is_limited:
         return conclusion
-    part = worded("This token sees a part of the entries only, so there may be others.")
+    part = worded("This token gives access to only some of the entries, so there may be others.")
     if not entries:
-        return Conclusion("not-visible", f"{part} {worded('None of this part is here.')}")
+        return Conclusion("not-visible", part + " " + worded("It gives access to none of them."))
     return conclusion._replace(text=f"{conclusion.text} {part}")
 
 
@@ -173,38 +173,38 @@ def _conclusion(entries: Sequence[Entry]) -> Conclusion:
         )
         return Conclusion("allergies", text + _quoted(in_words), _sources([*holding, *in_words]))
     if in_words:
-        text = worded("No coded entry tells of an allergy.") + _quoted(in_words)
+        text = worded("No coded allergy is recorded.") + _quoted(in_words)
         return Conclusion("words-only", text, _sources(in_words))
     if any(entry.assertion.about is About.ANY for entry in none_known):
         sure = [entry for entry in none_known if entry.assertion.about is About.ANY]
-        text = _recorded(worded("that no allergy is known"), sure)
+        text = _recorded(worded("no known allergies"), sure)
         return Conclusion("none-known", text + _also(nothing), _sources(none_known))
     if none_known:
         names = terminology.listed(list(dict.fromkeys(map(_denied, none_known))))
         text = _recorded(names, none_known)
-        text += f" {worded('Of other allergies nothing is recorded.')}"
+        text += " " + worded("Nothing is recorded about other allergies.")
         return Conclusion("none-known-in-part", text + _also(nothing), _sources(none_known))
     if nothing:
         return _nothing_known(nothing)
     if entries:
-        text = f"{worded('No entry tells of an allergy that still holds.')} {worded(_NO_PROOF)}"
+        text = worded("No active or unresolved allergy is recorded.") + " " + worded(_NO_PROOF)
         return Conclusion("none-holding", text, _sources(entries))
     return Conclusion("nothing-recorded", worded(_NOTHING))
 
 
 _NOTHING = worded(
-    "Nothing is recorded: there is no entry. That does not mean that there are no allergies."
+    "No allergy entries are recorded. This does not mean that there are no allergies."
 )
-_NO_PROOF = worded("That does not mean that there are none.")
+_NO_PROOF = worded("This does not mean that there are none.")
 
 
 def _nothing_known(entries: Sequence[Entry]) -> Conclusion:
     """Return that it was not asked, or that no information is recorded: of both, the latter."""
     if all(entry.group is Group.NOT_ASKED for entry in entries):
-        text = worded("It is recorded that allergies were not asked about.")
+        text = worded("Recorded: patient not asked about allergies.")
         code = "not-asked"
     else:
-        text = worded("It is recorded that there is no information about allergies.")
+        text = worded("Recorded: no information about allergies.")
         code = "no-information"
     return Conclusion(code, f"{text} {worded(_NO_PROOF)}", _sources(entries))
 
@@ -216,13 +216,13 @@ def _quoted(in_words: Sequence[Entry]) -> str:
     quotes = terminology.listed(
         [f"“{terminology.shortened(entry.substance, _QUOTED)}”" for entry in in_words]
     )
-    return " " + worded("A document says in words: %(quotes)s", quotes=quotes)
+    return " " + worded("A document states: %(quotes)s", quotes=quotes)
 
 
 _DENIED = {
-    About.DRUG: worded("that no drug allergy is known"),
-    About.FOOD: worded("that no food allergy is known"),
-    About.ENVIRONMENT: worded("that no environmental allergy is known"),
+    About.DRUG: worded("no known drug allergies"),
+    About.FOOD: worded("no known food allergies"),
+    About.ENVIRONMENT: worded("no known environmental allergies"),
 }
 
 
@@ -239,12 +239,12 @@ def _counted(number: int) -> str:
 
 def _recorded(what: str, entries: Sequence[Entry]) -> str:
     if any(entry.verification_status == "confirmed" for entry in entries):
-        return worded("It is recorded %(what)s.", what=what)
-    return worded("It is recorded %(what)s, but this is not confirmed.", what=what)
+        return worded("Recorded: %(what)s.", what=what)
+    return worded("Recorded, but not confirmed: %(what)s.", what=what)
 
 
 def _also(nothing: Sequence[Entry]) -> str:
-    return f" {worded('Another entry holds no information.')}" if nothing else ""
+    return " " + worded("Another entry gives no information.") if nothing else ""
 
 
 def _sources(entries: Sequence[Entry]) -> list[str]:
@@ -339,14 +339,14 @@ def _faults(
     resource: Resource, assertion: Assertion, clinical: Sequence[str], verified: Sequence[str]
 ) -> Iterable[str]:
     if assertion.is_mixed:
-        yield worded("says that none is known, and something else too")
+        yield worded("is coded as “none known” and as something else")
     elif assertion.kind is Kind.ALLERGY and is_denial(substance(resource)):
         yield worded(
-            "may say that there is none, but is listed as an allergy: read the entry itself"
+            "may state that there is no allergy, but is listed as one: read the entry itself"
         )
     # FHIR R4 extensibility §2.4.1.1: without understanding it the rest cannot be relied on.
     if resource.get("modifierExtension"):
-        yield worded("carries an extension that may change its meaning: read the entry itself")
+        yield worded("has a modifier extension that may change its meaning: read the entry itself")
     if len(clinical) > 1:
         yield worded("has several clinical statuses: %(codes)s", codes=", ".join(clinical))
     if len(verified) > 1:

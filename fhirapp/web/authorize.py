@@ -131,7 +131,7 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -
         try:
             shown, more = find_people(name, born, via="picker")
         except NoDate:
-            shown, message = [], _("That is no date: write 1958-04-12, 1958-04 or 1958.")
+            shown, message = [], _("Enter the date as 1958-04-12, 1958-04 or 1958.")
     return page(
         "picker.html",
         # Refusing sends the browser to the app.

@@ -41,12 +41,12 @@ _CODES = {
     "inactive": _("inactive"),
     "resolved": _("resolved"),
     "confirmed": _("confirmed"),
-    "unconfirmed": _("not confirmed"),
+    "unconfirmed": _("unconfirmed"),
     "refuted": _("refuted"),
     "entered-in-error": _("entered in error"),
     "low": _("low"),
     "high": _("high"),
-    "unable-to-assess": _("cannot be assessed"),
+    "unable-to-assess": _("unable to assess"),
     "environment": _("environment"),
     "biologic": _("biologic (vaccines, sera)"),
     "superseded": _("superseded"),
@@ -57,7 +57,7 @@ _SEXES = {
     "male": _("male"),
     "female": _("female"),
     "other": _("other"),
-    "unknown": _("sex not known"),
+    "unknown": _("sex unknown"),
 }
 # Statuses of a note that are shown, and those in which it no longer holds.
 NOTE_STATUSES = ("superseded", "entered-in-error", "preliminary", "amended")
@@ -67,7 +67,7 @@ _FORMATS = (
     ("application/pdf", "PDF"),
     ("application/x-pdf", "PDF"),
     ("image/svg", _("drawing")),
-    ("image/", _("scanned")),
+    ("image/", _("image")),
     ("text/html", "HTML"),
     ("application/xhtml+xml", "HTML"),
     ("application/hl7-", "C-CDA"),
@@ -82,12 +82,12 @@ _FORMATS = (
 _LONGEST = 300
 _ALL = _("everything in the record: notes, allergies, visits, reports, personal details")
 _SESSION = {
-    OPENID: _("Recognise you when you come back"),
-    FHIR_USER: _("Know who you are in the records"),
+    OPENID: _("Recognize you when you return"),
+    FHIR_USER: _("Know which record represents you"),
     PROFILE: _("Know your name and user name"),
-    LAUNCH: _("Know for which patient, visit and note you started it from here"),
-    LAUNCH_PATIENT: _("Know which patient this is about"),
-    LAUNCH_ENCOUNTER: _("Know which visit this is about"),
+    LAUNCH: _("Know the patient, visit and note that you launched it from"),
+    LAUNCH_PATIENT: _("Know which patient is selected"),
+    LAUNCH_ENCOUNTER: _("Know which visit is selected"),
     OFFLINE: _("Keep access when you are away"),
     ONLINE: _("Keep access as long as you stay signed in"),
 }
@@ -100,7 +100,7 @@ def word(code: str) -> str:
 
 def sex(patient: Mapping[str, Any]) -> str:
     """Return a patient's administrative gender in words."""
-    return _(_SEXES.get(str(patient.get("gender")), "sex not known"))
+    return _(_SEXES.get(str(patient.get("gender")), "sex not recorded"))
 
 
 def format_of(content_type: str) -> str:
@@ -146,7 +146,7 @@ def in_words(text: str) -> Words:
     if scope is None:
         return Words(text, _(_SESSION.get(text, text)), sensitive=False)
     if scope.resource_type == "AuditEvent":
-        return Words(text, _("See the audit trail: who looked at whose record"), sensitive=True)
+        return Words(text, _("See the audit trail: who viewed which record"), sensitive=True)
     is_sensitive = scope.resource_type == "*" or _labels(scope.resource_type).sensitive
     return Words(text, _sentence(scope), is_sensitive)
 
@@ -174,13 +174,13 @@ def _sentence(scope: Scope) -> str:
     name = scope.resource_type
     what = _(_ALL) if name == "*" else _(_labels(name).scope or name)
     if scope.permissions == READ:
-        seen = _("Open, where it knows the address, %(what)s", what=what)
+        seen = _("Read, where it knows the id, %(what)s", what=what)
     elif scope.permissions == SEARCH:
         seen = _("Search %(what)s", what=what)
     else:
         seen = _("See %(what)s", what=what)
     if scope.context == "user":
-        seen = _("%(seen)s of every patient you may see", seen=seen)
+        seen = _("%(seen)s of every patient you have access to", seen=seen)
     elif scope.context == "system":
         seen = _("%(seen)s of every patient", seen=seen)
     only = _(" and ").join(

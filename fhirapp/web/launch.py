@@ -100,7 +100,7 @@ def choose() -> Response:
         matches, more = find_people(name, born, via=VIA)
     except NoDate:
         matches, more = [], False
-        message = _("That is no date: write 1958-04-12, 1958-04 or 1958.")
+        message = _("Enter the date as 1958-04-12, 1958-04 or 1958.")
     return page(
         "launch.html",
         people=matches,

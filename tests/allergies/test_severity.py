@@ -132,15 +132,15 @@ def test_a_severity_in_words_is_shown_beside_its_reaction():
             [allergy("a")],
             (
                 "1 active or unresolved allergy or intolerance; it is not recorded as severe, as"
-                " anaphylaxis or with high criticality. Its severity is not recorded."
+                " anaphylaxis or with high criticality. Severity not recorded."
             ),
         ),
         (
             [allergy("a"), allergy("b", criticality="unable-to-assess"), allergy("c", **SEVERE)],
             (
                 "3 active or unresolved allergies or intolerances; 1 of them is recorded as"
-                " severe, as anaphylaxis or with high criticality. For 2 of them no severity is"
-                " recorded."
+                " severe, as anaphylaxis or with high criticality. Severity not recorded for"
+                " 2 of them."
             ),
         ),
         (
@@ -153,7 +153,7 @@ def test_a_severity_in_words_is_shown_beside_its_reaction():
         (
             [allergy(NKA, **REFUTED)],
             (
-                "No entry tells of an allergy that still holds. That does not mean that there are"
+                "No active or unresolved allergy is recorded. This does not mean that there are"
                 " none."
             ),
         ),

@@ -383,20 +383,20 @@ def test_a_finding_says_on_which_day_or_in_which_month_or_year(date, recorded):
     dated = {"recordedDate": date} if date else {}
     resources = [allergy(NKDA, **dated), allergy("Latex", category=["medication"])]
     (finding,) = findings_of(entries_of(resources))
-    assert finding.text == f"“No known drug allergy”{recorded} is still active beside Latex."
+    assert finding.text == f"“No known drug allergy”{recorded} is still active alongside Latex."
 
 
 def test_a_finding_has_the_status_and_the_date_of_each_entry():
     said = allergy(NKDA, recordedDate="2016-05-02")
     (finding,) = findings_of(entries_of([said, allergy("Penicillin G")]))
     assert finding.text == (
-        "“No known drug allergy”, recorded on 2 May 2016, is still active beside Penicillin G (its"
-        " category is not recorded)."
+        "“No known drug allergy”, recorded on 2 May 2016, is still active alongside Penicillin G"
+        " (category not recorded)."
     )
     twice = [allergy("Latex"), allergy("latex", recordedDate="2020", verified="unconfirmed")]
     (finding,) = findings_of(entries_of(twice))
     assert finding.text == (
-        "Recorded more than once: Latex (active) and latex (active, not confirmed, recorded 2020)."
+        "Recorded more than once: Latex (active) and latex (active, unconfirmed, recorded 2020)."
     )
 
 

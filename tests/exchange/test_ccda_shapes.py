@@ -99,7 +99,7 @@ SHAPES = {
         ),
         [("none-known", "No known allergy")],
         "none-known",
-        ("It is recorded that no allergy is known.",),
+        ("Recorded: no known allergies.",),
     ),
     "the graver of two statuses counts and the other is shown": Shape(
         document_with(
@@ -154,7 +154,7 @@ SHAPES = {
         ),
         [("words-only", "Veetids, Hives"), ("active", "PCN VK")],
         ALLERGY,
-        ("PCN VK coded as Penicillin G", "A document says in words: “Veetids, Hives”"),
+        ("PCN VK coded as Penicillin G", "A document states: “Veetids, Hives”"),
     ),
     "a reaction in words alone": Shape(
         document_with(
@@ -167,7 +167,7 @@ SHAPES = {
         ),
         [("active-severe", "Latex")],
         ALLERGY,
-        ("words describe it as severe", "Latex described as “Anaphylaxis”", "Anaphylaxis ("),
+        ("free text describes it as severe", "Latex described as “Anaphylaxis”", "Anaphylaxis ("),
     ),
     "a misspelled reaction": Shape(
         document_with(observation(DRUG + substance(LATEX) + reacting(said("Anaphalaxis shock")))),
@@ -226,7 +226,7 @@ SHAPES = {
         ),
         [("not-asked", "not asked")],
         "not-asked",
-        ("It is recorded that allergies were not asked about.", "Severity recorded in the"),
+        ("Recorded: patient not asked about allergies.", "Severity recorded in the"),
     ),
     "no information is no allergy": Shape(
         document_with(
@@ -234,7 +234,7 @@ SHAPES = {
         ),
         [("no-information", "NoInformation")],
         "no-information",
-        ("It is recorded that there is no information about allergies.",),
+        ("Recorded: no information about allergies.",),
     ),
     "a nullFlavor does not hide what is named": Shape(
         document_with(observation(DRUG + substance(LATEX), ' nullFlavor="NI"')),
@@ -252,7 +252,7 @@ SHAPES = {
         ),
         [("none-known", "No known allergy")],
         "none-known",
-        ("It is recorded that no allergy is known.",),
+        ("Recorded: no known allergies.",),
     ),
     "no allergy to any drug": Shape(
         document_with(
@@ -272,7 +272,7 @@ SHAPES = {
         ),
         [("none-known", "No Known Allergies")],
         "none-known",
-        ("It is recorded that no allergy is known.",),
+        ("Recorded: no known allergies.",),
     ),
     "no known drug allergy is not made wider by a name": Shape(
         document_with(observation(DRUG + uncoded(name="No Known Allergies"))),
@@ -285,7 +285,7 @@ SHAPES = {
         [("words-only", "Penicillin: anaphylaxis, severe")],
         "words-only",
         (
-            "A document says in words: “Penicillin: anaphylaxis, severe”",
+            "A document states: “Penicillin: anaphylaxis, severe”",
             "described as “Penicillin: anaphylaxis, severe”",
         ),
     ),
@@ -293,7 +293,7 @@ SHAPES = {
         document_with(text="<list><item>No Known Allergies</item></list>"),
         [("none-known", "No Known Allergies")],
         "none-known",
-        ("no allergy is known, but this is not confirmed.",),
+        ("Recorded, but not confirmed: no known allergies.",),
     ),
     "a narrative beside an entry that says nothing": Shape(
         document_with(
@@ -302,7 +302,7 @@ SHAPES = {
         ),
         [("words-only", "Bee stings: throat closes"), ("no-information", "NoInformation")],
         "words-only",
-        ("A document says in words: “Bee stings: throat closes”",),
+        ("A document states: “Bee stings: throat closes”",),
     ),
     "a remark on the record beside that none is known": Shape(
         document_with(
@@ -312,7 +312,7 @@ SHAPES = {
         ),
         [("none-known", "No Known Allergies")],
         "none-known",
-        ("It is recorded that no allergy is known.",),
+        ("Recorded: no known allergies.",),
     ),
     "words beside that none is known": Shape(
         document_with(
@@ -322,8 +322,8 @@ SHAPES = {
         [("words-only", "Penicillin made her lips swell"), ("none-known", "No Known Allergies")],
         "words-only",
         (
-            "A document says in words: “Penicillin made her lips swell”",
-            "is still active beside Penicillin made her lips swell",
+            "A document states: “Penicillin made her lips swell”",
+            "is still active alongside Penicillin made her lips swell",
         ),
     ),
     "a title above the heads of the columns": Shape(
@@ -344,7 +344,7 @@ SHAPES = {
         ),
         [("words-only", "Sulfa, Throat swelling"), ("active", "Latex")],
         ALLERGY,
-        ("A document says in words: “Sulfa, Throat swelling”",),
+        ("A document states: “Sulfa, Throat swelling”",),
     ),
     "a head of columns alone says nothing": Shape(
         document_with(text=table()), [], "nothing-recorded", ("Nothing is recorded",)
@@ -387,7 +387,7 @@ SHAPES = {
         ),
         [("active-severe", "Latex"), ("active-severe", "Penicillin G")],
         ALLERGY,
-        ("Words describe 2 as severe.",),
+        ("Free text describes 2 of them as severe.",),
     ),
     "a reaction that did not occur": Shape(
         document_with(
@@ -419,7 +419,7 @@ SHAPES = {
         ),
         [("words-only", "Allergic to wasps, severely")],
         "words-only",
-        ("A document says in words: “Allergic to wasps, severely”",),
+        ("A document states: “Allergic to wasps, severely”",),
     ),
 }
 

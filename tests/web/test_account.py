@@ -131,7 +131,7 @@ def test_an_app_stands_there_with_all_that_was_allowed(clinic, patient):
         "Allergy Card Registered by Riverside Apps · returns you to app.example, the app that opens"
         " com.app.x: Whose record Amelia Rose Hartwell, born 12 April 1958"
         f" Since {moment(since)} Until {day(since + 30 * DAY)}"
-        " It may Recognise you when you come back openid"
+        " It may Recognize you when you return openid"
         " See allergies and intolerances patient/AllergyIntolerance.rs"
         " See clinical notes and documents sensitive patient/DocumentReference.rs"
         " Keep access when you are away offline_access"
@@ -299,7 +299,7 @@ def test_what_was_allowed_several_times_is_one_card(clinic, patient):
     assert (
         f"Allowed 3 times, last on {moment(now - 10)} Until {day(now + 90 * DAY)}"
         " It may See clinical notes and documents sensitive patient/DocumentReference.rs"
-        " Know which patient this is about launch/patient"
+        " Know which patient is selected launch/patient"
         " See allergies and intolerances patient/AllergyIntolerance.rs"
         " Keep access when you are away offline_access Take back"
     ) in page.words

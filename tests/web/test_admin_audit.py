@@ -174,7 +174,7 @@ def test_names_are_read_with_the_administrators_own_token_and_that_is_noted(app,
     assert (own.via, own.client_id) == ("audit", "pages")
     assert [one.split("/")[1] for one in own.served] == ["p1"]
     assert asked.via == ""
-    said = "Alex Admin read the names of Amelia Rose Hartwell by the pages of administration"
+    said = "Alex Admin read the names of Amelia Rose Hartwell by the administration pages"
     assert said in admin.get(PATH).words
 
 

@@ -426,7 +426,7 @@ def test_what_is_unlinked_is_out_of_reach_at_once(app, admin):
     ("search", "told"),
     [
         ({"find": "Nobodyatall"}, "No matching patients."),
-        ({"born": "12.4.1958"}, "That is no date: write 1958-04-12, 1958-04 or 1958."),
+        ({"born": "12.4.1958"}, "Enter the date as 1958-04-12, 1958-04 or 1958."),
         ({"find": "a,b|c$d\\e"}, "No matching patients."),
     ],
 )

@@ -85,8 +85,8 @@ def test_an_export_and_its_archive_are_noted(app, admin, username):
     assert (begun.method, begun.path, begun.status) == ("POST", "/admin/exports", 303)
     assert begun.body.startswith(f"task={task_id(page)}&types=Patient&types=Group&")
     words = admin.get("/admin/audit").words
-    assert "Alex Admin fetched a file of an export by the pages of administration" in words
-    assert "Alex Admin began an export by the pages of administration" in words
+    assert "Alex Admin fetched a file of an export by the administration pages" in words
+    assert "Alex Admin began an export by the administration pages" in words
 
 
 def test_a_backup_is_noted_without_its_passphrase(app, admin, username):

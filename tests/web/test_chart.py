@@ -71,7 +71,7 @@ def test_a_patient_is_found_by_name_and_birth_date(clinician):
     ("asked", "words"),
     [
         ("name=nobody", "No matching patients."),
-        ("born=12.4.1958", "That is no date: write 1958-04-12, 1958-04 or 1958."),
+        ("born=12.4.1958", "Enter the date as 1958-04-12, 1958-04 or 1958."),
         ("name=%00", "Amelia Rose Hartwell"),
         ("name=,", "Amelia Rose Hartwell"),
         ("name=LGH-100274", "Luis Fernando Ortega Ruiz"),
@@ -103,7 +103,7 @@ def test_who_has_several_records_chooses_and_sees_no_other(clinic):
 
 def test_who_has_no_record_is_told_whom_to_ask(clinic):
     page = as_patient(clinic).get("/patients")
-    assert "Ask your clinic to link yours." in page.words
+    assert "Ask your clinic to link it." in page.words
 
 
 # Who may see a record.
@@ -184,14 +184,17 @@ def test_what_may_hurt_stands_first_and_what_never_was_last(clinician):
     [
         (
             "p11",
-            "Nothing is recorded: there is no entry. That does not mean that there are no",
+            "No allergy entries are recorded. This does not mean that there are no",
         ),
-        ("p6", "It is recorded that there is no information about allergies."),
-        ("p13", "It is recorded that no allergy is known."),
-        ("p4", "It is recorded that no drug allergy is known. Of other allergies nothing is"),
+        ("p6", "Recorded: no information about allergies."),
+        ("p13", "Recorded: no known allergies."),
+        ("p4", "Recorded: no known drug allergies. Nothing is recorded about"),
         ("p5", "born 2 November 1941 (83) · male · record number LGH-100385 died 2 March 2025"),
         ("p3", "Walnut and pecan coded as Tree nut high criticality allergy, food reaction not"),
-        ("p14", "This record was replaced by another of the same person, whose allergies are not"),
+        (
+            "p14",
+            "This record was replaced by another record of the same patient. Allergies in that",
+        ),
     ],
 )
 def test_absence_and_what_is_not_known_are_told_in_words(clinician, patient, words):
@@ -214,7 +217,7 @@ def test_anaphylaxis_stands_first_though_nobody_wrote_how_severe_it_was(clinic, 
     words = clinician.get(f"/patients/{patient}").words
     assert in_order(
         words,
-        "Words describe 1 as severe",
+        "Free text describes 1 of them as severe",
         "Tree nut described as “Anaphylaxis (disorder)”",
         "Mold",
     )
@@ -242,7 +245,7 @@ def test_what_contradicts_is_told_above_and_leads_to_the_entries(clinic, clinici
     page = clinician.get(f"/patients/{patient}")
     assert in_order(
         page.words,
-        "Check: “No known drug allergy”, recorded on 2 May 2016, is still active beside",
+        "Check: “No known drug allergy”, recorded on 2 May 2016, is still active alongside",
         "active or unresolved",
     )
     addresses = set(page.links.values())
@@ -259,12 +262,12 @@ def test_every_allergy_of_five_hundred_is_shown(clinic, clinician):
 def test_a_patient_of_whom_nothing_is_known_is_told_so(clinic, clinician):
     page = clinician.get(f"/patients/{patient_with(clinic)}")
     assert page.heading == "Name not recorded"
-    assert "date of birth not known · sex not known · no record number" in page.words
+    assert "date of birth not recorded · sex not recorded · no record number" in page.words
 
 
 def test_a_record_that_is_not_in_use_is_marked(clinic, clinician):
     page = clinician.get(f"/patients/{patient_with(clinic, active=False)}")
-    assert "This record is marked as not in use." in page.words
+    assert "This record is marked as not in active use." in page.words
 
 
 def test_what_a_record_says_is_shown_and_never_run(clinic, clinician):
@@ -312,7 +315,7 @@ def test_a_name_of_a_million_letters_leaves_the_page_small(clinic, clinician):
         ({"birthDate": "2027-01-01"}, "born 1 January 2027"),
         ({"birthDate": "1958-04-12", "deceasedDateTime": "2000-04-11"}, "born 12 April 1958 (41)"),
         ({"birthDate": "1958-04-12", "deceasedBoolean": True}, "born 12 April 1958"),
-        ({}, "date of birth not known"),
+        ({}, "date of birth not recorded"),
     ],
 )
 def test_an_age_is_told_as_far_as_it_is_known(elements, words):
@@ -323,7 +326,7 @@ def test_an_age_is_told_as_far_as_it_is_known(elements, words):
     ("elements", "words"),
     [
         ({"deceasedDateTime": "2025-03-02T10:00:00+00:00"}, "died 2 March 2025 UTC"),
-        ({"deceasedBoolean": True}, "died, day not known"),
+        ({"deceasedBoolean": True}, "died, date not recorded"),
         ({"deceasedBoolean": False}, ""),
         ({}, ""),
     ],

@@ -184,7 +184,7 @@ def test_of_very_many_severe_ones_the_banner_says_how_many_more(clinic, clinicia
     [
         ([], "Nothing recorded", False),
         ([allergy(NKA)], "None known", True),
-        ([allergy(NKDA)], "None known in part", False),
+        ([allergy(NKDA)], "None known for some allergens only", False),
         ([allergy(NO_INFORMATION)], "No information", False),
         ([allergy("Egg", "resolved")], "None active", False),
     ],
@@ -217,7 +217,7 @@ def test_sections_stand_in_the_order_in_which_they_matter(clinic, clinician):
     words = clinician.get(f"/patients/{patient}").words
     titles = [
         *("Active 2", "Unresolved: clinical status not recorded 1"),
-        *("Past: resolved or inactive 1: Soy", "Refuted 1: Egg", "Entered in error 1: Fig"),
+        *("Resolved or inactive 1: Soy", "Refuted 1: Egg", "Entered in error 1: Fig"),
     ]
     places = [words.find(title) for title in titles]
     assert -1 not in places

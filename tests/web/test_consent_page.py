@@ -18,7 +18,7 @@ from tests.support.helpers import BASE_URL
 
 ALLOW = "Allow what is ticked"
 GOES_WITH = "It learns that with whatever you allow of this record, and not without."
-KNOWS = "Know which patient this is about"
+KNOWS = "Know which patient is selected"
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_the_visit_that_an_app_is_started_for_has_a_tick(clinic, is_ticked):
     launch = asked.flow.launch("p1", "enc-p1-2023-checkup")
     page = asked.page("launch launch/patient patient/*.rs", launch=launch)
     assert ticks(page) == ["launch", "patient/*.rs"]
-    assert "Know for which patient, visit and note you started it from here launch" in page.words
+    assert "Know the patient, visit and note that you launched it from launch" in page.words
     page.submit(ALLOW, scope=["launch", "patient/*.rs"] if is_ticked else ["patient/*.rs"])
     granted = asked.granted()
     assert granted.patient_id == "p1"

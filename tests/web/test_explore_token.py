@@ -88,7 +88,7 @@ def test_a_patients_token_opens_what_the_page_says_it_does(clinic):
 def test_a_patient_without_a_record_has_no_token(clinic):
     page = Browser(clinic).resume(add_person(clinic, PATIENT)).get(TOKEN)
     assert (page.status, page.heading) == (403, "You have no token yet")
-    assert "No record is linked to you yet." in page.words
+    assert "No record linked to your account." in page.words
 
 
 def test_what_was_taken_from_a_person_is_in_force_no_more(clinic):

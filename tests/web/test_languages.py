@@ -239,7 +239,7 @@ def test_most_of_a_translation_is_there(path, record_property):
         ("allergy", "Allergie"),
         ("intolerance", "Unverträglichkeit"),
         ("severe", "schwer"),
-        ("That does not mean that there are none.", "Das heißt nicht, dass es keine gibt."),
+        ("This does not mean that there are none.", "Das heißt nicht, dass es keine gibt."),
     ],
 )
 def test_clinical_words_are_exact(english, german):

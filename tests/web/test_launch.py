@@ -208,11 +208,11 @@ def test_a_patient_starts_no_apps(clinic, program):
     [
         ("name=nobodyhasthisname", "No matching patients."),
         ("born=1801", "No matching patients."),
-        ("born=soon", "That is no date: write 1958-04-12, 1958-04 or 1958."),
+        ("born=soon", "Enter the date as 1958-04-12, 1958-04 or 1958."),
         ("name=%00", "Theo Okafor"),
         ("name=%2C%24%7C%5C", "No matching patients."),
         (f"name={'zz+' * 60}", "No matching patients."),
-        ("name=hart&born=%00", "That is no date: write 1958-04-12, 1958-04 or 1958."),
+        ("name=hart&born=%00", "Enter the date as 1958-04-12, 1958-04 or 1958."),
     ],
 )
 def test_a_search_that_finds_nobody_says_so(clinician, program, query, message):
@@ -240,7 +240,7 @@ def test_where_there_are_no_patients_that_is_said(make_app):
     app = make_app(seed=False)
     browser = Browser(app).resume("clinician")
     add(app, "Growth Chart")
-    assert "There are no patients here yet." in browser.get("/launch").words
+    assert "No patients yet." in browser.get("/launch").words
 
 
 def test_apps_are_told_what_our_pages_look_like(clinic):
@@ -285,5 +285,5 @@ def test_who_starts_an_app_for_a_patient_has_looked_at_their_record(clinic, prog
     clinician.get("/launch?patient=p3")
     seen = Browser(clinic).resume(add_person(clinic, PATIENT, "p3")).get("/patients/p3/viewers")
     assert "Robin Example" in seen.words
-    assert "the page to start apps" in seen.words
+    assert "the app launch page" in seen.words
     assert "visit" in seen.words

@@ -13,11 +13,11 @@ TOKEN = OwnToken("", "", None, 0)
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"data": "!!not base64!!"}, "Its data is no valid base64, so it cannot be shown."),
-        ({"data": "QUJ"}, "Its data is no valid base64, so it cannot be shown."),
-        ({}, "The note names a document here, but neither its data nor its address."),
-        ({"url": "ftp://a.example/x"}, "It is kept elsewhere and is not loaded from there: ftp:"),
-        ({"data": "QUJD", "size": 30_000_000}, "It is larger than 20 MB"),
+        ({"data": "!!not base64!!"}, "Its data is not valid base64, so it cannot be shown."),
+        ({"data": "QUJ"}, "Its data is not valid base64, so it cannot be shown."),
+        ({}, "The note refers to a document, but contains neither its data nor its address."),
+        ({"url": "ftp://a.example/x"}, "Stored on another server, and not loaded from there: ftp:"),
+        ({"data": "QUJD", "size": 30_000_000}, "Larger than 20 MB"),
     ],
 )
 def test_what_cannot_be_read_is_told_in_a_sentence(app, given, problem):
@@ -33,7 +33,9 @@ def test_bytes_that_are_not_those_of_the_version_are_told(app):
     found = attachment({"content": [{"attachment": given}]}, 1, TOKEN)
     assert found is not None
     assert found.data == b"ABC"
-    assert found.remark.startswith("The file was replaced after this version of the note was made.")
+    assert found.remark.startswith(
+        "The file was replaced after this version of the note was created."
+    )
 
 
 @pytest.mark.parametrize(

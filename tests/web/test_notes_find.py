@@ -83,13 +83,13 @@ def test_words_that_stand_in_the_heading_alone_are_told(browser):
     page = browser.get("/notes?q=whitmore+progress")
     assert page.status == 200
     page = browser.get("/notes?q=18842-5")
-    assert "Found in the note's details, not in its text." in page.words
+    assert "Matches the note's details, not its text." in page.words
 
 
 def test_of_many_the_best_are_shown_and_the_newest_can_be_paged(browser):
     page = browser.get("/notes?q=walrus")
-    assert "These are the best 20 of 60. Add a word to find fewer" in page.words
-    page = browser.get(page.offered["see all of them, the newest first"])
+    assert "Showing the 20 most relevant of 60 notes. Add a word to narrow" in page.words
+    page = browser.get(page.offered["see all of them, newest first"])
     seen = []
     while True:
         seen += re.findall(r'href="/notes/([^?"]+)', page.response.text)
@@ -106,8 +106,8 @@ def test_of_many_the_best_are_shown_and_the_newest_can_be_paged(browser):
         ("q=%22", "is not understood; use words"),
         ("q=...", "has no letter or digit to look for"),
         ("q=" + "a+" * 21, "takes at most 20 words and 500 characters"),
-        ("q=" + "a" * 501, "A search takes 500 characters at most."),
-        ("q=pain&from=yesterday", "A day is written as 2024-03-05"),
+        ("q=" + "a" * 501, "Enter 500 characters or fewer."),
+        ("q=pain&from=yesterday", "Enter the date as 2024-03-05"),
         ("q=pain&from=2024-13-45", "date"),
         ("q=pain&cursor=nonsense", "start again from the first page"),
     ],
@@ -115,7 +115,7 @@ def test_of_many_the_best_are_shown_and_the_newest_can_be_paged(browser):
 def test_what_is_not_understood_is_told_in_a_sentence(browser, query, told):
     page = browser.get(f"/notes?{query}")
     assert page.status == 400
-    assert "This search was not understood:" in page.words
+    assert "This search is not valid:" in page.words
     assert told in page.words
 
 
@@ -123,9 +123,9 @@ def test_what_is_not_understood_is_told_in_a_sentence(browser, query, told):
     ("query", "count"),
     [
         ("q=walrus&patient=p9", "60 notes"),
-        ("q=walrus&patient=p1", "No note was found"),
+        ("q=walrus&patient=p1", "No matching notes"),
         ("q=walrus&from=2020-12-01&to=2020-12-02", "2 notes"),
-        ("q=walrus&kind=18842-5", "No note was found"),
+        ("q=walrus&kind=18842-5", "No matching notes"),
         ("q=walrus&kind=11506-3", "60 notes"),
         ("patient=p9&to=2020-01-01", "1 note"),
     ],
@@ -157,15 +157,15 @@ def test_the_chart_has_the_timeline_and_the_newest_notes(browser):
 
 
 def test_a_chart_without_notes_says_so(browser):
-    assert "No note is in this record yet." in browser.get("/patients/f-empty").words
+    assert "No notes in this record yet." in browser.get("/patients/f-empty").words
 
 
 def test_of_very_many_notes_the_picture_comes_after_the_chart(browser):
     page = browser.get("/patients/f-many")
     assert '<svg class="timeline"' not in page.response.text
     assert 'hx-get="/notes?patient=f-many&amp;part=timeline"' in page.response.text
-    drawn = browser.get(page.offered["Draw a timeline of all 1,001 notes"])
-    assert "1001 notes from 2021 to 2021, by kind: Note." in drawn.response.text
+    drawn = browser.get(page.offered["Show a timeline of all 1,001 notes"])
+    assert "1001 notes from 2021 to 2021, by type: Note." in drawn.response.text
 
 
 def test_a_timeline_comes_alone_or_above_the_list(browser):
@@ -179,7 +179,7 @@ def test_a_timeline_comes_alone_or_above_the_list(browser):
 def test_a_patient_finds_their_own_notes_alone(clinic):
     own = Browser(clinic).resume(add_person(clinic, PATIENT, "p9"))
     assert "60 notes" in own.get("/notes?q=walrus").words
-    assert "No note was found" in own.get("/notes?q=torasemide").words
+    assert "No matching notes" in own.get("/notes?q=torasemide").words
     assert own.get("/notes?q=torasemide&patient=p1").status == 403
     assert own.get("/notes?patient=p1&part=timeline").status == 403
 
@@ -187,8 +187,8 @@ def test_a_patient_finds_their_own_notes_alone(clinic):
 def test_who_has_two_records_is_told_which_was_searched_and_led_to_the_other(clinic):
     own = Browser(clinic).resume(add_person(clinic, PATIENT, "p2", "p9"))
     page = own.get("/notes?q=walrus")
-    assert "No note was found" in page.words
-    assert "No note of this record" in page.words
+    assert "No matching notes" in page.words
+    assert "None of the notes in this record" in page.words
     (other,) = [one for one in page.links.values() if "patient=p9" in one]
     assert "60 notes" in own.get(other).words
 
@@ -196,9 +196,9 @@ def test_who_has_two_records_is_told_which_was_searched_and_led_to_the_other(cli
 def test_a_patient_without_a_record_is_told_so(clinic):
     page = Browser(clinic).resume(add_person(clinic, PATIENT)).get("/notes?q=walrus")
     assert page.status == 403
-    assert page.heading == "No record is linked to you yet"
+    assert page.heading == "No record linked to your account"
 
 
 def test_without_words_there_is_a_form_and_advice(browser):
     page = browser.get("/notes")
-    assert "The words of every note that you may see are searched" in page.words
+    assert "Searches the text of every note that you have access to" in page.words

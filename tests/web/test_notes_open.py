@@ -125,42 +125,48 @@ def test_plain_text_keeps_its_lines_and_marks_what_was_looked_for(browser):
     page = browser.get('/notes/n-text?q="penicillin hives"')
     assert page.status == 200
     assert "CC\tcough\n\n   <mark>Penicillin: hives</mark>.\nNo PENICILLIN" in page.response.text
-    assert "What you looked for stands here 3 times: it is marked." in page.words
+    assert "3 matches, highlighted below." in page.words
 
 
 @pytest.mark.parametrize(
     ("note_id", "told"),
     [
-        ("n-svg", "Drawings in SVG may hold programs, so they are not shown here."),
-        ("n-bomb", "Its words could not be read: XML that declares entities."),
-        ("n-broken-pdf", "Its words could not be read: broken PDF."),
-        ("n-called-picture", "This kind of file is not shown here; save it"),
-        ("n-word", "This kind of file is not shown here; save it"),
-        ("n-elsewhere", "It is kept elsewhere and is not loaded from there: https://evil.example/"),
-        ("n-gone", "The document is not here (any more), or you may not read it."),
-        ("n-large", "It is larger than 20 MB"),
+        ("n-svg", "SVG images can contain scripts, so they are not shown here."),
+        ("n-bomb", "Its text cannot be read: XML that declares entities."),
+        ("n-broken-pdf", "Its text cannot be read: broken PDF."),
+        ("n-called-picture", "This file type cannot be shown here. Save"),
+        ("n-word", "This file type cannot be shown here. Save"),
+        (
+            "n-elsewhere",
+            "Stored on another server, and not loaded from there: https://evil.example/",
+        ),
+        ("n-gone", "The document is not available, or you don't have access to it."),
+        ("n-large", "Larger than 20 MB"),
         ("n-charset", "café"),
         ("n-rtf", "Rash after ceftriaxone. Better now."),
         ("n-drawing-as-text", '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)">'),
-        ("n-nothing", "This note has no document"),
+        ("n-nothing", "This note has no attached document"),
         ("n-nobody", "record of Patient/nobody-at-all"),
         ("n-no-subject", "record of not recorded"),
-        ("n-wrong", "Entered in error, according to its author."),
-        ("n-old", "Superseded. A newer note takes its place."),
+        ("n-wrong", "Entered in error. This note is not valid."),
+        ("n-old", "Superseded. This note was replaced by a newer one."),
         ("n-old", "A later note replaces this one"),
-        ("n-newer", "The note that you are reading replaces this one"),
-        ("n-draft", "Preliminary. It may still change"),
+        ("n-newer", "The note you are viewing replaces this one"),
+        ("n-draft", "Preliminary. This note is not signed as final"),
         ("n-draft", "Note of unrecorded type"),
         ("n-draft", "not dated · author not recorded"),
-        ("n-text", "Made, 1 Jun 2025, 10:05 UTC"),
-        ("n-text", 'Written by <img src=x onerror="run()"><b>Eve</b>, for Lakeside.'),
+        ("n-text", "Created, 1 Jun 2025, 10:05 UTC"),
+        ("n-text", 'Written by <img src=x onerror="run()"><b>Eve</b>, on behalf of Lakeside.'),
         ("doc-p1-progress-2024", "Source not recorded."),
         ("n-ids", "Keiko Sato · record of Amelia Rose Hartwell"),
-        ("n-ids", "Kept by Northgate Family Medicine"),
-        ("n-ids", "Marked as restricted"),
-        ("doc-p9-lab-2025-03", "Number MRL-25-02288"),
-        ("doc-p9-lab-2025-03", "This note has no document: its words are not here."),
-        ("n-turned", "It holds marks that turn around the order in which letters are shown"),
+        ("n-ids", "Custodian Northgate Family Medicine"),
+        ("n-ids", "Security label restricted"),
+        ("doc-p9-lab-2025-03", "Identifier MRL-25-02288"),
+        (
+            "doc-p9-lab-2025-03",
+            "This note has no attached document, so its text is not available here.",
+        ),
+        ("n-turned", "Contains characters that reverse the direction of text"),
     ],
 )
 def test_a_note_tells_what_it_is_and_what_cannot_be_shown(browser, note_id, told):
@@ -215,7 +221,10 @@ def test_a_clinical_document_is_shown_by_its_heading_and_its_sections(browser):
 
 def test_xml_that_declares_entities_is_not_expanded(browser):
     page = frame(browser, "n-bomb")
-    assert "This document cannot be shown as it is: XML that declares entities." in page.words
+    assert (
+        "This document cannot be shown in its original form: XML that declares entities."
+        in page.words
+    )
     assert "aaaa" not in page.response.text
 
 
@@ -248,7 +257,7 @@ def test_a_pdf_with_a_program_is_a_picture_like_any_other(browser):
 def test_a_megabyte_of_text_is_shown_to_its_limit_and_hits_are_marked(browser):
     page = browser.get("/notes/n-long?q=penicillin")
     assert page.status == 200
-    assert "This is its beginning. Save the file to have all of it." in page.words
+    assert "Only the beginning is shown. Save the file to read all of it." in page.words
     assert page.response.text.count("<mark>") == 1_000
 
 
@@ -336,7 +345,7 @@ def test_a_file_inside_that_is_unreadable_is_named_beside_all_other_sections(own
     browser = Browser(own_app).resume(add_person(own_app, CLINICIAN))
     page = browser.get("/notes/n-inside?q=ceftriaxone")
     assert (
-        "It holds files whose words could not be read or found: Hospital <course> (what is called"
+        "Contains files whose text cannot be read or searched: Hospital <course> (what is called"
         " RTF and is not); Pictures (image/tiff is not read)."
     ) in page.words
     assert "Rash after ceftriaxone ." in page.words

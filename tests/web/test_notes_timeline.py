@@ -46,7 +46,7 @@ def test_the_picture_says_what_it_shows():
     picture = drawn([dot(1, "2019"), dot(2, "2024-03", "Consult note"), dot(3, "2024-04-01")])
     assert picture.get("aria-label") == "Timeline of the notes"
     (image,) = [one for one in picture.iter() if one.get("role") == "img"]
-    told = "3 notes from 2019 to 2024, by kind: Progress note, Consult note."
+    told = "3 notes from 2019 to 2024, by type: Progress note, Consult note."
     assert image.get("aria-label", "").startswith(told)
     assert image.find(".//a") is None
 

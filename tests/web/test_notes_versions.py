@@ -67,10 +67,10 @@ def difference(browser: Browser, note_id: str) -> str:
 def test_versions_tell_what_changed_in_words(browser):
     words = browser.get("/notes/doc-p1-discharge-2024/versions").words
     for told in (
-        "Version 3 30 Jan 2024, 11:06 UTC amended Status of the text: was final, now amended.",
-        "The document has other content: was text, 992 bytes, now text, 1 kB.",
+        "Version 3 30 Jan 2024, 11:06 UTC amended Document status: was final, now amended.",
+        "Document, content changed: was text, 992 bytes, now text, 1 kB.",
         "Compare versions 1 and 2, line by line",
-        "Version 1 23 Jan 2024, 15:20 UTC preliminary The first version that is kept.",
+        "Version 1 23 Jan 2024, 15:20 UTC preliminary First version kept on this server.",
     ):
         assert told in words
 
@@ -83,9 +83,9 @@ def test_whose_record_it_is_stands_beside_every_version(browser, tail):
 
 def test_an_earlier_version_is_opened_as_it_was(browser):
     page = browser.get("/notes/doc-p1-discharge-2024?version=1")
-    assert "This is version 1, an earlier one." in page.words
+    assert "This is version 1, not the current version." in page.words
     assert "PRELIMINARY, NOT YET SIGNED" in page.words
-    assert page.offered["See the note as it is now (version 3)"] == "/notes/doc-p1-discharge-2024"
+    assert page.offered["View the current version (version 3)"] == "/notes/doc-p1-discharge-2024"
 
 
 def test_texts_stand_side_by_side_with_what_changed_marked_in_words_too(browser):
@@ -93,7 +93,7 @@ def test_texts_stand_side_by_side_with_what_changed_marked_in_words_too(browser)
     assert '<del><span class="aloud">removed: </span>so far</del>. Urinary' in text
     assert '<ins><span class="aloud">added: </span>after five days</ins>. Urinary' in text
     page = browser.get("/notes/doc-p1-discharge-2024/difference?from=1&to=3")
-    assert "Status of the text: was preliminary, now amended." in page.words
+    assert "Document status: was preliminary, now amended." in page.words
 
 
 @pytest.mark.parametrize("note_id", ["v-html", "v-cda", "v-markup"])
@@ -110,9 +110,9 @@ def test_the_words_of_html_and_clinical_documents_are_compared(browser, note_id)
     [
         ("v-pdf", "First page: furosemide"),
         ("v-pdf", "was text, 9 bytes, now PDF, "),
-        ("v-picture", "The later one has no text to compare (scanned)."),
-        ("v-two", "The later one does not have this document."),
-        ("v-two", "The document was removed: text, 9 bytes."),
+        ("v-picture", "The later version has no text to compare (image)."),
+        ("v-two", "The later version does not have this document."),
+        ("v-two", "Document was removed: text, 9 bytes."),
     ],
 )
 def test_what_cannot_be_compared_is_told(browser, note_id, told):
@@ -123,8 +123,8 @@ def test_a_version_whose_file_was_replaced_since_says_so(browser):
     now = browser.get("/notes/v-replaced").words
     assert "The file was replaced" not in now
     before = browser.get("/notes/v-replaced?version=1").words
-    assert "The file was replaced after this version of the note was made." in before
-    assert "The earlier one: The file was replaced" in difference(browser, "v-replaced")
+    assert "The file was replaced after this version of the note was created." in before
+    assert "The earlier version: The file was replaced" in difference(browser, "v-replaced")
 
 
 def test_a_version_whose_bytes_are_kept_shows_them(browser):

@@ -15,14 +15,14 @@ PERSONAL = "name, date of birth, address and other personal details"
 @pytest.mark.parametrize(
     ("scope", "sentence", "sensitive"),
     [
-        ("openid", "Recognise you when you come back", False),
+        ("openid", "Recognize you when you return", False),
         ("patient/AllergyIntolerance.rs", "See allergies and intolerances", False),
         ("patient/AllergyIntolerance", "See allergies and intolerances", False),
         ("patient/DocumentReference.read", "See clinical notes and documents", True),
         ("patient/DocumentReference.s", "Search clinical notes and documents", True),
         (
             "user/Patient.r",
-            f"Open, where it knows the address, {PERSONAL} of every patient you may see",
+            f"Read, where it knows the id, {PERSONAL} of every patient you have access to",
             False,
         ),
         (

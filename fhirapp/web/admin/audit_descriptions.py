@@ -88,12 +88,12 @@ PLACES: Mapping[str, str] = {
     "history": _("the explorer's versions"),
     "chart": _("the chart"),
     "notes": _("the notes"),
-    "launch": _("the page to start apps"),
+    "launch": _("the app launch page"),
     "learn": _("the lessons"),
-    "picker": _("the choice of a record"),
-    "home": _("the first page"),
+    "picker": _("the record selection page"),
+    "home": _("the home page"),
     "pages": _("the pages"),
-    VIA: _("the pages of administration"),
+    VIA: _("the administration pages"),
 }
 
 

@@ -167,7 +167,7 @@ def _index(message: str = "") -> Response:
         try:
             people, more = find_people(name, born, via=VIA)
         except NoDate:
-            message = _("That is no date: write 1958-04-12, 1958-04 or 1958.")
+            message = _("Enter the date as 1958-04-12, 1958-04 or 1958.")
     query = select(PatientChange).order_by(PatientChange.id.desc()).limit(_SHOWN)
     changes = db.session.scalars(query).all()
     return page(

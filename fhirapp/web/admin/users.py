@@ -272,5 +272,5 @@ def _found_patients() -> dict[str, Any]:
     try:
         people, more = find_people(name, born, via=VIA)
     except NoDate:
-        return {"fault": _("That is no date: write 1958-04-12, 1958-04 or 1958.")}
+        return {"fault": _("Enter the date as 1958-04-12, 1958-04 or 1958.")}
     return {"people": people, "more": more}

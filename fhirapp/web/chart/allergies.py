@@ -31,9 +31,9 @@ _SECTIONS = (
         _("Unresolved: clinical status not recorded"),
         False,
     ),
-    (("words-only",), _("In a document's words only"), False),
+    (("words-only",), _("In document text only"), False),
     (_STATED, _("Statements about allergies"), False),
-    (("past",), _("Past: resolved or inactive"), True),
+    (("past",), _("Resolved or inactive"), True),
     (("refuted",), _("Refuted"), True),
     (("entered-in-error",), _("Entered in error"), True),
 )
@@ -43,18 +43,18 @@ _STATEMENTS = {
     "none-known": _("none known"),
     "no-information": _("no information"),
     "not-asked": _("not asked"),
-    "words-only": _("in a document's words only"),
+    "words-only": _("in document text only"),
 }
 # Conclusions without an allergy that holds: heading, and whether "none" is what is recorded.
 _ABSENCES = {
     "none-known": (_("None known"), True),
-    "none-known-in-part": (_("None known in part"), False),
+    "none-known-in-part": (_("None known for some allergens only"), False),
     "not-asked": (_("Not asked"), False),
     "no-information": (_("No information"), False),
     "none-holding": (_("None active"), False),
     "nothing-recorded": (_("Nothing recorded"), False),
     "not-visible": (_("Not visible to you"), False),
-    "words-only": (_("In a document's words only"), False),
+    "words-only": (_("In document text only"), False),
 }
 # Of those that are severe, how many are written large, and how many substances a fold names.
 _MOST_SEVERE, _MOST_NAMED, _MOST_STATED = 12, 20, 3

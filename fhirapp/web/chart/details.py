@@ -108,12 +108,10 @@ def details_of(allergy: Json, visit: str = "") -> Details:
 
 _NOT_TOLD = _("not recorded")
 _STANDINGS = {
-    "entered-in-error": _(
-        "Entered in error. Whoever recorded it says that it should not be here. Do not rely on it."
-    ),
+    "entered-in-error": _("Entered in error. This entry is not valid. Do not rely on it."),
     # Of an allergy as of "none known".
-    "refuted": _("Refuted. It is recorded that this is not so."),
-    "past": _("Resolved or inactive. It is recorded that it no longer holds."),
+    "refuted": _("Refuted. This is recorded as not true."),
+    "past": _("Resolved or inactive. This is recorded as no longer active."),
 }
 
 
@@ -171,32 +169,32 @@ def _who(held: Json, name: str) -> str:
 
 _NOTE = re.compile(f"DocumentReference/({ID_PATTERN})")
 _ACTIVITIES = {
-    "CREATE": _("Written down"),
+    "CREATE": _("Created"),
     "UPDATE": _("Changed"),
     "APPEND": _("Added to"),
     "DELETE": _("Deleted"),
-    "NULLIFY": _("Declared void"),
+    "NULLIFY": _("Nullified"),
 }
 # FHIR R4 provenance-participant-type and US Core's: what somebody did.
 _DEEDS = {
     "author": _("written by"),
     "enterer": _("entered by"),
-    "performer": _("done by"),
+    "performer": _("performed by"),
     "verifier": _("verified by"),
-    "legal": _("answered for by"),
+    "legal": _("legally authenticated by"),
     "attester": _("attested by"),
     "informant": _("reported by"),
-    "custodian": _("kept by"),
-    "assembler": _("put together by"),
+    "custodian": _("in the custody of"),
+    "assembler": _("assembled by"),
     "composer": _("composed by"),
     "transmitter": _("sent by"),
 }
 _ROLES = {
     "derivation": _("derived from"),
-    "revision": _("a revision of"),
+    "revision": _("revision of"),
     "quotation": _("quoted from"),
     "source": _("from"),
-    "removal": _("in place of"),
+    "removal": _("removes"),
 }
 
 
@@ -235,11 +233,13 @@ def _deeds(provenance: Json) -> Iterator[str]:
         kind = agent.get("type") or {}
         codes = [one.get("code") for one in kind.get("coding", ())]
         deed = next((_(_DEEDS[code]) for code in codes if code in _DEEDS), "")
-        deed = deed or f"{concept(kind) or _('role not recorded')}:"
+        role = concept(kind) or _("role not recorded")
+        deed = deed or f"{role}:"
         who = reference(agent.get("who"), provenance) or _("not named")
         behalf = reference(agent.get("onBehalfOf"), provenance)
-        also = f", {_('on behalf of')} {behalf}" if behalf and behalf != who else ""
-        yield f"{deed} {who}{also}"
+        text = f"{deed} {who}"
+        is_other = bool(behalf) and behalf != who
+        yield _("%(text)s, on behalf of %(whom)s", text=text, whom=behalf) if is_other else text
 
 
 def _also(provenance: Json) -> Iterator[Also]:

@@ -20,7 +20,7 @@ def born(patient: Json, today: date) -> str:
     """Return when somebody was born, and how old they are, or were when they died."""
     birth = str(patient.get("birthDate") or "")
     if not birth:
-        return _("date of birth not known")
+        return _("date of birth not recorded")
     died = temporal.day_of(str(patient.get("deceasedDateTime") or ""))
     text = _("born %(day)s", day=when(birth))
     if patient.get("deceasedBoolean") and not died:
@@ -33,7 +33,7 @@ def died(patient: Json) -> str:
     """Return that somebody died, and when; empty of who is not known to have."""
     if value := patient.get("deceasedDateTime"):
         return _("died %(day)s", day=when(str(value)))
-    return _("died, day not known") if patient.get("deceasedBoolean") else ""
+    return _("died, date not recorded") if patient.get("deceasedBoolean") else ""
 
 
 def _years(birth: str, until: str) -> str:
@@ -62,7 +62,7 @@ def notes(values: Iterable[Json] | None) -> list[str]:
     for one in values or ():
         who = reference(one.get("authorReference")) or shortened(one.get("authorString") or "")
         author = ", ".join(filter(None, (who, when(one.get("time")))))
-        text = shortened(one.get("text") or "", LONG) or _("without words")
+        text = shortened(one.get("text") or "", LONG) or _("no text")
         found.append(f"{text} ({author})" if author else text)
     return found
 

@@ -60,7 +60,7 @@ def patients() -> Response:
     try:
         people, more = find_people(name, date.strip(), via=VIA)
     except NoDate:
-        message = _("That is no date: write 1958-04-12, 1958-04 or 1958.")
+        message = _("Enter the date as 1958-04-12, 1958-04 or 1958.")
     return page(
         "chart/patients.html", people=people, more=more, name=name, born=date, message=message
     )
@@ -141,5 +141,5 @@ def _before() -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal()) or len(text) > _LONGEST:
-        raise PageError(400, _("This is not a page of the list. Start at the first one."))
+        raise PageError(400, _("This page of the list does not exist. Start at the first page."))
     return int(text)

@@ -76,12 +76,14 @@ def _version(entry: Json, before: Json | None, *, is_first: bool) -> Version:
     if resource is None:
         return Version(number, day, _("Deleted."))
     if before is None:
-        return Version(number, day, _("The first version.") if is_first else "")
+        return Version(number, day, _("First version.") if is_first else "")
     earlier = before.get("resource")
     if earlier is None:
-        return Version(number, day, _("Recorded again, after it had been deleted."))
+        return Version(number, day, _("Recorded again after deletion."))
     changed = list(changes(earlier, resource))
-    return Version(number, day, "" if changed else _("Nothing that this page shows."), changed)
+    return Version(
+        number, day, "" if changed else _("None of the details on this page changed."), changed
+    )
 
 
 def changes(before: Json, after: Json) -> Iterator[Change]:
@@ -93,7 +95,7 @@ def changes(before: Json, after: Json) -> Iterator[Change]:
             continue
         was, became = words(before) or _("not recorded"), words(after) or _("not recorded")
         if was == became:
-            was, became = _("the same in words"), _("written in another way")
+            was, became = _("same wording"), _("recorded differently")
         yield Change(_(what), was, became)
     others = {*before, *after} - covered - _NOT_TOLD
     if any(before.get(name) != after.get(name) for name in others):
@@ -146,7 +148,7 @@ _ELEMENTS: Sequence[tuple[str, tuple[str, ...], Callable[[Json], str]]] = (
     (_("onset"), _ONSETS, onset),
     (_("last occurred"), ("lastOccurrence",), _day("lastOccurrence")),
     (_("notes"), ("note",), lambda one: shortened("; ".join(notes(one.get("note"))))),
-    (_("whose record"), ("patient",), _who("patient")),
+    (_("patient"), ("patient",), _who("patient")),
     (_("visit"), ("encounter",), _who("encounter")),
     (_("recorded on"), ("recordedDate",), _day("recordedDate")),
     (_("recorded by"), ("recorder",), _who("recorder")),

@@ -33,13 +33,13 @@ _PAGES = {
     "names": _EXPLORER,
     "suggestions": _EXPLORER,
     "history": _EXPLORER,
-    "home": _("the first page"),
-    "launch": _("the page to start apps"),
+    "home": _("the home page"),
+    "launch": _("the app launch page"),
     "learn": _("the lessons"),
-    "picker": _("the choice of a record"),
-    "audit": _("the pages of administration"),
+    "picker": _("the record selection page"),
+    "audit": _("the administration pages"),
 }
-_OTHER_PAGES = _("its pages")
+_OTHER_PAGES = _("its other pages")
 
 
 class Look(NamedTuple):
@@ -76,7 +76,7 @@ def looks_at(patient_id: str, before: int | None) -> tuple[list[Look], int | Non
                 _who(last, people),
                 _through(last, together, apps, own_pages),
                 moment_of(local(datetime.fromisoformat(last.at))),
-                _("nothing: it was refused") if refused else _what(last, seen),
+                _("none: access denied") if refused else _what(last, seen),
                 refused,
             )
         )
@@ -134,8 +134,8 @@ def _pages(together: Sequence[Entry]) -> str:
 
 def _app(entry: Entry, apps: Mapping[str, str]) -> str:
     if entry.client_id is None:
-        return _("an app that is not known")
-    return apps.get(entry.client_id) or _("an app that is gone")
+        return _("an unknown app")
+    return apps.get(entry.client_id) or _("a deleted app")
 
 
 def _what(entry: Entry, seen: Sequence[str]) -> str:
@@ -147,4 +147,4 @@ def _what(entry: Entry, seen: Sequence[str]) -> str:
     parts = []
     for type_name, number in sorted(counts.items()):
         parts.append(one_of(type_name) if number == 1 else f"{number} {plural_of(type_name)}")
-    return ", ".join(parts) or _("requested; nothing was found or sent")
+    return ", ".join(parts) or _("requested; no data found or returned")

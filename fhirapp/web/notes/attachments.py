@@ -73,26 +73,28 @@ def attachment(note: Mapping[str, Any], number: int, token: OwnToken) -> Attachm
     return _checked(_fetched(plain, str(element.get("url", "")), token), element)
 
 
-_TOO_LARGE = _("It is larger than 20 MB, too large to be shown here; an app can fetch it.")
+_TOO_LARGE = _("Larger than 20 MB, too large to show here. An app can download it.")
 
 
 def _inline(plain: Attachment, data: str) -> Attachment:
     try:
         return plain._replace(data=base64.b64decode("".join(data.split()), validate=True))
     except (binascii.Error, ValueError):
-        return plain._replace(problem=_("Its data is no valid base64, so it cannot be shown."))
+        return plain._replace(problem=_("Its data is not valid base64, so it cannot be shown."))
 
 
 def _fetched(plain: Attachment, url: str, token: OwnToken) -> Attachment:
     """Return an attachment with its bytes, from the address that it names, if that is ours."""
     if not url:
         return plain._replace(
-            problem=_("The note names a document here, but neither its data nor its address.")
+            problem=_(
+                "The note refers to a document, but contains neither its data nor its address."
+            )
         )
     path = url.removeprefix(f"{base_url()}/fhir/")
     if not path.startswith("Binary/"):
         where = shortened(url)
-        problem = _("It is kept elsewhere and is not loaded from there: %(where)s", where=where)
+        problem = _("Stored on another server, and not loaded from there: %(where)s", where=where)
         return plain._replace(problem=problem)
     answer = ask(f"/fhir/{path}", token.secret, headers={"Accept": "*/*"}, via=VIA)
     if answer.status == 200 and len(answer.body) <= MAX_BYTES:
@@ -104,7 +106,9 @@ def _fetched(plain: Attachment, url: str, token: OwnToken) -> Attachment:
         return plain._replace(problem=_(_TOO_LARGE))
     if answer.status == 410:
         return plain._replace(problem=_("The document was deleted."))
-    return plain._replace(problem=_("The document is not here (any more), or you may not read it."))
+    return plain._replace(
+        problem=_("The document is not available, or you don't have access to it.")
+    )
 
 
 def _checked(found: Attachment, element: Mapping[str, Any]) -> Attachment:
@@ -114,8 +118,8 @@ def _checked(found: Attachment, element: Mapping[str, Any]) -> Attachment:
         return found
     return found._replace(
         remark=_(
-            "The file was replaced after this version of the note was made. What you see is the"
-            " file as it is now; the earlier bytes are no longer served."
+            "The file was replaced after this version of the note was created. You see the "
+            "current file; the earlier file is no longer available."
         )
     )
 
@@ -196,7 +200,7 @@ def content(found: Attachment) -> Response:
     if kind := picture_type(data):
         return _cached(data, kind, data)
     if way(found) != "frame":
-        raise PageError(404, _("This document is not shown in a frame."))
+        raise PageError(404, _("This document cannot be shown in a frame."))
     try:
         # It comes from nh3, with the elements and attributes of fhirapp/text/showing.py.
         html, reason = Markup(extractor().html_of(data, found.content_type)), ""
@@ -210,7 +214,7 @@ def page_picture(found: Attachment, number: int) -> Response:
     """Return the picture of a PDF's page. Raises PageError."""
     data = _bytes(found)
     if number < 1 or way(found) != "pdf":
-        raise PageError(404, _("This document has no such page."))
+        raise PageError(404, _("This document does not have that page."))
     if _known(data, number):
         return _cached(data, "image/png", b"", number)
     try:

@@ -83,7 +83,7 @@ class Shown(NamedTuple):
 def no_record() -> PageError:
     """Return what a patient reads who has no record here."""
     return PageError(
-        403, _("Ask the clinic to link it to you."), _("No record is linked to you yet")
+        403, _("Ask your clinic to link it to your account."), _("No record linked to your account")
     )
 
 
@@ -151,7 +151,10 @@ def shown(one: Opened, phrases: Sequence[Phrase]) -> list[Shown]:
 def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Shown:
     problem = document.problem
     if time.monotonic() > until:
-        problem = _("Those before it took too long to read. Save the file to see this one.")
+        problem = _(
+            "Not shown: reading the documents before it took too long. Save the file to see "
+            "this one."
+        )
     if problem or document.data is None:
         return Shown(document, "download", [], 0, is_cut=False, pages=0, remark=problem)
     kind = way(document)
@@ -165,14 +168,14 @@ def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Sho
             text, unread = read_words(document)
             remark = _unread(unread)
     except Unreadable as error:
-        remark = _("Its words could not be read: %(reason)s.", reason=str(error))
+        remark = _("Its text cannot be read: %(reason)s.", reason=str(error))
     remark = " ".join(filter(None, (remark, _turned(text))))
     if kind == "download":
         remark = _not_shown(document)
     elif not document.data:
-        remark = _("It is empty.")
+        remark = _("This document is empty.")
     elif kind == "pdf" and not text and not remark:
-        remark = _("It has pictures only: none of its words can be read out or found.")
+        remark = _("Contains images only. Its text cannot be read or searched.")
     marked = mark_hits(text, phrases)
     return Shown(
         document, kind, marked, sum(piece.is_hit for piece in marked), is_cut, pages, remark
@@ -190,7 +193,7 @@ def _unread(parts: Sequence[Unread]) -> str:
     if len(parts) > _MOST_PARTS:
         named.append(_("%(count)s more", count=len(parts) - _MOST_PARTS))
     return _(
-        "It holds files whose words could not be read or found: %(files)s.", files="; ".join(named)
+        "Contains files whose text cannot be read or searched: %(files)s.", files="; ".join(named)
     )
 
 
@@ -199,15 +202,15 @@ def _turned(text: str) -> str:
     if not _TURNED.search(text):
         return ""
     return _(
-        "It holds marks that turn around the order in which letters are shown, so what you read"
-        " may not be what was written: 10 may be 01. Compare it with the saved file."
+        "Contains characters that reverse the direction of text, so you may not see it "
+        "as it was written: 10 may appear as 01. Compare it with the saved file."
     )
 
 
 def _not_shown(document: Attachment) -> str:
     if "svg" in document.content_type.lower():
-        return _("Drawings in SVG may hold programs, so they are not shown here.")
-    return _("This kind of file is not shown here; save it, and open it in a program for it.")
+        return _("SVG images can contain scripts, so they are not shown here.")
+    return _("This file type cannot be shown here. Save the file and open it in another program.")
 
 
 def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
@@ -216,13 +219,13 @@ def facts(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, str]]:
     period = context.get("period") or {}
     visits = [visit(one, token) for one in context.get("encounter", ())[:5]]
     facts = [
-        (_("What it is about"), note.get("description", "")),
+        (_("Description"), note.get("description", "")),
         (_("Signed by"), reference(note.get("authenticator"))),
-        (_("Kept by"), reference(note.get("custodian")) or _("not recorded")),
+        (_("Custodian"), reference(note.get("custodian")) or _("not recorded")),
         (_("Visit"), "; ".join(filter(None, visits)) or _("not recorded")),
-        (_("About care"), _span(period) if period else ""),
-        (_("Number"), ", ".join(_numbers(note))),
-        (_("Marked as"), ", ".join(filter(None, map(_label, note.get("securityLabel", ()))))),
+        (_("Period of care"), _span(period) if period else ""),
+        (_("Identifier"), ", ".join(_numbers(note))),
+        (_("Security label"), ", ".join(filter(None, map(_label, note.get("securityLabel", ()))))),
     ]
     return [(name, text) for name, text in facts if text]
 
@@ -241,9 +244,9 @@ _UUID = re.compile("[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 # v3 Confidentiality, which says it by a letter alone.
 _CONFIDENTIAL = {
     "U": _("unrestricted"),
-    "L": _("hardly confidential"),
-    "M": _("moderately confidential"),
-    "N": _("normally confidential"),
+    "L": _("low confidentiality"),
+    "M": _("moderate confidentiality"),
+    "N": _("normal confidentiality"),
     "R": _("restricted"),
     "V": _("very restricted"),
 }
@@ -279,7 +282,7 @@ def _span(period: Mapping[str, Any]) -> str:
 
 _RELATIONS = {
     "replaces": _("replaces"),
-    "transforms": _("is another form of"),
+    "transforms": _("is a transformation of"),
     "signs": _("signs"),
     "appends": _("adds to"),
     "": _("relates to"),
@@ -300,7 +303,7 @@ def relations(note: Mapping[str, Any], token: OwnToken) -> list[tuple[str, Line]
                 continue
             found.append(
                 (
-                    _("The note that you are reading %(relation)s this one", relation=word),
+                    _("The note you are viewing %(relation)s this one", relation=word),
                     line(other),
                 )
             )

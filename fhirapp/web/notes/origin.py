@@ -16,7 +16,7 @@ from fhirapp.web.texts import _
 _MOST = 50
 # v3 DataOperation, and what people say.
 _DONE = {
-    "CREATE": _("Made"),
+    "CREATE": _("Created"),
     "UPDATE": _("Changed"),
     "APPEND": _("Added to"),
     "DELETE": _("Deleted"),
@@ -24,19 +24,19 @@ _DONE = {
 _ROLES = {
     "author": _("written by"),
     "transmitter": _("sent by"),
-    "assembler": _("put together by"),
-    "custodian": _("kept by"),
+    "assembler": _("assembled by"),
+    "custodian": _("in the custody of"),
     "enterer": _("entered by"),
-    "verifier": _("checked by"),
-    "legal": _("legally signed by"),
+    "verifier": _("verified by"),
+    "legal": _("legally authenticated by"),
     "attester": _("attested by"),
     "informant": _("reported by"),
-    "performer": _("done by"),
+    "performer": _("performed by"),
 }
 _FROM = {
-    "source": _("made from"),
-    "derivation": _("made from"),
-    "revision": _("a revision of"),
+    "source": _("derived from"),
+    "derivation": _("derived from"),
+    "revision": _("revision of"),
     "quotation": _("quotes"),
     "removal": _("removes"),
 }
@@ -71,14 +71,14 @@ def _origin(provenance: Mapping[str, Any], here: str) -> Origin:
     signatures = [
         _(
             "Signed by %(who)s, %(when)s.",
-            who=reference(one.get("who")) or _("a person who is not named"),
+            who=reference(one.get("who")) or _("an unnamed person"),
             when=moment_of(one.get("when")),
         )
         for one in provenance.get("signature", ())[:5]
     ]
     reasons = ", ".join(filter(None, map(concept, provenance.get("reason", ()))))
     others = [
-        _("Because: %(reasons)s.", reasons=reasons) if reasons else "",
+        _("Reason: %(reasons)s.", reasons=reasons) if reasons else "",
         _happened(provenance),
     ]
     parts = (*dict.fromkeys(agents), *entities, *signatures, *filter(None, others))
@@ -87,11 +87,11 @@ def _origin(provenance: Mapping[str, Any], here: str) -> Origin:
 
 def _happened(provenance: Mapping[str, Any]) -> str:
     if when := provenance.get("occurredDateTime"):
-        return _("It happened on %(day)s.", day=day_of(when))
+        return _("Occurred on %(day)s.", day=day_of(when))
     period = provenance.get("occurredPeriod") or {}
     if period.get("start") and period.get("end"):
         first, last = day_of(period["start"]), day_of(period["end"])
-        return _("It happened from %(first)s to %(last)s.", first=first, last=last)
+        return _("Occurred from %(first)s to %(last)s.", first=first, last=last)
     return ""
 
 
@@ -103,8 +103,13 @@ def _agent(agent: Mapping[str, Any]) -> str:
     )
     who = people([agent.get("who") or {}]) or _("not recorded")
     behalf = reference(agent.get("onBehalfOf"))
-    text = f"{role or _('involved:')} {who}"
-    return _("%(text)s, for %(whom)s", text=text, whom=behalf) if behalf and behalf != who else text
+    role = role or _("involved:")
+    text = f"{role} {who}"
+    return (
+        _("%(text)s, on behalf of %(whom)s", text=text, whom=behalf)
+        if behalf and behalf != who
+        else text
+    )
 
 
 def _entity(entity: Mapping[str, Any], here: str) -> str:

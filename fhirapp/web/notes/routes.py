@@ -42,7 +42,7 @@ def find() -> Response:
     token = token_of(wanted.patient if is_patient else None)
     if request.args.get("part") == "timeline":
         if not wanted.patient:
-            raise PageError(400, _("A timeline is of one patient."))
+            raise PageError(400, _("Choose one patient for a timeline."))
         return _page("notes/_timeline.html", timeline=timeline_of(wanted.patient, token))
     if wanted.is_empty:
         return _found(wanted)
@@ -156,7 +156,7 @@ def compare(note_id: str) -> Response:
     """Show what differs between two versions of a note. Aborts with 400, 404."""
     first, second = _version("from"), _version("to")
     if not first or not second:
-        raise PageError(400, _("Say which two versions: ?from=1&to=2."))
+        raise PageError(400, _("Name the two versions to compare: ?from=1&to=2."))
     before, after = opened(note_id, first), opened(note_id, second)
     found = compared(before, after)
     return _page(
@@ -194,7 +194,7 @@ def _document(note_id: str, number: int) -> Attachment:
     one = opened(note_id, _version("version"))
     found = attachment(one.note, number, one.token)
     if found is None:
-        raise PageError(404, _("This note has no document of that number."))
+        raise PageError(404, _("This note has no document with that number."))
     return found
 
 
@@ -202,7 +202,7 @@ def _version(name: str) -> str:
     """Return the version that an address names. Raises PageError."""
     version = request.args.get(name, "")
     if version and not (version.isascii() and version.isdigit() and len(version) < 10):
-        raise PageError(400, _("A version is a number."))
+        raise PageError(400, _("A version must be a number."))
     return version
 
 

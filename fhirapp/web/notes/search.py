@@ -227,10 +227,10 @@ def query_of(arguments: MultiDict[str, str]) -> Query:
     """Read an address. Raises Refused."""
     values = {name: arguments.get(name, "").strip() for name in _NAMES}
     if len(values["q"]) > _LONGEST:
-        raise Refused(_("A search takes 500 characters at most."))
+        raise Refused(_("Enter 500 characters or fewer."))
     for name in ("from", "to"):
         if values[name] and not _DAY.fullmatch(values[name]):
-            raise Refused(_("A day is written as 2024-03-05, or 2024-03, or 2024."))
+            raise Refused(_("Enter the date as 2024-03-05, 2024-03 or 2024."))
     is_newest = values["order"] == "newest" or bool(values["cursor"])
     return Query(
         values["q"],
@@ -301,10 +301,12 @@ def _hit(
     """Return a note with the words around what was looked for."""
     if not phrases:
         return Hit(line, [], "")
-    remark = _("Found in the note's details, not in its text.")
+    remark = _("Matches the note's details, not its text.")
     for number in range(1, min(len(note.get("content", ())), _DOCUMENTS) + 1):
         if time.monotonic() > until:
-            return Hit(line, [], _("Open it to see the words: reading them took too long here."))
+            return Hit(
+                line, [], _("No excerpt: the document took too long to read. Open the note.")
+            )
         document = attachment(note, number, token)
         if document is None or document.data is None:
             continue

@@ -106,7 +106,8 @@ def timeline(patient_id: str, dots: Sequence[Dot], visits: Sequence[Visit] = ())
 def _summary(dated: Sequence[tuple[date, Dot]], rows: Sequence[str]) -> str:
     """Return what the picture shows, for who does not see it."""
     return _(
-        "%(count)s from %(first)s to %(last)s, by kind: %(kinds)s. The list below has them all.",
+        "%(count)s from %(first)s to %(last)s, by type: %(kinds)s. The list below "
+        "includes all of them.",
         count=_("1 note") if len(dated) == 1 else _("%(count)s notes", count=len(dated)),
         first=dated[0][0].year,
         last=dated[-1][0].year,
@@ -129,7 +130,7 @@ def _rows(dots: Iterable[Dot]) -> list[str]:
     kinds = [kind for kind, _count in Counter(dot.kind for dot in dots).most_common()]
     if len(kinds) <= _MOST_ROWS:
         return kinds
-    return [*kinds[: _MOST_ROWS - 1], _("other kinds")]
+    return [*kinds[: _MOST_ROWS - 1], _("other types")]
 
 
 def _bands(visits: Iterable[Visit], scale: _Scale, height: int) -> Iterator[Markup]:
@@ -214,7 +215,7 @@ def _several(patient_id: str, near: _Near, x: float, y: float) -> Markup:
         parameters["kind"] = codes.pop()
     days = first.isoformat() if first == last else f"{first.isoformat()} to {last.isoformat()}"
     kinds = {dot.kind for _x, _day_of_it, dot in near}
-    kind = kinds.pop() if len(kinds) == 1 else _("several kinds")
+    kind = kinds.pop() if len(kinds) == 1 else _("several types")
     title = _("%(count)s notes, %(days)s: %(kind)s", count=len(near), days=days, kind=kind)
     number = Markup('<text class="count" x="{}" y="{}">{}</text>').format(
         x, y + 4, _short(len(near))

@@ -58,12 +58,12 @@ def _version(entry: Json, before: Json | None) -> Version:
     previous = _number(before) if before else ""
     if note is None:
         when = moment_of((entry.get("response") or {}).get("lastModified"))
-        return Version(number, when, _("deleted"), True, previous, (_("It was deleted."),))
+        return Version(number, when, _("deleted"), True, previous, (_("Deleted."),))
     if earlier is None:
-        change = _("It came back.") if before else _("The first version that is kept.")
+        change = _("Restored.") if before else _("First version kept on this server.")
         changed: tuple[str, ...] = (change,)
     else:
-        changed = tuple(changes(earlier, note)) or (_("Nothing but the version's number."),)
+        changed = tuple(changes(earlier, note)) or (_("No changes except the version number."),)
     when = moment_of(note.get("meta", {}).get("lastUpdated"))
     word = status(note).word or _("current")
     return Version(number, when, word, False, previous if earlier else "", changed)
@@ -116,21 +116,21 @@ def _facts(note: Json) -> dict[str, str]:
         f"{one.get('code')} {reference(one.get('target'))}" for one in note.get("relatesTo", ())
     )
     details = {
-        _("Kind"): concept(note.get("type")),
-        _("Status of the record"): str(note.get("status", "")),
-        _("Status of the text"): str(note.get("docStatus", "")),
+        _("Type"): concept(note.get("type")),
+        _("Record status"): str(note.get("status", "")),
+        _("Document status"): str(note.get("docStatus", "")),
         _("Date"): moment_of(note["date"]) if note.get("date") else "",
         _("Author"): people(note.get("author")),
         _("Signed by"): reference(note.get("authenticator")),
-        _("Kept by"): reference(note.get("custodian")),
-        _("What it is about"): shortened(str(note.get("description", ""))),
-        _("Whose record"): reference(note.get("subject")),
+        _("Custodian"): reference(note.get("custodian")),
+        _("Description"): shortened(str(note.get("description", ""))),
+        _("Patient"): reference(note.get("subject")),
         _("Category"): ", ".join(filter(None, map(concept, note.get("category", ())))),
-        _("Marked as"): ", ".join(filter(None, map(concept, note.get("securityLabel", ())))),
+        _("Security label"): ", ".join(filter(None, map(concept, note.get("securityLabel", ())))),
         _("Relates to"): ", ".join(related),
         _("Visit"): people(context.get("encounter")),
-        _("Care from"): day_of(period["start"]) if period.get("start") else "",
-        _("Care until"): day_of(period["end"]) if period.get("end") else "",
+        _("Period of care, start"): day_of(period["start"]) if period.get("start") else "",
+        _("Period of care, end"): day_of(period["end"]) if period.get("end") else "",
     }
     return {name: text for name, text in details.items() if text}
 
@@ -138,9 +138,7 @@ def _facts(note: Json) -> dict[str, str]:
 def _documents(before: Any, after: Any) -> Iterator[str]:
     """Yield what happened to the attached documents, each by its place."""
     for place in range(max(len(before), len(after))):
-        which = (
-            _("The document") if len(before) < 2 > len(after) else _("Document %(n)s", n=place + 1)
-        )
+        which = _("Document") if len(before) < 2 > len(after) else _("Document %(n)s", n=place + 1)
         if place >= len(before):
             yield _("%(which)s was added: %(what)s.", which=which, what=_document(after[place]))
         elif place >= len(after):
@@ -155,17 +153,15 @@ def _document_changes(which: str, before: Json, after: Json) -> Iterator[str]:
     if any(old.get(name) != new.get(name) for name in key):
         was, now = _document(before), _document(after)
         yield _(
-            "%(which)s has other content: was %(was)s, now %(now)s.", which=which, was=was, now=now
+            "%(which)s, content changed: was %(was)s, now %(now)s.", which=which, was=was, now=now
         )
     elif old.get("contentType") != new.get("contentType"):
         was, now = (str(one.get("contentType") or _("not recorded")) for one in (old, new))
-        yield _(
-            "%(which)s has another format: was %(was)s, now %(now)s.", which=which, was=was, now=now
-        )
+        yield _("%(which)s, format: was %(was)s, now %(now)s.", which=which, was=was, now=now)
     if old.get("title") != new.get("title"):
         was, now = (shortened(str(one.get("title") or _("none"))) for one in (old, new))
         yield _(
-            "%(which)s has another title: was “%(was)s”, now “%(now)s”.",
+            "%(which)s, title: was “%(was)s”, now “%(now)s”.",
             which=which,
             was=was,
             now=now,
@@ -211,8 +207,8 @@ def _compared(number: int, before: Opened, after: Opened) -> Documents:
     old, new = (attachment(one.note, number, one.token) for one in (before, after))
     title = next((one.title for one in (new, old) if one is not None and one.title), "")
     remarks: list[str] = []
-    old_text = _text(old, _("The earlier one"), remarks)
-    new_text = _text(new, _("The later one"), remarks)
+    old_text = _text(old, _("The earlier version"), remarks)
+    new_text = _text(new, _("The later version"), remarks)
     if old_text is None or new_text is None:
         return Documents(number, title, None, tuple(remarks))
     return Documents(number, title, difference(old_text, new_text), tuple(remarks))
