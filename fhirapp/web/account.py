@@ -55,7 +55,7 @@ _ENDED = {
     UNCHANGED: NOTHING_CHANGED,
 }
 _DONE = {
-    "taken-back": _("Access revoked: the app can no longer read this record."),
+    "taken-back": _("Access revoked."),
     UNCHANGED: NOTHING_CHANGED,
 }
 
@@ -124,7 +124,10 @@ def revoke(grant_id: str) -> Response:
         # PostgreSQL refuses a text with NUL in it, instead of not finding it.
         taken = take_back(connection, grant_id, user_id) if grant_id.isprintable() else None
     if taken is None:
-        raise PageError(404, _("You have given no such app access."))
+        raise PageError(
+            404,
+            _("This access does not exist. Your connected apps are listed under Connected apps."),
+        )
     return see_other(f"/account/apps?done={'taken-back' if taken else UNCHANGED}")
 
 

@@ -61,8 +61,8 @@ _LONG = {"redirect_uris": 12_000, "jwks": 50_000}
 # The parts of a JSON Web Key that are secret: RFC 7518 §6.2.2, §6.3.2, §6.4.
 _SECRET_PARTS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 _GIVEN_AWAY = _(
-    "This contains a private key, which nobody else may know: it was not stored. Make a new one,"
-    " and enter its public part only."
+    "The keys contain a private key, which must stay secret. It was not stored. Create a "
+    "new key pair and enter only the public key."
 )
 
 
@@ -126,7 +126,7 @@ def _keys(text: str) -> Any:
     try:
         content = fhir_json.loads(text)
     except ValueError:
-        raise RefusedCommand(_("The keys are not JSON.")) from None
+        raise RefusedCommand(_("The keys are not JSON. Enter a JSON Web Key Set.")) from None
     keys = content.get("keys", [content]) if isinstance(content, dict) else ()
     if isinstance(keys, list) and any(
         isinstance(key, dict) and not _SECRET_PARTS.isdisjoint(key) for key in keys
@@ -153,7 +153,7 @@ def form() -> Response:
 def send() -> Response:
     """Register a client: an administrator's is approved at once."""
     if request.form.get("kind") not in shown.KINDS:
-        raise PageError(400, _("Choose first what kind of app it is."))
+        raise PageError(400, _("Choose the kind of app first."))
     draft = draft_of(request.form)
     try:
         registration = registration_of(draft)
@@ -168,7 +168,7 @@ def send() -> Response:
     except RefusedCommand as error:
         return _form(draft, reason_of(error), 400)
     except TooOften as error:
-        return _form(draft, f"{_('There were too many from your address.')} {wait(error)}", 429)
+        return _form(draft, f"{_('Too many registrations from your address.')} {wait(error)}", 429)
 
 
 @blueprint.get("/apps/<code>")
@@ -184,7 +184,7 @@ def test(code: str) -> Response:
     try:
         findings = diagnose(client)
     except TooOften as error:
-        raise PageError(429, f"{_('It was tested too often.')} {wait(error)}") from None
+        raise PageError(429, f"{_('This app was tested too often.')} {wait(error)}") from None
     return _owned(code, client, findings)
 
 
@@ -193,7 +193,13 @@ def new_secret(code: str) -> Response:
     """Make a new secret, and show it this once."""
     client = _client(code)
     if client.approved_at is None or client.disabled or not shown.has_secret(client):
-        raise PageError(409, _("There is no secret to be made for this app now."))
+        raise PageError(
+            409,
+            _(
+                "A secret can't be created for this app: it must be approved, not disabled, and "
+                "use a client secret."
+            ),
+        )
     client_id, name = client.client_id, client.name
     db.session.rollback()
     with writing() as connection:

@@ -14,7 +14,7 @@ from fhirapp.auth.models import ParkedRequest
 from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import DURATIONS, Offer, SendBack, Unanswerable
 from fhirapp.auth.scopes import OFFLINE, ONLINE
-from fhirapp.auth.users.sessions import Signed
+from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, Signed
 from fhirapp.config import base_url
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.response import parse_form
@@ -32,6 +32,7 @@ from fhirapp.web.pages import (
 )
 from fhirapp.web.people import NoDate, find_people, people, person
 from fhirapp.web.texts import _
+from fhirapp.web.times import moment
 
 blueprint = blueprint_of("authorize", __name__)
 blueprint.register_error_handler(SendBack, lambda error: see_other(error.location))
@@ -49,7 +50,9 @@ def begin() -> Response:
 def begin_by_post() -> Response:
     """Take a client's request, from a form (SMART: authorize-post)."""
     if request.mimetype != "application/x-www-form-urlencoded":
-        raise PageError(400, _("An app's request comes as a form."))
+        raise PageError(
+            400, _("Invalid request: the app must send a form (application/x-www-form-urlencoded).")
+        )
     return _park(request.get_data())
 
 
@@ -87,7 +90,7 @@ def answer(handle: str) -> Response:
     days = field("days", 5)
     length = int(days) if days.isascii() and days.isdecimal() else DURATIONS[0]
     if length not in DURATIONS:
-        raise PageError(400, _("Choose one of the durations."))
+        raise PageError(400, _("Choose one of the listed durations."))
     ticked = request.form.getlist("scope")
     return see_other(authorize.decide(parked, offer, session, ticked, length))
 
@@ -96,7 +99,9 @@ def _park(form: bytes) -> Response:
     try:
         values = MultiDict(parse_form(form))
     except FhirError:
-        raise PageError(400, _("The app's request could not be read.")) from None
+        raise PageError(
+            400, _("The app sent an invalid request. Go back to the app and start again.")
+        ) from None
     return see_other(f"/oauth/authorize/{authorize.park(values)}")
 
 
@@ -105,7 +110,10 @@ def _parked(handle: str) -> ParkedRequest:
     if parked is None:
         raise PageError(
             404,
-            _("This request was answered already, or has expired. Start again in the app."),
+            _(
+                "This request was already answered or has expired. Go back to the app and "
+                "start again."
+            ),
         )
     return parked
 
@@ -113,14 +121,23 @@ def _parked(handle: str) -> ParkedRequest:
 def _choose(handle: str, parked: ParkedRequest, offer: Offer, patient_id: str) -> Response:
     is_theirs = offer.patients is None or patient_id in offer.patients
     if parked.user_id is not None or not is_theirs or person(patient_id) is None:
-        raise PageError(403, _("That record cannot be chosen here."))
+        raise PageError(
+            403,
+            _("You can't choose this record for the app. Choose one of the records on the page."),
+        )
     authorize.choose_patient(parked, patient_id)
     return see_other(f"/oauth/authorize/{handle}")
 
 
 def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -> Response:
     if parked.user_id is not None:
-        raise PageError(403, _("The app was started for one patient; start it again for another."))
+        raise PageError(
+            403,
+            _(
+                "The app was started for a specific patient. To use it for a different patient, "
+                "start it again."
+            ),
+        )
     name, born = request.args.get("name", "")[:200], request.args.get("born", "")[:10]
     message, more = "", False
     own: dict[str, bool] = {}
@@ -151,7 +168,7 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -
 def _consent(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -> Response:
     patient = None if offer.patient_id is None else person(offer.patient_id)
     if offer.patient_id is not None and patient is None:
-        raise PageError(404, _("There is no record of this patient any more."))
+        raise PageError(404, _("The record of this patient no longer exists."))
     can_change = parked.user_id is None and (offer.patients is None or len(offer.patients) > 1)
     return page(
         "consent.html",
@@ -164,7 +181,7 @@ def _consent(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) 
         scopes=[in_words(text) for text in offer.scopes if text not in offer.follows],
         follows=offer.follows,
         keeps=OFFLINE in offer.scopes,
-        online=ONLINE in offer.scopes,
+        until=moment(session.signed_in_at + ABSOLUTE_SECONDS) if ONLINE in offer.scopes else "",
         offline=OFFLINE,
         durations=DURATIONS,
         user=session.user,

@@ -38,35 +38,38 @@ class Kind(NamedTuple):
 
 KINDS: Mapping[str, Kind] = {
     "public": Kind(
-        _("An app on a phone or in a browser"),
+        _("A mobile or browser app"),
         _(
-            "It has no server of its own, so it can keep no secret. People sign in here and allow"
-            " it."
+            "It has no server of its own, so it cannot keep a secret. Users sign in here "
+            "and give it access."
         ),
     ),
     "confidential": Kind(
-        _("An app with a server of its own"),
-        _("Its server keeps a secret, or signs with a key. People sign in here and allow it."),
+        _("An app with its own server"),
+        _(
+            "Its server keeps a secret or signs with a private key. Users sign in here and "
+            "give it access."
+        ),
     ),
     "backend": Kind(
         _("A backend system"),
         _(
-            "A program that nobody sits in front of. It signs with its own key, and reaches the"
-            " records of every patient."
+            "A program that runs without a user. It signs with its own private key and can "
+            "reach the records of every patient."
         ),
     ),
 }
 _OTHER_KINDS = {
-    OF_SHELL: Kind(_("The shell"), _("Tokens that were issued on the server itself.")),
-    OF_PAGES: Kind(_("Our own pages"), _("Tokens with which these pages read the records.")),
+    OF_SHELL: Kind(_("Command line"), _("Tokens issued on the server's command line.")),
+    OF_PAGES: Kind(_("This server's pages"), _("Tokens that these pages use to read records.")),
 }
 PROOFS: Mapping[str, str] = {
-    NONE: _("Nothing: it can keep no secret. PKCE protects its codes."),
-    BASIC: _("A secret that it sends, made here once it is approved"),
-    SIGNED: _("A key that it signs with; only the public part is given here"),
+    NONE: _("None: it cannot keep a secret. PKCE protects its codes."),
+    BASIC: _("Client secret, created here once the app is approved"),
+    SIGNED: _("Private key that it signs with; only the public key is registered here"),
 }
 
-_NOBODY = _("nobody: never granted")
+_NOBODY = _("nobody (never granted)")
 _ROLES = {
     CLINICIAN: _("clinicians"),
     ADMINISTRATOR: _("administrators"),
@@ -154,16 +157,19 @@ def places_of(client: Client) -> Sequence[Place]:
 def place_of(uri: str) -> Place:
     """Return an address with its host apart, so that a look-alike is noticed."""
     if uri == ANY_LOOPBACK:
-        return Place(_("http://localhost, any port"), _("this machine"), _("Of the demo only."))
+        return Place(_("http://localhost, any port"), _("this machine"), _("Demo only."))
     if _is_own(uri):
-        return Place(uri, _("this server"), _("A page of this server's own."))
+        return Place(uri, _("this server"), _("A page of this server."))
     parts = urlsplit(uri)
     host = parts.hostname
     if host is None:
-        note = _("Opens an app on the same device; another app there may claim this address too.")
+        note = _(
+            "Opens an app on the user's device. Another app on the device could claim the same "
+            "address."
+        )
         return Place(uri, f"{parts.scheme}:", note)
     if host in LOOPBACK:
-        return Place(uri, parts.netloc, _("The machine of whoever uses the app: for development."))
+        return Place(uri, parts.netloc, _("The user's own computer; for development."))
     return Place(uri, parts.netloc, _look_alike(host))
 
 
@@ -185,7 +191,9 @@ def _look_alike(host: str) -> str:
         shown = host.encode("ascii").decode("idna")
     except UnicodeError:
         shown = _("another name")
-    return _("Has letters that may look like others: browsers may show it as %(name)s", name=shown)
+    return _(
+        "Contains letters that can look like others. Browsers may show it as %(name)s", name=shown
+    )
 
 
 def _who(client: Client, text: str) -> str:
@@ -195,5 +203,5 @@ def _who(client: Client, text: str) -> str:
         return _("the system itself") if can_be_granted(client, text) else _(_NOBODY)
     roles = roles_that_can_allow(client, text)
     if set(roles) == set(ROLES):
-        return _("everybody")
+        return _("everyone")
     return _(" and ").join(_(_ROLES[role]) for role in roles) or _(_NOBODY)

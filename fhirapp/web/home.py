@@ -137,8 +137,8 @@ def _clients() -> Sequence[tuple[str, str, str]]:
     """Return the clients of the demo: id, secret, what it is for."""
     return (
         (BACKEND, SECRET, _("System (no user), for all patients")),
-        (APP, "", _("An app in a browser or on a phone, with PKCE")),
-        (CONFIDENTIAL, SECRET, _("An app with a server of its own")),
+        (APP, "", _("Browser or mobile app, with PKCE")),
+        (CONFIDENTIAL, SECRET, _("An app with its own server")),
     )
 
 

@@ -119,13 +119,19 @@ def start() -> Response:
     patient = _patient(field("patient", 64))
     encounter_id, client_id = field("encounter", 64) or None, field("client", 64)
     if encounter_id and encounter_id not in {visit.id for visit in encounters_of(patient.id)}:
-        raise PageError(404, _("There is no such visit among this patient's latest ones."))
+        raise PageError(
+            404, _("This is not one of the patient's latest visits. Choose one from the list.")
+        )
     document_id = field("document", 64) or None
     if document_id and document_id not in {note.id for note in documents_of(patient.id)}:
-        raise PageError(404, _("There is no such note among this patient's latest ones."))
+        raise PageError(
+            404, _("This is not one of the patient's latest notes. Choose one from the list.")
+        )
     client = next((app for app in _startable() if app.client_id == client_id), None)
     if client is None:
-        raise PageError(404, _("There is no such app to start. Choose one of those on the page."))
+        raise PageError(
+            404, _("This app can't be started from here. Choose one of the apps on the page.")
+        )
     user_id, launch_uri = signed_in().user.id, str(client.launch_uri)
     db.session.rollback()
     with writing() as connection:
@@ -154,7 +160,7 @@ def _patient(patient_id: str) -> Person:
     # PostgreSQL refuses a text with NUL in it, instead of not finding it.
     patient = person(patient_id) if patient_id.isprintable() else None
     if patient is None:
-        raise PageError(404, _("There is no record of this patient. Choose another."))
+        raise PageError(404, _("There is no record of this patient. Choose a different patient."))
     return patient
 
 

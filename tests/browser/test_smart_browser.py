@@ -192,7 +192,7 @@ def test_an_app_gets_no_more_than_what_stays_ticked(connected):
 
 
 @pytest.mark.parametrize(
-    ("username", "button"), [("patient", "Don't allow"), ("clinician", "Don't go on")]
+    ("username", "button"), [("patient", "Don't allow"), ("clinician", "Cancel")]
 )
 def test_an_app_learns_that_the_user_refuses(connected, username, button):
     one = connected()
@@ -256,7 +256,7 @@ def test_what_is_taken_back_under_connected_apps_ends_at_once(connected):
     page = one.tab("/account/apps").page
     with page.expect_navigation():
         article = page.get_by_role("article", name=f"App of kind {ES384}")
-        article.get_by_role("button", name="Take back").click()
+        article.get_by_role("button", name="Revoke access").click()
     assert one.status("Patient/p1") == 401
 
 
@@ -289,7 +289,7 @@ def test_our_pages_need_no_script(visit, apps, demo):
     one.sign_in("clinician")
     one.search("Luis")
     one.press("Luis")
-    one.follow("choose another record")
+    one.follow("choose a different record")
     one.search("Hartw")
     one.press(P1)
     one.allow(tick=[AWAY])
@@ -439,7 +439,7 @@ def test_the_sample_app_shows_allergies_where_the_token_allows_nothing_else(visi
     one.sign_in("patient")
     for scope in ("openid", "fhirUser", "patient/Patient.rs", "patient/DocumentReference.rs"):
         one.page.locator(f'input[value="{scope}"]').uncheck()
-    one.press("Allow what is ticked")
+    one.press("Allow selected")
     card = card_of(one, "Allergies")
     card.get_by_role("listitem").first.wait_for()
     token = json.loads(one.page.locator("#token").inner_text())

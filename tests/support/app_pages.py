@@ -35,7 +35,7 @@ USUAL: dict[str, dict[str, Any]] = {
 def register(app: Flask, kind: str, browser: Browser | None = None, **filled: Any) -> Page:
     """Fill in the form for a kind of client, as usual but for what is given."""
     form = (browser or Browser(app)).get(f"/apps/register?kind={kind}")
-    return form.submit("Register", **(USUAL[kind] | filled))
+    return form.submit("Register app", **(USUAL[kind] | filled))
 
 
 def code_of(page: Page) -> str:

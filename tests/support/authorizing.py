@@ -170,7 +170,7 @@ class Flow:
             authorize.choose_patient(_parked(handle), patient_id)
 
     def decide(self, handle: str, ticked: Iterable[str] | None = None, days: int = 90) -> str:
-        """Allow what is ticked, all unless given; return where the browser is sent.
+        """Allow selected, all unless given; return where the browser is sent.
 
         Raises SendBack, Unanswerable.
         """

@@ -206,12 +206,12 @@ class Visit:
         self.press("Search")
 
     def allow(self, *, tick: Iterable[str] = (), untick: Iterable[str] = ()) -> None:
-        """Allow what is ticked after these were changed, each named by words beside its box."""
+        """Allow selected after these were changed, each named by words beside its box."""
         for words in tick:
             self.page.get_by_role("checkbox", name=words).check()
         for words in untick:
             self.page.get_by_role("checkbox", name=words).uncheck()
-        self.press("Allow what is ticked")
+        self.press("Allow selected")
 
     def press(self, words: str) -> None:
         """Press a button, and wait for the page that comes."""

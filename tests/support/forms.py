@@ -55,7 +55,7 @@ def allow(address: str, username: str, *also: str, patient: str | None = None) -
     if patient is not None:
         labels = {value: label for form in page.forms for label, (_, value) in form.buttons.items()}
         page = page.submit(labels[patient])
-    button = "Allow what is ticked"
+    button = "Allow selected"
     page = page.submit(button, scope=[*page.form(button).fields.getlist("scope"), *also])
     assert page.location is not None, page.words
     return page.location

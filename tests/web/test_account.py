@@ -20,7 +20,7 @@ from tests.support.authorizing import Flow, add_program, alter, rows, set_client
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
 from tests.support.helpers import FHIR_JSON, assert_outcome, lasting
 
-NOT_SHOWN = "Whose record One that is no longer here, or not yours to see."
+NOT_SHOWN = "Patient record A record that no longer exists, or that you can no longer see."
 TAKEN_BACK = "/account/apps?done=taken-back"
 A_PASSWORD = "four words in a row"
 DAY = 86_400
@@ -107,7 +107,7 @@ def test_what_one_can_do_is_linked_from_there(clinic, patient):
 
 def test_nothing_allowed_is_told_in_words(clinic, patient):
     page = browser_of(clinic, patient).get("/account/apps")
-    assert "No app may see anything in your name." in page.words
+    assert "No app has access on your behalf." in page.words
 
 
 def test_an_app_stands_there_with_all_that_was_allowed(clinic, patient):
@@ -128,14 +128,14 @@ def test_an_app_stands_there_with_all_that_was_allowed(clinic, patient):
     )
     page = browser_of(clinic, patient).get("/account/apps")
     assert (
-        "Allergy Card Registered by Riverside Apps · returns you to app.example, the app that opens"
-        " com.app.x: Whose record Amelia Rose Hartwell, born 12 April 1958"
+        "Allergy Card Registered by Riverside Apps · sends you back to app.example, the app that"
+        " opens com.app.x: Patient record Amelia Rose Hartwell, born 12 April 1958"
         f" Since {moment(since)} Until {day(since + 30 * DAY)}"
-        " It may Recognize you when you return openid"
+        " The app can Recognize you when you return openid"
         " See allergies and intolerances patient/AllergyIntolerance.rs"
         " See clinical notes and documents sensitive patient/DocumentReference.rs"
         " Keep access when you are away offline_access"
-        " Take back"
+        " Revoke access"
     ) in page.words
 
 
@@ -146,10 +146,10 @@ def test_what_ends_soon_or_with_the_session_says_so(clinic):
     online = add_program(clinic).client_id
     allow(clinic, username, online, scope="user/*.rs", expires_at=end, session_id="x")
     words = browser_of(clinic, username).get("/account/apps").words
-    assert "returns you to this device, this server" in words
-    assert "Whose record Every patient you may see." in words
-    assert f"Until {moment(end)} It may" in words
-    assert f"Until you sign out, or {moment(end)} at the latest It may" in words
+    assert "sends you back to this device, this server" in words
+    assert "Patient record Every patient you can see." in words
+    assert f"Until {moment(end)} The app can" in words
+    assert f"Until you sign out, or {moment(end)} at the latest The app can" in words
 
 
 def test_an_app_that_was_switched_off_says_so(clinic, patient):
@@ -157,7 +157,7 @@ def test_an_app_that_was_switched_off_says_so(clinic, patient):
     allow(clinic, patient, program.client_id)
     set_client(clinic, program, disabled=True)
     words = browser_of(clinic, patient).get("/account/apps").words
-    assert "An app switched off by your clinic" in words
+    assert "An app disabled by your clinic" in words
 
 
 def test_the_newest_stands_first(clinic, patient):
@@ -173,8 +173,8 @@ def test_the_newest_stands_first(clinic, patient):
 @pytest.mark.parametrize(
     ("values", "shown"),
     [
-        ({"patient_id": "p1"}, "Whose record Amelia Rose Hartwell"),
-        ({"patient_id": None}, "Whose record None."),
+        ({"patient_id": "p1"}, "Patient record Amelia Rose Hartwell"),
+        ({"patient_id": None}, "Patient record None."),
         # A record that is linked to somebody else, or not any more.
         ({"patient_id": "p3"}, NOT_SHOWN),
         ({"patient_id": "later"}, NOT_SHOWN),
@@ -197,7 +197,7 @@ def test_what_ended_and_what_others_allowed_does_not_stand_there(clinic, patient
         values = {"user_id": id_of(clinic, add_person(clinic, PATIENT, "p1"))}
     allow(clinic, patient, "demo-app", patient_id="p1", **values)
     words = browser_of(clinic, patient).get("/account/apps").words
-    assert "No app may see anything in your name." in words
+    assert "No app has access on your behalf." in words
 
 
 def test_taking_back_ends_the_app_at_once(clinic):
@@ -212,12 +212,12 @@ def test_taking_back_ends_the_app_at_once(clinic):
     browser = browser_of(clinic, username)
     page = browser.get("/account/apps")
     ((grant_id,),) = rows(clinic, select(Grant.id).where(Grant.client_id == flow.program.client_id))
-    forms = {one.action: one for one in page.forms if "Take back" in one.buttons}
+    forms = {one.action: one for one in page.forms if "Revoke access" in one.buttons}
     assert len(forms) == 2
     form = forms[f"/account/apps/{grant_id}/revoke"]
     page = browser.post(form.action, form.fields)
-    assert (page.status, page.path, page.words.count("Take back")) == (200, TAKEN_BACK, 1)
-    assert "Access revoked: the app can no longer read this record." in page.words
+    assert (page.status, page.path, page.words.count("Revoke access")) == (200, TAKEN_BACK, 1)
+    assert "Access revoked." in page.words
     refused = client.get("/fhir/AllergyIntolerance", headers=headers)
     assert_outcome(refused, 401, "login", "The access token is not valid.")
     assert flow.refresh(answer["refresh_token"]).get_json()["error"] == "invalid_grant"
@@ -295,13 +295,13 @@ def test_what_was_allowed_several_times_is_one_card(clinic, patient):
             expires_at=now + lasts,
         )
     page = browser_of(clinic, patient).get("/account/apps")
-    assert page.words.count("Take back") == 1
+    assert page.words.count("Revoke access") == 1
     assert (
-        f"Allowed 3 times, last on {moment(now - 10)} Until {day(now + 90 * DAY)}"
-        " It may See clinical notes and documents sensitive patient/DocumentReference.rs"
+        f"Allowed 3 times, most recently on {moment(now - 10)} Until {day(now + 90 * DAY)}"
+        " The app can See clinical notes and documents sensitive patient/DocumentReference.rs"
         " Know which patient is selected launch/patient"
         " See allergies and intolerances patient/AllergyIntolerance.rs"
-        " Keep access when you are away offline_access Take back"
+        " Keep access when you are away offline_access Revoke access"
     ) in page.words
 
 

@@ -122,7 +122,7 @@ def test_those_that_wait_are_listed_first(app, admin):
     states = re.findall(r"waits for approval|approved|switched off", page.words)
     assert states.index("approved") > states.index("waits for approval")
     assert "waits for approval" not in states[states.index("approved") :]
-    assert "An app on a phone or in a browser" in page.words
+    assert "A mobile or browser app" in page.words
     assert page.links["Zebra"].startswith("/admin/clients/app-")
 
 
@@ -290,7 +290,7 @@ def test_a_new_secret_is_shown_once_and_voids_the_one_before(app, admin):
     found = re.search(r"[A-Za-z0-9_-]{43}", page.words)
     assert found is not None
     assert page.headers["Cache-Control"] == "no-store"
-    assert found[0] not in admin.get(page.links["Go on"]).response.text
+    assert found[0] not in admin.get(page.links["I have copied it"]).response.text
     assert fhir.get("AllergyIntolerance").status_code == 401
     code = flow.code(SCOPE)
     assert flow.redeem(code).get_json()["error"] == "invalid_client"
@@ -339,13 +339,13 @@ def test_everything_that_an_administrator_decides_by_is_shown(app, admin):
         client_id,
         "app.riverside.example.evil.example:8443 https://app.riverside.example.evil.example:8443/",
         "xn--rverside-thh.example",
-        "browsers may show it as r\u0456verside.example",
+        "Browsers may show it as r\u0456verside.example",
         "localhost:3000",
-        "The machine of whoever uses the app: for development.",
+        "The user's own computer; for development.",
         "com.example.app:",
         "https://app.riverside.example/launch",
         "See clinical notes and documents, only where category is clinical-note",
-        "patient/DocumentReference.rs?category=clinical-note everybody",
+        "patient/DocumentReference.rs?category=clinical-note everyone",
         "user/*.rs clinicians and administrators",
         "Riverside Apps",
         "dev@riverside.example",

@@ -144,9 +144,9 @@ def test_whoever_is_added_chooses_the_password_at_an_address_that_serves_once(ap
     page = admin.get(admin.get("/admin/users").links["Add a user"])
     assert "password" not in page.form("Add").fields
     page = page.submit("Add", name="Noor Example", username=f" {username.upper()} ", role=PATIENT)
-    assert page.heading == "An address to hand over for Noor Example"
+    assert page.heading == "Password link for Noor Example"
     path = _address(page)
-    assert path not in admin.get(page.links["Go on"]).words
+    assert path not in admin.get(page.links["I have copied it"]).words
     newcomer = Browser(app)
     chosen = newcomer.get(path)
     assert chosen.heading == "Choose a password, Noor Example"

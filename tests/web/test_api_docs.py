@@ -73,7 +73,7 @@ def test_a_clinician_signs_in_allows_and_tries_a_search(documentation):
     other = authorize(documentation)
     other.sign_in("clinician")
     assert other.page.get_by_role("heading", name="Allow Documentation of the API").is_visible()
-    answer_in(other, "Allow what is ticked")
+    answer_in(other, "Allow selected")
     told = execute(documentation, "p1")
     assert told.locator(".response-col_status").inner_text().split()[0] == "200"
     bundle = json.loads(told.locator(".highlight-code code").first.inner_text())
@@ -118,8 +118,8 @@ def test_a_patient_who_is_signed_in_is_asked_for_their_own_record(visit):
     one.sign_in("patient")
     open_at_search(one)
     other = authorize(one)
-    assert "Whose record" in other.page.locator("main").inner_text()
-    answer_in(other, "Allow what is ticked")
+    assert "Patient record" in other.page.locator("main").inner_text()
+    answer_in(other, "Allow selected")
     assert execute(one, "p2").locator(".response-col_status").inner_text().split()[0] == "403"
 
 
@@ -169,7 +169,7 @@ def test_an_administrator_sees_what_it_is(make_app: Callable[..., Flask]):
     Browser(clinic).get("/api-docs")
     page = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR)).get("/admin/clients/api-docs")
     assert (page.status, page.heading) == (200, "Documentation of the API")
-    assert "this server /api-docs/signed-in A page of this server's own." in page.words
+    assert "this server /api-docs/signed-in A page of this server." in page.words
     page.form("Switch off")
     # Its addresses are not to be changed: they are the server's.
     assert "Change what it may ask for" not in page.words
@@ -182,4 +182,4 @@ def test_so_is_the_client_of_the_pages_themselves(make_app: Callable[..., Flask]
     assert "Server is running since" in browser.get("/").words
     page = browser.get("/admin/clients/pages")
     assert (page.status, page.heading) == (200, "The pages of this server")
-    assert "Our own pages Tokens with which these pages read the records." in page.words
+    assert "This server's pages Tokens that these pages use to read records." in page.words

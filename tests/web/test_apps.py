@@ -49,8 +49,8 @@ def test_anybody_registers_an_app_that_waits_for_approval(app, kind):
     page = register(app, kind, developer="Riverside", contact="dev@riverside.example")
     assert (page.heading, page.status) == (USUAL[kind]["name"], 200)
     assert "waits for approval" in page.words
-    assert "Keep this address." in page.words
-    assert "How to begin" not in page.words
+    assert "Save the address of this page." in page.words
+    assert "Getting started" not in page.words
     client = client_of(app, page)
     assert (client.kind, client.approved_at, client.disabled) == (kind, None, False)
     assert (client.developer, client.contact) == ("Riverside", "dev@riverside.example")
@@ -100,8 +100,8 @@ def test_what_is_typed_is_taken_as_it_is_meant(app):
         ("confidential", {"auth_method": NONE}, "A confidential client proves who it is by"),
         ("confidential", {"auth_method": SIGNED}, "Give its public keys"),
         ("backend", {"jwks": ""}, "Give its public keys"),
-        ("backend", {"jwks": "{"}, "The keys are not JSON."),
-        ("backend", {"jwks": "[" * 20_000}, "The keys are not JSON."),
+        ("backend", {"jwks": "{"}, "The keys are not JSON. Enter a JSON Web Key Set."),
+        ("backend", {"jwks": "[" * 20_000}, "The keys are not JSON. Enter a JSON Web Key Set."),
         ("backend", {"jwks": "[5]"}, "Not a JSON Web Key Set"),
         ("backend", {"jwks": '{"keys": [5]}'}, "Not a JSON Web Key Set"),
         ("backend", {"jwks": '{"keys": [{"kty": "EC", "crv": "P-256"}]}'}, "must hold RSA keys"),
@@ -114,8 +114,8 @@ def test_what_cannot_be_is_told_at_the_top_and_stays_as_typed(app, kind, typed, 
     page = register(app, kind, **typed)
     assert page.status == 400
     assert message in page.words
-    assert page.words.index(message) < page.words.index("How it proves who it is")
-    fields = page.form("Register").fields
+    assert page.words.index(message) < page.words.index("Authentication")
+    fields = page.form("Register app").fields
     for name in ("name", "redirect_uris", "jwks", "jwks_uri", "launch_uri", "other_scopes"):
         if name in form:
             assert fields[name].split() == form[name].split()
@@ -134,9 +134,9 @@ def test_what_cannot_be_is_told_at_the_top_and_stays_as_typed(app, kind, typed, 
 def test_a_private_key_is_refused_and_not_shown_again(app, given):
     page = register(app, "backend", jwks=given)
     assert page.status == 400
-    assert "This contains a private key, which nobody else may know" in page.words
-    assert "it was not stored" in page.words
-    assert page.form("Register").fields["jwks"].strip() == ""
+    assert "The keys contain a private key, which must stay secret" in page.words
+    assert "It was not stored" in page.words
+    assert page.form("Register app").fields["jwks"].strip() == ""
     assert given[20:60] not in page.response.text
 
 
@@ -156,7 +156,7 @@ def test_a_kind_that_is_none_is_asked_for_again(app, kind):
     browser = Browser(app)
     page = browser.get("/apps/register", query_string={"kind": kind})
     assert page.heading == "Register an app"
-    form = browser.get("/apps/register?kind=public").form("Register").fields
+    form = browser.get("/apps/register?kind=public").form("Register app").fields
     form["kind"] = kind
     assert browser.post("/apps/register", form).status == 400
 
@@ -185,8 +185,8 @@ def test_from_one_address_come_some_an_hour(make_app):
         assert register(app, "public", browser).status == 200
     page = register(app, "public", browser)
     assert page.status == 429
-    assert "There were too many from your address. Wait 60 minutes." in page.words
-    assert page.form("Register").fields["name"] == "Allergy Card"
+    assert "Too many registrations from your address. Wait 60 minutes." in page.words
+    assert page.form("Register app").fields["name"] == "Allergy Card"
     assert register(app, "public").status == 200
     assert _count(app, Client.approved_at.is_(None)) == PER_HOUR + 1
 
@@ -212,8 +212,8 @@ def test_an_administrators_own_are_approved_at_once(app):
     browser = Browser(app)
     browser.sign_in(add_person(app, ADMINISTRATOR))
     form = browser.get("/apps/register?kind=backend")
-    assert "You are an administrator: it is approved at once." in form.words
-    page = form.submit("Register", **BACKEND)
+    assert "You are an administrator, so the app is approved immediately." in form.words
+    page = form.submit("Register app", **BACKEND)
     assert page.path.startswith("/admin/clients/")
     assert "It is registered and approved." in page.words
 
@@ -227,7 +227,7 @@ def test_others_own_wait(app, role):
 
 def _form(app: Flask, kind: str) -> dict[str, Any]:
     """Return a form that another browser was shown."""
-    return dict(Browser(app).get(f"/apps/register?kind={kind}").form("Register").fields)
+    return dict(Browser(app).get(f"/apps/register?kind={kind}").form("Register app").fields)
 
 
 def _count(app: Flask, *conditions: Any) -> int:

@@ -16,8 +16,8 @@ from tests.support.authorizing import REDIRECT, Flow, add_program, rows, set_cli
 from tests.support.browsing import Browser, Page, add_person, id_of
 from tests.support.helpers import BASE_URL
 
-ALLOW = "Allow what is ticked"
-GOES_WITH = "It learns that with whatever you allow of this record, and not without."
+ALLOW = "Allow selected"
+GOES_WITH = "The app learns this if you allow access to any part of this record, and not otherwise."
 KNOWS = "Know which patient is selected"
 
 
@@ -128,9 +128,9 @@ def test_a_patient_sees_which_record_is_the_own_one(clinic):
     (proxy,) = [label for label in labels if label.startswith("Amelia Rose Hartwell")]
     assert proxy.endswith("· as proxy")
     page = page.submit(proxy)
-    assert "Amelia Rose Hartwell, born 12 April 1958 · choose another record" in page.words
-    again = asked.browser.get(page.links["choose another record"])
-    assert again.heading == "Whose record is An app for?"
+    assert "Amelia Rose Hartwell, born 12 April 1958 · choose a different record" in page.words
+    again = asked.browser.get(page.links["choose a different record"])
+    assert again.heading == "Choose a patient record for An app"
 
 
 def test_staff_see_nobodys_record_marked_as_their_own(clinic):
@@ -154,6 +154,6 @@ def test_where_it_leads_is_told_as_among_the_connected_apps(clinic, uri, place):
     asked = Asked(clinic, PATIENT, "p1")
     set_client(clinic, asked.flow.program, redirect_uris=[uri])
     page = asked.page("patient/*.rs", redirect_uri=uri)
-    assert f"returns you to {place} ·" in page.words
+    assert f"sends you back to {place} ·" in page.words
     page.submit(ALLOW)
-    assert f"returns you to {place} Whose" in asked.browser.get("/account/apps").words
+    assert f"sends you back to {place} Patient record" in asked.browser.get("/account/apps").words

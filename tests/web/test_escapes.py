@@ -249,7 +249,7 @@ def test_no_text_of_a_page_escapes(app, there, data, german, who):
 # By who sends them, from which page, with which button: what was refused, and what comes next.
 FORMS: Sequence[tuple[str, str, str, Mapping[str, str]]] = (
     (NOBODY, "/sign-in", "Sign in", {"username": "nobody", "password": "nonsense"}),
-    (NOBODY, "/apps/register?kind=backend", "Register", {"name": "A backend"}),
+    (NOBODY, "/apps/register?kind=backend", "Register app", {"name": "A backend"}),
     ("clinician", "/explore/token", "Show the token", {}),
     ("clinician", "/explore/token", "Inspect", {"token": "nonsense"}),
     ("clinician", "/learn/tokens", "Start", {}),

@@ -48,7 +48,7 @@ def test_the_address_to_begin_with_is_right_in_each_part(app):
     [
         (
             "offline_access",
-            "only where the person ticked “Keep access when you are away”",
+            "only if the user ticked “Keep access when you are away”",
             "signed in”",
         ),
         ("online_access", "left “Keep access as long as you stay signed in” ticked", "away”"),
@@ -56,7 +56,7 @@ def test_the_address_to_begin_with_is_right_in_each_part(app):
 )
 def test_the_page_says_when_there_is_a_refresh_token(app, scope, said, not_said):
     page = approved(app, "public", scope=[scope, "user/*.rs"])
-    steps = page.words.partition("How to begin")[2].partition("Refusals")[0]
+    steps = page.words.partition("Getting started")[2].partition("Refusals")[0]
     assert said in steps
     assert not_said not in steps
 
@@ -64,7 +64,7 @@ def test_the_page_says_when_there_is_a_refresh_token(app, scope, said, not_said)
 def test_without_access_beyond_the_hour_no_refresh_token_is_spoken_of(app):
     page = approved(app, "public", scope=["launch/patient", "patient/*.rs"])
     assert "refresh_token" not in page.words
-    assert "Open this in a browser, sign in, and allow it" in page.words
+    assert "Open this link in a browser, sign in, and allow access" in page.words
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def shell(folder: Path, *commands: str) -> list[str]:
 
 def commands_of(page: Page) -> list[str]:
     """Return the commands on an owner's page, in order."""
-    begin = page.response.text.index("How to begin")
+    begin = page.response.text.index("Getting started")
     found = re.findall(r"<pre[^>]*>(.*?)</pre>", page.response.text[begin:], re.DOTALL)
     return [unescape(one) for one in found]
 
@@ -113,8 +113,8 @@ def allowed(app: Flask, page: Page) -> str:
     consent = browser.get(f"{parts.path}?{parts.query}").submit(
         "Sign in", username=add_person(app, PATIENT, "p1"), password="demo"
     )
-    offered = [*consent.form("Allow what is ticked").unticked]
-    consent = consent.submit("Allow what is ticked", **{name: _all(consent) for name in offered})
+    offered = [*consent.form("Allow selected").unticked]
+    consent = consent.submit("Allow selected", **{name: _all(consent) for name in offered})
     assert consent.location is not None
     assert consent.location.startswith(f"{REDIRECT}?")
     (code,) = parse_qs(urlsplit(consent.location).query)["code"]
@@ -131,7 +131,7 @@ def test_the_commands_for_an_app_lead_to_the_record(served, tmp_path, kind, fill
     scope = ["launch/patient", "offline_access", "patient/AllergyIntolerance.rs"]
     page = approved(served, kind, scope=scope, **filled)
     (tmp_path / "private-key.json").write_text(json.dumps(KEY.as_dict(private=True)))
-    secret = secret_of(page.submit("Make its secret")) if "Make its secret" in page.words else ""
+    secret = secret_of(page.submit("Create secret")) if "Create secret" in page.words else ""
     page = page.browser.get(page.path)
     take = """$(printf %s "$ANSWER" | python3 -c 'import json, sys
 print(json.load(sys.stdin)["refresh_token"])')"""

@@ -50,7 +50,7 @@ def headings(page: Page) -> list[str]:
 def test_it_says_what_the_server_is_to_anybody(clinic):
     page = Browser(clinic).get("/")
     assert page.heading == "Clinical notes and allergies, over FHIR"
-    assert "lets apps and people read and search them as FHIR R4." in page.words
+    assert "People and apps can read and search them as FHIR R4." in page.words
     assert "Server is running. Version" in page.words
 
 
@@ -62,10 +62,10 @@ def test_an_empty_clinic_is_told_what_comes_first(make_app):
     admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
     assert first not in Browser(app).get("/").words
     page = admin.get("/")
-    assert "There are no records here yet." in page.words
-    assert page.links["Import the first ones"] == "/admin/imports"
+    assert "There are no records yet." in page.words
+    assert page.links["Import records"] == "/admin/imports"
     clinician = Browser(app).resume(add_person(app, CLINICIAN))
-    assert "There are no records here yet." not in clinician.get("/").words
+    assert "There are no records yet." not in clinician.get("/").words
 
 
 def test_numbers_and_times_are_for_who_signed_in(clinic):
@@ -132,7 +132,7 @@ def test_a_clinician_finds_a_patient_from_there(clinic):
 def test_a_clinic_tells_anybody_the_day_of_the_last_import_and_nothing_of_patients(make_app):
     app = make_app()
     alter(app, delete(ImportRun))
-    assert "Nothing was imported yet." in Browser(app).get("/").words
+    assert "Nothing has been imported yet." in Browser(app).get("/").words
     run = {"inputs": [], "who": "", "began_at": "", "ended_at": "2026-05-03T10:00:00.000+00:00"}
     alter(app, insert(ImportRun).values(**run, last_rows={}))
     words = Browser(app).get("/").words
@@ -143,10 +143,10 @@ def test_a_clinic_tells_anybody_the_day_of_the_last_import_and_nothing_of_patien
 
 def test_the_demo_names_whom_to_be(demo):
     page = Browser(demo).get("/")
-    assert headings(page) == ["A search of this server", "Demo accounts", "Demo clients"]
+    assert headings(page) == ["Example search on this server", "Demo accounts", "Demo clients"]
     for words in ("clinician", "admin", "patient", "demo-backend", "demo-app", "demo-confidential"):
         assert words in page.words
-    assert "Each has the password demo." in page.words
+    assert "All accounts use the password demo." in page.words
     assert page.offered["Start the lessons"] == "/learn"
 
 
@@ -192,7 +192,7 @@ def test_without_its_client_the_demo_shows_no_search(make_app):
     ("button", "name", "leads_to"),
     [
         ("Try a search", "Dr. Folake Adeyemi", EXAMPLE),
-        ("See this search explained", "Dr. Folake Adeyemi", EXPLAINED),
+        ("Explain this search", "Dr. Folake Adeyemi", EXPLAINED),
         ("Continue as clinician", "Dr. Folake Adeyemi", "/patients"),
         ("Continue as administrator", "Alex Admin", "/admin"),
         ("Continue as patient", "Amelia Hartwell", "/patients"),
@@ -211,7 +211,7 @@ def test_who_looks_around_in_the_demo_can_be_somebody_else(demo):
     browser = Browser(demo).resume("clinician")
     home = browser.get("/")
     assert home.offered["Try a search"] == EXAMPLE
-    assert home.offered["See this search explained"] == EXPLAINED
+    assert home.offered["Explain this search"] == EXPLAINED
     page = browser.get("/").submit("Continue as patient")
     assert "Amelia Hartwell" in page.links
     assert "Dr. Folake Adeyemi" not in page.links

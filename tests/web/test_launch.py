@@ -20,7 +20,7 @@ from tests.support.browsing import Browser, Page, add_person, id_of
 from tests.support.helpers import BASE_URL
 
 APP = "https://app.example/launch"
-NO_APP = "There is no app that can be started from here yet."
+NO_APP = "No app can be started from here yet."
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def post(browser: Browser, **form: str) -> Page:
 
 def test_a_patient_a_visit_and_an_app_are_chosen(clinic, program, clinician):
     page = clinician.get("/launch").submit("Search", name="hart amel", born="1958")
-    assert page.heading == "For which patient?"
+    assert page.heading == "Choose a patient"
     page = clinician.get(page.links["Amelia Rose Hartwell born 12 April 1958 · LGH-100237"])
     assert page.heading == "Start an app for Amelia Rose Hartwell"
     assert "Born 12 April 1958 · LGH-100237" in page.words
@@ -106,7 +106,7 @@ def test_the_app_gets_what_was_chosen_and_allowed(clinic, program, ticks_all):
     scope = "launch launch/encounter user/*.rs patient/*.rs"
     page = browser.get(
         "/oauth/authorize", query_string=flow.parameters(scope, launch=launch)
-    ).submit("Allow what is ticked", scope=scope.split() if ticks_all else ["patient/*.rs"])
+    ).submit("Allow selected", scope=scope.split() if ticks_all else ["patient/*.rs"])
     answer = flow.redeem(parameters_of(page.location)["code"]).get_json()
     context = {one: answer.get(one) for one in ("patient", "encounter", "fhirContext")}
     assert context == {
@@ -151,7 +151,7 @@ def test_an_app_that_cannot_be_started_any_more_is_not(clinic, clinician, values
     before = len(launches(clinic))
     page = page.submit("For a Moment at app.example")
     assert (page.status, page.heading) == (404, "Page not found")
-    assert "There is no such app to start." in page.words
+    assert "This app can't be started from here." in page.words
     assert len(launches(clinic)) == before
 
 
@@ -231,7 +231,7 @@ def test_where_no_app_can_be_started_that_is_said(make_app):
     alter(app, update(Client).values(launch_uri=None))
     browser = Browser(app).resume("clinician")
     page = browser.get("/launch")
-    assert "There is no app that can be started from here yet." in page.words
+    assert "No app can be started from here yet." in page.words
     assert "launch_uri" in page.words
     assert NO_APP in browser.get("/launch?patient=p1").words
 

@@ -54,12 +54,12 @@ def test_the_owners_page_tells_no_other_site_its_address(app):
 
 def test_an_app_that_was_switched_off_is_told_so(app):
     page = approved(app, "public")
-    assert "It is approved. Below is how to begin." in page.words
+    assert "This app is approved. See below how to get started." in page.words
     with app.app_context(), writing() as connection:
         administration.set_disabled(connection, client_of(app, page).client_id, disabled=True)
     page = page.browser.get(page.path)
-    assert "switched it off" in page.words
-    assert "How to begin" not in page.words
+    assert "disabled this app" in page.words
+    assert "Getting started" not in page.words
 
 
 def test_a_secret_is_made_once_it_is_approved_and_shown_once(app):
@@ -67,10 +67,10 @@ def test_a_secret_is_made_once_it_is_approved_and_shown_once(app):
     form = {"form_token": form_token_of(page)}
     assert page.browser.post(f"{page.path}/secret", form).status == 409
     page = approved(app, "confidential")
-    first = secret_of(page.submit("Make its secret"))
+    first = secret_of(page.submit("Create secret"))
     page = page.browser.get(page.path)
     assert first not in page.response.text
-    second = secret_of(page.submit("Make another secret"))
+    second = secret_of(page.submit("Create a new secret"))
     client = client_of(app, page)
     assert client.check_client_secret(second)
     assert not client.check_client_secret(first)
@@ -87,10 +87,10 @@ def test_an_app_without_a_secret_gets_none(app, kind):
 
 # What a test of a client finds: how the client is, and what is said of it.
 FOUND = [
-    ("public", {}, {}, "To mend: An administrator has not approved it yet: it gets no tokens."),
-    ("public", {}, {"disabled": True}, "To mend: An administrator switched it off"),
-    ("public", {}, {"approved_at": 1}, "Nothing is wrong with its registration."),
-    ("confidential", {}, {"approved_at": 1}, "To mend: No secret was made for it yet."),
+    ("public", {}, {}, "To fix: An administrator has not approved it yet: it gets no tokens."),
+    ("public", {}, {"disabled": True}, "To fix: An administrator switched it off"),
+    ("public", {}, {"approved_at": 1}, "No problems found in the registration."),
+    ("confidential", {}, {"approved_at": 1}, "To fix: No secret was made for it yet."),
     (
         "confidential",
         {},
@@ -102,13 +102,13 @@ FOUND = [
         "backend",
         {},
         {"jwks": {"keys": [{"kty": "oct", "k": "AAAA"}]}},
-        "To mend: Its keys do not serve: The key set must hold RSA keys for RS384",
+        "To fix: Its keys do not serve: The key set must hold RSA keys for RS384",
     ),
     (
         "backend",
         {"jwks": "", "jwks_uri": "https://app.example/jwks.json"},
         {},
-        "To mend: Its keys do not serve: their address is fetched once an administrator has",
+        "To fix: Its keys do not serve: their address is fetched once an administrator has",
     ),
     (
         "public",
@@ -120,31 +120,31 @@ FOUND = [
         "public",
         {},
         {"scope": "patient/Nonsense.rs"},
-        "To mend: patient/Nonsense.rs is never granted: this server has no such type, or cannot",
+        "To fix: patient/Nonsense.rs is never granted: this server has no such type, or cannot",
     ),
     (
         "public",
         {},
         {"scope": "patient/Binary.rs?date=2024"},
-        "To mend: patient/Binary.rs?date=2024 is never granted: this server has no such type, or",
+        "To fix: patient/Binary.rs?date=2024 is never granted: this server has no such type, or",
     ),
     (
         "public",
         {},
         {"scope": "system/*.rs"},
-        "To mend: system/*.rs is never granted: a public client has none of the kind system/",
+        "To fix: system/*.rs is never granted: a public client has none of the kind system/",
     ),
     (
         "public",
         {},
         {"scope": "nonsense"},
-        "To mend: nonsense is never granted: it is no scope that this server knows",
+        "To fix: nonsense is never granted: it is no scope that this server knows",
     ),
     (
         "public",
         {"scope": ["fhirUser", "patient/*.rs"]},
         {},
-        "To mend: fhirUser tells nothing without openid: there is no id token.",
+        "To fix: fhirUser tells nothing without openid: there is no id token.",
     ),
     (
         "public",
@@ -172,7 +172,7 @@ def test_a_test_of_the_client_tells_what_is_wrong(app, kind, filled, changes, fo
     page = register(app, kind, **filled)
     if changes:
         set_client(app, Program(client_of(app, page).client_id), **changes)
-    page = page.submit("Test this client")
+    page = page.submit("Test this app")
     assert page.status == 200
     assert found in page.words
 
@@ -183,8 +183,8 @@ def test_a_test_of_the_client_tells_the_last_refusal(app):
         code = owner_code(connection, program.client_id)
     form = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": program.client_id}
     assert app.test_client().post("/oauth/token", data=form).status_code == 400
-    page = Browser(app).get(f"/apps/{code}").submit("Test this client")
-    assert re.search(r"The last refusal was .* UTC: invalid_grant: ", page.words)
+    page = Browser(app).get(f"/apps/{code}").submit("Test this app")
+    assert re.search(r"Last refused request, .* UTC: invalid_grant: ", page.words)
 
 
 @pytest.fixture(scope="module")
@@ -197,8 +197,8 @@ def reaching(make_app: Callable[..., Flask]) -> Flask:
     ("answer", "found"),
     [
         (ok(json.loads(JWKS)), "A key: EC for ES384, kid ec."),
-        (reply("404 Not Found"), "To mend: Its keys do not serve: none came from http://"),
-        (ok({"keys": []}), "To mend: Its keys do not serve: none came from http://"),
+        (reply("404 Not Found"), "To fix: Its keys do not serve: none came from http://"),
+        (ok({"keys": []}), "To fix: Its keys do not serve: none came from http://"),
     ],
     ids=["keys", "404", "no keys"],
 )
@@ -206,17 +206,17 @@ def test_the_address_of_the_keys_is_asked_once_it_is_approved(reaching, answer, 
     with running() as server:
         server.answer = answer
         page = register(reaching, "backend", jwks="", jwks_uri=server.url)
-        page.submit("Test this client")
+        page.submit("Test this app")
         assert len(server.asked) == 0
         set_client(reaching, Program(client_of(reaching, page).client_id), approved_at=1)
-        assert found in page.submit("Test this client").words
+        assert found in page.submit("Test this app").words
         assert len(server.asked) == 1
 
 
 def test_what_is_found_at_a_private_address_is_told_to_the_log_alone(reaching, caplog):
     page = register(reaching, "backend", jwks="", jwks_uri="http://localhost:1/jwks.json")
     set_client(reaching, Program(client_of(reaching, page).client_id), approved_at=1)
-    page = page.submit("Test this client")
+    page = page.submit("Test this app")
     assert "none came from http://localhost:1/jwks.json (the server's log says why)." in page.words
     assert "refused" in caplog.text
 
@@ -227,7 +227,7 @@ def test_private_addresses_are_not_asked_unless_the_operator_allows_it(app):
         page = register(app, "backend", jwks="", jwks_uri="https://localhost/jwks.json")
         values = {"approved_at": 1, "jwks_uri": server.url.replace("http:", "https:")}
         set_client(app, Program(client_of(app, page).client_id), **values)
-        page = page.submit("Test this client")
+        page = page.submit("Test this app")
         assert "an address that is not public" in page.words
         assert len(server.asked) == 0
 
@@ -235,7 +235,7 @@ def test_private_addresses_are_not_asked_unless_the_operator_allows_it(app):
 def test_a_client_is_tested_so_often_an_hour(app):
     page = register(app, "public")
     for _ in range(TESTS_PER_HOUR):
-        assert page.submit("Test this client").status == 200
-    refused = page.submit("Test this client")
+        assert page.submit("Test this app").status == 200
+    refused = page.submit("Test this app")
     assert refused.status == 429
-    assert "It was tested too often. Wait 60 minutes." in refused.words
+    assert "This app was tested too often. Wait 60 minutes." in refused.words

@@ -38,7 +38,7 @@ def test_a_clinician_starts_it_for_a_patient(visit):
     one.open("/launch?patient=p2")
     one.sign_in("clinician")
     one.press_value("demo-app")
-    one.page.get_by_role("button", name="Allow what is ticked").wait_for()
+    one.page.get_by_role("button", name="Allow selected").wait_for()
     assert "Luis" in one.page.locator("main").inner_text()
     one.allow()
     one.page.get_by_role("heading", name="Luis").wait_for()

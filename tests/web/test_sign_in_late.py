@@ -28,7 +28,7 @@ FORMS: list[tuple[str, str, dict[str, Any]]] = [
     ("/admin/imports", "Start the import", {"source": "lab", "prefix": "l-", "dry_run": "yes"}),
     (
         "/apps/register?kind=public",
-        "Register",
+        "Register app",
         {"name": "Late", "redirect_uris": "https://a.example/b", "scope": ["openid", "fhirUser"]},
     ),
 ]
@@ -173,7 +173,7 @@ def test_no_key_is_kept(clinic):
     browser = Browser(clinic)
     page = browser.get("/apps/register?kind=backend")
     lose(browser, VISITOR)
-    send(page, "Register", name="Lab", jwks='{"d": "mine-alone"}')
+    send(page, "Register app", name="Lab", jwks='{"d": "mine-alone"}')
     assert "name=Lab" in (browser.cookie(TYPED) or "")
     assert "mine-alone" not in (browser.cookie(TYPED) or "")
 

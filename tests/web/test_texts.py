@@ -160,7 +160,7 @@ def translated(tmp_path: Path) -> Path:
         catalog = read_po(file, locale="de")
     catalog["Sign in"].string = "Anmelden"
     catalog[
-        "Each has the password <code>%(password)s</code>."
+        "All accounts use the password <code>%(password)s</code>."
     ].string = "Alle haben das Passwort <code>%(password)s</code>."
     path = tmp_path / "de.mo"
     with path.open("wb") as file:
@@ -206,7 +206,7 @@ def test_what_stands_in_tables_is_translated_when_it_is_shown(
 def test_why_something_is_refused_is_translated(make_app: Callable[..., Flask], compiled):
     app = make_app(translation=str(compiled))
     page = Browser(app).get("/apps/register?kind=public")
-    page = page.submit("Register", name="a\u202eb", redirect_uris="https://app.example/")
+    page = page.submit("Register app", name="a\u202eb", redirect_uris="https://app.example/")
     assert page.status == 400
     assert "Der Name: 1 bis 100 Zeichen." in page.words
     # As HTML and scripts write it.
