@@ -128,7 +128,7 @@ PARAMS = Parameters(
         Token(
             "actual",
             ("actual",),
-            "Whether the members are listed, not described alone",
+            "Whether the members are listed, or only described",
             GROUP + "actual",
             system=_SPECIAL_VALUES,
         ),
@@ -143,20 +143,20 @@ PARAMS = Parameters(
         Token(
             "characteristic",
             ("characteristic.code",),
-            "What is told of the members",
+            "Characteristic of the members",
             GROUP + "characteristic",
         ),
         Token(
             "value",
             ("characteristic.valueCodeableConcept", "characteristic.valueBoolean"),
-            "What holds of the members, a code or true or false",
+            "Value of a characteristic, a code or true or false",
             GROUP + "value",
             system=_SPECIAL_VALUES,
         ),
         Token(
             "exclude",
             ("characteristic.exclude",),
-            "Whether who has a characteristic is left out",
+            "Whether members with a characteristic are excluded",
             GROUP + "exclude",
             system=_SPECIAL_VALUES,
         ),
@@ -174,7 +174,7 @@ blueprint = ResourceBlueprint(
         # Its members, and who manages it, come first.
         rank=1,
         searchable=True,
-        doc="Patients who are taken together, as for an export.",
+        doc="Groups of patients, for example for an export.",
         labels=Labels(
             one=Marked("a list of patients"),
             plural=Marked("lists of patients"),

@@ -107,7 +107,7 @@ PARAMS = Parameters(
         Token(
             "active",
             ("active",),
-            "Whether the record is in use",
+            "Whether the record is in active use",
             ORGANIZATION + "active",
             system="http://terminology.hl7.org/CodeSystem/special-values",
         ),
@@ -139,7 +139,7 @@ blueprint = ResourceBlueprint(
         searchable=True,
         visibility=Visibility.ANY_SCOPE,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-organization",),
-        doc="Who keeps or sends records.",
+        doc="Organizations: custodians and senders of records.",
         labels=Labels(
             one=Marked("a clinic or hospital"),
             plural=Marked("clinics and hospitals"),

@@ -105,7 +105,7 @@ PARAMS = Parameters(
         Token(
             "active",
             ("active",),
-            "Whether the record is in use",
+            "Whether the record is in active use",
             PRACTITIONER + "active",
             system="http://terminology.hl7.org/CodeSystem/special-values",
         ),
@@ -147,7 +147,7 @@ blueprint = ResourceBlueprint(
         searchable=True,
         visibility=Visibility.ANY_SCOPE,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-practitioner",),
-        doc="Who wrote or recorded.",
+        doc="Practitioners: authors and recorders.",
         labels=Labels(
             one=Marked("a clinician"),
             plural=Marked("clinicians"),

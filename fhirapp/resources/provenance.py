@@ -96,21 +96,21 @@ PARAMS = Parameters(
         ReferenceParameter(
             "target",
             ("target",),
-            "The resources that this says the origin of",
+            "Target resources of the provenance",
             PROVENANCE + "target",
         ),
         # R4: target.where(resolve() is Patient), and not the patient of any other target.
         ReferenceParameter(
             "patient",
             ("target",),
-            "The patient whose own Patient resource is a target",
+            "Patient whose Patient resource is a target",
             PROVENANCE + "patient",
             targets=("Patient",),
         ),
         ReferenceParameter(
             "agent",
             ("agent.who",),
-            "Who took part",
+            "Agent: who participated",
             PROVENANCE + "agent",
             targets=(
                 "Practitioner",
@@ -121,11 +121,11 @@ PARAMS = Parameters(
                 "Organization",
             ),
         ),
-        Token("agent-role", ("agent.role",), "Role of who took part", PROVENANCE + "agent-role"),
+        Token("agent-role", ("agent.role",), "Role of the participant", PROVENANCE + "agent-role"),
         Token(
             "agent-type",
             ("agent.type",),
-            "How they took part: author, transmitter …",
+            "Role of the agent: author, transmitter …",
             PROVENANCE + "agent-type",
         ),
         Date("recorded", ("recorded",), "When this was recorded", PROVENANCE + "recorded"),
@@ -161,7 +161,7 @@ blueprint = ResourceBlueprint(
         searchable=True,
         visibility=Visibility.TARGETS,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-provenance",),
-        doc="Who made or sent a resource.",
+        doc="Who created or transmitted a resource.",
         labels=Labels(
             one=Marked("a record of who made or sent a resource"),
             plural=Marked("records of who made or sent a resource"),

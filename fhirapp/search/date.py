@@ -168,27 +168,27 @@ class LastUpdated(Date):
 
 # What each prefix finds, a value being an interval of time too; start and end are of the searched.
 _MEANINGS = {
-    "": "lies within [{start}, {end}) UTC",
-    "eq": "lies within [{start}, {end}) UTC",
-    "ne": "does not lie within [{start}, {end}) UTC",
-    "gt": "reaches to {end} UTC or later",
-    "lt": "begins before {start} UTC",
-    "ge": "lies within [{start}, {end}) UTC or reaches further",
-    "le": "lies within [{start}, {end}) UTC or begins before it",
-    "sa": "begins at {end} UTC or later",
+    "": "is within [{start}, {end}) UTC",
+    "eq": "is within [{start}, {end}) UTC",
+    "ne": "is not within [{start}, {end}) UTC",
+    "gt": "extends to {end} UTC or later",
+    "lt": "starts before {start} UTC",
+    "ge": "is within [{start}, {end}) UTC or extends further",
+    "le": "is within [{start}, {end}) UTC or starts before it",
+    "sa": "starts at {end} UTC or later",
     "eb": "ends before {start} UTC",
-    "ap": "overlaps [{start}, {end}) UTC, which is wider by a tenth of its distance to now",
+    "ap": "overlaps [{start}, {end}) UTC, which is extended by a tenth of its distance to now",
 }
 # The same where a point is searched, which a value that covers more time can hold.
 _OF_A_POINT = {
     "": "is the point {point}",
     "eq": "is the point {point}",
     "ne": "is not the point {point}",
-    "gt": "reaches beyond the point {point}",
-    "lt": "begins before the point {point}",
-    "ge": "is the point {point} or reaches beyond it",
-    "le": "is the point {point} or begins before it",
-    "sa": "begins after the point {point}",
+    "gt": "extends beyond the point {point}",
+    "lt": "starts before the point {point}",
+    "ge": "is the point {point} or extends beyond it",
+    "le": "is the point {point} or starts before it",
+    "sa": "starts after the point {point}",
     "eb": "ends before the point {point}",
     "ap": "overlaps the point {point}",
 }

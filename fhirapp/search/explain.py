@@ -74,10 +74,10 @@ class ParameterReading:
     def place(self) -> str:
         if not self.paths:
             return self.doc[:1].lower() + self.doc[1:]
-        return (", or else at " if self.is_first_of else " and ").join(self.paths)
+        return (", or else " if self.is_first_of else " and ").join(self.paths)
 
     def sought(self, phrase: Callable[[SoughtValue], str] = lambda value: value.text) -> str:
-        """Return what goes on after "finds what": refers to 'Patient/p1'."""
+        """Return what follows "matches what": refers to 'Patient/p1'."""
         between = " and " if self.modifier == "not" else " or "
         return ", and also ".join(
             between.join(phrase(value) for value in repetition) for repetition in self.repetitions
@@ -86,8 +86,8 @@ class ParameterReading:
     def issue(self) -> Issue:
         modified = f" with the modifier :{self.modifier}" if self.modifier else ""
         sentence = (
-            f"{self.name}: a {self.kind} parameter{modified} that looks at {self.place}"
-            f" and finds what {self.sought()}."
+            f"{self.name}: a {self.kind} parameter{modified} that searches {self.place}"
+            f" and matches what {self.sought()}."
         )
         parts = [
             _part("name", self.name),

@@ -190,7 +190,7 @@ class Parameter:
         raise NotImplementedError
 
     def describe(self, modifier: str, value: str, context: Context) -> str:
-        """Return what one value looks for, for people: "finds what …"."""
+        """Return what one value looks for, for people: "matches what …"."""
         raise NotImplementedError
 
     def interval(self, value: str) -> tuple[str, str, str] | None:  # noqa: ARG002

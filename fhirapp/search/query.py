@@ -344,9 +344,11 @@ WORDS = (
     Words(
         "_text",
         (),
-        "Words of the narrative and of the attached documents",
+        "Text of the narrative and of the attached documents",
         "http://hl7.org/fhir/SearchParameter/DomainResource-text",
         column="narrative",
     ),
-    Words("_content", (), "Words of the whole, the attached documents too", RESOURCE + "content"),
+    Words(
+        "_content", (), "Text of the resource and of its attached documents", RESOURCE + "content"
+    ),
 )

@@ -100,12 +100,12 @@ def _learn(one: Visit) -> None:
     one.press("Start")
     one.open("/explore?address=/fhir/AllergyIntolerance%3Fpatient%3Dp4&method=POST")
     one.open("/learn/search-by-post")
-    one.page.get_by_text("Your requests meet every check").wait_for()
+    one.page.get_by_text("Your requests pass every check").wait_for()
 
 
 def _make_class(one: Visit) -> None:
     """Make a class, which somebody joins in another browser."""
-    _enter("Make the class", name="Nursing")(one)
+    _enter("Create class", name="Nursing")(one)
     code, browser = one.page.locator(".code").inner_text(), one.page.context.browser
     assert browser is not None
     context = browser.new_context()

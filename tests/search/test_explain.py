@@ -61,15 +61,15 @@ def parts(extension: dict) -> dict:
     }
 
 
-STATUS = "looks at clinicalStatus and verificationStatus and finds what"
-CODE = "looks at code and reaction.substance and finds what"
+STATUS = "searches clinicalStatus and verificationStatus and matches what"
+CODE = "searches code and reaction.substance and matches what"
 
 
 @pytest.mark.parametrize(
     ("path", "sentence", "section", "spec"),
     [
         (f"{ALLERGY}?_id=al-p1-latex,x",
-         ("_id: a token parameter that looks at id and finds what has the id 'al-p1-latex'"
+         ("_id: a token parameter that searches id and matches what has the id 'al-p1-latex'"
          " or has the id 'x'."), "token", "Resource-id"),
         (f"{ALLERGY}?code=7984",
          f"code: a token parameter that {CODE} has the code '7984' of any system.",
@@ -79,8 +79,8 @@ CODE = "looks at code and reaction.substance and finds what"
          " or has the code '2' without a system or has any code of the system 'http://x.example'."),
          "token", "clinical-code"),
         (f"{ALLERGY}?identifier=A-1",
-         ("identifier: a token parameter that looks at identifier and finds what has the identifier"
-         " 'A-1' of any system."), "token", "clinical-identifier"),
+         ("identifier: a token parameter that searches identifier and matches what has the"
+         " identifier 'A-1' of any system."), "token", "clinical-identifier"),
         (f"{ALLERGY}?code=1&code=2",
          (f"code: a token parameter that {CODE} has the code '1' of any system, and also has the"
          " code '2' of any system."), "token", "clinical-code"),
@@ -88,41 +88,41 @@ CODE = "looks at code and reaction.substance and finds what"
          f"code: a token parameter that {CODE} has the code 'a,b' of any system.",
          "token", "clinical-code"),
         (f"{ALLERGY}?date=2024-03",
-         ("date: a date parameter that looks at recordedDate, or else at onsetDateTime, or else at"
-         " onsetPeriod and finds what lies within [2024-03-01, 2024-04-01) UTC."),
+         ("date: a date parameter that searches recordedDate, or else onsetDateTime, or else"
+         " onsetPeriod and matches what is within [2024-03-01, 2024-04-01) UTC."),
          "date", "clinical-date"),
         (f"{ALLERGY}?date=ge2024-01-01&date=lt2024-02-01",
-         ("date: a date parameter that looks at recordedDate, or else at onsetDateTime, or else at"
-         " onsetPeriod and finds what lies within [2024-01-01, 2024-01-02) UTC or reaches further,"
-         " and also begins before 2024-02-01 UTC."), "date", "clinical-date"),
+         ("date: a date parameter that searches recordedDate, or else onsetDateTime, or else"
+         " onsetPeriod and matches what is within [2024-01-01, 2024-01-02) UTC or extends further,"
+         " and also starts before 2024-02-01 UTC."), "date", "clinical-date"),
         (f"{ALLERGY}?_lastUpdated=gt2024-03-01T09:30-05:00",
-         ("_lastUpdated: a date parameter that looks at meta.lastUpdated and finds what reaches to"
-         " 2024-03-01T14:31:00+00:00 UTC or later."), "date", "Resource-lastUpdated"),
+         ("_lastUpdated: a date parameter that searches meta.lastUpdated and matches what extends"
+         " to 2024-03-01T14:31:00+00:00 UTC or later."), "date", "Resource-lastUpdated"),
         (f"{ALLERGY}?recorder=dr-adeyemi",
-         ("recorder: a reference parameter that looks at recorder and finds what refers to the id"
+         ("recorder: a reference parameter that searches recorder and matches what refers to the id"
          " 'dr-adeyemi' of any type."), "reference", "AllergyIntolerance-recorder"),
         (f"{ALLERGY}?patient=p1",
-         ("patient: a reference parameter that looks at patient and finds what refers to"
+         ("patient: a reference parameter that searches patient and matches what refers to"
          " 'Patient/p1'."), "reference", "clinical-patient"),
         (f"{ALLERGY}?recorder=http://elsewhere.example/fhir/Practitioner/1",
-         ("recorder: a reference parameter that looks at recorder and finds what refers to"
+         ("recorder: a reference parameter that searches recorder and matches what refers to"
          " 'http://elsewhere.example/fhir/Practitioner/1', which is elsewhere."),
          "reference", "AllergyIntolerance-recorder"),
         (f"{DOCUMENT}?description=Discharge%20%20Summary",
-         ("description: a string parameter that looks at description and finds what begins with"
+         ("description: a string parameter that searches description and matches what begins with"
          " 'discharge summary', whatever its case and accents."),
          "string", "DocumentReference-description"),
         (f"{DOCUMENT}?location={BASE_URL}/fhir/Binary/b1",
-         ("location: a uri parameter that looks at content.attachment.url and finds what is"
+         ("location: a uri parameter that searches content.attachment.url and matches what is"
          f" '{BASE_URL}/fhir/Binary/b1'."), "uri", "DocumentReference-location"),
         (f"{DOCUMENT}?relationship=appends$doc-p1-ed-2024",
-         ("relationship: a composite parameter that looks at relatesTo and finds what has the code"
-         " 'appends' of any system and, in the same repetition, refers to"
+         ("relationship: a composite parameter that searches relatesTo and matches what has the"
+         " code 'appends' of any system and, in the same repetition, refers to"
          " 'DocumentReference/doc-p1-ed-2024'."), "composite", "DocumentReference-relationship"),
         (f'{DOCUMENT}?_content=Pneumonia "chest pain" lung*',
-         ("_content: a string parameter that looks at words of the whole, the attached documents"
-         " too and finds what has the word 'pneumonia' and the words 'chest pain' together and a"
-         " word that begins with 'lung'."), "content", "Resource-content"),
+         ("_content: a string parameter that searches text of the resource and of its attached"
+         " documents and matches what has the word 'pneumonia' and the words 'chest pain' together"
+         " and a word that begins with 'lung'."), "content", "Resource-content"),
     ],
 )  # fmt: skip
 def test_each_parameter_is_explained(fhir, path, sentence, section, spec):
@@ -157,25 +157,25 @@ def test_each_parameter_is_explained(fhir, path, sentence, section, spec):
          f"code: a token parameter with the modifier :missing that {CODE} has a value.",
          "missing"),
         (f"{ALLERGY}?identifier:of-type=http://x.example|MR|446053",
-         ("identifier: a token parameter with the modifier :of-type that looks at identifier and"
-         " finds what has the identifier '446053' of the type 'MR' of the system"
+         ("identifier: a token parameter with the modifier :of-type that searches identifier and"
+         " matches what has the identifier '446053' of the type 'MR' of the system"
          " 'http://x.example'."), "modifiers"),
         (f"{ALLERGY}?recorder:identifier=http://x.example|9",
-         ("recorder: a reference parameter with the modifier :identifier that looks at recorder and"
-         " finds what names by identifier what has the identifier '9' of the system"
+         ("recorder: a reference parameter with the modifier :identifier that searches recorder and"
+         " matches what names by identifier what has the identifier '9' of the system"
          " 'http://x.example'."), "modifiers"),
         (f"{ALLERGY}?recorder:Practitioner=dr-adeyemi",
-         ("recorder: a reference parameter with the modifier :Practitioner that looks at recorder"
-         " and finds what refers to 'Practitioner/dr-adeyemi'."), "modifiers"),
+         ("recorder: a reference parameter with the modifier :Practitioner that searches recorder"
+         " and matches what refers to 'Practitioner/dr-adeyemi'."), "modifiers"),
         (f"{DOCUMENT}?description:exact=Chest X-ray",
-         ("description: a string parameter with the modifier :exact that looks at description and"
-         " finds what is exactly 'Chest X-ray'."), "modifiers"),
+         ("description: a string parameter with the modifier :exact that searches description and"
+         " matches what is exactly 'Chest X-ray'."), "modifiers"),
         (f"{DOCUMENT}?description:contains=X-ray",
-         ("description: a string parameter with the modifier :contains that looks at description"
-         " and finds what holds 'x-ray', whatever its case and accents."), "modifiers"),
+         ("description: a string parameter with the modifier :contains that searches description"
+         " and matches what holds 'x-ray', whatever its case and accents."), "modifiers"),
         (f"{DOCUMENT}?location:below=http://x.example/notes",
-         ("location: a uri parameter with the modifier :below that looks at content.attachment.url"
-         " and finds what is 'http://x.example/notes' or below it."), "modifiers"),
+         ("location: a uri parameter with the modifier :below that searches content.attachment.url"
+         " and matches what is 'http://x.example/notes' or below it."), "modifiers"),
     ],
 )  # fmt: skip
 def test_each_modifier_is_explained(fhir, path, sentence, section):
@@ -188,32 +188,32 @@ def test_each_modifier_is_explained(fhir, path, sentence, section):
 @pytest.mark.parametrize(
     ("value", "meaning"),
     [
-        ("eq2024", "lies within [2024-01-01, 2025-01-01) UTC"),
-        ("ne2024", "does not lie within [2024-01-01, 2025-01-01) UTC"),
-        ("gt2024", "reaches to 2025-01-01 UTC or later"),
-        ("lt2024", "begins before 2024-01-01 UTC"),
-        ("ge2024", "lies within [2024-01-01, 2025-01-01) UTC or reaches further"),
-        ("le2024", "lies within [2024-01-01, 2025-01-01) UTC or begins before it"),
-        ("sa2024", "begins at 2025-01-01 UTC or later"),
+        ("eq2024", "is within [2024-01-01, 2025-01-01) UTC"),
+        ("ne2024", "is not within [2024-01-01, 2025-01-01) UTC"),
+        ("gt2024", "extends to 2025-01-01 UTC or later"),
+        ("lt2024", "starts before 2024-01-01 UTC"),
+        ("ge2024", "is within [2024-01-01, 2025-01-01) UTC or extends further"),
+        ("le2024", "is within [2024-01-01, 2025-01-01) UTC or starts before it"),
+        ("sa2024", "starts at 2025-01-01 UTC or later"),
         ("eb2024", "ends before 2024-01-01 UTC"),
-        ("2024-03-01T09:30", ("lies within"
+        ("2024-03-01T09:30", ("is within"
          " [2024-03-01T09:30:00+00:00, 2024-03-01T09:31:00+00:00) UTC")),
         ("2024-03-01T09:30:15.5", "is the point 2024-03-01T09:30:15.500+00:00"),
         ("ne2024-03-01T09:30:15.000Z", "is not the point 2024-03-01T09:30:15.000+00:00"),
-        ("gt2024-03-01T09:30:15.000Z", "reaches beyond the point 2024-03-01T09:30:15.000+00:00"),
+        ("gt2024-03-01T09:30:15.000Z", "extends beyond the point 2024-03-01T09:30:15.000+00:00"),
         ("ge2024-03-01T09:30:15.000Z",
-         "is the point 2024-03-01T09:30:15.000+00:00 or reaches beyond it"),
-        ("lt2024-03-01T09:30:15.000Z", "begins before the point 2024-03-01T09:30:15.000+00:00"),
+         "is the point 2024-03-01T09:30:15.000+00:00 or extends beyond it"),
+        ("lt2024-03-01T09:30:15.000Z", "starts before the point 2024-03-01T09:30:15.000+00:00"),
         ("le2024-03-01T09:30:15.000Z",
-         "is the point 2024-03-01T09:30:15.000+00:00 or begins before it"),
-        ("sa2024-03-01T09:30:15.000Z", "begins after the point 2024-03-01T09:30:15.000+00:00"),
+         "is the point 2024-03-01T09:30:15.000+00:00 or starts before it"),
+        ("sa2024-03-01T09:30:15.000Z", "starts after the point 2024-03-01T09:30:15.000+00:00"),
         ("eb2024-03-01T09:30:15.000Z", "ends before the point 2024-03-01T09:30:15.000+00:00"),
     ],
 )  # fmt: skip
 def test_each_prefix_is_explained_with_the_range_that_is_used(fhir, value, meaning):
     (found,) = of(fhir, "onset", f"{ALLERGY}?onset={value}")
     assert found["diagnostics"] == (
-        f"onset: a date parameter that looks at reaction.onset and finds what {meaning}."
+        f"onset: a date parameter that searches reaction.onset and matches what {meaning}."
     )
 
 
@@ -224,12 +224,12 @@ def test_each_prefix_is_explained_with_the_range_that_is_used(fhir, value, meani
          {"name": "onset", "kind": "date", "path": ["reaction.onset"], "firstOf": False,
           "repetition": [
               {"value": [
-                  {"text": "lies within [2024-01-01, 2025-01-01) UTC or reaches further",
+                  {"text": "is within [2024-01-01, 2025-01-01) UTC or extends further",
                    "prefix": "ge", "low": "2024-01-01", "high": "2025-01-01"},
-                  {"text": "lies within [2023-05-01, 2023-06-01) UTC",
+                  {"text": "is within [2023-05-01, 2023-06-01) UTC",
                    "low": "2023-05-01", "high": "2023-06-01"}]},
               {"value": [
-                  {"text": "begins before 2025-02-01T10:00:00+00:00 UTC", "prefix": "lt",
+                  {"text": "starts before 2025-02-01T10:00:00+00:00 UTC", "prefix": "lt",
                    "low": "2025-02-01T10:00:00+00:00", "high": "2025-02-01T10:00:01+00:00"}]}]}),
         (f"{ALLERGY}?onset=2024-03-01T09:30:15.5Z",
          {"name": "onset", "kind": "date", "path": ["reaction.onset"], "firstOf": False,

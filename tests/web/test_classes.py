@@ -83,7 +83,7 @@ class Class:
 
     def __init__(self, app: Flask, teacher: str = "clinician", name: str = "Nursing 2") -> None:
         self.app, self.teacher = app, Browser(app).resume(teacher)
-        made = self.teacher.get("/learn/classes").submit("Make the class", name=name)
+        made = self.teacher.get("/learn/classes").submit("Create class", name=name)
         assert made.heading == name, made.words
         self.path = made.path
         self.code = _CODES.findall(made.words)[0]
@@ -115,9 +115,13 @@ def test_who_joins_has_an_account_and_a_code_of_their_own(app):
     assert not {*"IOL01"} & {*group.code, *first.code, *second.code}
     page = first.browser.get("/learn")
     assert "Your class: Nursing 2." in page.words
-    assert "Do you teach?" not in page.words
+    assert "Are you teaching?" not in page.words
     # Another device.
-    back = Browser(app).get("/learn/join").submit("Come back", own_code=f" {first.code.lower()} ")
+    back = (
+        Browser(app)
+        .get("/learn/join")
+        .submit("Return to class", own_code=f" {first.code.lower()} ")
+    )
     assert (back.path, "as Ana" in back.words) == ("/learn/class", True)
 
 
@@ -152,7 +156,7 @@ def test_progress_requests_consents_and_tokens_of_learners_are_apart(app):
 def test_the_teacher_sees_who_is_where_and_what_they_requested_last(app):
     group = Class(app)
     ana = group.join("Ana")
-    assert "none under way 0 of 24 none yet" in group.line("Ana")
+    assert "none in progress 0 of 24 none yet" in group.line("Ana")
     ana.begin("read-one-allergy")
     ana.ask(ALLERGY)
     assert ana.met("read-one-allergy") == [True, False]
@@ -163,7 +167,7 @@ def test_the_teacher_sees_who_is_where_and_what_they_requested_last(app):
         "read-one-allergy", "What is its criticality? Answer with the code in the resource.", "low"
     )
     assert ana.met("read-one-allergy") == [True, True]
-    assert "none under way 1 of 24" in group.line("Ana")
+    assert "none in progress 1 of 24" in group.line("Ana")
     ana.backend().get("Patient/p1")
     assert "GET /fhir/Patient/p1 200" in group.line("Ana")
 
@@ -212,7 +216,7 @@ def test_a_reset_deletes_progress_and_revokes_tokens_and_keeps_the_learner(app):
         one.met("read-one-allergy")
     group.page().submit("Reset Ana")
     assert [fhir.get("AllergyIntolerance").status_code for fhir in tokens] == [401, 401, 200, 200]
-    assert "none under way" in group.line("Ana")
+    assert "none in progress" in group.line("Ana")
     assert ben.met("read-one-allergy") == [True, False]
     assert ana.ask(ALLERGY).status_code == 200
     ana.begin("read-one-allergy")
@@ -247,12 +251,12 @@ def test_a_class_ends_with_all_that_was_made_for_it(app, is_over):
             assert classes.class_of(ana.user_id) is not None
             classes.sweep(int(time.time()) + classes.DAYS * 86_400)
     else:
-        assert group.page().submit("End it now").path == "/learn/classes"
+        assert group.page().submit("End class now").path == "/learn/classes"
     assert counted(app, *tables) == [*before, 0]
     assert [fhir.get("AllergyIntolerance").status_code for fhir in own] == [401, 401]
     assert ana.browser.get("/learn/class").heading == "Sign in"
-    page = Browser(app).get("/learn/join").submit("Come back", own_code=ana.code)
-    assert "Nobody has this code, or the class is over." in page.words
+    page = Browser(app).get("/learn/join").submit("Return to class", own_code=ana.code)
+    assert "This code is not valid, or the class has ended." in page.words
     with app.app_context():
         newest = entries(kind=ADMINISTRATION, limit=20)
         assert {"class-ended", "user-removed", "app-ended"} <= {one.event for one in newest}
@@ -271,9 +275,9 @@ def test_what_is_done_with_a_class_is_in_the_trail(app):
     group = Class(app)
     ana = group.join("Ana")
     group.page().submit("Reset Ana")
-    group.page().submit("Make another code to join with")
+    group.page().submit("Create a new class code")
     group.page().submit("Remove Ana")
-    group.page().submit("End it now")
+    group.page().submit("End class now")
     with app.app_context():
         teacher = rows(app, select(User.id).where(User.username == "clinician"))[0].id
         found = {one.event: one for one in entries(kind=ADMINISTRATION, limit=12)}
@@ -313,14 +317,14 @@ def test_a_nickname_is_letters_and_digits(app, nickname, is_taken):
     assert (page.path == "/learn/class") == is_taken
     if not is_taken:
         assert page.status == 400
-        assert "A nickname has 1 to 40 letters and digits" in page.words
+        assert "Enter 1 to 40 letters and digits" in page.words
 
 
 def test_nobody_in_a_class_has_the_name_of_another(app):
     group = Class(app)
     group.join("Ana")
     page = Browser(app).get("/learn/join").submit("Join", code=group.code, nickname="ANA")
-    assert (page.status, "Somebody in the class has this name" in page.words) == (400, True)
+    assert (page.status, "This nickname is taken" in page.words) == (400, True)
     Class(app, name="Another").join("Ana")
 
 
@@ -341,7 +345,7 @@ def test_codes_are_not_guessed(app, monkeypatch):
     form = browser.get("/learn/join")
     for button, filled in (
         ("Join", {"code": "ABCDEFGH", "nickname": "Ana"}),
-        ("Come back", {"own_code": "ABCDEFGHJKMN"}),
+        ("Return to class", {"own_code": "ABCDEFGHJKMN"}),
         ("Join", {"code": "0", "nickname": "Ana"}),
     ):
         assert form.submit(button, **filled).status == 404
@@ -355,8 +359,8 @@ def test_classes_and_their_learners_are_limited(app, monkeypatch):
     monkeypatch.setattr(classes, "MOST_CLASSES", 2)
     monkeypatch.setattr(classes, "MOST_LEARNERS", 1)
     group, _other = Class(app), Class(app)
-    page = group.teacher.get("/learn/classes").submit("Make the class", name="Third")
-    assert (page.status, "There are 2 classes already" in page.words) == (400, True)
+    page = group.teacher.get("/learn/classes").submit("Create class", name="Third")
+    assert (page.status, "There are already 2 classes" in page.words) == (400, True)
     group.join("Ana")
     page = Browser(app).get("/learn/join").submit("Join", code=group.code, nickname="Ben")
     assert (page.status, "This class is full: 1 learners." in page.words) == (400, True)
@@ -365,13 +369,13 @@ def test_classes_and_their_learners_are_limited(app, monkeypatch):
 @pytest.mark.parametrize(("name", "days"), [("", "30"), ("x" * 81, "30"), ("A", "0"), ("A", "91")])
 def test_a_class_has_a_name_and_an_end(app, name, days):
     page = Browser(app).resume("admin").get("/learn/classes")
-    assert page.submit("Make the class", name=name, days=days).status == 400
+    assert page.submit("Create class", name=name, days=days).status == 400
     assert counted(app, LessonClass) == [0]
 
 
 def test_with_another_code_nobody_joins_by_the_one_before(app):
     group = Class(app)
-    page = group.page().submit("Make another code to join with")
+    page = group.page().submit("Create a new class code")
     (code, *_more) = _CODES.findall(page.words)
     assert code != group.code
     again = Browser(app).get("/learn/join").submit("Join", code=group.code, nickname="Ana")
@@ -438,6 +442,6 @@ def test_forty_learners_at_once_do_each_other_no_harm(app, unhurried):
     asked = ([True, False], [False, False, False])
     as_backend = ([False, False], [True, False, False])
     assert found == [as_backend, asked] * 20
-    assert "40 of 60 at most." in group.page().words
+    assert "40 of at most 60." in group.page().words
     own = {row.code_digest for row in rows(app, select(Learner.code_digest))}
     assert len(own) == 40

@@ -183,7 +183,7 @@ def test_the_form_on_the_page_says_it_too_without_scripts(clinician, path, query
     page = clinician.get(page_of(address, send="no"))
     assert address_on(page) == address
     assert "Raw HTTP" not in page.offered
-    written = address_on(page.submit("Put into the address"))
+    written = address_on(page.submit("Update address"))
     assert said(written.partition("?")[2]) == said(query.replace("&&", "&"))
 
 

@@ -113,9 +113,10 @@ def test_an_answer_is_told_in_a_line(clinician, address, told):
          ("is not a search parameter of this type; did you mean clinical-status?"
           " Did you mean clinical-status=active? Table")),
         (f"{ALLERGIES}?code:nonsense=1", {}, "the modifier is not supported on a token parameter"),
-        ("/fhir/Nonsense/1", {}, "There is no such record or address here, or you may not see it."),
+        ("/fhir/Nonsense/1", {},
+         "This resource or address does not exist, or you don't have access to it."),
         ("/fhir/Patient/p1", {"accept": "image/png"},
-         "The Accept header, or _format, allows no format that this server has."),
+         "This server supports none of the formats in the Accept header or _format."),
         (f"{ALLERGIES}?x=" + "a" * 9000, {}, "The address is too long. Send the search as POST."),
     ],
 )  # fmt: skip
@@ -271,7 +272,7 @@ def test_columns_are_elements_of_their_type(clinic):
          "Patients of the allergy clinic person 5 Harbor Allergy and Asthma Center"),
         ("/fhir/metadata", "id Text fhirapp no narrative"),
         (f"{ALLERGIES}?patient=nobody", "No matches."),
-        ("/fhir/Patient/nobody", "This answer has no resource to show as a row."),
+        ("/fhir/Patient/nobody", "This response contains no resources to list."),
     ],
 )  # fmt: skip
 def test_each_type_has_columns_of_its_own(clinician, address, words):
@@ -456,7 +457,7 @@ def test_how_the_server_read_it_stands_beside_the_answer(clinician):
     assert "How the server reads your search" in page.words
     assert "stats" in page.words
     page = clinician.get(page.offered["Matches after each filter"].partition("#")[0])
-    assert "Matches left" in page.words
+    assert "Remaining matches" in page.words
     page = clinician.get(page_of(f"{ALLERGIES}?patient=p1"))
     assert "How the server reads your search" not in page.words
     page = clinician.get(page.offered["How does the server read this search?"])
@@ -492,7 +493,7 @@ def test_of_an_answer_that_is_too_large_no_more_is_read_than_is_described(
     page = clinician.get(page_of("/fhir/DocumentReference?_count=50", view="raw"))
     assert page.status == 200
     refused = clinician.get(whole)
-    assert (refused.status, "use the curl command" in refused.words) == (413, True)
+    assert (refused.status, "Use the curl command" in refused.words) == (413, True)
     monkeypatch.setattr(routes, "MOST_WHOLE", size)
     assert clinician.client.get(whole, base_url=BASE_URL).status_code == 200
 

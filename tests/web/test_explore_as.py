@@ -36,7 +36,7 @@ def clinician(clinic: Flask) -> Browser:
 
 
 OF_ANOTHER = "/explore/why?address=/fhir/AllergyIntolerance%3Fclinical-status%3Dresolved&reference="
-UNSEEN = "There is no such AllergyIntolerance, or the token may not see it."
+UNSEEN = "This AllergyIntolerance does not exist, or the token does not give access to it."
 SEEN = "clinical-status excludes it:"
 
 
@@ -51,7 +51,7 @@ def test_in_the_demo_one_asks_as_another_person(demo):
     assert SEEN in why(browser, "admin").words
     # Nobody was signed out meanwhile, and nothing else changed.
     assert UNSEEN in why(browser, "").words
-    assert "Whose Amelia Hartwell, patient" in browser.get("/explore/token").words
+    assert "User Amelia Hartwell, patient" in browser.get("/explore/token").words
 
 
 def test_in_the_demo_a_clinician_sees_what_the_patient_sees(demo):
@@ -65,7 +65,7 @@ def test_in_the_demo_a_clinician_sees_what_the_patient_sees(demo):
 def test_in_the_demo_an_unknown_name_is_told(demo, username):
     page = why(Browser(demo).resume("patient"), username)
     assert page.status == 404
-    assert "The demo has no account of that name." in page.words
+    assert "The demo has no account with this name." in page.words
 
 
 def test_somebody_who_was_added_to_the_demo_cannot_be_asked_as(demo):

@@ -88,25 +88,25 @@ def test_a_parameter_has_its_name_place_and_phrase():
     assert reading_of_values([SoughtValue(text)], modifier="text") == Applied(
         name="date:text",
         sought=text,
-        place="recordedDate, or else at onsetDateTime",
+        place="recordedDate, or else onsetDateTime",
         kind="date",
         links=["http://hl7.org/fhir/R4/search.html#date"],
     )
 
 
 START, END = "2024-01-01", "2024-02-01T10:00:00.500+00:00"
-WITHIN = f"the time from {START} until just before {END} (UTC)"
+WITHIN = f"the period from {START} up to, but not including, {END} (UTC)"
 
 
 @pytest.mark.parametrize(
     ("prefix", "phrase"),
     [
-        ("", f"lies within {WITHIN}"),
-        ("eq", f"lies within {WITHIN}"),
-        ("ne", f"does not lie within {WITHIN}"),
-        ("ge", f"lies within {WITHIN}, or ends later"),
-        ("le", f"lies within {WITHIN}, or begins earlier"),
-        ("ap", f"overlaps {WITHIN}, which is wider by a tenth of its distance to now"),
+        ("", f"is within {WITHIN}"),
+        ("eq", f"is within {WITHIN}"),
+        ("ne", f"is not within {WITHIN}"),
+        ("ge", f"is within {WITHIN} or ends later"),
+        ("le", f"is within {WITHIN} or starts earlier"),
+        ("ap", f"overlaps {WITHIN}, which is extended by a tenth of its distance to now"),
         ("lt", "the server's own phrase"),
     ],
 )
@@ -154,21 +154,21 @@ STEPS = [
 def test_a_plan_is_a_picture_and_sentences_beside_it():
     picture = picture_of(sqlite_steps(STEPS, SQL))
     assert [(box.access, box.title, box.detail, box.sentence) for box in picture.boxes] == [
-        ("scan", "Walk along an index", "notes",
-         "Walks through notes in the order of the index ix_notes_updated"),
-        ("", "A list of rows, made once", "", "A list of rows, made once"),
-        ("", "Either of several indexes", "", "Either of several indexes"),
+        ("scan", "Index scan", "notes",
+         "Scans notes in the order of the index ix_notes_updated"),
+        ("", "Subquery, run once", "", "Subquery, run once"),
+        ("", "Several indexes combined (OR)", "", "Several indexes combined (OR)"),
         ("search", "Search by index", "notes_date",
          "Finds rows of notes_date by the index ix_notes_date: param=? AND low>?"),
         # Which of two tables it is, SQLite does not say.
         ("search", "Search by key", "k", "Finds rows of k by their key: pk=?"),
-        ("search", "Search an index of words", "words", "Finds rows by the words in words"),
-        ("scan", "Read every row", "words", "Reads every row of words, without an index"),
-        ("", "Read that list", "", "Read that list"),
-        ("sort", "Sort", "", "Sorts what was found: no index has that order"),
+        ("search", "Full-text search", "words", "Finds rows by full-text search in words"),
+        ("scan", "Full table scan", "words", "Reads every row of words, without an index"),
+        ("", "Scan the subquery", "", "Scan the subquery"),
+        ("sort", "Sort", "", "Sorts the results: no index provides this order"),
     ]  # fmt: skip
     assert [box.x for box in picture.boxes] == [16, 16, 32, 64, 64, 16, 16, 16, 16]
-    assert picture.label.startswith("1 Walk along an index notes; 2 A list of rows, made once; 3")
+    assert picture.label.startswith("1 Index scan notes; 2 Subquery, run once; 3")
     assert picture.left_out == 0
     long = picture_of([PlanStep(depth, "Anything") for depth in range(100)])
     assert (len(long.boxes), long.left_out) == (12, 88)
@@ -189,7 +189,7 @@ def test_a_plan_of_postgresql_is_a_picture_too():
     steps = [*postgresql_steps(plan)]
     assert [step.depth for step in steps] == [0, 1, 1]
     assert [box.sentence for box in picture_of(steps).boxes] == [
-        "Sorts what was found: no index has that order: Sort Key: r.id, r.pk",
+        "Sorts the results: no index provides this order: Sort Key: r.id, r.pk",
         "Finds rows of notes by the index ix_notes: Index Cond: (patient_id = '<p1>')",
         "Reads every row of notes_token, without an index",
     ]
@@ -198,7 +198,7 @@ def test_a_plan_of_postgresql_is_a_picture_too():
 @pytest.mark.usefixtures("_request")
 def test_no_issue_and_an_issue_without_values_explain_nothing():
     assert not reading_of([])
-    sentence = "code: a token parameter that looks at code and finds what has the code '1'."
+    sentence = "code: a token parameter that searches code and matches what has the code '1'."
     reading = reading_of([{"severity": "information", "diagnostics": sentence}])
     assert not reading.applied
     assert [note.sentence for note in reading.shaped] == [f"C{sentence[1:]}"]
@@ -211,7 +211,7 @@ def test_the_page_says_what_each_parameter_finds(clinician):
     page = explore(clinician, SEARCH)
     assert "patient reference refers to 'Patient/p1'" in page.words
     assert "clinical-status token has the code 'active' of any system" in page.words
-    assert "looks at recordedDate, or else at onsetDateTime, or else at onsetPeriod" in page.words
+    assert "searches recordedDate, or else onsetDateTime, or else onsetPeriod" in page.words
     assert "Order: by date upwards" in page.words
     assert "Nothing was ignored." in page.words
     assert "May see every AllergyIntolerance." in page.words
@@ -220,7 +220,7 @@ def test_the_page_says_what_each_parameter_finds(clinician):
 
 def test_in_the_demo_it_shows_sql_and_plan(demo):
     page = explore(Browser(demo).resume("clinician"), SEARCH)
-    assert "SQL, and the plan as the database writes it SELECT r.id, r.version_id" in page.words
+    assert "SQL and the database's own query plan SELECT r.id, r.version_id" in page.words
     assert "Finds rows of allergy_intolerance by the index ix_allergy_" in page.words
     (picture,) = re.findall(r"<svg[^>]* role=\"img\" aria-label=\"([^\"]*)\"", page.response.text)
     assert re.search(r"\d Search by index allergy_intolerance(;|$)", picture)
@@ -231,7 +231,8 @@ def test_what_was_ignored_is_told_with_the_reason(clinician):
     page = explore(clinician, "/fhir/AllergyIntolerance?patients=p1&code=")
     assert "patients: is not a search parameter of this type; did you mean patient?" in page.words
     assert "code: has no value and was ignored." in page.words
-    assert "No parameter narrows the search: it finds all that the token may see." in page.words
+    everything = "it returns everything that the token gives access to."
+    assert f"No parameter filters the search: {everything}" in page.words
     assert "Nothing was ignored." not in page.words
 
 
@@ -250,7 +251,7 @@ def test_the_token_of_a_patient_limits_what_is_found(clinic):
 
 def left(page: Page) -> list[str]:
     """Return the rows of the table: parameter, and how many are left."""
-    cells = page.response.text.split('data-label="Matches left">')[1:]
+    cells = page.response.text.split('data-label="Remaining matches">')[1:]
     return [cell.partition("</td>")[0].strip() for cell in cells]
 
 
@@ -336,7 +337,7 @@ def test_who_searches_by_the_name_of_a_patient_is_led_to_the_id(clinic, clinicia
     assert "Did you mean" not in found.words
     patient = Browser(clinic).resume(add_person(clinic, PATIENT, "p2"))
     page = patient.get(f"/explore?{urlencode({'address': f'/fhir/AllergyIntolerance?{typed}'})}")
-    assert "Answer" in page.words
+    assert "Response" in page.words
     assert "Did you mean" not in page.words
 
 
@@ -357,5 +358,5 @@ def test_who_searches_by_the_name_of_a_patient_is_led_to_the_id(clinic, clinicia
 )
 def test_what_resembles_nothing_is_not_corrected(clinician, typed):
     page = clinician.get(f"/explore?{urlencode({'address': f'/fhir/{typed}'})}")
-    assert "Answer" in page.words
+    assert "Response" in page.words
     assert "Did you mean" not in page.words

@@ -96,7 +96,7 @@ def test_nobody_sees_what_others_asked(clinic, clinician):
     (number,) = [one.partition("compare=")[2] for one in again(clinician.get(HISTORY))]
     page = other.get(f"{HISTORY}?compare={number}")
     assert page.status == 404
-    assert "Your recent requests have none of that number." in page.words
+    assert "None of your recent requests has this number." in page.words
 
 
 def test_what_explains_a_search_is_not_listed(clinician):
@@ -146,10 +146,10 @@ def test_what_is_repeated_is_compared(make_app, tmp_path):
     with app.app_context():
         import_paths([tmp_path], types(), app.config["FHIRAPP"])
     page = browser.get(compare)
-    assert "Repeated: the answer changed" in page.words
+    assert "Repeated: response changed" in page.words
     assert "New: AllergyIntolerance/fresh" in page.words
-    assert "In another version: Patient/p4" in page.words
-    assert "No longer there" not in page.words
+    assert "Changed version: Patient/p4" in page.words
+    assert "No longer returned" not in page.words
     then, now = (
         int(page.words.partition(begins)[2].split()[0]) for begins in (" UTC 200 ", " now 200 ")
     )
@@ -168,13 +168,13 @@ def test_what_a_person_may_see_no_more_is_told(make_app):
         unlink(connection, user_id, "p1")
     page = browser.get(compare)
     assert "The status was 200 and is 403." in page.words
-    assert "No longer there: AllergyIntolerance/al-p1-" in page.words
+    assert "No longer returned: AllergyIntolerance/al-p1-" in page.words
 
 
 def test_what_was_cut_off_cannot_be_repeated(clinician):
     explore(clinician, f"/fhir/Patient?name={'x' * 5_000}")
     page = clinician.get(HISTORY)
-    assert "too long to be kept in full" in page.words
+    assert "too long to store in full" in page.words
     assert again(page) == []
 
 

@@ -33,7 +33,7 @@ def test_the_address_follows_the_form(explorer):
     page = explorer.page
     page.locator("#f-patient").fill("p1")
     stands(explorer, "#address", f"{ALLERGIES}?patient=p1&_explain=true")
-    page.get_by_label("How code is meant").select_option(":text")
+    page.get_by_label("Modifier or prefix of code").select_option(":text")
     page.locator("#f-code").fill('<b>"&')
     stands(explorer, "#address", f"{ALLERGIES}?patient=p1&code:text=%3Cb%3E%22%26&_explain=true")
     # Of another type the form has other fields; what it has no field for stays.

@@ -19,7 +19,7 @@ from tests.support.browsing import Browser, Page, add_person, id_of
 from tests.support.helpers import Fhir
 
 TOKEN = "/explore/token"
-UNKNOWN = "This server knows no such token of yours."
+UNKNOWN = "This server has no such token of yours."
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +57,12 @@ def row(page: Page, names: str) -> str:
 def test_a_clinicians_token_opens_every_record(clinician):
     page = clinician.get(TOKEN)
     assert page.heading == "What your token can access"
-    assert "Whose Robin Example, clinician" in page.words
-    assert "Patient none: not limited to one record" in page.words
+    assert "User Robin Example, clinician" in page.words
+    assert "Patient none (not limited to one patient)" in page.words
     assert "See everything in the record" in page.words
     every = "AllergyIntolerance, DiagnosticReport, DocumentReference, Encounter, Group, Patient"
-    assert row(page, every).startswith("every one every one")
-    assert row(page, "Binary").startswith("those in a document that it may read not")
+    assert row(page, every).startswith("all all")
+    assert row(page, "Binary").startswith("only those attached to documents that it can read not")
     assert "It has access to every type." in page.words
 
 
@@ -72,7 +72,7 @@ def test_a_patients_token_opens_one_record(clinic):
     assert "Patient p1 · open this record" in page.words
     assert page.links["open this record"] == "/explore?address=/fhir/Patient/p1"
     assert row(page, "DiagnosticReport, DocumentReference, Encounter, Patient").startswith(
-        "that of one patient, p1 that of one patient, p1"
+        "only that of patient p1 only that of patient p1"
     )
     assert "No access to: Group." in page.words
 
@@ -88,7 +88,7 @@ def test_a_patients_token_opens_what_the_page_says_it_does(clinic):
 def test_a_patient_without_a_record_has_no_token(clinic):
     page = Browser(clinic).resume(add_person(clinic, PATIENT)).get(TOKEN)
     assert (page.status, page.heading) == (403, "You have no token yet")
-    assert "No record linked to your account." in page.words
+    assert "No record is linked to your account yet." in page.words
 
 
 def test_what_was_taken_from_a_person_is_in_force_no_more(clinic):
@@ -101,7 +101,7 @@ def test_what_was_taken_from_a_person_is_in_force_no_more(clinic):
     page = browser.get("/account")
     token = page.form("Sign out").fields["form_token"]
     page = browser.post(TOKEN, {"form_token": token, "token": secret})
-    assert "In force nothing of it" in page.words
+    assert "Effective scopes none, no access" in page.words
     assert "No access to: AllergyIntolerance, Binary," in page.words
 
 
@@ -112,7 +112,7 @@ def test_the_token_says_when_it_ends(clinician, clinic):
         expires_at = db.session.get_one(AccessToken, key).expires_at
     minutes = (expires_at - time.time()) // 60
     assert any(
-        f"Ends in {remaining(60 * int(near) + 30)}, on " in page.words
+        f"Expires in {remaining(60 * int(near) + 30)}, on " in page.words
         for near in (minutes, minutes + 1)
     )
 
@@ -148,7 +148,7 @@ def test_a_token_of_the_same_person_is_told(clinic):
     page = Browser(clinic).resume(username).get(TOKEN)
     told = page.submit("Inspect", token=f"Bearer {secret} ")
     assert told.heading == "What this token can access"
-    assert "Whose Robin Example, clinician" in told.words
+    assert "User Robin Example, clinician" in told.words
     assert secret not in told.response.text
 
 
@@ -160,7 +160,7 @@ def test_a_token_of_somebody_else_is_as_unknown_as_none(clinic, clinician):
         "hostile": "<script>\"'é☃",
     }
     pages = [clinician.get(TOKEN).submit("Inspect", token=one) for one in secrets.values()]
-    assert {(page.status, page.heading) for page in pages} == {(404, "No such token")}
+    assert {(page.status, page.heading) for page in pages} == {(404, "Token not found")}
     assert len({page.words for page in pages}) == 1
     assert UNKNOWN in pages[0].words
 
@@ -175,8 +175,8 @@ def test_in_the_demo_any_token_is_told(demo):
     browser = Browser(demo).resume("patient")
     secret = operators_token(demo, "system/AllergyIntolerance.rs?clinical-status=active")
     page = browser.get(TOKEN).submit("Inspect", token=secret)
-    assert "Whose System (no user)" in page.words
-    assert "every one, only where clinical-status is active" in page.words
+    assert "User System (no user)" in page.words
+    assert "all, only where clinical-status is active" in page.words
     assert "No access to: Binary, DiagnosticReport" in page.words
 
 
@@ -188,7 +188,7 @@ def test_an_ended_token_opens_nothing(demo):
         connection.execute(over)
     page = browser.get(TOKEN).submit("Inspect", token=secret)
     assert "It has expired. It gives no access." in page.words
-    assert "ended on 1 January 1970" in page.words
+    assert "expired on 1 January 1970" in page.words
     assert "No access to: AllergyIntolerance, Binary," in page.words
 
 

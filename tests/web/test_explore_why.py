@@ -34,7 +34,7 @@ def reasons(browser: Browser, address: str, reference: str) -> str:
     """Return what a page says why a resource is not found."""
     page = why(browser, address, reference)
     assert page.status == 200, page.words
-    return page.words.rpartition("Find out ")[2].partition(" Back to the search")[0]
+    return page.words.rpartition("Explain ")[2].partition(" Back to the search")[0]
 
 
 def asked(clinic: Flask) -> int:
@@ -45,9 +45,15 @@ def asked(clinic: Flask) -> int:
 
 def test_each_parameter_that_leaves_it_out_is_told_with_what_is_there(clinician):
     told = reasons(clinician, f"{SEARCH}&code=nonsense", "AllergyIntolerance/al-p1-latex")
-    assert "date excludes it: the search finds what lies within the time from 2010-01-01" in told
+    assert (
+        "date excludes it: the search matches only what is within the period from 2010-01-01"
+        in told
+    )
     assert "; this resource has 1996-05." in told
-    assert "code excludes it: the search finds what has the code 'nonsense' of any system;" in told
+    assert (
+        "code excludes it: the search matches only what has the code 'nonsense' of any system;"
+        in told
+    )
     assert "111088007 (Latex gloves)" in told
     assert "Matches: patient, clinical-status." in told
 
@@ -69,11 +75,11 @@ def test_a_reference_is_read_as_people_copy_it(clinician, reference):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("/fhir/AllergyIntolerance?patient=p1", "follow “next”"),
-        ("AllergyIntolerance?patient=p1&_count=0", "But the search asks for the total only"),
+        ("/fhir/AllergyIntolerance?patient=p1", "follow the “next” link"),
+        ("AllergyIntolerance?patient=p1&_count=0", "But the search requests only the total"),
         (
             "/fhir/AllergyIntolerance?_summary=count&foo=1",
-            "But the search asks for the total only",
+            "But the search requests only the total",
         ),
         ("/fhir/AllergyIntolerance?_id=al-p1-latex,al-p1-sulfa", "this search finds it"),
     ],
@@ -97,7 +103,9 @@ def test_what_may_not_be_seen_is_told_as_what_is_not_there(clinic):
         for one in ("al-p2-morphine", "al-p2-nothing0")
     )
     assert hidden == none
-    assert hidden == "There is no such AllergyIntolerance, or the token may not see it."
+    assert (
+        hidden == "This AllergyIntolerance does not exist, or the token does not give access to it."
+    )
 
 
 def test_a_search_of_another_patient_says_that_the_token_does_not_reach(clinic):
@@ -108,7 +116,7 @@ def test_a_search_of_another_patient_says_that_the_token_does_not_reach(clinic):
 
 def test_another_type_is_never_found(clinician):
     told = reasons(clinician, "/fhir/AllergyIntolerance?patient=p1", "Patient/p1")
-    assert "This search finds AllergyIntolerance only; Patient is in an answer only" in told
+    assert "This search returns AllergyIntolerance; Patient is returned only" in told
 
 
 @pytest.mark.parametrize(
@@ -116,7 +124,7 @@ def test_another_type_is_never_found(clinician):
 )
 def test_what_is_no_reference_is_told(clinician, reference):
     page = why(clinician, "/fhir/AllergyIntolerance?patient=p1", reference)
-    assert "That is no reference; write it as AllergyIntolerance/ and the id." in page.words
+    assert "This is not a reference. Enter AllergyIntolerance/ followed by the id." in page.words
     assert "<script>" not in page.response.text.partition("<main")[2]
 
 
@@ -159,6 +167,6 @@ def test_why_leads_back_to_the_search(clinician):
 
 def test_the_explorer_asks_why(clinician):
     page = clinician.get(f"/explore?{urlencode({'address': f'{SEARCH}&_explain=true'})}")
-    told = page.submit("Find out", reference="AllergyIntolerance/al-p1-latex")
+    told = page.submit("Explain", reference="AllergyIntolerance/al-p1-latex")
     assert told.heading == "Why does it not match?"
     assert "date excludes it" in told.words

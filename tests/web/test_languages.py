@@ -296,5 +296,5 @@ def test_a_lesson_is_shown_in_the_language_of_the_page(make_app, german):
     page.submit("⟦Answer⟧", answer="low")
     clinician.set_cookie("en", LANGUAGE)
     page = clinician.get("/learn/read-one-allergy")
-    assert "Your requests meet every check below." in page.words
+    assert "Your requests pass every check below." in page.words
     assert page.heading == "1. Read one allergy"

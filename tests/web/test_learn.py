@@ -23,7 +23,7 @@ from tests.support.browsing import Browser, id_of
 from tests.support.bulk import ASYNC, path_of
 from tests.support.learning import Learner, backend
 
-NOT_SHOWN = "Send the request that shows it first; then answer."
+NOT_SHOWN = "First send the request that shows the answer."
 ALLERGY, NOTE = "AllergyIntolerance", "DocumentReference"
 Do = Callable[[Learner], object]
 
@@ -230,18 +230,18 @@ WALK: Mapping[str, Sequence[Do | Answer]] = {
         export("$export", 2),
     ],
 }
-OWN = "No such request yet. It was sent with your own token, and that does not count here."
+OWN = "No matching request yet. A request was sent with your own token, which does not count here."
 BY_BACKEND = (
-    "No such request yet. It was sent with the token of a backend, and that does not count here."
-    " Send it with the explorer, or with your own token."
+    "No matching request yet. A request was sent with the token of a backend, which does not count"
+    " here. Send it with the explorer, or with your own token."
 )
-AS_APP = "Send it with a token that you let demo-app have."
+AS_APP = "Send it with a token that you authorized for demo-app."
 # What comes near and is not it: the lesson, the number of the check, what is done, what is told.
 WRONG: Sequence[tuple[str, int, Do, str]] = [
-    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p1-latx"), "Nearly: it names another id."),
-    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p3-peanut"), "No such request yet."),
-    ("read-one-allergy", 0, ask("Patient/p1"), "No such request yet."),
-    ("read-one-allergy", 0, ask(f"{ALLERGY}?_id=al-p1-latex"), "Nearly: it is not a read."),
+    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p1-latx"), "Almost: it has a different id."),
+    ("read-one-allergy", 0, ask(f"{ALLERGY}/al-p3-peanut"), "No matching request yet."),
+    ("read-one-allergy", 0, ask("Patient/p1"), "No matching request yet."),
+    ("read-one-allergy", 0, ask(f"{ALLERGY}?_id=al-p1-latex"), "Almost: it is not a read."),
     (
         "read-one-allergy",
         0,
@@ -252,193 +252,193 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         "launch-from-a-chart",
         0,
         as_app("Patient/p2"),
-        "You allowed it, but without the scope launch.",
+        "You allowed access, but without the scope launch.",
     ),
-    ("launch-from-a-chart", 1, as_launched("Patient/p2", chart="p2"), "No such request yet."),
-    ("bulk-export", 2, export("Patient/$export", 1), "No such request yet."),
-    ("bulk-export", 0, as_backend("Patient/p1/$everything"), "No such request yet."),
+    ("launch-from-a-chart", 1, as_launched("Patient/p2", chart="p2"), "No matching request yet."),
+    ("bulk-export", 2, export("Patient/$export", 1), "No matching request yet."),
+    ("bulk-export", 0, as_backend("Patient/p1/$everything"), "No matching request yet."),
     (
         "search-by-patient",
         0,
         ask(f"{ALLERGY}?patient=p1"),
-        "Nearly: its parameter patient has another value than expected.",
+        "Almost: its parameter patient has a different value than expected.",
     ),
     (
         "search-by-patient",
         0,
         ask(f"{ALLERGY}?patient=p8&_count=3"),
-        "Nearly: the answer has fewer records than expected.",
+        "Almost: the response has fewer resources than expected.",
     ),
     (
         "search-by-patient",
         0,
         ask(f"{ALLERGY}?patient=p8&_count=0"),
-        "Nearly: the answer has fewer records than expected.",
+        "Almost: the response has fewer resources than expected.",
     ),
-    ("search-by-patient", 0, ask(f"{NOTE}?patient=p8"), "No such request yet."),
-    ("search-by-patient", 0, ask(f"{ALLERGY}?code:text=latex"), "No such request yet."),
+    ("search-by-patient", 0, ask(f"{NOTE}?patient=p8"), "No matching request yet."),
+    ("search-by-patient", 0, ask(f"{ALLERGY}?code:text=latex"), "No matching request yet."),
     (
         "tokens",
         1,
         ask(f"{ALLERGY}?patient=p3&status=inactive"),
-        "Nearly: its parameter status has another value than expected.",
+        "Almost: its parameter status has a different value than expected.",
     ),
     (
         "search-by-patient",
         0,
         ask(f"{ALLERGY}?patient=p8&status=active"),
-        "Nearly: it has the parameter status, which it should not have.",
+        "Almost: the parameter status should not be there.",
     ),
     (
         "tokens",
         0,
         ask(f"{ALLERGY}?code:text=penicillin"),
-        "Nearly: it has code with another modifier, or without one.",
+        "Almost: it has code with a different modifier, or without one.",
     ),
     (
         "tokens",
         0,
         ask(f"{ALLERGY}?code=http://snomed.info/sct|764146007&patient=p1"),
-        "Nearly: it has the parameter patient, which it should not have.",
+        "Almost: the parameter patient should not be there.",
     ),
     (
         "sort-and-count",
         1,
         ask(f"{ALLERGY}?_summary=count&clinical-status=active"),
-        "Nearly: it has the parameter clinical-status, which it should not have.",
+        "Nearly: the parameter clinical-status should not be there.",
     ),
     (
         "what-is-ignored",
         1,
         ask(f"{ALLERGY}?patients=p1&date=never", Prefer="handling=strict"),
-        "Nearly: it has the parameter date, which it should not have.",
+        "Almost: the parameter date should not be there.",
     ),
     (
         "backend-token",
         0,
         as_backend(f"{ALLERGY}?clinical-status=active&patient=p1"),
-        "Nearly: it has the parameter patient, which it should not have.",
+        "Almost: the parameter patient should not be there.",
     ),
     (
         "dates",
         2,
         ask(f"{NOTE}?date=ge2024-01-01&date=lt2024-02-01T12:00:00Z"),
-        "Nearly: its parameter date has another value than expected.",
+        "Almost: its parameter date has a different value than expected.",
     ),
     (
         "tokens",
         1,
         ask(f"{ALLERGY}?patient=p3&clinical-status=active,resolved"),
-        "Nearly: its parameter clinical-status has another value than expected.",
+        "Nearly: its parameter clinical-status has a different value than expected.",
     ),
     # It was right for another check, so it was not meant for this one.
     (
         "tokens",
         2,
         ask(f"{ALLERGY}?patient=p3&clinical-status=active"),
-        "No such request yet.",
+        "No matching request yet.",
     ),
     (
         "dates",
         0,
         ask(f"{ALLERGY}?date=ge2023-05"),
-        "Nearly: its parameter date has another value than expected.",
+        "Almost: its parameter date has a different value than expected.",
     ),
     (
         "dates",
         2,
         ask(f"{NOTE}?date=ge2024-01-01"),
-        "Nearly: its parameter date has another value than expected.",
+        "Almost: its parameter date has a different value than expected.",
     ),
     (
         "and-or",
         1,
         ask(f"{ALLERGY}?patient=p8&category=food&category=medication"),
-        "Nearly: its parameter category has another value than expected.",
+        "Almost: its parameter category has a different value than expected.",
     ),
     (
         "paging",
         1,
         follow(f"{ALLERGY}?patient=p8&_count=2", 1),
-        "Nearly: its parameter _count has another value than expected.",
+        "Almost: its parameter _count has a different value than expected.",
     ),
     (
         "paging",
         2,
         follow(EARLIER, 1),
-        "No such request yet.",
+        "No matching request yet.",
     ),
-    ("include", 0, ask(f"{ALLERGY}?patient=p1"), "Nearly: it has no parameter _revinclude."),
+    ("include", 0, ask(f"{ALLERGY}?patient=p1"), "Almost: the parameter _revinclude is missing."),
     (
         "include",
         0,
         ask(f"{ALLERGY}?patient=p1&_include=Provenance:target"),
-        "Nearly: it has no parameter _revinclude.",
+        "Almost: the parameter _revinclude is missing.",
     ),
     (
         "history",
         1,
         ask(f"{ALLERGY}/al-p12-penicillin/_history/3"),
-        "Nearly: it names another version.",
+        "Almost: it has a different version.",
     ),
-    ("history", 2, ask(f"{ALLERGY}/al-p12-penicillin"), "No such request yet."),
+    ("history", 2, ask(f"{ALLERGY}/al-p12-penicillin"), "No matching request yet."),
     (
         "history",
         0,
         ask(f"{ALLERGY}/al-p12-penicillin/_history?_count=1"),
-        "Nearly: the answer lacks an expected record.",
+        "Almost: an expected resource is missing in the response.",
     ),
     (
         "what-is-ignored",
         1,
         ask(f"{ALLERGY}?patients=p1"),
-        "Nearly: the answer was 200.",
+        "Almost: the status was 200.",
     ),
     (
         "conditional-read",
         1,
         ask(f"{NOTE}/doc-p1-discharge-2024", If_None_Match='W/"2"'),
-        "Nearly: the answer was 200.",
+        "Almost: the status was 200.",
     ),
-    ("search-by-post", 0, ask(f"{ALLERGY}?patient=p4"), "Nearly: it was sent with GET."),
+    ("search-by-post", 0, ask(f"{ALLERGY}?patient=p4"), "Almost: it was sent with GET."),
     (
         "search-by-post",
         0,
         post(f"{ALLERGY}/_search?patient=p4"),
-        "Nearly: its address has what belongs into the body.",
+        "Almost: the search parameters are in the address instead of the body.",
     ),
-    ("search-by-post", 0, post(f"{ALLERGY}/_search", code="latex"), "No such request yet."),
+    ("search-by-post", 0, post(f"{ALLERGY}/_search", code="latex"), "No matching request yet."),
     (
         "backend-token",
         0,
         ask(f"{ALLERGY}?clinical-status=active"),
         f"{OWN} Send it with the token of the backend in the lesson.",
     ),
-    ("backend-token", 1, as_backend(f"{NOTE}?patient=p1"), "Nearly: the answer was 200."),
+    ("backend-token", 1, as_backend(f"{NOTE}?patient=p1"), "Almost: the status was 200."),
     ("backend-token", 2, ask("Patient/p1"), f"{OWN} Send it without a token."),
     ("denied", 0, ask(ALLERGY), f"{OWN} Send it as the patient, with the explorer."),
     (
         "denied",
         1,
         ask(f"{ALLERGY}?patient=p1", as_="patient"),
-        "Nearly: its parameter patient has another value than expected.",
+        "Almost: its parameter patient has a different value than expected.",
     ),
     ("pkce-by-hand", 1, ask(ALLERGY), f"{OWN} {AS_APP}"),
-    ("revoke-access", 2, as_app(ALLERGY), "No such request yet."),
-    ("revoke-access", 1, as_app(ALLERGY), "Its access has not been ended since you started."),
-    ("revoke-access", 2, as_nobody(ALLERGY), "No such request yet."),
-    ("provenance", 1, ask("Provenance/prov-p1-penicillin"), "No such request yet."),
+    ("revoke-access", 2, as_app(ALLERGY), "No matching request yet."),
+    ("revoke-access", 1, as_app(ALLERGY), "Its access has not been revoked since you started."),
+    ("revoke-access", 2, as_nobody(ALLERGY), "No matching request yet."),
+    ("provenance", 1, ask("Provenance/prov-p1-penicillin"), "No matching request yet."),
     (
         "everything",
         1,
         ask("Patient/p1/$everything?_type=DocumentReference"),
-        "Nearly: its parameter _type has another value than expected.",
+        "Almost: its parameter _type has a different value than expected.",
     ),
     (
         "reading-an-error",
         0,
         ask(f"{ALLERGY}?date=2024-12"),
-        "Nearly: its parameter date has another value than expected.",
+        "Almost: its parameter date has a different value than expected.",
     ),
     (
         "smart-launch",
@@ -498,7 +498,7 @@ def test_a_trainee_does_each_check_and_the_lesson_is_done(app, learner, name):
                 assert NOT_SHOWN in learner.answer(name, says[number], step.typed).words
                 assert not learner.met(name)[number]
                 step.shown(learner)
-            assert "That is not what the server answers." in (
+            assert "That is not what the server returns." in (
                 learner.answer(name, says[number], "something else").words
             )
             assert not learner.met(name)[number]
@@ -507,7 +507,7 @@ def test_a_trainee_does_each_check_and_the_lesson_is_done(app, learner, name):
             step(learner)
         assert learner.met(name)[number], (says[number], learner.told(name))
     page = learner.browser.get(f"/learn/{name}")
-    assert "Done. Your requests meet every check below." in page.words
+    assert "Done. Your requests pass every check below." in page.words
     following = [*WALK, None][[*WALK].index(name) + 1]
     assert [form.action for form in page.forms if form.action.startswith("/learn")] == [
         *([f"/learn/{following}/begin"] if following else []),
@@ -663,12 +663,10 @@ def test_what_was_met_stays_met_and_a_lesson_can_be_begun_again(learner):
         step(learner)
     assert learner.met(name) == [True, True]
     page = learner.browser.get("/learn")
-    assert re.search(r"Ask only whether it changed .*? 4 minutes done", page.words)
+    assert re.search(r"Conditional read .*? 4 minutes done", page.words)
     learner.begin(name)
     assert learner.met(name) == [False, False]
-    assert re.search(
-        r"Ask only whether it changed .*? 4 minutes started", learner.browser.get("/learn").words
-    )
+    assert re.search(r"Conditional read .*? 4 minutes started", learner.browser.get("/learn").words)
 
 
 def test_progress_is_each_persons_own(app, learner):
@@ -694,13 +692,13 @@ def test_a_question_is_said_once_on_the_page(app, learner):
 def test_hints_come_one_by_one(learner):
     learner.begin("read-one-allergy")
     page = learner.browser.get("/learn/read-one-allergy")
-    assert "The address has the type, then the id" not in page.words
+    assert "The address is the resource type followed by the id" not in page.words
     page = page.submit("Show a hint")
-    assert "The address has the type, then the id" in page.words
+    assert "The address is the resource type followed by the id" in page.words
     assert "The whole address is" not in page.words
     page = page.submit("Show another hint").submit("Show another hint")
     assert "The severity of a reaction" in page.words
-    assert "There are no more hints." in page.words
+    assert "No more hints." in page.words
 
 
 def test_who_is_not_signed_in_may_read_and_is_asked_to_sign_in(app):
@@ -769,10 +767,10 @@ def test_outside_the_demo_there_are_no_lessons(make_app):
     for path in ("/learn", "/learn/tokens", "/learn/writing", "/learn/tokens/progress"):
         page = browser.get(path)
         assert page.status == 404
-        assert "The lessons are a part of the demo: app.py --demo starts it." in page.words
+        assert "Lessons are part of the demo. Start it with app.py --demo." in page.words
 
 
 def test_a_lesson_that_is_not_there_is_told(learner):
     page = learner.browser.get("/learn/nonsense")
     assert page.status == 404
-    assert "There is no lesson of that name." in page.words
+    assert "This lesson does not exist." in page.words

@@ -260,8 +260,8 @@ def test_a_search_gathers_what_its_own_pages_served():
     [
         (("A/1/1", "A/2/7"), None),
         (("A/1/1", "A/2/1", "B/1/1"), None),
-        (("A/1/1",), "the answer has fewer records than expected"),
-        (("A/1/1", "A/2/1", "A/3/1"), "the answer has other records than expected"),
+        (("A/1/1",), "the response has fewer resources than expected"),
+        (("A/1/1", "A/2/1", "A/3/1"), "the response has other resources than expected"),
     ],
 )
 def test_the_same_records_are_enough_and_else_it_is_said_how_they_differ(served, missing):
@@ -269,7 +269,7 @@ def test_the_same_records_are_enough_and_else_it_is_said_how_they_differ(served,
     request = interaction_of(AuditEntry("/fhir/A?patient=p1", served=served))
     answer = frozenset({"A/1/1", "A/2/1"})
     unmet = [each.missing for each in expected.conditions(request, answer_of=lambda _: answer)]
-    assert ([one for one in unmet if one.startswith("the answer has")] or [None]) == [missing]
+    assert ([one for one in unmet if one.startswith("the response has")] or [None]) == [missing]
 
 
 def test_what_differs_in_its_parameters_is_told_by_them():
@@ -280,7 +280,7 @@ def test_what_differs_in_its_parameters_is_told_by_them():
     answer = frozenset({"A/2/1"})
     conditions = [*expected.conditions(request, answer_of=lambda _: answer)]
     unmet = [one.missing for one in conditions if not one.met]
-    assert unmet == ["its parameter b has another value than expected"]
+    assert unmet == ["its parameter b has a different value than expected"]
 
 
 READ = {"interaction": "read", "type": "A", "id": "al-p1-latex"}
@@ -344,7 +344,7 @@ def test_the_nearest_request_is_the_one_that_lacks_least():
     far, near = AuditEntry("/fhir/A?c=3"), AuditEntry("/fhir/A?a=1", number=2)
     found = nearest([expected], [[interaction_of(far), interaction_of(near)]])
     assert found is not None
-    assert (found.request.entry, found.missing) == (near, "it has no parameter b")
+    assert (found.request.entry, found.missing) == (near, "the parameter b is missing")
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_the_example_of_the_page_for_teachers_is_a_lesson(teacher, folder):
     assert "20-latex.md" in text
     (folder / "20-latex.md").write_text(example)
     assert "{server} becomes the address of this server" in words(teacher, "/learn/writing")
-    assert "Every lesson can be read." in words(teacher, "/learn/writing")
+    assert "All lessons are valid." in words(teacher, "/learn/writing")
     teacher.begin("latex")
     teacher.ask("AllergyIntolerance?code:text=latex")
     teacher.answer("latex", "How many are there?", "1")
@@ -99,61 +99,65 @@ def test_the_example_of_the_page_for_teachers_is_a_lesson(teacher, folder):
 
 
 UNREADABLE = [
-    ("", 1, "Its first line must be +++, and nothing else."),
-    ("Just text.\n", 1, "Its first line must be +++, and nothing else."),
-    ("+++\n" + FRONT, 12, "A second line +++ is missing, before the text."),
-    (written(FRONT.replace("minutes = 5", "minutes = ")), 3, "This is no TOML: Invalid value."),
-    (written(FRONT + f"a = {'9' * 5000}\n"), 13, "This is no TOML: Exceeds the limit"),
-    (written(FRONT + f"a = {'[' * 5000}\n"), 13, "This is no TOML: maximum recursion"),
-    (written(FRONT.replace("minutes = 5\n", "")), 1, "minutes is missing: a whole number."),
-    (written(FRONT.replace("= 5", '= "5"')), 3, "minutes is missing: a whole number."),
+    ("", 1, "The first line must be +++ and nothing else."),
+    ("Just text.\n", 1, "The first line must be +++ and nothing else."),
+    ("+++\n" + FRONT, 12, "The second +++ line, before the text, is missing."),
+    (
+        written(FRONT.replace("minutes = 5", "minutes = ")),
+        3,
+        "This is not valid TOML: Invalid value.",
+    ),
+    (written(FRONT + f"a = {'9' * 5000}\n"), 13, "This is not valid TOML: Exceeds the limit"),
+    (written(FRONT + f"a = {'[' * 5000}\n"), 13, "This is not valid TOML: maximum recursion"),
+    (written(FRONT.replace("minutes = 5\n", "")), 1, "minutes is missing. It must be an integer."),
+    (written(FRONT.replace("= 5", '= "5"')), 3, "minutes is missing. It must be an integer."),
     (
         written(FRONT.replace('"Our clinic"', '" "')),
         4,
-        "level is missing: a text in quotes.",
+        "level is missing. It must be a string.",
     ),
     (
         written("hint = []\n" + FRONT),
         2,
         (
-            "hint is nothing that a lesson has; it has title, level, goal, minutes, hints, checks, "
-            "person."
+            "hint is not a key of a lesson. Known keys: title, level, goal, minutes, hints, "
+            "checks, person."
         ),
     ),
-    (written("hints = 3\n" + FRONT), 2, "hints is a list of texts in quotes."),
+    (written("hints = 3\n" + FRONT), 2, "hints must be a list of strings."),
     (
         written(FRONT.partition("[[")[0]),
         1,
-        "There is no [[checks]]: something that counts as done.",
+        "[[checks]] is missing. A lesson needs at least one check.",
     ),
     (
         written(FRONT.replace('says = "Find latex."\n', "")),
         7,
-        "says is missing: what is to be done.",
+        "says is missing. It must say what to do.",
     ),
     (
         written(FRONT.partition("[checks.")[0]),
         7,
-        "A check has one of request, requests, question, consent and revocation.",
+        "A check must have exactly one of request, requests, question, consent and revocation.",
     ),
     (
         written(FRONT.replace('"search"', '"find"')),
         10,
-        f"interaction is one of {', '.join(INTERACTIONS)}.",
+        f"interaction must be one of {', '.join(INTERACTIONS)}.",
     ),
     (
         written(FRONT + 'who = "me"\n'),
         13,
-        "who is one of you, patient, app, backend, nobody.",
+        "who must be one of you, patient, app, backend, nobody.",
     ),
-    (written(FRONT + 'status = "200"\n'), 13, "status is a number, or a list of them."),
-    (written(FRONT + "continues = 1\n"), 13, "continues is true or false."),
-    (written(FRONT + 'serves_at_least = "3"\n'), 13, "serves_at_least is a whole number."),
+    (written(FRONT + 'status = "200"\n'), 13, "status must be a number or a list of numbers."),
+    (written(FRONT + "continues = 1\n"), 13, "continues must be true or false."),
+    (written(FRONT + 'serves_at_least = "3"\n'), 13, "serves_at_least must be an integer."),
     (
         written(FRONT + "parameter = 3\n"),
         13,
         (
-            "parameter is nothing that a request has; it has who, method, interaction, type, id, "
+            "parameter is not a key of a request. Known keys: who, method, interaction, type, id, "
             "version, operation, parameters, without, exactly, status, serves, serves_only, "
             "serves_at_least, same_as, continues."
         ),
@@ -161,12 +165,12 @@ UNREADABLE = [
     (
         written(FRONT + '[[checks]]\nsays = "Find latex."\n[checks.request]\nid = "a"\n'),
         14,
-        "Two checks say the same.",
+        "Two checks have the same text.",
     ),
     (
         written(FRONT.partition("[checks.")[0] + '[checks.question]\naddress = "/fhir/Patient"\n'),
         9,
-        "The question lacks answer: a text in quotes.",
+        "The question needs answer, a string.",
     ),
     (
         written(
@@ -174,12 +178,12 @@ UNREADABLE = [
             + '[checks.question]\naddress = "Patient"\nanswer = "total"\n'
         ),
         10,
-        "address begins with /fhir/.",
+        "address must start with /fhir/.",
     ),
     (
         written(FRONT.partition("[checks.")[0] + "[checks.consent]\n"),
         9,
-        "The consent lacks client_id: a text in quotes.",
+        "The consent needs client_id, a string.",
     ),
 ]
 
@@ -203,20 +207,27 @@ def test_what_cannot_be_read_is_told_to_staff_with_its_line(teacher, folder, con
         (
             "My Lesson.md",
             written(FRONT).encode(),
-            "Name it with small letters, digits and -, as 20-my-lesson.md.",
+            (
+                "Use lowercase letters, digits and hyphens in the file name, for example "
+                "20-my-lesson.md."
+            ),
         ),
-        ("latin.md", "Ã¼\xe9".encode("latin-1"), "It is not UTF-8; save it in that encoding."),
+        (
+            "latin.md",
+            "Ã¼\xe9".encode("latin-1"),
+            "The file is not UTF-8. Save it in that encoding.",
+        ),
         (
             "99-tokens.md",
             written(FRONT).encode(),
-            "There is a page tokens already; rename the file.",
+            "The page tokens already exists. Rename the file.",
         ),
         (
             "writing.md",
             written(FRONT).encode(),
-            "There is a page writing already; rename the file.",
+            "The page writing already exists. Rename the file.",
         ),
-        ("long.md", b"+" * 200_001, "It has more than 200000 bytes."),
+        ("long.md", b"+" * 200_001, "The file is larger than 200000 bytes."),
     ],
 )
 def test_what_is_wrong_with_a_whole_file_is_told_without_a_line(
@@ -229,7 +240,7 @@ def test_what_is_wrong_with_a_whole_file_is_told_without_a_line(
 def test_a_folder_as_a_file_breaks_nothing(teacher, folder):
     (folder / "folder.md").mkdir()
     try:
-        assert f"{folder / 'folder.md'} It cannot be read: Is a directory." in words(teacher)
+        assert f"{folder / 'folder.md'} The file cannot be read: Is a directory." in words(teacher)
     finally:
         (folder / "folder.md").rmdir()
 
@@ -246,7 +257,7 @@ def test_a_folder_that_is_not_there_is_told(make_app, tmp_path):
     missing = tmp_path / "nowhere"
     teacher = Learner(make_app(demo=True, lessons=str(missing)))
     said = words(teacher)
-    assert f"{missing} This folder of FHIRAPP_LESSONS is not there." in said
+    assert f"{missing} This folder of FHIRAPP_LESSONS does not exist." in said
     assert "1. Read one allergy" in said
     with teacher.app.app_context():
         db.engine.dispose()

@@ -42,7 +42,7 @@ def do_first(learner: Learner) -> None:
 
 def test_the_recap_has_each_lesson_that_is_done_with_its_requests_and_day(app, learner):
     page = learner.browser.get("/learn/recap")
-    assert "You have not done a lesson yet." in page.words
+    assert "You have not completed a lesson yet." in page.words
     learner.begin("tokens")
     do_first(learner)
     alter(
@@ -54,7 +54,7 @@ def test_the_recap_has_each_lesson_that_is_done_with_its_requests_and_day(app, l
     learner.ask("AllergyIntolerance/al-p1-latx")
     page = learner.browser.get("/learn/recap")
     assert "1 of 24 lessons done." in page.words
-    assert "1. Read one allergy Read a resource by its type and id" in page.words
+    assert "1. Read one allergy Read a resource by type and id" in page.words
     assert "Done on 3 May 2031." in page.words
     assert f"GET /fhir/{ALLERGY} 200, " in page.words
     assert "Patient/p1" not in page.words
@@ -68,15 +68,17 @@ def test_what_was_requested_after_a_lesson_was_done_is_not_in_its_recap(learner)
 
 
 def test_the_certificate_has_name_lessons_day_and_version_and_says_what_it_is_worth(learner):
-    assert "You have not done a lesson yet." in learner.browser.get("/learn/certificate").words
+    assert "You have not completed a lesson yet." in learner.browser.get("/learn/certificate").words
     do_first(learner)
-    page = learner.browser.get("/learn/certificate").submit("Show it", name="  Zoë  O'Neill ")
+    page = learner.browser.get("/learn/certificate").submit(
+        "Show certificate", name="  Zoë  O'Neill "
+    )
     assert page.heading == "Certificate of completion"
     for words in (
-        "Zoë O'Neill has done 1 of 24 lessons",
+        "Zoë O'Neill has completed 1 of 24 lessons",
         "1. Read one allergy",
         f"fhirapp {software_version()}.",
-        "nobody checked who did the exercises, and no examining body stands behind it",
+        "nobody verified who did the exercises, and no examining body endorses this certificate",
     ):
         assert words in page.words
 
@@ -84,17 +86,17 @@ def test_the_certificate_has_name_lessons_day_and_version_and_says_what_it_is_wo
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "x" * 80])
 def test_a_name_is_shown_as_text(learner, name):
     do_first(learner)
-    page = learner.browser.get("/learn/certificate").submit("Show it", name=name)
+    page = learner.browser.get("/learn/certificate").submit("Show certificate", name=name)
     assert "<script>alert" not in page.response.text
-    assert f"{name} has done 1" in page.words
+    assert f"{name} has completed 1" in page.words
 
 
 @pytest.mark.parametrize("name", ["x" * 81, "a\u202eb"])
 def test_a_name_that_is_none_is_refused(learner, name):
     do_first(learner)
-    page = learner.browser.get("/learn/certificate").submit("Show it", name=name)
+    page = learner.browser.get("/learn/certificate").submit("Show certificate", name=name)
     assert page.status == HTTPStatus.BAD_REQUEST
-    assert "A name has up to 80 printable characters." in page.words
+    assert "Enter up to 80 printable characters." in page.words
     assert name not in page.words
 
 
@@ -109,7 +111,7 @@ def test_after_the_last_lesson_comes_the_recap(app, learner):
         "/learn/recap"
     )
     assert "24 of 24 lessons done." in learner.browser.get("/learn/recap").words
-    assert "has done 24 of 24 lessons" in learner.browser.get("/learn/certificate").words
+    assert "has completed 24 of 24 lessons" in learner.browser.get("/learn/certificate").words
 
 
 def shown_programs(page_text: str) -> dict[str, str]:
@@ -128,4 +130,4 @@ def test_a_lesson_shows_its_request_as_curl_http_and_python(app):
     assert "SyncFHIRClient" in programs["Python"]
     assert page.offered["your own token"] == "/explore/token"
     # Of a lesson without such a request there is none.
-    assert "as a program sends it" not in Browser(app).get("/learn/backend-token").words
+    assert "This lesson's request as code" not in Browser(app).get("/learn/backend-token").words

@@ -22,7 +22,7 @@ PARAMS = Parameters(
         Reference(
             "patient",
             ("patient",),
-            "Who the entry is for",
+            "Patient that the entry is about",
             CLINICAL + "patient",
             targets=("Patient",),
             compartment=True,
@@ -31,7 +31,7 @@ PARAMS = Parameters(
         Date(
             "date",
             ("recordedDate", "onsetDateTime", "onsetPeriod"),
-            "When the entry was recorded, or else when the reaction set in",
+            "Date when the entry was recorded, or else its onset",
             CLINICAL + "date",
             first_of=True,
             closed_range=True,
@@ -40,7 +40,7 @@ PARAMS = Parameters(
         Token(
             "status",
             ("clinicalStatus", "verificationStatus"),
-            "Overall status of the entry: its clinical or its verification status",
+            "Clinical status or verification status of the entry",
             searches=("clinical-status", "verification-status"),
         ),
         Token(
@@ -105,8 +105,10 @@ PARAMS = Parameters(
             ALLERGY + "severity",
             system="http://hl7.org/fhir/reaction-event-severity",
         ),
-        Date("onset", ("reaction.onset",), "When a reaction set in", ALLERGY + "onset"),
-        Date("last-date", ("lastOccurrence",), "When it last occurred", ALLERGY + "last-date"),
+        Date("onset", ("reaction.onset",), "Onset of a reaction", ALLERGY + "onset"),
+        Date(
+            "last-date", ("lastOccurrence",), "Date of the last occurrence", ALLERGY + "last-date"
+        ),
         Reference(
             "recorder",
             ("recorder",),
@@ -117,7 +119,7 @@ PARAMS = Parameters(
         Reference(
             "asserter",
             ("asserter",),
-            "Who said so",
+            "Source of the information about the allergy",
             ALLERGY + "asserter",
             targets=("Patient", "RelatedPerson", "Practitioner", "PractitionerRole"),
         ),

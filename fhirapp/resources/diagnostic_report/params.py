@@ -44,7 +44,7 @@ PARAMS = Parameters(
         Date(
             "date",
             ("effectiveDateTime", "effectivePeriod"),
-            "When what it reports took place",
+            "Clinically relevant time of the report",
             CLINICAL + "date",
         ),
         Token(

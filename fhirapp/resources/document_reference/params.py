@@ -116,7 +116,7 @@ PARAMS = Parameters(
         Reference(
             "custodian",
             ("custodian",),
-            "Organization that keeps the document",
+            "Custodian of the document",
             DOCUMENT + "custodian",
             targets=("Organization",),
         ),

@@ -82,8 +82,8 @@ def read_address(typed: str) -> Address:
     if _POST_OR_HEADERS.match(typed):
         raise NoAddressError(
             _(
-                "Write the address alone, as in /fhir/AllergyIntolerance?patient=p1: headers, and"
-                " that it is sent as POST, are chosen under Headers and method."
+                "Enter only the address, for example /fhir/AllergyIntolerance?patient=p1. Set "
+                "headers and POST under Headers and method."
             )
         )
     text = _VERSION.sub("", _METHOD.sub("", _SPACES.sub("", typed), count=1))
@@ -98,12 +98,14 @@ def read_address(typed: str) -> Address:
     path, _mark, query = text.partition("?")
     if path.rstrip("/") not in ROOTS and not path.startswith(tuple(f"{root}/" for root in ROOTS)):
         raise NoAddressError(
-            _("This page asks this server only: begin with /fhir/, or with %(own)s/fhir/.", own=own)
+            _(
+                "This page sends requests to this server only. Start the address with /fhir/ or "
+                "%(own)s/fhir/.",
+                own=own,
+            )
         )
     if any(unquote(part) in (".", "..") for part in path.split("/")) or "\\" in unquote(path):
-        raise NoAddressError(
-            _("An address goes down from /fhir/: it has no steps such as .. in it.")
-        )
+        raise NoAddressError(_('The address must not contain path segments such as "..".'))
     return Address(path, tuple(filter(None, query.split("&"))))
 
 
@@ -171,7 +173,7 @@ def link(text: str) -> str | None:
 
 def pages_of(content: Any) -> list[tuple[str, str]]:
     """Return the links of a Bundle to its other pages, in words."""
-    words = {"previous": _("Page before"), "next": _("Next page")}
+    words = {"previous": _("Previous page"), "next": _("Next page")}
     is_bundle = isinstance(content, dict) and content.get("resourceType") == "Bundle"
     links = content.get("link", ()) if is_bundle else ()
     pages = {each.get("relation"): link(str(each.get("url"))) for each in links}

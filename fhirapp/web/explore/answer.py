@@ -31,19 +31,19 @@ _TEXT = ("text/", "application/json", "application/fhir+json", "application/fhir
 FORM = "application/x-www-form-urlencoded"
 # What a status means for the person; nothing where the answer speaks for itself.
 _MEANINGS = {
-    202: _("The request was accepted and runs on: Content-Location says where to ask for it."),
+    202: _("The request was accepted and is in progress. Poll the address in Content-Location."),
     304: _("Not modified: the copy you have is current, so no body was sent."),
     400: _("The server could not read this request."),
     401: _("The token is not valid, or has expired. Sign in again."),
     403: _("Your token does not give access to this."),
-    404: _("There is no such record or address here, or you may not see it."),
-    405: _("This server is read-only: it does not take such a request."),
-    406: _("The Accept header, or _format, allows no format that this server has."),
-    410: _("This record was deleted. Its history may still be read."),
-    412: _("The condition in your headers is not met."),
-    413: _("What you sent is too long."),
+    404: _("This resource or address does not exist, or you don't have access to it."),
+    405: _("This server is read-only and does not support this request."),
+    406: _("This server supports none of the formats in the Accept header or _format."),
+    410: _("This resource was deleted. You can still read its history."),
+    412: _("A precondition in your headers was not met."),
+    413: _("The request is too long."),
     414: _("The address is too long. Send the search as POST."),
-    429: _("Too many requests. Wait a while."),
+    429: _("Too many requests. Wait, then try again."),
     431: _("The headers are too long."),
     503: _("The server is busy. Wait a moment, and send it again."),
 }
@@ -84,8 +84,7 @@ def send(
         if not _can_be_sent(value):
             raise NoAddressError(
                 _(
-                    "The header %(header)s takes up to %(most)s letters, digits and signs of"
-                    " ASCII.",
+                    "The header %(header)s accepts up to %(most)s printable ASCII characters.",
                     header=header,
                     most=_LONGEST_HEADER,
                 )
@@ -95,7 +94,7 @@ def send(
     if by_post:
         if address.searched is None:
             raise NoAddressError(
-                _("Only a search can be sent as POST: /fhir/, then the name of a type.")
+                _("Only a search can be sent as POST: /fhir/ followed by a resource type.")
             )
         method, target, body = "POST", f"/fhir/{address.searched.name}/_search", address.query
         headers["Content-Type"] = FORM
@@ -210,8 +209,8 @@ def _meaning(status: int) -> str:
     if status in _MEANINGS:
         return _(_MEANINGS[status])
     if status >= 500:
-        return _("This is an error of the server, not yours.")
-    return _("The request was refused.") if status >= 400 else ""
+        return _("This is a server error, not a problem with your request.")
+    return _("The request was rejected.") if status >= 400 else ""
 
 
 def _refused(issues: Sequence[Mapping[str, Any]], searched: Definition | None) -> Sequence[Refused]:

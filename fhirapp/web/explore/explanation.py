@@ -141,16 +141,18 @@ def _applied(parameter: ParameterReading) -> Applied:
 def _phrase(value: SoughtValue) -> str:
     """Return what a value looks for; the half-open interval of a date in plain words."""
     interval = _(
-        "the time from %(start)s until just before %(end)s (UTC)", start=value.low, end=value.high
+        "the period from %(start)s up to, but not including, %(end)s (UTC)",
+        start=value.low,
+        end=value.high,
     )
     phrases = {
-        "": _("lies within %(interval)s", interval=interval),
-        "eq": _("lies within %(interval)s", interval=interval),
-        "ne": _("does not lie within %(interval)s", interval=interval),
-        "ge": _("lies within %(interval)s, or ends later", interval=interval),
-        "le": _("lies within %(interval)s, or begins earlier", interval=interval),
+        "": _("is within %(interval)s", interval=interval),
+        "eq": _("is within %(interval)s", interval=interval),
+        "ne": _("is not within %(interval)s", interval=interval),
+        "ge": _("is within %(interval)s or ends later", interval=interval),
+        "le": _("is within %(interval)s or starts earlier", interval=interval),
         "ap": _(
-            "overlaps %(interval)s, which is wider by a tenth of its distance to now",
+            "overlaps %(interval)s, which is extended by a tenth of its distance to now",
             interval=interval,
         ),
     }

@@ -42,20 +42,20 @@ _PREFIXES = {
     "le": _("until"),
     "gt": _("after"),
     "lt": _("before"),
-    "sa": _("begins after"),
+    "sa": _("starts after"),
     "eb": _("ends before"),
     "ap": _("about"),
     "eq": _("on (eq)"),
     "ne": _("not on"),
 }
 _MODIFIERS = {
-    "missing": _("is missing: true, false"),
+    "missing": _("is missing (true or false)"),
     "exact": _("exactly"),
     "contains": _("contains"),
     "not": _("is not"),
     "text": _("text contains"),
-    "above": _("is, or above"),
-    "below": _("is, or below"),
+    "above": _("is or is above"),
+    "below": _("is or is below"),
     "identifier": _("has the identifier"),
     "of-type": _("identifier of a type"),
 }
@@ -210,7 +210,7 @@ def write_address(sent: MultiDict[str, str]) -> Address:
 
 def _fields(definition: Definition) -> dict[str, Field]:
     if not definition.searchable:
-        doc = _("Its id: resources of this type are read one by one, not searched")
+        doc = _("Resource id. This type supports read, not search.")
         return {"_id": Field("_id", "id", doc)}
     declared = [_field(definition, parameter) for parameter in definition.params]
     return {field.name: field for field in (*declared, *_shaping(definition))}
@@ -265,18 +265,18 @@ def _shaping(definition: Definition) -> Sequence[Field]:
     sorts = [parameter.name for parameter in definition.params if parameter.sortable]
     iterated = (
         Choice("", _("of the matches")),
-        Choice(f":{ITERATE}", _("of what is included")),
+        Choice(f":{ITERATE}", _("of included resources")),
     )
     return (
         Field("_count", "number", _("Results on a page"), example="100"),
         Field("_sort", "names", _("Sort by these parameters; a minus sorts in descending order"),
               offers=[Choice(sign + name) for name in sorts for sign in ("", "-")]),
         Field("_total", "code", _("How the total is counted"), only=TOTALS),
-        Field("_summary", "code", _("Only a part of each resource"), only=SUMMARIES),
-        Field("_elements", "names", _("Only these elements, separated by commas"),
+        Field("_summary", "code", _("Return only part of each resource"), only=SUMMARIES),
+        Field("_elements", "names", _("Return only these elements, separated by commas"),
               offers=[*map(Choice, definition.columns)]),
-        Field("_include", "names", _("Include what the results refer to"), iterated,
+        Field("_include", "names", _("Include resources that the results refer to"), iterated,
               offers=[*map(Choice, includable(definition))]),
-        Field("_revinclude", "code", _("Include where the results come from"), only=(REVINCLUDE,)),
+        Field("_revinclude", "code", _("Include provenance of the results"), only=(REVINCLUDE,)),
         Field("_explain", "boolean", _("Explain how the search is read"), only=("true", "false")),
     )  # fmt: skip

@@ -84,7 +84,7 @@ def _number(name: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= 15):
-        raise PageError(400, _("That is no number of a request."))
+        raise PageError(400, _("A request number must be a whole number."))
     return int(text)
 
 
@@ -93,7 +93,7 @@ def _entry(user_id: str, number: int) -> Entry:
     for entry in entries(user_id=user_id, via=SENT_VIA, before=number + 1, limit=1):
         if entry.number == number:
             return entry
-    raise PageError(404, _("Your recent requests have none of that number."))
+    raise PageError(404, _("None of your recent requests has this number."))
 
 
 def _sent_request(entry: Entry) -> SentRequest:
@@ -134,7 +134,9 @@ def _difference(entry: Entry) -> Difference:
     """Send a request again, and compare the answers. Raises PageError."""
     sent = _sent_request(entry)
     if not sent.link:
-        raise PageError(400, _("It is too long to be kept in full; it cannot be repeated."))
+        raise PageError(
+            400, _("This request was too long to store in full, so it cannot be repeated.")
+        )
     headers = {"Accept": FHIR_JSON} | ({"Content-Type": FORM} if entry.body else {})
     address = read_address(entry.path)
     ask(
@@ -149,7 +151,7 @@ def _difference(entry: Entry) -> Difference:
     recorded = entries(user_id=signed_in().user.id, via=VIA, limit=_ON_A_PAGE)
     again = next((each for each in recorded if read_address(each.path) == address), None)
     if again is None:
-        raise PageError(503, _("The answer was not recorded; try again in a moment."))
+        raise PageError(503, _("The response was not recorded. Try again in a moment."))
     then, now = set(entry.served), set(again.served)
     new, gone = _names(now - then), _names(then - now)
     return Difference(

@@ -27,9 +27,7 @@ from fhirapp.web.times import moment
 
 blueprint = blueprint_of("explore_token", __name__)
 _LONGEST_TOKEN = 500
-_UNKNOWN = _(
-    "This server knows no such token of yours. A token is forgotten a day after it expires."
-)
+_UNKNOWN = _("This server has no such token of yours. Tokens are removed a day after they expire.")
 
 
 class Reach(NamedTuple):
@@ -70,7 +68,10 @@ def _own_secret() -> str:
     try:
         return token_of().secret
     except PageError as error:
-        message = _("No record is linked to you yet. Ask your clinic: then there is a token.")
+        message = _(
+            "No record is linked to your account yet. Ask your clinic to link it; then you "
+            "get a token."
+        )
         raise PageError(error.status, message, _("You have no token yet")) from None
 
 
@@ -78,7 +79,7 @@ def _shown(secret: str, *, is_pasted: bool = False, reveals: bool = False) -> Re
     token = look_up(digest(secret))
     is_demo = settings().demo
     if token is None or not (is_demo or token.user_id == signed_in().user.id):
-        raise PageError(404, _(_UNKNOWN), _("No such token"))
+        raise PageError(404, _(_UNKNOWN), _("Token not found"))
     return page(
         "explore/token.html",
         scripts=True,
@@ -158,15 +159,15 @@ def _of_whom(definition: Definition, access: Access, permission: str) -> str:
     """Return in words which resources of a type a token reaches; empty for none."""
     if definition.visibility is Visibility.ANY_SCOPE:
         if access.allows_any(permission):
-            return _("every one, as any token does that opens records")
+            return _("all, as with any clinical token")
         is_user = access.own is not None and access.own[0] == definition.name
-        return _("that of the user") if is_user and permission == "r" else ""
+        return _("only that of the user") if is_user and permission == "r" else ""
     if definition.visibility is Visibility.TARGETS:
         reaches = access.allows_any(permission)
-        return _("those of which it may see all that they are about") if reaches else ""
+        return _("only those whose targets it can all read") if reaches else ""
     if definition.visibility is Visibility.CARRIER:
         reaches = any(access.grants(carrier.name, permission) for carrier in carriers())
-        return _("those in a document that it may read") if reaches else ""
+        return _("only those attached to documents that it can read") if reaches else ""
     grants = access.grants(definition.name, permission)
     words = (_granted(definition, grant) for grant in grants)
     return ", ".join(dict.fromkeys(filter(None, words)))
@@ -178,7 +179,7 @@ def _granted(definition: Definition, grant: Grant) -> str:
         return ""
     if filtered(definition, grant.filters) is None:
         return ""
-    whose = _("that of one patient, %(id)s", id=grant.patient) if grant.patient else _("every one")
+    whose = _("only that of patient %(id)s", id=grant.patient) if grant.patient else _("all")
     only = " and ".join(
         _("%(name)s is %(value)s", name=name, value=value) for name, value in grant.filters
     )

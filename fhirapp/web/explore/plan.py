@@ -79,9 +79,9 @@ def _title(step: PlanStep) -> str:
     if step.access == SEARCH:
         if step.by.endswith(_KEY):
             return _("Search by key")
-        return _("Search by index") if step.by else _("Search an index of words")
+        return _("Search by index") if step.by else _("Full-text search")
     if step.access == SCAN:
-        return _("Walk along an index") if step.by else _("Read every row")
+        return _("Index scan") if step.by else _("Full table scan")
     return _("Sort") if step.access == SORT else _cut(_plain(step))
 
 
@@ -94,15 +94,15 @@ def _sentence(step: PlanStep) -> str:
     elif step.access == SEARCH and index:
         sentence = _("Finds rows of %(table)s by the index %(index)s", table=table, index=index)
     elif step.access == SEARCH:
-        sentence = _("Finds rows by the words in %(table)s", table=table)
+        sentence = _("Finds rows by full-text search in %(table)s", table=table)
     elif step.access == SCAN and index:
         sentence = _(
-            "Walks through %(table)s in the order of the index %(index)s", table=table, index=index
+            "Scans %(table)s in the order of the index %(index)s", table=table, index=index
         )
     elif step.access == SCAN:
         sentence = _("Reads every row of %(table)s, without an index", table=table)
     elif step.access == SORT:
-        sentence = _("Sorts what was found: no index has that order")
+        sentence = _("Sorts the results: no index provides this order")
     else:
         return _plain(step)
     return f"{sentence}: {condition}" if condition else sentence
@@ -110,15 +110,15 @@ def _sentence(step: PlanStep) -> str:
 
 # What SQLite calls the parts of a statement; other steps are shown as the database has them.
 _PARTS = {
-    "LIST SUBQUERY": _("A list of rows, made once"),
-    "SCALAR SUBQUERY": _("A value, found once"),
-    "CORRELATED LIST SUBQUERY": _("For each row, a list"),
-    "CORRELATED SCALAR SUBQUERY": _("For each row, a look-up"),
-    "MULTI-INDEX OR": _("Either of several indexes"),
-    "MATERIALIZE": _("A list, kept for what follows"),
-    "CO-ROUTINE": _("A list, read as it is made"),
-    "SCAN": _("Read that list"),
-    "SEARCH": _("Search that list"),
+    "LIST SUBQUERY": _("Subquery, run once"),
+    "SCALAR SUBQUERY": _("Scalar subquery, run once"),
+    "CORRELATED LIST SUBQUERY": _("Subquery, run for each row"),
+    "CORRELATED SCALAR SUBQUERY": _("Scalar subquery, run for each row"),
+    "MULTI-INDEX OR": _("Several indexes combined (OR)"),
+    "MATERIALIZE": _("Materialized subquery"),
+    "CO-ROUTINE": _("Subquery, read row by row"),
+    "SCAN": _("Scan the subquery"),
+    "SEARCH": _("Search the subquery"),
 }
 
 

@@ -97,17 +97,17 @@ def token_for(username: str | None) -> OwnToken:
     if not settings().demo or not username or username == session.user.username:
         return token_of()
     if username not in {account.username for account in other_accounts()}:
-        raise PageError(404, _("The demo has no account of that name."))
+        raise PageError(404, _("The demo has no account with this name."))
     user = db.session.scalar(
         select(User).where(User.username == username, User.disabled.is_(False))
     )
     if user is None:
-        raise PageError(404, _("That demo account is disabled."))
+        raise PageError(404, _("This demo account is disabled."))
     if user.role != PATIENT:
         return own_token(session, user)
     record = next(iter(linked_patients(user.id)), None)
     if record is None:
-        raise PageError(404, _("No record is linked to that demo account."))
+        raise PageError(404, _("No record is linked to this demo account."))
     return own_token(session, user, record)
 
 
@@ -196,7 +196,7 @@ def whole() -> Response:
         raise PageError(400, str(error)) from None
     answer = sent.answer
     if answer.is_cut:
-        raise PageError(413, _("The answer is too large for a page: use the curl command."))
+        raise PageError(413, _("The response is too large for this page. Use the curl command."))
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", address.path.removeprefix("/fhir/"))[:80].strip("-")
     content_type = answer.headers.get("Content-Type", "")
     is_json = "json" in content_type

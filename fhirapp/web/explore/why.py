@@ -45,7 +45,7 @@ def why() -> Response:
     reference = plain(request.args.get("reference", "")).strip()
     username = request.args.get("as", "")
     if len(reference) > _LONGEST_REFERENCE:
-        raise PageError(414, _("That is longer than any reference."))
+        raise PageError(414, _("This is too long for a reference."))
     return page(
         "explore/why.html",
         scripts=True,
@@ -60,13 +60,13 @@ def why() -> Response:
 def _address(typed: str) -> str:
     """Return the address of a search as it was typed. Raises PageError."""
     if len(typed) > _LONGEST_ADDRESS:
-        raise PageError(414, _("That is longer than this page takes."))
+        raise PageError(414, _("This address is too long for this page."))
     try:
         address = str(read_address(typed))
     except NoAddressError as error:
         raise PageError(400, str(error)) from None
     if search_of(address) is None:
-        raise PageError(400, _("Name a search, as in /fhir/AllergyIntolerance?patient=p1."))
+        raise PageError(400, _("Enter a search, for example /fhir/AllergyIntolerance?patient=p1."))
     return address
 
 
@@ -81,12 +81,12 @@ def why_missing(address: str, reference: str, token: OwnToken) -> Iterator[str]:
     name = search.definition.name
     parts = _REFERENCE.fullmatch(_without_base(reference))
     if parts is None:
-        yield _("That is no reference; write it as %(name)s/ and the id.", name=name)
+        yield _("This is not a reference. Enter %(name)s/ followed by the id.", name=name)
         return
     if parts["type"] and parts["type"] != name:
         yield _(
-            "This search finds %(name)s only; %(type)s is in an answer only if it is included,"
-            " with _include.",
+            "This search returns %(name)s; %(type)s is returned only if it is included, with "
+            "_include.",
             name=name,
             type=parts["type"],
         )
@@ -94,7 +94,7 @@ def why_missing(address: str, reference: str, token: OwnToken) -> Iterator[str]:
     resource_id = parts["id"]
     alone = count(search.definition, [("_id", resource_id)], token)
     if alone.total is None:
-        yield _refused(alone, _("Your token may not search %(name)s.", name=name))
+        yield _refused(alone, _("Your token does not allow searching %(name)s.", name=name))
     elif alone.total == 0:
         yield _unseen(name, resource_id, token)
     else:
@@ -113,10 +113,10 @@ def _unseen(name: str, resource_id: str, token: OwnToken) -> str:
     """Return why a resource cannot be searched at all, as far as a read tells."""
     answer = ask(f"/fhir/{name}/{resource_id}", token.secret, via=VIA)
     if answer.status == 200:
-        return _("The token may read it by its id, but not search for it.")
+        return _("The token allows reading it by id, but not searching for it.")
     if answer.status == 410:
-        return _("It was deleted; a search finds only what is current.")
-    return _("There is no such %(name)s, or the token may not see it.", name=name)
+        return _("It was deleted; a search finds only current resources.")
+    return _("This %(name)s does not exist, or the token does not give access to it.", name=name)
 
 
 def _of_parameters(search: Search, resource_id: str, token: OwnToken) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _of_parameters(search: Search, resource_id: str, token: OwnToken) -> Iterato
             continue
         leaves_out = True
         if matches.total is None:
-            yield _refused(matches, _("The server refuses %(name)s.", name=name))
+            yield _refused(matches, _("The server rejects %(name)s.", name=name))
             continue
         resource = resource or _read(search.definition.name, resource_id, token)
         yield _sentence(name, matches, _value_of(search.definition, name, resource))
@@ -146,9 +146,9 @@ def _of_parameters(search: Search, resource_id: str, token: OwnToken) -> Iterato
     yield _("No parameter excludes it: this search finds it.")
     shaping = {name: value for name, value in search.parameters if name.startswith("_")}
     if shaping.get("_summary") == "count" or shaping.get("_count") == "0":
-        yield _("But the search asks for the total only, so the answer has no resources.")
+        yield _("But the search requests only the total, so the response contains no resources.")
     else:
-        yield _("If it is not on this page of the answer, it is on another: follow “next”.")
+        yield _("If it is not on this page, follow the “next” link.")
 
 
 def _sentence(name: str, matches: Count, value: str) -> str:
@@ -159,12 +159,15 @@ def _sentence(name: str, matches: Count, value: str) -> str:
         return _("%(name)s excludes it.", name=name)
     if value:
         return _(
-            "%(name)s excludes it: the search finds what %(sought)s; this resource has %(here)s.",
+            "%(name)s excludes it: the search matches only what %(sought)s; this resource "
+            "has %(here)s.",
             name=name,
             sought=sought,
             here=value,
         )
-    return _("%(name)s excludes it: the search finds what %(sought)s.", name=name, sought=sought)
+    return _(
+        "%(name)s excludes it: the search matches only what %(sought)s.", name=name, sought=sought
+    )
 
 
 def _refused(matches: Count, otherwise: str) -> str:

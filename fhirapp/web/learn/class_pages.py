@@ -79,7 +79,9 @@ def come_back() -> Response:
     except TooOften as error:
         return too_often(_join_page, error)
     if secret is None:
-        return _join_page(_("Nobody has this code, or the class is over. Ask your teacher."), 404)
+        return _join_page(
+            _("This code is not valid, or the class has ended. Ask your teacher."), 404
+        )
     return _entered(secret)
 
 
@@ -187,7 +189,7 @@ def set_lessons(class_id: str) -> Response:
     places = {lesson.name: field(lesson.name, 3) for lesson in lessons()[0]}
     numbered = {name: int(place) for name, place in places.items() if place.isdecimal()}
     if not numbered or len(numbered) < sum(map(bool, places.values())):
-        message = _("Give at least one lesson a number, and the others none.")
+        message = _("Number at least one lesson, and leave the others empty.")
         raise PageError(400, message, form=f"/learn/classes/{class_id}")
     names = sorted(numbered, key=lambda name: numbered[name])
     classes.change_class(class_id, "other lessons", lessons=names)
@@ -294,7 +296,7 @@ def _teacher() -> User:
     """Return who is signed in, if they may have classes. Raises PageError."""
     user = signed_in().user
     if not classes.is_teacher(user):
-        raise PageError(403, _("This page is for teachers; you are a learner of a class."))
+        raise PageError(403, _("This page is for teachers. You are signed in as a learner."))
     return user
 
 
@@ -303,5 +305,5 @@ def _class(class_id: str) -> LessonClass:
     _teacher()
     found = db.session.get(LessonClass, class_id)
     if found is None:
-        raise PageError(404, _("There is no such class, or it is over."))
+        raise PageError(404, _("This class does not exist, or has ended."))
     return found

@@ -97,10 +97,10 @@ def make_class(user_id: str, name: str, days: int, address: str) -> str:
     """Make a class; return its id. Raises RefusedCommand, TooOften."""
     if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
         raise RefusedCommand(
-            "The class needs a name of 1 to %(most)s printable characters.", most=LONGEST_NAME
+            "Enter a class name of 1 to %(most)s printable characters.", most=LONGEST_NAME
         )
     if not 1 <= days <= MOST_DAYS:
-        raise RefusedCommand("A class lasts 1 to %(most)s days.", most=MOST_DAYS)
+        raise RefusedCommand("Enter 1 to %(most)s days.", most=MOST_DAYS)
     now, key = int(time.time()), f"make a class from {network_of(address)}"
     with _writing() as connection:
         _check(connection, key, MADE)
@@ -108,7 +108,7 @@ def make_class(user_id: str, name: str, days: int, address: str) -> str:
         count = connection.execute(select(func.count()).select_from(LessonClass)).scalar_one()
         if count >= MOST_CLASSES:
             raise RefusedCommand(
-                "There are %(most)s classes already; end one first.", most=MOST_CLASSES
+                "There are already %(most)s classes. End one first.", most=MOST_CLASSES
             )
         throttle.count(connection, key, _WINDOW_SECONDS)
         row: dict[str, Any] = {"id": secrets.token_urlsafe(24), "name": name, "code": _new_code()}
@@ -239,8 +239,8 @@ def _add_learner(connection: Connection, class_id: str, nickname: str, now: int)
     same = select(Learner.user_id).where(Learner.class_id == class_id, Learner.folded == folded)
     if connection.execute(same).first() is not None:
         raise RefusedCommand(
-            "Somebody in the class has this name; choose another. Was it you? Then come back with"
-            " your own code."
+            "This nickname is taken. Choose another. If it is yours, return with your "
+            "personal code."
         )
     username = f"learner-{secrets.token_hex(6)}"
     clinician, patient = _PEOPLE[CLINICIAN], _PEOPLE[PATIENT]
@@ -335,8 +335,8 @@ def _nickname(text: str) -> str:
     )
     if not is_name or not 1 <= len(nickname) <= LONGEST_NICKNAME or not nickname[0].isalnum():
         raise RefusedCommand(
-            "A nickname has 1 to %(most)s letters and digits, and begins with one of them; spaces,"
-            " dots, hyphens and apostrophes may stand between.",
+            "Enter 1 to %(most)s letters and digits, starting with one of them. Spaces, "
+            "dots, hyphens and apostrophes are allowed in between.",
             most=LONGEST_NICKNAME,
         )
     return nickname

@@ -30,7 +30,7 @@ AnswerOf = Callable[[str], frozenset[str] | None]
 _ALIKE = 0.85
 _IS_NOT = {
     "read": _("it is not a read"),
-    "vread": _("it is not a read of one version"),
+    "vread": _("it is not a vread of one version"),
     "search": _("it is not a search"),
     "history-instance": _("it is not the history of one resource"),
     "history-type": _("it is not the history of a type"),
@@ -133,9 +133,9 @@ class Expected:
         yield from self._of_kind(request)
         named = request.named
         if self.id:
-            yield Condition(named.id == self.id, _("it names another id"))
+            yield Condition(named.id == self.id, _("it has a different id"))
         if self.version:
-            yield Condition(named.version == self.version, _("it names another version"))
+            yield Condition(named.version == self.version, _("it has a different version"))
         if self.continues:
             yield Condition(
                 before is not None and request.is_next_of(before),
@@ -143,13 +143,13 @@ class Expected:
             )
         yield from self._of_parameters(request)
         status = request.entry.status
-        yield Condition(status in self.status, _("the answer was %(status)s", status=status))
+        yield Condition(status in self.status, _("the status was %(status)s", status=status))
         yield from self._of_answer(request, answer_of)
 
     def _of_kind(self, request: Interaction) -> Iterator[Condition]:
         named, method = request.named, request.entry.method
         if self.type:
-            yield Condition(named.type == self.type, _("it is about another type"))
+            yield Condition(named.type == self.type, _("it is for another resource type"))
         if self.interaction:
             is_one = named.interaction == self.interaction
             yield Condition(is_one, _(_IS_NOT.get(self.interaction, _("it is another request"))))
@@ -163,26 +163,28 @@ class Expected:
             if is_one and method == "POST" and named.interaction == "search":
                 query = parameters_of(request.entry.path.partition("?")[2])
                 is_empty = all(each.name in SHAPING for each in query)
-                yield Condition(is_empty, _("its address has what belongs into the body"))
+                yield Condition(
+                    is_empty, _("the search parameters are in the address instead of the body")
+                )
 
     def _of_answer(self, request: Interaction, answer_of: AnswerOf) -> Iterator[Condition]:
         served = request.entry.served
         for pattern in self.serves:
             yield Condition(
                 any(_is_served(pattern, name) for name in served),
-                _("the answer lacks an expected record"),
+                _("an expected resource is missing in the response"),
             )
         if self.serves_only:
             only = self.serves_only
             yield Condition(
                 all(any(_is_served(pattern, name) for pattern in only) for name in served)
                 and all(any(_is_served(pattern, name) for name in served) for pattern in only),
-                _("the answer has other records than expected"),
+                _("the response has other resources than expected"),
             )
         if self.serves_at_least:
             yield Condition(
                 len(served) >= self.serves_at_least,
-                _("the answer has fewer records than expected"),
+                _("the response has fewer resources than expected"),
             )
         if self.same_as:
             yield from self._of_same(request, answer_of)
@@ -201,9 +203,9 @@ class Expected:
             fewer = any(gathered < each for each in some)
             yield Condition(
                 False,
-                _("the answer has fewer records than expected")
+                _("the response has fewer resources than expected")
                 if fewer
-                else _("the answer has other records than expected"),
+                else _("the response has other resources than expected"),
             )
 
     def _of_parameters(self, request: Interaction) -> Iterator[Condition]:
@@ -232,14 +234,14 @@ class Expected:
 def _lacking(name: str, sent: Sequence[Parameter]) -> str:
     """Return why none of the parameters that were sent is the expected one."""
     if any(each.name_and_modifier == name for each in sent):
-        return _("its parameter %(name)s has another value than expected", name=name)
+        return _("its parameter %(name)s has a different value than expected", name=name)
     if any(each.name == name.partition(":")[0] for each in sent):
-        return _("it has %(name)s with another modifier, or without one", name=name)
-    return _("it has no parameter %(name)s", name=name)
+        return _("it has %(name)s with a different modifier, or without one", name=name)
+    return _("the parameter %(name)s is missing", name=name)
 
 
 def _too_much(name: str) -> str:
-    return _("it has the parameter %(name)s, which it should not have", name=name)
+    return _("the parameter %(name)s should not be there", name=name)
 
 
 def _name(pattern: str) -> str:

@@ -35,8 +35,8 @@ _TEXTS = ("title", "level", "goal")
 _KINDS = ("request", "requests", "question", "consent", "revocation")
 # The traits that are no text, and the sentence for another value.
 _KINDS_OF_TRAITS: Mapping[str, tuple[type, str]] = {
-    "serves_at_least": (int, _("%(name)s is a whole number.")),
-    **dict.fromkeys(("continues", "exactly"), (bool, _("%(name)s is true or false."))),
+    "serves_at_least": (int, _("%(name)s must be an integer.")),
+    **dict.fromkeys(("continues", "exactly"), (bool, _("%(name)s must be true or false."))),
 }
 
 
@@ -83,13 +83,13 @@ def lessons() -> tuple[Sequence[Lesson], Sequence[Fault]]:
     own = settings().lessons
     for folder in [_OURS, *([Path(own)] if own else [])]:
         if not folder.is_dir():
-            faults.append(Fault(folder, 0, _("This folder of FHIRAPP_LESSONS is not there.")))
+            faults.append(Fault(folder, 0, _("This folder of FHIRAPP_LESSONS does not exist.")))
         for path in sorted(folder.glob("*.md")):
             lesson = _read(path)
             if isinstance(lesson, Fault):
                 faults.append(lesson)
             elif lesson.name in (*known, *_NO_LESSONS):
-                sentence = _("There is a page %(name)s already; rename the file.", name=lesson.name)
+                sentence = _("The page %(name)s already exists. Rename the file.", name=lesson.name)
                 faults.append(Fault(path, 0, sentence))
             else:
                 known[lesson.name] = _translated(lesson, path) if folder == _OURS else lesson
@@ -116,7 +116,7 @@ def _read(path: Path) -> Lesson | Fault:
         about = path.stat()
         return _cached(path, about.st_mtime_ns, about.st_size, language())
     except OSError as error:
-        return Fault(path, 0, _("It cannot be read: %(reason)s.", reason=error.strerror))
+        return Fault(path, 0, _("The file cannot be read: %(reason)s.", reason=error.strerror))
 
 
 @lru_cache(maxsize=500)
@@ -124,7 +124,7 @@ def _cached(path: Path, _changed: int, size: int, _language: str) -> Lesson | Fa
     """Return a lesson as it stood in its file when that was changed last. Raises OSError."""
     try:
         if size > LARGEST:
-            raise _Unreadable(_("It has more than %(most)s bytes.", most=LARGEST))
+            raise _Unreadable(_("The file is larger than %(most)s bytes.", most=LARGEST))
         return parse(path.stem, path.read_bytes())
     except _Unreadable as error:
         return Fault(path, error.line, str(error))
@@ -134,7 +134,12 @@ def parse(stem: str, content: bytes) -> Lesson:
     """Return the lesson of a file's name and content. Raises _Unreadable."""
     name = _NAME.fullmatch(stem)
     if name is None:
-        raise _Unreadable(_("Name it with small letters, digits and -, as 20-my-lesson.md."))
+        raise _Unreadable(
+            _(
+                "Use lowercase letters, digits and hyphens in the file name, for example "
+                "20-my-lesson.md."
+            )
+        )
     front, text = _parts(content)
     return Lesson(name=name[1], text=text, **front.lesson())
 
@@ -145,12 +150,12 @@ def _parts(content: bytes) -> tuple[_Front, str]:
         # An editor may have put a mark before it.
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise _Unreadable(_("It is not UTF-8; save it in that encoding.")) from None
+        raise _Unreadable(_("The file is not UTF-8. Save it in that encoding.")) from None
     if not lines or lines[0].rstrip() != _FENCE:
-        raise _Unreadable(_("Its first line must be +++, and nothing else."), 1)
+        raise _Unreadable(_("The first line must be +++ and nothing else."), 1)
     end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() == _FENCE), None)
     if end is None:
-        raise _Unreadable(_("A second line +++ is missing, before the text."), len(lines))
+        raise _Unreadable(_("The second +++ line, before the text, is missing."), len(lines))
     return _Front(lines[1:end]), "\n".join(lines[end + 1 :])
 
 
@@ -166,23 +171,25 @@ class _Front:
             match = _AT_LINE.fullmatch(str(error))
             reason, line = (match[1], match[2]) if match else (str(error), None)
             place = int(line) + 1 if line else len(lines) + 1
-            raise _Unreadable(_("This is no TOML: %(reason)s.", reason=reason), place) from None
+            raise _Unreadable(
+                _("This is not valid TOML: %(reason)s.", reason=reason), place
+            ) from None
 
     def lesson(self) -> Mapping[str, Any]:
         """Return the fields of the lesson. Raises _Unreadable."""
         table = self._table
         self._no_others(table, (*_TEXTS, "minutes", "hints", "checks", "person"), "a lesson")
         for name in _TEXTS:
-            sentence = _("%(name)s is missing: a text in quotes.", name=name)
+            sentence = _("%(name)s is missing. It must be a string.", name=name)
             self._need(_is_text(table.get(name)), sentence, name)
         is_number = type(table.get("minutes")) is int
-        self._need(is_number, _("minutes is missing: a whole number."), "minutes")
+        self._need(is_number, _("minutes is missing. It must be an integer."), "minutes")
         person = table.get("person", "")
-        self._need(isinstance(person, str), _("person is a user name in quotes."), "person")
+        self._need(isinstance(person, str), _("person must be a user name, as a string."), "person")
         checks = table.get("checks")
         self._need(
             isinstance(checks, list) and bool(checks),
-            _("There is no [[checks]]: something that counts as done."),
+            _("[[checks]] is missing. A lesson needs at least one check."),
             "checks",
         )
         return {name: table[name] for name in (*_TEXTS, "minutes")} | {
@@ -208,14 +215,17 @@ class _Front:
         for number, check in enumerate(checks):
             self._need(isinstance(check, dict), _("Write each check as [[checks]]."), "checks")
             says = check.get("says")
-            missing = _("says is missing: what is to be done.")
+            missing = _("says is missing. It must say what to do.")
             self._need(_is_text(says), missing, "[[checks]]", number)
-            self._need(says not in sentences, _("Two checks say the same."), "says", number)
+            self._need(says not in sentences, _("Two checks have the same text."), "says", number)
             sentences.add(says)
             self._no_others(check, ("says", *_KINDS), "a check")
             self._need(
                 sum(kind in check for kind in _KINDS) == 1,
-                _("A check has one of request, requests, question, consent and revocation."),
+                _(
+                    "A check must have exactly one of request, requests, question, consent and "
+                    "revocation."
+                ),
                 "[[checks]]",
                 number,
             )
@@ -226,7 +236,7 @@ class _Front:
             question = check["question"]
             self._are_texts(question, ("address", "answer"), "question")
             is_ours = question["address"].startswith("/fhir/")
-            self._need(is_ours, _("address begins with /fhir/."), "address")
+            self._need(is_ours, _("address must start with /fhir/."), "address")
             return Check(says=says, question=Question(question["address"], question["answer"]))
         if "revocation" in check:
             self._are_texts(check["revocation"], ("client_id",), "revocation")
@@ -248,12 +258,12 @@ class _Front:
 
     def _expected(self, request: Any) -> Expected:
         has_traits = isinstance(request, dict) and bool(request)
-        self._need(has_traits, _("A request has at least one trait."), "request")
+        self._need(has_traits, _("A request must have at least one trait."), "request")
         self._no_others(request, _TRAITS, "a request")
         values = {name: self._trait(name, value) for name, value in request.items()}
         for name, known in (("who", WHO), ("interaction", INTERACTIONS)):
             value = values.get(name, ())
-            sentence = _("%(name)s is one of %(known)s.", name=name, known=", ".join(known))
+            sentence = _("%(name)s must be one of %(known)s.", name=name, known=", ".join(known))
             self._need(
                 {*(value if isinstance(value, tuple) else [value])} <= {*known}, sentence, name
             )
@@ -262,25 +272,25 @@ class _Front:
     def _trait(self, name: str, value: Any) -> Any:
         """Return the value of a trait as Expected has it."""
         if name not in _LISTS:
-            kind, sentence = _KINDS_OF_TRAITS.get(name, (str, _("%(name)s is a text in quotes.")))
+            kind, sentence = _KINDS_OF_TRAITS.get(name, (str, _("%(name)s must be a string.")))
             self._need(type(value) is kind, _(sentence, name=name), name)
             return value
         values = value if isinstance(value, list) else [value]
         if name == "status":
             are_numbers = all(type(each) is int for each in values)
-            self._need(are_numbers, _("status is a number, or a list of them."), name)
+            self._need(are_numbers, _("status must be a number or a list of numbers."), name)
             return tuple(values)
         if name != "parameters":
             return self._texts(values, name)
         alternatives = [each if isinstance(each, list) else [each] for each in values]
-        self._need(all(alternatives), _("An empty list of parameters is none."), name)
+        self._need(all(alternatives), _("A list of parameters must not be empty."), name)
         return tuple(self._texts(each, name) for each in alternatives)
 
     def _texts(self, values: Any, name: str) -> tuple[str, ...]:
         are_texts = isinstance(values, list) and all(
             isinstance(value, str) and value for value in values
         )
-        self._need(are_texts, _("%(name)s is a list of texts in quotes.", name=name), name)
+        self._need(are_texts, _("%(name)s must be a list of strings.", name=name), name)
         return tuple(values)
 
     def _are_texts(self, table: Any, names: Sequence[str], of: str) -> None:
@@ -288,13 +298,13 @@ class _Front:
         self._need(isinstance(table, dict), _("Write it as [checks.%(of)s].", of=of), of)
         self._no_others(table, names, f"a {of}")
         for name in names:
-            sentence = _("The %(of)s lacks %(name)s: a text in quotes.", of=of, name=name)
+            sentence = _("The %(of)s needs %(name)s, a string.", of=of, name=name)
             self._need(isinstance(table.get(name), str) and bool(table[name]), sentence, of)
 
     def _no_others(self, table: Iterable[str], known: Iterable[str], of: str) -> None:
         for name in table:
             sentence = _(
-                "%(name)s is nothing that %(of)s has; it has %(known)s.",
+                "%(name)s is not a key of %(of)s. Known keys: %(known)s.",
                 name=name,
                 of=of,
                 known=", ".join(known),

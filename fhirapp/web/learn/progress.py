@@ -161,20 +161,22 @@ def _state(check: Check, trail: _Trail, spent: Collection[int]) -> CheckState:
         scopes = trail.consents_to(check.consent)
         if any(check.consent_scope in ("", *scope.split()) for scope in scopes):
             return CheckState(check, True)
-        lacking = _("You allowed it, but without the scope %(scope)s.", scope=check.consent_scope)
-        none = _("You have not allowed it anything since you started.")
+        lacking = _(
+            "You allowed access, but without the scope %(scope)s.", scope=check.consent_scope
+        )
+        none = _("You have not allowed the app any access since you started.")
         return CheckState(check, False, lacking if scopes else none)
     if check.revocation:
         if trail.has_revoked(check.revocation):
             return CheckState(check, True)
-        return CheckState(check, False, _("Its access has not been ended since you started."))
+        return CheckState(check, False, _("Its access has not been revoked since you started."))
     requests = [trail.of(expected) for expected in check.requests]
     if last_of(check.requests, requests, answer_of=trail.answer_of) is not None:
         return CheckState(check, True)
     near = nearest(check.requests, requests, spent, trail.answer_of)
     if near is None:
         return CheckState(check, False, _not_yet(check.requests[0], trail))
-    return CheckState(check, False, _("Nearly: %(missing)s.", missing=near.missing), near.request)
+    return CheckState(check, False, _("Almost: %(missing)s.", missing=near.missing), near.request)
 
 
 # How a request was sent that does not count, and how it would have to be, by the sender.
@@ -185,7 +187,7 @@ _SENT = {
 _TO_SEND = {
     senders.YOU: _("Send it with the explorer, or with your own token."),
     senders.PATIENT: _("Send it as the patient, with the explorer."),
-    senders.APP: _("Send it with a token that you let demo-app have."),
+    senders.APP: _("Send it with a token that you authorized for demo-app."),
     senders.BACKEND: _("Send it with the token of the backend in the lesson."),
     senders.NOBODY: _("Send it without a token."),
 }
@@ -193,12 +195,12 @@ _TO_SEND = {
 
 def _not_yet(step: Expected, trail: _Trail) -> str:
     """Return that there is no such request, or that it was sent in a way that does not count."""
-    nothing = _("No such request yet.")
+    nothing = _("No matching request yet.")
     for who, sent in _SENT.items():
         others = () if who in step.who else trail.of(Expected(who=(who,)))
         counted = {each.entry.number for each in trail.of(step)}
         if any(step.is_near(each) and each.entry.number not in counted for each in others):
-            how = _("It was sent %(how)s, and that does not count here.", how=_(sent))
+            how = _("A request was sent %(how)s, which does not count here.", how=_(sent))
             return f"{nothing} {how} {_(_TO_SEND[step.who[0]])}"
     return nothing
 

@@ -54,7 +54,7 @@ def certificate() -> Response:
     name = " ".join(request.args.get("name", "").split())
     message = ""
     if len(name) > LONGEST_NAME or not name.isprintable():
-        message = _("A name has up to %(most)s printable characters.", most=LONGEST_NAME)
+        message = _("Enter up to %(most)s printable characters.", most=LONGEST_NAME)
         name = ""
     elif not name and learner_of(user.id) is not None:
         name = user.name

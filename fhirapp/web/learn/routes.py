@@ -52,7 +52,7 @@ _STOP = 286
 def only_in_the_demo() -> None:
     """Refuse every page of the lessons elsewhere. Raises PageError."""
     if not settings().demo:
-        raise PageError(404, _("The lessons are a part of the demo: app.py --demo starts it."))
+        raise PageError(404, _("Lessons are part of the demo. Start it with app.py --demo."))
 
 
 @blueprint.get("/learn")
@@ -137,24 +137,34 @@ def take_answer(name: str) -> Response:
     place = _place(name)
     row = _row(place.lesson)
     if row is None:
-        raise PageError(409, _("Start the lesson first; then answer."))
+        raise PageError(409, _("Start the lesson first, then answer."))
     says, typed = field("says", LARGEST), field("answer", 200)
     check = next((check for check in place.lesson.checks if check.says == says), None)
     if check is None or check.question is None:
-        raise PageError(409, _("The lesson was changed meanwhile. Look at its question again."))
+        raise PageError(409, _("The lesson has changed in the meantime. Read its question again."))
     began_at = row.began_at
     user_id = signed_in().user.id
     answer = progress.answer_now(check.question.address)
     if not progress.is_shown(place.lesson, check, user_id, began_at, answer.status):
-        return _page(place, says, typed, _("Send the request that shows it first; then answer."))
+        return _page(place, says, typed, _("First send the request that shows the answer."))
     try:
         right = right_answer(answer.json(), check.question.answer)
     except ValueError:
         right = None
     if right is None:
-        return _page(place, says, typed, _("Your sign-in may not see what the answer is in."))
+        return _page(
+            place,
+            says,
+            typed,
+            _("Your account does not have access to the resource that contains the answer."),
+        )
     if not is_right(typed, right):
-        return _page(place, says, typed, _("That is not what the server answers. Look again."))
+        return _page(
+            place,
+            says,
+            typed,
+            _("That is not what the server returns. Check the response and try again."),
+        )
     progress.note(user_id, place.lesson.name, began_at, [says], is_done=False)
     return see_other(f"/learn/{name}#progress")
 
@@ -180,7 +190,7 @@ def _place(name: str) -> _Place:
         for number, lesson in enumerate(known, 1):
             if lesson.name == name:
                 return _Place(lesson, number, known[number] if number < len(known) else None)
-    raise PageError(404, _("There is no lesson of that name. Look at the list at /learn."))
+    raise PageError(404, _("This lesson does not exist. See the list at /learn."))
 
 
 def _page(place: _Place, says: str = "", typed: str = "", message: str = "") -> Response:
