@@ -305,7 +305,7 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         "sort-and-count",
         1,
         ask(f"{ALLERGY}?_summary=count&clinical-status=active"),
-        "Nearly: the parameter clinical-status should not be there.",
+        "Almost: the parameter clinical-status should not be there.",
     ),
     (
         "what-is-ignored",
@@ -329,7 +329,7 @@ WRONG: Sequence[tuple[str, int, Do, str]] = [
         "tokens",
         1,
         ask(f"{ALLERGY}?patient=p3&clinical-status=active,resolved"),
-        "Nearly: its parameter clinical-status has a different value than expected.",
+        "Almost: its parameter clinical-status has a different value than expected.",
     ),
     # It was right for another check, so it was not meant for this one.
     (
