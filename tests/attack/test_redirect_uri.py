@@ -20,10 +20,9 @@ from tests.support.authorizing import (
     set_client,
 )
 
-UNKNOWN = "The app that sent you here is not known to this server."
+UNKNOWN = "The app that sent you here is not registered on this server."
 ELSEWHERE = (
-    "The app that sent you here wants you back at an address (redirect_uri) that is not registered "
-    "for it."
+    "The app that sent you here uses a return address (redirect_uri) that is not registered for it."
 )
 
 
@@ -45,7 +44,7 @@ def assert_nobody_is_sent(flow: Flow, message: str, **changes: object) -> None:
 @pytest.mark.parametrize("name", ["client_id", "redirect_uri"])
 @pytest.mark.parametrize("value", [None, "", ["a", "b"], ["a", "a"]])
 def test_nobody_is_sent_anywhere_before_the_client_says_once_who_it_is(flow, name, value):
-    message = f"The app that sent you here did not say its {name} once."
+    message = f"The app that sent you here must send {name} exactly once."
     assert_nobody_is_sent(flow, message, **{name: value})
 
 

@@ -41,11 +41,10 @@ from tests.support.authorizing import (
 )
 
 DOCTOR = "Practitioner/dr-adeyemi"
-ANSWERED = "This was answered already. Go back to the app and start again."
-GONE = "The app that sent you here is not known to this server."
+ANSWERED = "This request was already answered. Go back to the app and start again."
+GONE = "The app that sent you here is not registered on this server."
 ELSEWHERE = (
-    "The app that sent you here wants you back at an address (redirect_uri) that is not registered "
-    "for it."
+    "The app that sent you here uses a return address (redirect_uri) that is not registered for it."
 )
 
 

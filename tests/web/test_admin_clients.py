@@ -229,7 +229,7 @@ def test_a_narrower_scope_holds_for_tokens_at_once(app, admin):
     page = page_of(admin, program)
     assert page.form("Save").fields["scope"].split() == EVERYTHING.split()
     page = page.submit("Save", scope=" launch/patient  patient/AllergyIntolerance.rs ")
-    assert "is changed" in page.words
+    assert "Registration changed." in page.words
     assert row_of(app, program.client_id)["scope"] == "launch/patient patient/AllergyIntolerance.rs"
     assert fhir.get("AllergyIntolerance").status_code == 200
     assert fhir.get("DocumentReference").status_code == 403

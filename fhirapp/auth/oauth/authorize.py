@@ -117,7 +117,7 @@ def park(values: MultiDict[str, str]) -> str:
     """
     for name in ("client_id", "redirect_uri"):
         if len(values.getlist(name)) != 1 or not values[name]:
-            raise Unanswerable(f"The app that sent you here did not say its {name} once.")
+            raise Unanswerable(f"The app that sent you here must send {name} exactly once.")
     client = _client_of(values)
     _throttle()
     try:
@@ -155,7 +155,7 @@ def _throttle() -> None:
     """Refuse an address that sends very many requests, for each is kept. Raises Unanswerable."""
     counts: Failures = current_app.extensions.setdefault(_EXTENSION, Failures(PER_MINUTE))
     if request.remote_addr and counts.count(request.remote_addr):
-        raise Unanswerable("There were too many requests from your address. Wait a minute.")
+        raise Unanswerable("Too many requests from your address. Wait a minute and try again.")
 
 
 def _make_room(connection: Connection, now: int) -> None:
@@ -263,7 +263,7 @@ def decide(
     if not any(text == OPENID or parse_scope(text) for text in scopes):
         raise send_back(parked, "access_denied", "The user allowed nothing.")
     if is_of_patient(scopes) and offered.patient_id is None:
-        raise Unanswerable("Choose first whose record the app may see.")
+        raise Unanswerable("Choose a patient record for the app first.")
     now = int(time.time())
     user = signed.user
     in_context = is_of_patient(scopes) or LAUNCH in scopes
@@ -332,19 +332,19 @@ def _use_up(connection: Connection, key: bytes) -> None:
         .values(used_at=int(time.time()))
     )
     if changed.rowcount == 0:
-        raise Unanswerable("This was answered already. Go back to the app and start again.")
+        raise Unanswerable("This request was already answered. Go back to the app and start again.")
 
 
 def _client_of(parameters: Mapping[str, str]) -> Client:
     """Return the client, once it is known where to send its user back to. Raises Unanswerable."""
     client = find_client(parameters["client_id"])
     if client is None:
-        raise Unanswerable("The app that sent you here is not known to this server.")
+        raise Unanswerable("The app that sent you here is not registered on this server.")
     uri = parameters["redirect_uri"]
     if not _REDIRECT_URI.fullmatch(uri) or not client.check_redirect_uri(uri):
         raise Unanswerable(
-            "The app that sent you here wants you back at an address (redirect_uri) that is not "
-            "registered for it."
+            "The app that sent you here uses a return address (redirect_uri) that is not registered"
+            " for it."
         )
     return client
 

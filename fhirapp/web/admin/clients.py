@@ -63,7 +63,7 @@ _ACTIONS: Mapping[str, _Action] = {
 _DONE: Mapping[str, str] = {
     UNCHANGED: NOTHING_CHANGED,
     "registered": _("It is registered and approved."),
-    "changed": _("What it may ask for, and where it sends people back to, is changed."),
+    "changed": _("Registration changed."),
     **{name: action.done for name, action in _ACTIONS.items()},
 }
 _DONE_TO_LIST = {"rejected": _("It is rejected, and deleted.")}
