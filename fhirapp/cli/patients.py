@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Mapping
 
 import click
 from flask import current_app
 
 from fhirapp.cli.common import demo_option, opened_app, say
 from fhirapp.config import settings_of
+from fhirapp.ops.patient_merge import merge_patients, undo_merge
 from fhirapp.ops.patients import delete_patient
 
 
@@ -29,12 +31,57 @@ def delete(patient_id: str, reason: str, erase: bool, yes: bool, demo: bool | No
     if not yes and click.prompt("Type the id again", err=True) != patient_id:
         raise click.ClickException("That is another id; nothing was deleted")
     with opened_app(demo):
-        who = f"shell: {getpass.getuser()}"
         settings = settings_of(current_app)
-        counts = delete_patient(settings, patient_id, reason, who, erase=erase)
+        counts = delete_patient(settings, patient_id, reason, _who(), erase=erase)
+    _say(counts)
+    say(f"Patient {patient_id} is {'erased' if erase else 'deleted'}.")
+
+
+@patient.command("merge")
+@click.argument("source", metavar="ID")
+@click.argument("target", metavar="INTO")
+@click.option("--reason", required=True, help="Why; the audit trail keeps it.")
+@click.option("--move-accounts", is_flag=True, help="Let who saw the one record see the other.")
+@click.option("--yes", is_flag=True, help="Do not ask for the id again.")
+@demo_option
+def merge(
+    source: str, target: str, reason: str, move_accounts: bool, yes: bool, demo: bool | None
+) -> None:
+    """Merge a patient's record into another one of the same person."""
+    source, target = (one.removeprefix("Patient/") for one in (source, target))
+    if (
+        not yes
+        and click.prompt("Type the id of the record that is merged again", err=True) != source
+    ):
+        raise click.ClickException("That is another id; nothing was merged")
+    with opened_app(demo):
+        counts = merge_patients(
+            settings_of(current_app), source, target, reason, _who(), move_accounts=move_accounts
+        )
+    _say(counts)
+    say(f"Patient {source} is merged into {target}.")
+
+
+@patient.command("undo-merge")
+@click.argument("source", metavar="ID")
+@click.option("--reason", required=True, help="Why; the audit trail keeps it.")
+@demo_option
+def undo(source: str, reason: str, demo: bool | None) -> None:
+    """Undo a merge: what was moved goes back to the record ID."""
+    source = source.removeprefix("Patient/")
+    with opened_app(demo):
+        counts = undo_merge(settings_of(current_app), source, reason)
+    _say(counts)
+    say(f"Patient {source} is a record of its own again.")
+
+
+def _who() -> str:
+    return f"shell: {getpass.getuser()}"
+
+
+def _say(counts: Mapping[str, int]) -> None:
     for name, count in counts.items():
         click.echo(f"{name:<24}{count:>10}")
-    say(f"Patient {patient_id} is {'erased' if erase else 'deleted'}.")
 
 
 commands = [patient]

@@ -55,7 +55,7 @@ class PatientChange(Base):
     __tablename__ = "patient_change"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    # DELETED, ERASED or CORRECTED.
+    # DELETED, ERASED, CORRECTED or MERGED.
     kind: Mapped[str]
     patient_id: Mapped[str] = mapped_column(index=True)
     reason: Mapped[str]
@@ -68,7 +68,19 @@ class PatientChange(Base):
     digest: Mapped[bytes | None]
 
 
-DELETED, ERASED, CORRECTED = "deleted", "erased", "corrected"
+class PatientMerge(Base):
+    """Whom the patient of a PatientChange was merged into."""
+
+    __tablename__ = "patient_merge"
+
+    change_id: Mapped[int] = mapped_column(primary_key=True)
+    target_id: Mapped[str] = mapped_column(index=True)
+    # Those that saw the record that was merged, each as (user id, whether it is their own, whether
+    # it was linked to the one who stays).
+    accounts: Mapped[Any]
+
+
+DELETED, ERASED, CORRECTED, MERGED = "deleted", "erased", "corrected", "merged"
 
 
 class UploadPiece(Base):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
-from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
 
 from fhirapp.auth.models import User, UserPatient
 from fhirapp.auth.tokens import revoke_of_patient
@@ -22,11 +22,11 @@ from fhirapp.db import writing
 from fhirapp.db.turns import turn
 from fhirapp.definition import types
 from fhirapp.exchange.imports.importer import PATIENCE, TURN
-from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange
+from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange, PatientMerge
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import instant
-from fhirapp.store import removal
-from fhirapp.store.prepare import prepare
+from fhirapp.store import merge, removal
+from fhirapp.store.prepare import elements_of, prepare, prepared_of
 from fhirapp.store.publish import Publisher
 from fhirapp.store.version import Change
 from fhirapp.store.write import Rendering, rendering_in_force
@@ -50,7 +50,9 @@ def belongings(connection: Connection, patient_id: str) -> Belongings:
     gone = removal.belongings(connection, patient_id, deleted=True)
     counts = {name: len(ids) for name, ids in gone.items()}
     return Belongings(
-        counts, removal.naming(connection, patient_id, gone), _linked(connection, patient_id)
+        counts,
+        removal.naming(connection, patient_id, gone),
+        linked_accounts(connection, patient_id),
     )
 
 
@@ -61,21 +63,23 @@ def delete_patient(
 
     Return how many resources of each type that was. Raises RefusedCommand.
     """
-    reason = _checked(reason)
-    with _changing(settings) as connection:
+    reason = checked(reason)
+    with changing(settings) as connection:
         gone = removal.belongings(connection, patient_id, deleted=erase)
         if "Patient" not in gone:
             raise RefusedCommand("There is no patient %(id)s.", id=patient_id)
-        publisher = _publisher(connection, settings)
+        if is_merged(connection, patient_id):
+            raise RefusedCommand("This record is part of a merge: undo the merge first.")
+        publisher = publisher_of(connection, settings)
         counts: Mapping[str, int] = removal.delete_all(publisher, gone, patient_id)
         if erase:
             counts = Counter({name: len(ids) for name, ids in gone.items()})
             removal.erase_all(connection, gone, publisher.rendering)
-        for user_id, _name in _linked(connection, patient_id):
+        for user_id, _name in linked_accounts(connection, patient_id):
             accounts.unlink(connection, user_id, patient_id)
         revoke_of_patient(connection, patient_id)
         _end(connection, PatientChange.patient_id == patient_id)
-        _note(connection, ERASED if erase else DELETED, patient_id, reason, who)
+        note(connection, ERASED if erase else DELETED, patient_id, reason, who)
         what = ", ".join(f"{count} {name}" for name, count in counts.items())
         event = "patient-erased" if erase else "patient-deleted"
         record(event, what=f"{reason} ({what})", named=[patient_id])
@@ -96,25 +100,27 @@ def correct_patient(
     resource has the version that was corrected; changed names the elements, for the trail. What the
     source said before is not taken from it again. Raises RefusedCommand.
     """
-    reason = _checked(reason)
+    reason = checked(reason)
     definition = types()["Patient"]
     try:
         prepared = prepare(definition, resource)
     except InvalidResource as error:
         place, fault = error.faults[0]
         raise RefusedCommand("%(place)s %(fault)s.", place=place, fault=fault) from None
-    with _changing(settings) as connection:
+    with changing(settings) as connection:
         table = definition.table
-        found = select(table.c.version_id, table.c.digest).where(
-            table.c.id == prepared.id, table.c.is_current
-        )
-        before = connection.execute(found).first()
-        if before is None or str(before.version_id) != resource["meta"]["versionId"]:
+        found = select(table).where(table.c.id == prepared.id, table.c.is_current)
+        before = connection.execute(found).mappings().first()
+        if before is None or str(before["version_id"]) != resource["meta"]["versionId"]:
             raise RefusedCommand("The record was changed meanwhile: look at it again.")
-        publisher = _publisher(connection, settings)
+        publisher = publisher_of(connection, settings)
         if publisher.publish([prepared]) != [Change.CHANGED]:
             return False
-        _note(connection, CORRECTED, prepared.id, reason, who, before.digest)
+        # As its source says it, without what a merge added.
+        elements = elements_of(definition, before)
+        merge.unlink(elements)
+        digest = prepared_of(definition, prepared.id, elements).digest
+        note(connection, CORRECTED, prepared.id, reason, who, digest)
         what = f"{reason} ({', '.join(changed)})"
         record("patient-corrected", what=what, named=[prepared.id])
     return True
@@ -130,7 +136,7 @@ def admit_again(patient_id: str) -> None:
 
 
 @contextmanager
-def _changing(settings: Settings) -> Iterator[Connection]:
+def changing(settings: Settings) -> Iterator[Connection]:
     """Open the writing transaction while nothing is imported. Raises RefusedCommand."""
 
     def refuse() -> NoReturn:
@@ -140,12 +146,14 @@ def _changing(settings: Settings) -> Iterator[Connection]:
         yield connection
 
 
-def _publisher(connection: Connection, settings: Settings) -> Publisher:
+def publisher_of(connection: Connection, settings: Settings) -> Publisher:
+    """Return what publishes the versions of this transaction."""
     rendering = rendering_in_force(connection, Rendering.of(settings))
-    return Publisher(connection, now=_now(), rendering=rendering, binary=types()["Binary"])
+    return Publisher(connection, now=now(), rendering=rendering, binary=types()["Binary"])
 
 
-def _checked(reason: str) -> str:
+def checked(reason: str) -> str:
+    """Return a reason on one line. Raises RefusedCommand."""
     reason = " ".join(reason.split())
     if not SHORTEST_REASON <= len(reason) <= LONGEST_REASON:
         raise RefusedCommand(
@@ -156,7 +164,18 @@ def _checked(reason: str) -> str:
     return reason
 
 
-def _linked(connection: Connection, patient_id: str) -> list[tuple[str, str]]:
+def is_merged(connection: Connection, *ids: str) -> bool:
+    """Say whether one of these patients was merged, or has another merged into it."""
+    either = or_(PatientChange.patient_id.in_(ids), PatientMerge.target_id.in_(ids))
+    query = select(PatientMerge.change_id).join_from(
+        PatientMerge, PatientChange, PatientChange.id == PatientMerge.change_id
+    )
+    holds = query.where(either, PatientChange.ended_at.is_(None))
+    return connection.execute(holds).first() is not None
+
+
+def linked_accounts(connection: Connection, patient_id: str) -> list[tuple[str, str]]:
+    """Return the (user id, name) of those whose account sees a record."""
     query = (
         select(User.id, User.name)
         .join(UserPatient, UserPatient.user_id == User.id)
@@ -166,23 +185,26 @@ def _linked(connection: Connection, patient_id: str) -> list[tuple[str, str]]:
     return [(user_id, name) for user_id, name in connection.execute(query)]
 
 
-def _note(
+def note(
     connection: Connection,
     kind: str,
     patient_id: str,
     reason: str,
     who: str,
     digest: bytes | None = None,
-) -> None:
-    row = {"kind": kind, "patient_id": patient_id, "reason": reason, "who": who, "at": _now()}
-    connection.execute(insert(PatientChange), [{**row, "digest": digest}])
+) -> int:
+    """Keep what was done with a record; return the number of that."""
+    row = {"kind": kind, "patient_id": patient_id, "reason": reason, "who": who, "at": now()}
+    noted = insert(PatientChange).values(**row, digest=digest).returning(PatientChange.id)
+    return int(connection.execute(noted).scalar_one())
 
 
 def _end(connection: Connection, *conditions: ColumnElement[bool]) -> bool:
     """End what holds of a record; False where nothing did."""
     holding = update(PatientChange).where(PatientChange.ended_at.is_(None), *conditions)
-    return connection.execute(holding.values(ended_at=_now())).rowcount > 0
+    return connection.execute(holding.values(ended_at=now())).rowcount > 0
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the instant, as it is served."""
     return instant(datetime.now(UTC))

@@ -6,7 +6,7 @@ Which rows a token may see: its limit as a piece of WHERE, made here alone. deci
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access, Grant, Scope
@@ -14,10 +14,11 @@ from fhirapp.config import base_url
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.outcome import FhirError, NotFound, UnknownInteraction
+from fhirapp.fhir.outcome import FhirError, InvalidParameter, NotFound, UnknownInteraction
 from fhirapp.search.parameter import Context
 from fhirapp.search.reference import Reference
 from fhirapp.search.values import AnyCondition, Condition, all_of, any_of, split
+from fhirapp.store.merge import patients_merged
 from fhirapp.store.prepare import CARRIES
 
 NOTHING = Condition("1 = 0", narrows=True)
@@ -314,6 +315,44 @@ def check_patients(
     patients = {grant.patient for one in deciding for grant in access.grants(one.name, "s")}
     if None in patients:
         return
+    for name, target in _named_patients(definition, applied, context):
+        if target[1] not in patients or target[0] not in ("", "Patient"):
+            raise insufficient_scope(
+                f"{name}: the token is for one patient, and this is another.",
+                f"user/{definition.name}.s",
+                name.partition(":")[0],
+            )
+
+
+def check_merged(
+    reader: Reader,
+    definition: Definition,
+    applied: Sequence[tuple[str, str]],
+    context: Context,
+) -> None:
+    """Refuse a search that found nothing and names a patient who was merged into another.
+
+    Raises InvalidParameter; without this the answer reads as "none", and the record is elsewhere.
+    """
+    for name, (type_name, patient_id) in _named_patients(definition, applied, context):
+        if type_name in ("", "Patient"):
+            check_not_merged(reader, patient_id, name)
+
+
+def check_not_merged(reader: Reader, patient_id: str, parameter: str = "patient") -> None:
+    """Raise InvalidParameter where a patient's record is in another's now."""
+    if target := patients_merged(reader).get(patient_id):
+        raise InvalidParameter(
+            parameter,
+            f"Patient/{patient_id} was merged into Patient/{target}, which has the record; ask"
+            " for that one",
+        )
+
+
+def _named_patients(
+    definition: Definition, applied: Sequence[tuple[str, str]], context: Context
+) -> Iterator[tuple[str, tuple[str | None, str]]]:
+    """Yield each parameter that names a patient by id, and the (type, id)."""
     for name, value in applied:
         base, _, modifier = name.partition(":")
         parameter = definition.params.by_name[base]
@@ -323,13 +362,7 @@ def check_patients(
             # :missing and :identifier name no patient's id.
             continue
         for one in split(value, ","):
-            target = parameter.target(modifier, one, context.base_url)
-            if target[1] not in patients or target[0] not in ("", "Patient"):
-                raise insufficient_scope(
-                    f"{name}: the token is for one patient, and this is another.",
-                    f"user/{definition.name}.s",
-                    base,
-                )
+            yield name, parameter.target(modifier, one, context.base_url)
 
 
 def _is_of_patients(parameter: Reference) -> bool:

@@ -20,7 +20,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Binding
 from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle, scored
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
-from fhirapp.rest.access import access_to, check_patients, visible
+from fhirapp.rest.access import access_to, check_merged, check_patients, visible
 from fhirapp.rest.explain import Statements, explain_limits
 from fhirapp.rest.include import Inclusion, included_with, not_served, parse_includes, target_types
 from fhirapp.rest.paging import (
@@ -94,6 +94,8 @@ def search_type(definition: Definition) -> Response:
     if controls.only_total or controls.total != "none":
         is_all = page.is_single and controls.sort != BY_SCORE
         total = len(page.matches) if is_all else total_of(snapshot, selection)
+    if not (page.matches or total):
+        check_merged(snapshot, definition, query.applied, context)
     links = links_of(definition.name, query.applied, controls, page, query_fingerprint)
     inclusion = included_with(snapshot, definition, access, joins, controls, page.matches)
 

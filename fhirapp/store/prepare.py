@@ -7,6 +7,7 @@ and the words of documents are read before anything is written. decisions 2.18, 
 from __future__ import annotations
 
 import base64
+import copy
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -164,6 +165,16 @@ def prepare(definition: Definition, resource: Any) -> Prepared:
     blobs: list[Blob] = []
     if definition.attachments:
         blobs = extract(resource_id, elements, definition.attachments, definition.name)
+    return prepared_of(definition, resource_id, elements, blobs)
+
+
+def prepared_of(
+    definition: Definition,
+    resource_id: str,
+    elements: dict[str, Any],
+    blobs: Sequence[Blob] = (),
+) -> Prepared:
+    """Return elements that were checked, by FHIR's names, as what is stored."""
     text = _canonical(definition, elements)
     own = own_prefix()
     if own and own.encode() in text:
@@ -182,6 +193,13 @@ def prepare(definition: Definition, resource: Any) -> Prepared:
     columns["patient_id"] = _patient_id(definition, resource_id, elements)
     columns.update(definition.derive(columns))
     return Prepared(definition, resource_id, columns, digest, blobs)
+
+
+def elements_of(definition: Definition, row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the elements of a version that is stored, as prepared_of takes them."""
+    held = {name: row.get(column) for name, column in definition.columns.items()}
+    stored = {name: value for name, value in held.items() if not (value is None or name == "id")}
+    return copy.deepcopy({**stored, **(row["extra"] or {})})
 
 
 def _canonical(definition: Definition, elements: Mapping[str, Any]) -> bytes:

@@ -72,6 +72,8 @@ EVENTS: Mapping[str, str] = {
     "patient-deleted": "deleted the record of",
     "patient-erased": "erased the record of",
     "patient-corrected": "corrected the personal details of",
+    "patients-merged": "merged the records of",
+    "merge-undone": "undid the merge of the records of",
     "patient-admitted": "let imports bring the record again of",
     "export": "exported records",
     "packed": "removed what is kept no longer",

@@ -17,6 +17,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.search.string import fold
 from fhirapp.search.values import escape
+from fhirapp.store.merge import merged_into
 from fhirapp.trail import events
 from fhirapp.web.chart.allergies import VIA
 from fhirapp.web.internal_client import ask, read, token_of
@@ -27,7 +28,7 @@ SHOWN, SUGGESTED = 25, 10
 # Words of a typed name: further words distinguish no patients.
 _MOST_WORDS = 8
 # What tells patients apart, where they are suggested.
-_ELEMENTS = "name,birthDate,identifier"
+_ELEMENTS = "name,birthDate,identifier,link"
 # Which of several names is shown, by its use (FHIR R4 name-use); None where it has none.
 _USES = ("official", "usual", None, "nickname", "temp", "anonymous", "maiden", "old")
 _RANKS: Mapping[str | None, int] = {use: rank for rank, use in enumerate(_USES)}
@@ -121,10 +122,25 @@ def _search(criteria: _Criteria, secret: str, born: str, via: str) -> tuple[list
         for entry in bundle.get("entry", ())
         if entry.get("search", {}).get("mode") == "match"
     ]
+    if any(merged_into(patient) for patient in patients):
+        patients = _staying(patients, secret, via)
     # Those of one family by their given names.
     patients.sort(key=_sort_key)
     more = any(link["relation"] == "next" for link in bundle["link"])
     return [person_of(patient["id"], patient) for patient in patients], more
+
+
+def _staying(patients: Sequence[dict[str, Any]], secret: str, via: str) -> list[dict[str, Any]]:
+    """Return patients, for those who were merged the ones who have their record now."""
+    found = {patient["id"]: patient for patient in patients if not merged_into(patient)}
+    wanted = {target for patient in patients if (target := merged_into(patient))} - found.keys()
+    if wanted:
+        answer = ask(
+            f"/fhir/Patient?{urlencode({'_id': ','.join(sorted(wanted))})}", secret, via=via
+        )
+        bundle = answer.json() if answer.status == 200 else {}
+        found |= {entry["resource"]["id"]: entry["resource"] for entry in bundle.get("entry", ())}
+    return [*found.values()]
 
 
 def people(ids: Iterable[str]) -> Sequence[Person]:

@@ -1,4 +1,4 @@
-"""`fhirapp patient delete`: what it asks, prints and refuses."""
+"""`fhirapp patient`: what its commands ask, print and refuse."""
 
 from __future__ import annotations
 
@@ -35,6 +35,18 @@ def test_the_id_is_asked_for_again(folder, typed, status):
     answer = runner.invoke(cli, command, input=f"{typed}\n")
     assert answer.exit_code == status
     assert ("Patient one is erased." in answer.stderr) == (status == 0)
+
+
+def test_records_are_merged_and_separated(folder):
+    other = folder / "other.ndjson"
+    other.write_bytes(lines({**PATIENT, "id": "two"}))
+    done(folder, "import", str(other), "--no-provenance")
+    told = done(folder, "patient", "merge", "one", "Patient/two", "--reason", "Twice", "--yes")
+    assert told.stdout.split() == ["AllergyIntolerance", "1"]
+    assert "Patient one is merged into two." in told.stderr
+    told = done(folder, "patient", "undo-merge", "Patient/one", "--reason", "Two people")
+    assert told.stdout.split() == ["AllergyIntolerance", "1"]
+    assert "Patient one is a record of its own again." in told.stderr
 
 
 def test_without_a_record_or_a_reason_nothing_is_done(folder):

@@ -154,3 +154,78 @@ def test_others_than_administrators_see_and_do_nothing(app, role):
     for path in ("delete", "correct", "admit"):
         assert browser.post(f"/admin/patients/vera/{path}", form).status == 403
     assert asking(app).get("Patient/vera").status_code == 200
+
+
+TWICE = patient("twice", "222", name=[{"family": "Verschwunden", "given": ["V."]}])
+WHY = "Registered twice on arrival"
+
+
+@pytest.fixture
+def twice(app: Flask, tmp_path) -> None:
+    records = [TWICE, allergy("bees", "Patient/twice")]
+    assert load(app, write(tmp_path, bundle("collection", *map(plain, records)))).complete
+
+
+def comparison(admin: Browser, into: str = "111") -> Page:
+    return admin.get("/admin/patients/twice").submit(
+        "Compare the records", into=into, why_merged=WHY
+    )
+
+
+@pytest.mark.usefixtures("twice")
+@pytest.mark.parametrize("into", ["111", "vera"])
+def test_two_records_are_merged_after_both_were_shown(app, admin, into):
+    add_person(app, PATIENT, "twice", name="Vera herself")
+    page = comparison(admin, into)
+    assert page.heading == "Are these one person?"
+    assert "Record number 222 111" in page.words
+    assert "allergies and intolerances 1" in page.words
+    assert "Vera herself" in page.offered
+    assert asking(app).ids("AllergyIntolerance?patient=vera") == ["nuts"]
+    wrong = page.submit("Merge the records", typed="111")
+    assert (wrong.status, "Nothing was merged" in wrong.words) == (400, True)
+    done = page.submit("Merge the records", typed="222", accounts="move")
+    assert "The records are merged." in done.words
+    assert sorted(asking(app).ids("AllergyIntolerance?patient=vera")) == ["bees", "nuts"]
+    assert "merged the records of" in admin.get("/admin/audit?kind=administration").words
+
+
+@pytest.mark.usefixtures("twice")
+def test_pages_lead_from_the_merged_record_to_the_other(app, admin):
+    comparison(admin).submit("Merge the records", typed="twice")
+    clinician = Browser(app).resume(add_person(app, CLINICIAN))
+    chart = clinician.get("/patients/twice")
+    assert (chart.status, chart.path) == (200, "/patients/vera")
+    words = clinician.get("/patients/vera").words
+    assert "Includes a record that was merged into this one: twice" in words
+    # Found by the number of either, and listed once.
+    for number in ("222", "111", "Verschwunden"):
+        found = clinician.get(f"/patients?name={number}")
+        assert "Vera Verschwunden" in found.words
+        assert "V. Verschwunden" not in found.words
+
+
+@pytest.mark.usefixtures("twice")
+def test_a_merge_is_undone_with_a_reason(app, admin):
+    comparison(admin).submit("Merge the records", typed="twice")
+    record = admin.get("/admin/patients/twice")
+    assert "Delete it" not in record.words
+    assert "Give a reason" in record.submit("Undo the merge", why_separated=" ").words
+    done = record.submit("Undo the merge", why_separated="Two people after all")
+    assert "The merge is undone." in done.words
+    assert asking(app).ids("AllergyIntolerance?patient=twice") == ["bees"]
+
+
+@pytest.mark.usefixtures("twice")
+@pytest.mark.parametrize(
+    ("into", "message"),
+    [
+        ("999", "No patient matches"),
+        ("Verschwunden", "Several patients match"),
+        ("222", "the same record"),
+    ],
+)
+def test_a_record_is_merged_into_one_that_is_found(app, admin, into, message):
+    page = comparison(admin, into)
+    assert (page.status, message in page.words) == (409, True)
+    assert asking(app).ids("AllergyIntolerance?patient=twice") == ["bees"]

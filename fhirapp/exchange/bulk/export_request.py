@@ -19,7 +19,7 @@ from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.fhir.temporal import period_interval, to_milliseconds
-from fhirapp.rest.access import NOTHING, visible
+from fhirapp.rest.access import NOTHING, check_not_merged, visible
 from fhirapp.rest.read import find_version
 from fhirapp.search.reference import relative_reference
 from fhirapp.search.values import AnyCondition
@@ -153,6 +153,8 @@ def check_patients(snapshot: Reader, access: Access, patients: Sequence[str], gr
     definition = types()["Patient"]
     if not is_exportable(definition, access):
         return
+    for patient_id in patients:
+        check_not_merged(snapshot, patient_id, PATIENT_PARAMETER)
     limit = limit_of(definition, access)
     where = "" if limit is None else f" AND {limit.where().sql}"
     values = () if limit is None else limit.where().values

@@ -45,6 +45,10 @@ _DELETED = (
     " source too, or let imports bring it again (Administer, Patients)"
 )
 _CORRECTED = "was corrected here since, and stays so; correct it at its source too"
+_MERGED = (
+    "was merged with another record here: import its resources as they are now, without their"
+    " history, or undo the merge first"
+)
 _LOSES_PATIENT = "the record has a patient here, and would lose it"
 
 
@@ -161,6 +165,8 @@ class Admission:
         name = f"{history.definition.name}/{history.id}"
         if self._is_left_out(history.definition, name, versions, snapshot):
             return None
+        if patient_id := self.patient_changes.merged_patient(versions):
+            raise Rejected(f"Patient/{patient_id} {_MERGED}")
         targets = targets_of(record.resource) if self.source_ids.are_checked else ()
         if self._waits_for_source(record, targets, snapshot, final=final) and self.defer(
             record, REFERENCE, name
@@ -215,7 +221,7 @@ class Admission:
         unresolved = self._resolve(record, snapshot, final=final)
         if unresolved is None:
             return None
-        prepared = prepare(definition, resource)
+        prepared = prepare(definition, self.patient_changes.merged_with(definition, resource))
         name = f"{definition.name}/{prepared.id}"
         if self._is_left_out(definition, name, [prepared], snapshot):
             return None

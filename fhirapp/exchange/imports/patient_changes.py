@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from sqlalchemy import Connection, select
 
 from fhirapp.db import Reader
-from fhirapp.definition import Definition
-from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange
-from fhirapp.store.prepare import Prepared
+from fhirapp.definition import Definition, Visibility
+from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange, PatientMerge
+from fhirapp.store import merge
+from fhirapp.store.prepare import Prepared, elements_of, prepared_of
 
 
 class PatientChanges:
     """What holds of which patients as an import begins."""
 
     def __init__(
-        self, deleted: Collection[str] = (), corrected: Collection[tuple[str, bytes | None]] = ()
+        self,
+        deleted: Collection[str] = (),
+        corrected: Collection[tuple[str, bytes | None]] = (),
+        merged: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        # The ids of patients, and with the digest what each said before.
+        # The ids of patients, and with the digest what each said before; whom each was merged into.
         self._deleted = frozenset(deleted)
         self._corrected = frozenset(corrected)
+        self.merged = merged
 
     @classmethod
     def of(cls, connection: Connection) -> PatientChanges:
@@ -32,14 +39,45 @@ class PatientChanges:
         corrected = select(PatientChange.patient_id, PatientChange.digest).where(
             PatientChange.kind == CORRECTED, holds
         )
+        merged = select(PatientChange.patient_id, PatientMerge.target_id).where(
+            PatientMerge.change_id == PatientChange.id, holds
+        )
         return cls(
             connection.execute(deleted).scalars().all(),
             [(row.patient_id, row.digest) for row in connection.execute(corrected)],
+            {row.patient_id: row.target_id for row in connection.execute(merged)},
         )
+
+    def merged_with(self, definition: Definition, resource: dict[str, Any]) -> dict[str, Any]:
+        """Return a resource that comes, changed as the merges changed those that are here."""
+        if definition.compartment != "id":
+            if self.merged and definition.visibility is not Visibility.TARGETS:
+                merge.move(resource, self.merged)
+            return resource
+        linked = {**resource}
+        for source, target in self.merged.items():
+            if resource.get("id") == source:
+                merge.link(linked, target, is_replaced=True)
+            elif resource.get("id") == target:
+                merge.link(linked, source, is_replaced=False)
+        return linked
+
+    def merged_patient(self, versions: Sequence[Prepared]) -> str:
+        """Return which patient's record, which was merged, versions are of; "" where of none."""
+        whose = {version.columns["patient_id"] for version in versions}
+        return next(iter(sorted(whose & {*self.merged, *self.merged.values()} - {None})), "")
 
     def is_corrected(self, definition: Definition, prepared: Prepared) -> bool:
         """Say whether a patient comes as before an administrator corrected it."""
-        return definition.compartment == "id" and (prepared.id, prepared.digest) in self._corrected
+        if definition.compartment != "id":
+            return False
+        digest = prepared.digest
+        if prepared.id in self.merged or prepared.id in self.merged.values():
+            # What was corrected is known by what its source says, without what a merge adds.
+            elements = elements_of(definition, prepared.columns)
+            merge.unlink(elements)
+            digest = prepared_of(definition, prepared.id, elements).digest
+        return (prepared.id, digest) in self._corrected
 
     def deleted_patient(
         self, definition: Definition, versions: Sequence[Prepared], snapshot: Reader

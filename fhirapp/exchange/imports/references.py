@@ -26,6 +26,7 @@ from fhirapp.fhir.outcome import FhirError
 from fhirapp.search.page import NEWEST_FIRST, find_page
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import parse_query, select
+from fhirapp.store.merge import patients_merged
 
 _CONDITIONAL = re.compile(r"([A-Z][A-Za-z]+)\?(\S+)")
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -37,6 +38,8 @@ _LITERAL_IN_JSON = re.compile(rf'"(?:reference|url)"\s*:\s*"{_LITERAL_PATTERN}"'
 _HINT = re.compile(rb'"(?:reference|url)"\s*:\s*"(?:[A-Z][A-Za-z]+(?:\?|\\u003[fF])|urn:|https?:)')
 # Conditions, and targets, whose answers are remembered.
 _REMEMBERED = 50_000
+# Of one condition: so many records of one person at least, each merged into the next, are too many.
+_FOUND = 10
 ANOTHER_SOURCE = (
     "is a record of another source here, and this source sent none with the same content: it may "
     "be about another person; give its ids a prefix (--id-prefix), or import both under one name "
@@ -215,9 +218,14 @@ class Resolver:
             # It would match any resource that is the only one of its type.
             return Unresolved(whole, f"{type_name}: the query has no condition")
         selection = select(definition.sql_table, parsed.conditions, snapshot.all)
-        rows = find_page(snapshot.all, selection, NEWEST_FIRST, None, 2)
-        if len(rows) == 1:
-            return str(rows[0][0])
+        rows = find_page(snapshot.all, selection, NEWEST_FIRST, None, _FOUND)
+        found = {str(row[0]) for row in rows}
+        if type_name == "Patient" and len(found) > 1:
+            # Records that were merged are one person's.
+            merged = patients_merged(snapshot)
+            found = {merged.get(one, one) for one in found}
+        if len(found) == 1 and len(rows) < _FOUND:
+            return found.pop()
         if rows:
             return Unresolved(whole, f"{type_name}: more than one matches")
         return Unresolved(whole, f"{type_name}: none matches", may_come=True)

@@ -30,7 +30,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.fhir.terminology import ReactionWords
-from fhirapp.rest.access import access_to, check_patients, visible
+from fhirapp.rest.access import access_to, check_not_merged, check_patients, visible
 from fhirapp.rest.operation import parse_operation
 from fhirapp.rest.read import find_version
 from fhirapp.rest.response import negotiate, respond
@@ -159,6 +159,8 @@ def summary(definition: Definition) -> Response:
         f"SELECT r.id, r.version_id, r.body FROM {selection.table} r WHERE {selection.current}",
         selection.values,
     )
+    if not rows:
+        check_not_merged(snapshot, patient_id)
     patient = _record(snapshot, access, patient_id, is_needed=not rows)
     for row_id, version_id, _ in rows:
         served(definition.name, row_id, version_id)

@@ -20,7 +20,7 @@ from fhirapp.definition import Definition, Operation, OperationParameter
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.json import MATCH, Entry, bundle
 from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.rest.access import access_to, check_patients, visible
+from fhirapp.rest.access import access_to, check_not_merged, check_patients, visible
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import bundle_id, further_links, page_link, read_page, total_of
 from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
@@ -66,6 +66,8 @@ def docref(definition: Definition) -> Response:
     controls = Controls(count=operation.count, cursor=operation.cursor)
     page = read_page(snapshot.all, selection, NEWEST_FIRST, controls, made_for)
     total = len(page.matches) if page.is_single else total_of(snapshot, selection)
+    if not total:
+        check_not_merged(snapshot, patient)
     links = [
         ("self", page_link(path, operation.parameters)),
         *further_links(path, operation.applied, page, made_for),

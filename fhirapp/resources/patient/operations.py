@@ -26,7 +26,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound, issue, operation_outcome
 from fhirapp.fhir.temporal import instant_of
-from fhirapp.rest.access import access_to, visible
+from fhirapp.rest.access import access_to, check_not_merged, visible
 from fhirapp.rest.include import Inclusion, Join, PageResource, included_with, references
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import Match, bundle_id, cursors, page_link, total_of
@@ -84,6 +84,7 @@ def everything(definition: Definition, resource_id: str) -> Response:
     if patient.deleted:
         raise Gone(f"{name} was deleted.")
     path = f"{name}/$everything"
+    check_not_merged(snapshot, resource_id, "id")
     made_for = operation.fingerprint(path)
     place = _Place()
     if operation.cursor is not None:

@@ -16,9 +16,10 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.config import RefusedCommand, settings
 from fhirapp.db import db
-from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange
+from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, MERGED, PatientChange, PatientMerge
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.ops import patients
+from fhirapp.ops import patient_merge, patients
+from fhirapp.store.merge import merged_here, merged_into
 from fhirapp.web.admin.audit_descriptions import VIA, patients_named
 from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.internal_client import read, token_of
@@ -42,12 +43,15 @@ _DONE: Mapping[str, str] = {
     DELETED: _("The record is deleted. Its history is kept."),
     ERASED: _("The record is erased."),
     CORRECTED: _("The record is corrected."),
+    MERGED: _("The records are merged."),
+    "separated": _("The merge is undone. Check which record each account should see."),
     "admitted": _("Imports may bring the record again."),
 }
 _KINDS: Mapping[str, str] = {
     DELETED: _("deleted"),
     ERASED: _("erased"),
     CORRECTED: _("corrected"),
+    MERGED: _("merged"),
 }
 # What can be corrected, by the name of its field.
 _FIELDS: Mapping[str, str] = {
@@ -148,6 +152,79 @@ def correct(patient_id: str) -> Response:
     )
 
 
+@blueprint.post("/admin/patients/<patient_id>/merge")
+@keeps("into", "why_merged")
+@for_administrators
+def merge(patient_id: str) -> Response:
+    """Merge a record into another, once the administrator saw both and typed whose goes."""
+    whose, typed_into = person(_checked(patient_id)), field("into", _LONGEST_NAME)
+    reason = field("why_merged", patients.LONGEST_REASON)
+    found = (
+        {one.id: one for one in (person(typed_into),) if one} if _ID.fullmatch(typed_into) else {}
+    )
+    if typed_into and not found:
+        found = {one.id: one for one in find_people(typed_into, via=VIA)[0]}
+    if whose is None or len(found) != 1:
+        return _detail(
+            patient_id,
+            _("Several patients match: type the id of the record that stays.")
+            if found
+            else _(
+                "No patient matches: type the record number or the id of the record that stays."
+            ),
+        )
+    if len(reason) < patients.SHORTEST_REASON:
+        return _detail(patient_id, _("Write why: the audit trail keeps it."))
+    (into,) = found.values()
+    message = ""
+    if "typed" in request.form:
+        if not _is_named(field("typed", _LONGEST_NAME), patient_id, whose):
+            message = _("That is not this patient's number, id or name. Nothing was merged.")
+        else:
+            who, moves = signed_in().user.username, request.form.get("accounts") == "move"
+            db.session.rollback()
+            try:
+                patient_merge.merge_patients(
+                    settings(), patient_id, into.id, reason, who, move_accounts=moves
+                )
+            except RefusedCommand as error:
+                return _detail(patient_id, reason_of(error))
+            return see_other(f"/admin/patients?done={MERGED}")
+    try:
+        with db.engine.connect() as connection:
+            moved = patient_merge.preview(connection, patient_id, into.id)
+    except RefusedCommand as error:
+        return _detail(patient_id, reason_of(error))
+    both = [read(f"/fhir/Patient/{one}", token_of(), via=VIA) for one in (patient_id, into.id)]
+    return page(
+        "admin/patient_merge.html",
+        400 if message else 200,
+        id=patient_id,
+        whose=whose,
+        into=into,
+        names={name: _(words) for name, words in _FIELDS.items()},
+        details=[_details(one) for one in both],
+        counts=_counted(moved.counts),
+        linked=moved.linked,
+        reason=reason,
+        message=message,
+    )
+
+
+@blueprint.post("/admin/patients/<patient_id>/separate")
+@keeps("why_separated")
+@for_administrators
+def separate(patient_id: str) -> Response:
+    """Undo a merge."""
+    reason = field("why_separated", patients.LONGEST_REASON)
+    db.session.rollback()
+    try:
+        patient_merge.undo_merge(settings(), _checked(patient_id), reason)
+    except RefusedCommand as error:
+        return _detail(patient_id, reason_of(error))
+    return see_other("/admin/patients?done=separated")
+
+
 @blueprint.post("/admin/patients/<patient_id>/admit")
 @for_administrators
 def admit(patient_id: str) -> Response:
@@ -170,6 +247,10 @@ def _index(message: str = "") -> Response:
             message = _("Enter the date as 1958-04-12, 1958-04 or 1958.")
     query = select(PatientChange).order_by(PatientChange.id.desc()).limit(_SHOWN)
     changes = db.session.scalars(query).all()
+    merges = select(PatientMerge.change_id, PatientMerge.target_id)
+    numbers = [one.id for one in changes]
+    found = db.session.execute(merges.where(PatientMerge.change_id.in_(numbers)))
+    into = {row.change_id: row.target_id for row in found}
     return page(
         "admin/patients.html",
         409 if message and request.method == "POST" else 400 if message else 200,
@@ -178,7 +259,8 @@ def _index(message: str = "") -> Response:
         people=people,
         more=more,
         changes=changes,
-        named=patients_named(one.patient_id for one in changes),
+        named=patients_named([*(one.patient_id for one in changes), *into.values()]),
+        into=into,
         kinds={kind: _(words) for kind, words in _KINDS.items()},
         deletions=(DELETED, ERASED),
         message=message,
@@ -192,6 +274,7 @@ def _detail(patient_id: str, message: str = "") -> Response:
         found = patients.belongings(connection, patient_id)
     if whose is None and "Patient" not in found.counts:
         raise NotFound
+    resource = read(f"/fhir/Patient/{patient_id}", token_of(), via=VIA) if whose else {}
     return page(
         "admin/patient.html",
         409 if message else 200,
@@ -202,7 +285,9 @@ def _detail(patient_id: str, message: str = "") -> Response:
         longest=patients.LONGEST_REASON,
         typed=form_fields(),
         names={name: _(words) for name, words in _FIELDS.items()},
-        details=_details(read(f"/fhir/Patient/{patient_id}", token_of(), via=VIA)) if whose else {},
+        details=_details(resource),
+        merged_into=merged_into(resource),
+        merged_here=merged_here(resource),
         message=message,
     )
 

@@ -15,6 +15,7 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.models import PATIENT
 from fhirapp.fhir import temporal
 from fhirapp.fhir.terminology import in_words_of
+from fhirapp.store.merge import merged_here, merged_into
 from fhirapp.web.chart.allergies import VIA, allergies_of
 from fhirapp.web.chart.details import details_of, origins, read_allergy
 from fhirapp.web.chart.directives import Directive, directives_of
@@ -72,6 +73,8 @@ def patients() -> Response:
 def chart(patient_id: str) -> Response:
     """Show a patient's allergies and notes. Aborts with 404."""
     patient, token = record(patient_id)
+    if target := merged_into(patient):
+        return see_other(f"/patients/{target}")
     allergies = allergies_of(patient_id, token)
     notes = _notes(patient_id, token)
     now = temporal.now()
@@ -83,6 +86,7 @@ def chart(patient_id: str) -> Response:
         died=died(patient),
         sex=sex(patient),
         is_unused=patient.get("active") is False,
+        merged=merged_here(patient),
         allergies=allergies,
         notes=notes,
         directives=_directives(patient_id, token, notes),

@@ -1,0 +1,127 @@
+"""A merge of two patients, as it stands in the resources: one mark for each change, to undo it by.
+
+A reference that is moved has the patient whom it named in an extension, and the links between the
+two patients what the record's `active` was. A resource that an import brings is changed the same
+way, so that its content is the same again. All functions change the elements that they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fhirapp.db import Reader
+
+# Of a reference: whom it named before. Of a link: what `active` was, "none" where it was not there.
+MERGED_FROM = "urn:fhirapp:merged-from"
+_MERGED = "urn:fhirapp:merged"
+_ACTIVE = {"true": True, "false": False}
+
+
+def move(value: Any, merged: Mapping[str, str]) -> bool:
+    """Let every reference to a patient who was merged name the other; False where there is none.
+
+    merged has whom each was merged into, by id.
+    """
+    moved = False
+    if isinstance(value, dict):
+        type_name, _, source = str(value.get("reference")).partition("/")
+        if type_name == "Patient" and source in merged:
+            mark = {"url": MERGED_FROM, "valueString": source}
+            value["reference"] = f"Patient/{merged[source]}"
+            value["extension"] = [*value.get("extension", ()), mark]
+            moved = True
+        value = [*value.values()]
+    if isinstance(value, list):
+        # Each of them, not only up to the first.
+        moved = sum(move(part, merged) for part in value) > 0 or moved
+    return moved
+
+
+def move_back(value: Any, source: str, target: str) -> bool:
+    """Let every reference that was moved name the patient of before; False where there is none."""
+    moved = False
+    if isinstance(value, dict):
+        mark = {"url": MERGED_FROM, "valueString": source}
+        if value.get("reference") == f"Patient/{target}" and mark in value.get("extension", ()):
+            value["reference"] = f"Patient/{source}"
+            _without(value, "extension", mark)
+            moved = True
+        value = [*value.values()]
+    if isinstance(value, list):
+        moved = sum(move_back(part, source, target) for part in value) > 0 or moved
+    return moved
+
+
+def link(patient: dict[str, Any], other: str, *, is_replaced: bool) -> None:
+    """Link a Patient to the one it was merged with; is_replaced for the one who is not used now."""
+    if _link_to(patient, other) is not None:
+        return
+    before = str(patient["active"]).lower() if is_replaced and "active" in patient else "none"
+    added = {
+        "extension": [{"url": _MERGED, "valueString": before}],
+        "other": {"reference": f"Patient/{other}"},
+        "type": "replaced-by" if is_replaced else "replaces",
+    }
+    patient["link"] = [*patient.get("link", ()), added]
+    if is_replaced:
+        patient["active"] = False
+
+
+def unlink(patient: dict[str, Any], other: str | None = None) -> None:
+    """Take the link to another Patient away, without other each; `active` is as it was before."""
+    while (found := _link_to(patient, other)) is not None:
+        _without(patient, "link", found)
+        if found["type"] == "replaced-by":
+            patient.pop("active", None)
+            before = found["extension"][0]["valueString"]
+            patient.update({"active": _ACTIVE[before]} if before in _ACTIVE else {})
+
+
+def merged_into(patient: Mapping[str, Any]) -> str:
+    """Return the id of whom a Patient was merged into, empty where it was not."""
+    return next(iter(_linked(patient, "replaced-by")), "")
+
+
+def merged_here(patient: Mapping[str, Any]) -> list[str]:
+    """Return the ids of those who were merged into a Patient."""
+    return _linked(patient, "replaces")
+
+
+def patients_merged(reader: Reader) -> Mapping[str, str]:
+    """Return whom each patient who was merged was merged into, by id."""
+    return dict(
+        reader.all(
+            "SELECT c.patient_id, m.target_id FROM patient_merge m"
+            " JOIN patient_change c ON c.id = m.change_id WHERE c.ended_at IS NULL"
+        )
+    )
+
+
+def _linked(patient: Mapping[str, Any], kind: str) -> list[str]:
+    return [
+        str(found["other"]["reference"]).removeprefix("Patient/")
+        for found in patient.get("link", ())
+        if found["type"] == kind and _is_marked(found)
+    ]
+
+
+def _link_to(patient: Mapping[str, Any], other: str | None) -> dict[str, Any] | None:
+    """Return the first link that a merge made, where other is given the one to that patient."""
+    for found in patient.get("link", ()):
+        names = found["other"].get("reference")
+        if _is_marked(found) and other in (None, str(names).removeprefix("Patient/")):
+            held: dict[str, Any] = found
+            return held
+    return None
+
+
+def _is_marked(link: Mapping[str, Any]) -> bool:
+    return any(extension.get("url") == _MERGED for extension in link.get("extension", ()))
+
+
+def _without(holder: dict[str, Any], member: str, value: Any) -> None:
+    """Take a value out of a list, and the list where it is empty then."""
+    holder[member] = [one for one in holder[member] if one != value]
+    if not holder[member]:
+        del holder[member]

@@ -1,0 +1,366 @@
+"""Two records of one person become one, and two again: nothing is lost, and nothing mixed up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.auth.models import PATIENT, UserPatient
+from fhirapp.config import RefusedCommand, settings_of
+from fhirapp.db import db
+from fhirapp.definition import types
+from fhirapp.ops.check import check_database
+from fhirapp.ops.patient_merge import merge_patients, preview, undo_merge
+from fhirapp.ops.patients import correct_patient, delete_patient
+from fhirapp.store.prepare import elements_of, prepared_of
+from tests.conftest import token_for
+from tests.exchange.test_import import asking
+from tests.ops.test_patients import data, note
+from tests.support.browsing import add_person
+from tests.support.helpers import Fhir
+from tests.support.importing import allergy, bundle, load, patient, plain, write
+
+REASON = "Registered twice on arrival"
+BORN = {"birthDate": "1958-04-12", "gender": "female"}
+TWICE = patient("twice", "111", name=[{"family": "Doppelt", "given": ["Dora"]}], **BORN)
+STAYS = patient("stays", "222", name=[{"family": "Doppelt", "given": ["Dorothea"]}], **BORN)
+OTHER = patient("other", "333", name=[{"family": "Anders", "given": ["Anna"]}], gender="female")
+GROUP = {
+    "resourceType": "Group",
+    "id": "ward",
+    "type": "person",
+    "actual": True,
+    "member": [{"entity": {"reference": "Patient/twice"}}],
+}
+RECORDS = (
+    TWICE,
+    STAYS,
+    OTHER,
+    allergy("nuts", "Patient/twice"),
+    allergy("latex", "Patient/stays"),
+    # Somebody else's, reported by the person.
+    allergy("milk", "Patient/other", asserter={"reference": "Patient/twice"}),
+    note("letter", "twice", data=data("She had zwiebelkuchen at noon")),
+    GROUP,
+)
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask], tmp_path: Path) -> Flask:
+    app = make_app(seed=False)
+    bring(app, tmp_path, *RECORDS)
+    return app
+
+
+def bring(app: Flask, folder: Path, *records: Any) -> str:
+    report = load(app, write(folder, bundle("collection", *map(plain, records))))
+    assert report.complete, report.table()
+    return report.table()
+
+
+def join(app: Flask, source: str = "twice", target: str = "stays", **more: Any) -> Any:
+    with app.app_context():
+        return merge_patients(
+            settings_of(app), source, target, REASON, "admin", **{"move_accounts": False, **more}
+        )
+
+
+def undo(app: Flask, source: str = "twice") -> Mapping[str, int]:
+    with app.app_context():
+        return undo_merge(settings_of(app), source, "Two people after all")
+
+
+def contents(app: Flask) -> dict[tuple[str, str], bytes | None]:
+    """Return the digest of each current resource."""
+    with app.app_context(), db.engine.connect() as connection:
+        return {
+            (name, row.id): row.digest
+            for name, definition in types().items()
+            if not definition.view and name != "Provenance"
+            for row in connection.execute(
+                select(definition.table).where(definition.table.c.is_current)
+            )
+        }
+
+
+def faults(app: Flask) -> list[str]:
+    with app.app_context():
+        return check_database(db.engine, types(), quick=False).faults
+
+
+def test_what_would_be_moved_is_counted_and_not_moved(app):
+    before = contents(app)
+    with app.app_context(), db.engine.connect() as connection:
+        found = preview(connection, "twice", "stays")
+    assert found.counts == {"AllergyIntolerance": 2, "DocumentReference": 1, "Group": 1}
+    assert contents(app) == before
+
+
+def test_one_record_has_all_after_a_merge(app):
+    counts = join(app)
+    assert counts == {"AllergyIntolerance": 2, "DocumentReference": 1, "Group": 1}
+    fhir = asking(app)
+    assert sorted(fhir.ids("AllergyIntolerance?patient=stays")) == ["latex", "nuts"]
+    assert fhir.ids("DocumentReference?patient=stays&_content=zwiebelkuchen") == ["letter"]
+    moved = fhir.read("AllergyIntolerance/nuts")["patient"]
+    assert moved["reference"] == "Patient/stays"
+    assert moved["extension"] == [{"url": "urn:fhirapp:merged-from", "valueString": "twice"}]
+    asserter = fhir.read("AllergyIntolerance/milk")
+    assert asserter["patient"] == {"reference": "Patient/other"}
+    assert asserter["asserter"]["reference"] == "Patient/stays"
+    gone, kept = fhir.read("Patient/twice"), fhir.read("Patient/stays")
+    assert gone["active"] is False
+    assert [(one["type"], one["other"]["reference"]) for one in gone["link"]] == [
+        ("replaced-by", "Patient/stays")
+    ]
+    assert [(one["type"], one["other"]["reference"]) for one in kept["link"]] == [
+        ("replaces", "Patient/twice")
+    ]
+    assert "active" not in kept
+    assert gone["name"] == TWICE["name"]
+    assert faults(app) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "AllergyIntolerance?patient=twice",
+        "AllergyIntolerance?patient=Patient/twice&criticality=high",
+        "AllergyIntolerance?patient=twice&_summary=count",
+        "AllergyIntolerance?patient=twice&_total=none",
+        "DocumentReference?subject=Patient/twice",
+        "DocumentReference?patient:Patient=twice",
+        "DiagnosticReport?patient=twice",
+        "AllergyIntolerance/$summary?patient=twice",
+        "DocumentReference/$docref?patient=twice",
+        "Patient/twice/$everything",
+    ],
+)
+def test_a_question_about_the_merged_patient_is_not_answered_with_none(app, path):
+    """An empty answer would read as "no allergies", and the record is elsewhere."""
+    join(app)
+    answer = asking(app).get(path)
+    assert answer.status_code == 400
+    assert "was merged into Patient/stays" in answer.get_json(force=True)["issue"][0]["diagnostics"]
+    undo(app)
+    assert asking(app).get(path).status_code == 200
+
+
+def test_a_question_about_both_is_answered(app):
+    join(app)
+    assert sorted(asking(app).ids("AllergyIntolerance?patient=twice,stays")) == ["latex", "nuts"]
+
+
+def test_after_an_undo_all_is_as_it_was(app):
+    before = contents(app)
+    join(app)
+    assert contents(app) != before
+    assert undo(app) == {"AllergyIntolerance": 2, "DocumentReference": 1, "Group": 1}
+    assert contents(app) == before
+    fhir = asking(app)
+    assert fhir.ids("AllergyIntolerance?patient=twice") == ["nuts"]
+    assert fhir.ids("AllergyIntolerance?patient=stays") == ["latex"]
+    assert fhir.read("AllergyIntolerance/nuts")["meta"]["versionId"] == "3"
+    assert faults(app) == []
+    join(app)
+    undo(app)
+    assert contents(app) == before
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_whether_a_record_was_in_use_comes_back(app, tmp_path, active):
+    bring(app, tmp_path, {**TWICE, "active": active})
+    join(app)
+    assert asking(app).read("Patient/twice")["active"] is False
+    undo(app)
+    assert asking(app).read("Patient/twice")["active"] is active
+
+
+def test_the_same_import_again_changes_nothing(app, tmp_path):
+    join(app)
+    before = contents(app)
+    bring(app, tmp_path, *RECORDS)
+    assert contents(app) == before
+
+
+def test_what_an_import_brings_of_the_merged_record_comes_to_the_other(app, tmp_path):
+    join(app)
+    moved = {**TWICE, "address": [{"city": "Bonn"}]}
+    more = allergy("nuts", "Patient/twice", criticality="high")
+    bring(app, tmp_path, moved, more, allergy("bees", "Patient/twice"))
+    fhir = asking(app)
+    assert sorted(fhir.ids("AllergyIntolerance?patient=stays")) == ["bees", "latex", "nuts"]
+    assert fhir.read("Patient/twice")["active"] is False
+    assert faults(app) == []
+    undo(app)
+    assert sorted(fhir.ids("AllergyIntolerance?patient=twice")) == ["bees", "nuts"]
+    assert fhir.read("AllergyIntolerance/nuts")["criticality"] == "high"
+    now = fhir.read("Patient/twice")
+    assert now["address"] == [{"city": "Bonn"}]
+    assert {"link", "active"}.isdisjoint(now)
+    before = contents(app)
+    bring(app, tmp_path, moved, more, allergy("bees", "Patient/twice"))
+    assert contents(app) == before
+
+
+def test_a_number_that_both_records_have_finds_the_one_that_stays(app, tmp_path):
+    for one in (TWICE, STAYS):
+        shared = {"system": "urn:ssn", "value": "9"}
+        bring(app, tmp_path, {**one, "identifier": [*one["identifier"], shared]})
+    join(app)
+    bees = allergy("bees", "Patient?identifier=urn:ssn|9")
+    transaction = bundle("transaction", {"resource": bees, "request": put_of(bees)})
+    assert load(app, write(tmp_path, transaction)).complete
+    assert "bees" in asking(app).ids("AllergyIntolerance?patient=stays")
+
+
+def put_of(resource: Mapping[str, Any]) -> dict[str, str]:
+    return {"method": "PUT", "url": f"{resource['resourceType']}/{resource['id']}"}
+
+
+def test_a_history_of_a_merged_record_is_refused(app, tmp_path):
+    bees = allergy("bees", "Patient/twice")
+    join(app)
+    entry = {
+        "resource": {
+            **bees,
+            "meta": {"versionId": "1", "lastUpdated": "2024-01-01T00:00:00.000+00:00"},
+        },
+        "request": put_of(bees),
+        "response": {"status": "201", "lastModified": "2024-01-01T00:00:00.000+00:00"},
+    }
+    history = {"resourceType": "Bundle", "type": "history", "entry": [entry]}
+    path = write(tmp_path, json.dumps(history).encode(), "history.ndjson")
+    report = load(app, path)
+    assert not report.complete
+    assert "Patient/twice was merged with another record here" in str(report.faults)
+
+
+def test_a_correction_holds_through_a_merge_and_its_undo(app, tmp_path):
+    def correct(resource_id: str, family: str) -> None:
+        found = asking(app).read(f"Patient/{resource_id}")
+        with app.app_context():
+            changed = {**found, "name": [{"family": family}]}
+            changed.pop("text", None)
+            assert correct_patient(settings_of(app), changed, ["family"], REASON, "admin")
+
+    def family(resource_id: str) -> str:
+        name: str = asking(app).read(f"Patient/{resource_id}")["name"][0]["family"]
+        return name
+
+    correct("stays", "Einfach")
+    join(app)
+    correct("twice", "Zweifach")
+    bring(app, tmp_path, TWICE, STAYS)
+    assert (family("twice"), family("stays")) == ("Zweifach", "Einfach")
+    assert asking(app).read("Patient/stays")["link"]
+    undo(app)
+    bring(app, tmp_path, TWICE, STAYS)
+    assert (family("twice"), family("stays")) == ("Zweifach", "Einfach")
+
+
+def test_tokens_of_the_merged_record_end_and_those_of_the_other_see_no_old_versions(app):
+    old = Fhir(app, token_for(app, "patient/*.rs", patient="twice"))
+    other = Fhir(app, token_for(app, "patient/*.rs", patient="stays"))
+    assert old.get("AllergyIntolerance/nuts").status_code == 200
+    assert other.get("AllergyIntolerance/nuts").status_code == 404
+    join(app)
+    assert old.get("AllergyIntolerance/nuts").status_code == 401
+    assert other.get("AllergyIntolerance/nuts").status_code == 200
+    assert other.get("AllergyIntolerance/nuts/_history/1").status_code == 404
+    undo(app)
+    assert other.get("AllergyIntolerance/nuts").status_code == 401
+    anew = Fhir(app, token_for(app, "patient/*.rs", patient="stays"))
+    for path in ("AllergyIntolerance/nuts", "AllergyIntolerance/nuts/_history/2"):
+        assert anew.get(path).status_code == 404
+    back = Fhir(app, token_for(app, "patient/*.rs", patient="twice"))
+    assert back.get("AllergyIntolerance/nuts").status_code == 200
+
+
+@pytest.mark.parametrize("move_accounts", [False, True])
+def test_accounts_follow_where_that_is_wanted_and_come_back(app, move_accounts):
+    add_person(app, PATIENT, "twice", name="Dora")
+    add_person(app, PATIENT, "stays", "twice", name="Her mother")
+
+    def links() -> list[tuple[str, bool]]:
+        with app.app_context():
+            found = select(UserPatient.user_id, UserPatient.patient_id, UserPatient.is_self)
+            found = found.where(UserPatient.patient_id.in_(["twice", "stays"]))
+            return sorted((one.patient_id, one.is_self) for one in db.session.execute(found))
+
+    before = links()
+    join(app, move_accounts=move_accounts)
+    assert {patient_id for patient_id, _ in links()} == {"stays"}
+    assert len(links()) == (2 if move_accounts else 1)
+    undo(app)
+    assert links() == before
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("twice", "twice", "the same record"),
+        ("twice", "nobody", "no patient nobody"),
+        ("nobody", "stays", "no patient nobody"),
+        ("twice", "younger", "dates of birth"),
+        ("twice", "man", "dates of birth or the sexes"),
+    ],
+)
+def test_two_people_are_not_merged(app, tmp_path, source, target, message):
+    bring(app, tmp_path, patient("younger", birthDate="1988"), patient("man", gender="male"))
+    before = contents(app)
+    with pytest.raises(RefusedCommand, match=message):
+        join(app, source, target)
+    assert contents(app) == before
+
+
+def test_a_record_is_part_of_one_merge(app):
+    join(app)
+    for source, target in (("twice", "other"), ("other", "twice"), ("stays", "other")):
+        with pytest.raises(RefusedCommand, match="another merge"):
+            join(app, source, target)
+    for patient_id in ("twice", "stays"):
+        with app.app_context(), pytest.raises(RefusedCommand, match="undo the merge"):
+            delete_patient(settings_of(app), patient_id, REASON, "admin", erase=True)
+    undo(app)
+    with pytest.raises(RefusedCommand, match="not merged"):
+        undo(app)
+    with app.app_context():
+        delete_patient(settings_of(app), "twice", REASON, "admin", erase=True)
+    assert faults(app) == []
+
+
+def test_the_trail_says_why_for_both(app):
+    join(app)
+    undo(app)
+    for patient_id in ("twice", "stays"):
+        with app.app_context():
+            told = {one.event: one for one in entries(kind=ADMINISTRATION, patient_id=patient_id)}
+        assert REASON in told["patients-merged"].body
+        assert "1 DocumentReference" in told["patients-merged"].body
+        assert "Two people after all" in told["merge-undone"].body
+
+
+def test_a_version_is_made_again_of_what_is_stored(make_app):
+    """A merge works with rows: what it makes of one must be what an import made."""
+    app = make_app()
+    with app.app_context(), db.engine.connect() as connection:
+        checked = 0
+        for name, definition in types().items():
+            if definition.view or name == "Binary":
+                continue
+            for row in connection.execute(select(definition.table)).mappings():
+                if not row["deleted"]:
+                    again = prepared_of(definition, row["id"], elements_of(definition, row))
+                    assert again.digest == row["digest"], (name, row["id"])
+                    stored = {column: row[column] for column in again.columns}
+                    assert again.columns == stored, (name, row["id"])
+                    checked += 1
+    assert checked > 50
