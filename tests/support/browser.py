@@ -42,15 +42,12 @@ _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice
 # The narrowest phone that pages must fit without scrolling sideways (WCAG 1.4.10), and a desktop:
 # size, and for each scheme the rules. Colours are the same on both, so one is looked at for each
 # scheme; dark, nothing else differs.
-_SCREENS: tuple[tuple[tuple[int, int], tuple[tuple[Literal["light", "dark"], Any], ...]], ...] = (
-    ((320, 700), (("light", {"runOnly": _RULES}),)),
-    (
-        (1280, 800),
-        (
-            ("light", {"runOnly": _RULES, "rules": {"color-contrast": {"enabled": False}}}),
-            ("dark", {"runOnly": ["color-contrast"]}),
-        ),
-    ),
+_Screens = tuple[tuple[tuple[int, int], tuple[tuple[Literal["light", "dark"], Any], ...]], ...]
+_PHONE = (320, 700)
+_WITHOUT_COLOURS = {"runOnly": _RULES, "rules": {"color-contrast": {"enabled": False}}}
+_SCREENS: _Screens = (
+    (_PHONE, (("light", {"runOnly": _RULES}),)),
+    ((1280, 800), (("light", _WITHOUT_COLOURS), ("dark", {"runOnly": ["color-contrast"]}))),
 )
 _RUN_AXE = """
 (options) => axe.run({ ...options, resultTypes: ["violations"] }).then(({ violations }) =>
@@ -239,10 +236,22 @@ class Visit:
 
     def faults(self) -> list[str]:
         """Return what axe finds wrong with the page, on a phone and a desktop, light and dark."""
+        return self._faults(_SCREENS)
+
+    def faults_in(self, language: str) -> list[str]:
+        """Return what axe finds wrong on a phone with the page in another language."""
+        self.page.emulate_media(color_scheme="light")
+        self.page.set_extra_http_headers({"Accept-Language": language})
+        self.page.reload()
+        self.page.set_extra_http_headers({})
+        assert self.page.locator("html").get_attribute("lang") == language
+        return self._faults(((_PHONE, (("light", _WITHOUT_COLOURS),)),))
+
+    def _faults(self, screens: _Screens) -> list[str]:
         self.page.evaluate(_AXE.read_text())
         self.unfold()
         faults: list[str] = []
-        for (width, height), looks in _SCREENS:
+        for (width, height), looks in screens:
             self.page.set_viewport_size({"width": width, "height": height})
             if self.page.evaluate("document.documentElement.scrollWidth") > width:
                 faults.append(f"wider than {width}")
