@@ -25,12 +25,13 @@ def written(display: str) -> list[dict[str, str]]:
 def browser(make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFactory) -> Browser:
     app = make_app()
     b = written("Dr. B")
-    few, many = ({"reference": f"Patient/o-{name}"} for name in ("few", "many"))
+    few, many, team = ({"reference": f"Patient/o-{one}"} for one in ("few", "many", "team"))
     add(
         app,
         tmp_path_factory.mktemp("notes"),
         {"resourceType": "Patient", "id": "o-few"},
         {"resourceType": "Patient", "id": "o-many"},
+        {"resourceType": "Patient", "id": "o-team"},
         note("o-1", subject=few, type=typed("Consult"), author=written("Dr. A")),
         note("o-2", subject=few, type=typed("Consult"), author=b, status="superseded"),
         note("o-3", subject=few, type=typed("Progress & plan"), author=written("Dr. A")),
@@ -44,6 +45,16 @@ def browser(make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFac
                 date=f"2025-01-01T{n // 60:02}:{n % 60:02}:00Z",
             )
             for n in range(130)
+        ),
+        # Twelve authors, the first of two notes.
+        *(
+            note(
+                f"o-t{n}",
+                subject=team,
+                type=typed("Consult" if n < 12 else "Letter"),
+                author=written(f"Dr. {'LKJIHGFEDCBA'[n % 12]}"),
+            )
+            for n in range(13)
         ),
     )
     return Browser(app).resume(add_person(app, CLINICIAN))
@@ -108,6 +119,26 @@ def test_of_many_notes_those_that_hold_are_listed_by_fifties(browser):
     assert len(re.findall(r'<li class="note-line', more.response.text)) == 50
     past = browser.get(page.links["3 notes superseded or entered in error"])
     assert past.response.text.count('<li class="note-line past">') == 3
+
+
+def test_what_a_filter_has_no_link_for_is_in_a_list(browser):
+    page = browser.get("/patients/o-team")
+    links = {one[:-2] for one in choices(page) if one.startswith("Dr.")}
+    offered = re.findall(r'<option value="(Dr.*?)".*?>(.*?)</option>', page.response.text)
+    assert "Dr. L 2" in choices(page)
+    assert [words for _value, words in offered] == [
+        f"Dr. {one} (1)" for one in "ABCDEFGHIJK" if f"Dr. {one}" not in links
+    ]
+    assert (len(links), len(offered)) == (8, 4)
+    author = offered[0][0]
+    page = page.submit("Filter by author", author=author)
+    (shown,) = ids(page)
+    # What is chosen is a link, which takes it back.
+    assert browser.get(choices(page)[f"{author} 1"]).response.text.count("<option value=") > 2
+    # The other filters go with the list.
+    page = browser.get("/patients/o-team?type=Consult")
+    assert page.form("Filter by author").fields["type"] == "Consult"
+    assert ids(page.submit("Filter by author", author=author)) == [shown]
 
 
 def test_a_filtered_list_is_short_and_says_that_there_is_more(browser):

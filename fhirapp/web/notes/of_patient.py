@@ -23,8 +23,8 @@ from fhirapp.web.pages import PageError
 READ_WHOLE = 1_000
 MOST_DRAWN = 10_000
 _MOST_VISITS = 1_000
-# Of a filtered list, and of a filter's choices.
-_MOST_LINES, _MOST_CHOICES = 100, 8
+# Of a filtered list, and of a filter's choices that are links.
+_MOST_LINES, _MOST_LINKS = 100, 8
 Json = dict[str, Any]
 
 
@@ -35,6 +35,17 @@ class Choice(NamedTuple):
     number: int
     address: str
     is_chosen: bool
+
+
+class Filter(NamedTuple):
+    """The choices of a filter: links, the most frequent first, and others in alphabetical order.
+
+    kept are the values of the other filters.
+    """
+
+    links: Sequence[Choice]
+    others: Sequence[Choice]
+    kept: Mapping[str, str]
 
 
 class NotesOfPatient(NamedTuple):
@@ -53,7 +64,7 @@ class NotesOfPatient(NamedTuple):
     more: int
     next: str
     timeline: Timeline | None
-    filters: Mapping[str, Sequence[Choice]]
+    filters: Mapping[str, Filter]
     all_address: str
     resources: tuple[Json, ...]
 
@@ -125,32 +136,33 @@ def _matching(lines: Iterable[Line], wanted: Mapping[str, str]) -> tuple[Line, .
 
 def _filters(
     patient_id: str, lines: Sequence[Line], wanted: Mapping[str, str]
-) -> dict[str, list[Choice]]:
-    """Return each filter's choices, the most frequent first, counted under the other filters."""
+) -> dict[str, Filter]:
+    """Return the filters that have a choice to make, counted under the other filters."""
     found = {}
     for name, value_of in _FACETS.items():
         others = {key: value for key, value in wanted.items() if key != name}
+        chosen = wanted.get(name, "")
         counts = Counter(value_of(note) for note in _matching(lines, others))
+        counts[chosen] += 0
         counts.pop("", None)
-        shown = [value for value, _count in counts.most_common(_MOST_CHOICES)]
-        if wanted.get(name, "") not in ("", *shown):
-            shown.append(wanted[name])
-        chosen = wanted.get(name)
-        found[name] = [
+        choices = [
             Choice(
                 value,
-                counts[value],
+                number,
                 _address(patient_id, others if value == chosen else {**others, name: value}),
                 value == chosen,
             )
-            for value in shown
+            for value, number in counts.most_common()
         ]
-    # One choice of all is none.
-    return {
-        name: choices
-        for name, choices in found.items()
-        if len(choices) > 1 or name in wanted or (name == "status" and choices)
-    }
+        rest = [one for one in choices[_MOST_LINKS:] if not one.is_chosen]
+        # One choice of all is none.
+        if len(choices) > 1 or chosen or (name == "status" and choices):
+            found[name] = Filter(
+                [one for one in choices if one not in rest],
+                sorted(rest, key=lambda one: one.value.casefold()),
+                others,
+            )
+    return found
 
 
 def _address(patient_id: str, wanted: Mapping[str, str]) -> str:
