@@ -34,6 +34,7 @@ from fhirapp.rest.response import FORM_PARAMETERS, arguments, document_etag, neg
 from fhirapp.trail.events import EVENTS, FAILED
 
 NAME = "AuditEvent"
+SCOPE = f"user/{NAME}.rs"
 _DCM = "http://dicom.nema.org/resources/ontology/DCM"
 _TYPES = "http://terminology.hl7.org/CodeSystem/audit-event-type"
 _INTERACTIONS = "http://hl7.org/fhir/restful-interaction"
@@ -211,7 +212,7 @@ def _check_access(permission: str) -> None:
     if token.role != ADMINISTRATOR or not named:
         raise insufficient_scope(
             "The audit trail is for administrators, with a scope that names it.",
-            f"user/{NAME}.rs",
+            SCOPE,
         )
 
 
@@ -232,7 +233,7 @@ def _offer(state: Any) -> None:
         {
             "type": NAME,
             "documentation": "The audit trail: for administrators, with the scope "
-            f"user/{NAME}.rs, which user/*.rs does not include.",
+            f"{SCOPE}, which user/*.rs does not include.",
             "interaction": [{"code": "read"}, {"code": "search-type"}],
             "versioning": "no-version",
             "searchParam": [

@@ -385,6 +385,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/admin/keys"),
         Page("/admin/keys/rotate", "/admin/keys", _press("Make a new key")),
         Page("/admin/keys", go=_rotate),
+        Page("/explore", "/explore?address=/fhir/AuditEvent"),
         Page(
             "/account/password",
             go=_enter("Change password", old="x", password="y" * 10, again="y" * 10),

@@ -13,7 +13,7 @@ from markupsafe import escape
 from werkzeug.datastructures import Headers
 
 from fhirapp.audit.read import entries
-from fhirapp.auth.models import CLINICIAN, PATIENT
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.definition import types
 from fhirapp.web.explore import routes
 from fhirapp.web.explore.answer import described
@@ -552,6 +552,24 @@ def test_in_the_demo_it_says_as_whom_it_was_asked(make_app, clinician):
     page = clinician.get(page_of(ALLERGIES, **{"as": "patient"}))
     assert "39 matches" in page.words
     assert "Asked as" not in page.words
+
+
+@pytest.mark.parametrize("is_demo", [True, False])
+def test_why_the_audit_trail_is_not_read_here_is_told_and_who_can(make_app, is_demo):
+    app = make_app(demo=is_demo)
+    browser = Browser(app)
+    if is_demo:
+        browser.sign_in("admin", "demo")
+    else:
+        browser.resume(add_person(app, ADMINISTRATOR))
+    page = browser.get(page_of("/fhir/AuditEvent?patient=p1"))
+    assert "The audit trail is for administrators, with a scope that names it." in page.words
+    assert "The token of this page never includes the audit trail." in page.words
+    assert browser.get(page.links["Audit trail"]).status == 200
+    # Only a demo has clients of its own.
+    assert ("No client of the demo is registered for it" in page.words) is is_demo
+    # Any other refusal is not of the trail.
+    assert "audit trail" not in browser.get(page_of("/fhir/Patient/nobody")).words
 
 
 def test_who_has_no_record_yet_is_told_so_on_the_page(clinic):

@@ -26,6 +26,7 @@ from fhirapp.auth.users.accounts import linked_patients
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import types
+from fhirapp.resources.audit_event import SCOPE as TRAIL_SCOPE
 from fhirapp.rest.middleware import LONG_URLS
 from fhirapp.web.explore.address import (
     BESIDE,
@@ -273,6 +274,8 @@ def _answered(typed: str, address: Address) -> Response:
         view=view,
         views={name: again(str(address), view=name) for name in VIEWS},
         whole=again(str(address), f"{PAGE}/whole"),
+        # What the token lacks is named there.
+        lacks_trail=TRAIL_SCOPE in sent.answer.headers.get("WWW-Authenticate", ""),
         narrow=again(str(address), narrow="1") + "#explained",
         pages=pages_of(answer.content),
         **more,
