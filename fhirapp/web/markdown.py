@@ -30,7 +30,12 @@ _TAGS = {
     *("strong", "table", "tbody", "td", "th", "thead", "tr", "ul", "wbr"),
 }
 _ATTRIBUTES = {"a": {"href", "class"}, "code": {"class"}, "ol": {"start"}}
-_OF_MANUAL = {"div": {"class", "tabindex"}, **{name: {"id"} for name in ("h2", "h3", "h4")}}
+_OF_MANUAL = {
+    "div": {"class", "tabindex"},
+    "td": {"data-label"},
+    "th": {"scope"},
+    **{name: {"id"} for name in ("h2", "h3", "h4")},
+}
 _OPEN = _("Open it in the explorer")
 # What tests fill in stands between comments, on lines of their own.
 _COMMENT = re.compile(r"^<!-- .* -->$\n?", re.M)
@@ -87,9 +92,30 @@ class _Renderer(RendererHTML):
             tokens[at].attrSet("id", anchor_of(tokens[at + 1].content))
         return self.renderToken(tokens, at, options, env)
 
-    def table_open(self, _tokens: Any, _at: int, _options: Any, env: Any) -> str:
-        """Let a wide table of the manual scroll, by keyboard too."""
-        return '<div class="scroll" tabindex="0"><table>' if "manual" in env else "<table>"
+    def table_open(self, tokens: Sequence[Token], at: int, _options: Any, env: Any) -> str:
+        """Let a wide table of the manual scroll, by keyboard too.
+
+        The first cell of a row is its heading; the others name their column.
+        """
+        if "manual" not in env:
+            return "<table>"
+        headings: list[str] = []
+        for number, token in enumerate(tokens[at:], at):
+            if token.type == "table_close":
+                break
+            if token.type == "th_open":
+                headings.append("".join(part.content for part in tokens[number + 1].children or ()))
+            elif token.type == "tr_open":
+                column = -1
+            elif token.type == "td_open":
+                column += 1
+                if not column:
+                    token.attrSet("scope", "row")
+                elif tokens[number + 1].content:
+                    token.attrSet("data-label", headings[column])
+            if token.type in ("td_open", "td_close") and not column:
+                token.tag = "th"
+        return '<div class="scroll" tabindex="0"><table>'
 
     def table_close(self, _tokens: Any, _at: int, _options: Any, env: Any) -> str:
         return "</table></div>" if "manual" in env else "</table>"

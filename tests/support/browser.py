@@ -72,6 +72,17 @@ _BROKEN_WORDS = r"""
   return found;
 })
 """
+# Values of tables whose rows are stacked, where no column's name is shown before them.
+_WITHOUT_LABELS = """
+() => [...document.querySelectorAll("tr")].flatMap((row) => {
+  const cells = [...row.cells].filter((cell) => cell.checkVisibility());
+  return cells.length < 2 ? [] : cells.filter((cell) => {
+    const heading = row.closest("table").tHead?.rows[0].cells[cell.cellIndex]?.textContent.trim();
+    return cell.matches("td") && getComputedStyle(cell).display !== "table-cell"
+      && getComputedStyle(cell, "::before").content !== JSON.stringify(heading);
+  }).map((cell) => cell.textContent.trim());
+})
+"""
 # What a page and all that it loads may weigh, unpacked, without attachments and what an app reads.
 # The explorer shows an answer as it is.
 _MOST_BYTES = 100_000
@@ -259,6 +270,8 @@ class Visit:
             if not self.page.url.endswith("/api-docs"):
                 broken = self.page.evaluate(_BROKEN_WORDS)
                 faults += [f"broken in the middle at {width}: {word}" for word in broken]
+                unnamed = self.page.evaluate(_WITHOUT_LABELS)
+                faults += [f"without its column's name at {width}: {text}" for text in unnamed]
             weight = self.page.evaluate(_WEIGH)
             most = _MOST_OF.get(urlsplit(self.page.url).path, _MOST_BYTES)
             if weight > most:

@@ -39,6 +39,14 @@ def test_each_link_of_a_page_to_another_leads_to_a_heading(app, name):
         assert f'id="{anchor}"' in browser.get(path).response.text
 
 
+def test_each_value_of_a_table_names_its_column(app):
+    table = Browser(app).get("/docs/search").response.text.partition("<table>")[2]
+    headings = re.findall(r"<th>(.*?)</th>", table.partition("</thead>")[0])
+    row = table.partition("<tbody>")[2].partition("</tr>")[0]
+    assert row.count('<th scope="row">') == 1
+    assert re.findall(r'<td data-label="(.*?)">.+?</td>', row) == headings[1:]
+
+
 def test_a_page_that_is_not_there_is_404(app):
     assert Browser(app).get("/docs/nonsense").status == 404
 
