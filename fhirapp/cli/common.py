@@ -30,7 +30,7 @@ def say(message: str) -> None:
     click.echo(message, err=True)
 
 
-def ready_app(*, serving: bool = False, **overrides: Any) -> Flask:
+def ready_app(*, serving: bool = False, is_restart: bool = False, **overrides: Any) -> Flask:
     """Return an app whose database is ready, with pages if it is served.
 
     Raises ConfigurationError.
@@ -39,7 +39,7 @@ def ready_app(*, serving: bool = False, **overrides: Any) -> Flask:
     if serving:
         check_listening(settings)
     app = create_app(settings) if serving else core_app(settings)
-    prepare(app, say, serving=serving)
+    prepare(app, say, serving=serving, is_restart=is_restart)
     return app
 
 

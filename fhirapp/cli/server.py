@@ -35,7 +35,7 @@ from fhirapp.ops.lock import in_use
 from fhirapp.ops.prepare import first_setup_code, prepare
 from fhirapp.ops.proxies import seems_behind_proxy
 from fhirapp.ops.reset import refuse_others, reset
-from fhirapp.ops.serve import listen
+from fhirapp.ops.serve import is_restart, listen
 from fhirapp.ops.serve import serve as run
 from fhirapp.store.migrate import HEAD, is_newer, is_older, reindex, schema_version, shown
 from fhirapp.store.write import Rendering, rendering_in_force
@@ -49,7 +49,7 @@ from fhirapp.trail.events import record, record_settings
 @click.option("--port", type=int, help="Port to listen on; 0 for any that is free.")
 def serve(demo: bool | None, host: str | None, port: int | None) -> None:
     """Serve FHIR until stopped."""
-    app = ready_app(serving=True, demo=demo, host=host, port=port)
+    app = ready_app(serving=True, is_restart=is_restart(), demo=demo, host=host, port=port)
     settings = settings_of(app)
     health.configure(settings)
     listener, for_metrics = listen(settings), metrics.listen(settings)

@@ -47,6 +47,8 @@ BODY_BYTES_PER_SECOND = 10_000
 ANSWER_SECONDS = 30
 ANSWER_BYTES_PER_SECOND = 1_000
 _SWEEP_SECONDS = 1.0
+# How long a server that stops waits for the first request of who has connected.
+_NEW_SECONDS = 0.5
 # So much is sent to one client before the others have their turn.
 _TURN_BYTES = 1024 * 1024
 # Connections that are accepted before those that are open have their turn.
@@ -286,8 +288,9 @@ class Channel(HTTPChannel):  # type: ignore[misc]
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request was begun and is not answered yet."""
-        return bool(self.requests or self.request is not None or self.total_outbufs_len)
+        """Whether a request was begun and is not answered yet, or is about to come."""
+        is_new = not self._begun and time.monotonic() - self._since < _NEW_SECONDS
+        return bool(is_new or self.requests or self.total_outbufs_len) or self.request is not None
 
     def is_overdue(self, now: float) -> bool:
         """Say whether the client takes too long."""

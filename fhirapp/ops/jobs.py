@@ -1,4 +1,4 @@
-"""The jobs that pages and schedules begin: imports, exports, backups and drills.
+"""The jobs that pages and schedules begin: imports, exports, backups, drills, restores.
 
 `python -m fhirapp.ops.jobs JOB` is the process of one. How a job is claimed, watched and stopped is
 in fhirapp/jobs/.
@@ -35,13 +35,22 @@ from fhirapp.jobs import process, table, worker
 from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.table import WAITS, WORKS, Job
 from fhirapp.ops import health, scheduled
+from fhirapp.ops.backups.archive import InvalidBackup
 from fhirapp.ops.backups.backup import back_up
 from fhirapp.ops.backups.drill import drill
-from fhirapp.ops.backups.rotation import Naming, at_hand, keep_backup, place_of, stem_of
+from fhirapp.ops.backups.prepared import prepare_restore, remove_prepared
+from fhirapp.ops.backups.rotation import (
+    Naming,
+    at_hand,
+    is_backup,
+    keep_backup,
+    place_of,
+    stem_of,
+)
 from fhirapp.ops.lock import in_use
 from fhirapp.trail.packing import pack
 
-IMPORT, EXPORT = "import", "export"
+IMPORT, EXPORT, RESTORE = "import", "export", "restore"
 BACKUP, DRILL, FOLDER, PULL = scheduled.BACKUP, scheduled.DRILL, scheduled.FOLDER, scheduled.PULL
 # All kinds of imports.
 IMPORTS = (IMPORT, FOLDER, PULL)
@@ -78,6 +87,7 @@ def sweep(now: int) -> None:
     with suppress(OSError):
         process.remove_orphans(now - DAY)
         uploads.remove_old(IMPORT, now - DAY)
+        remove_prepared(settings, now)
     for kind in _WORK:
         for place, job in enumerate(table.jobs(kind)):
             if job.is_under_way:
@@ -119,6 +129,8 @@ def _take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str
     """
     tracker.phase(WORKS)
     moment = datetime.now(UTC)
+    if "uploaded" in job.request:
+        return _keep_uploaded(settings, job, tracker, moment)
     elsewhere = job.request.get("folder")
     # A folder below: the job's own is held.
     folder = Path(elsewhere or tracker.folder / "taken")
@@ -135,6 +147,31 @@ def _take_backup(settings: Settings, job: Job, tracker: Tracker, passphrase: str
     tracker.progress.name = taken.path.name
     after = scheduled.after_backup(settings, job, naming, taken.path, passphrase or None)
     return f"Backed up, and read back: {megabytes(taken.size)}.{after}"
+
+
+def _keep_uploaded(settings: Settings, job: Job, tracker: Tracker, moment: datetime) -> str:
+    """Keep an uploaded backup with the others; no schedule's naming takes it for its own."""
+    with current_core(settings):
+        uploads.lay_out(job.id, tracker.folder / _LAID)
+        path = next(one for one in (tracker.folder / _LAID).rglob("*") if one.is_file())
+        uploads.remove(job.id)
+    if not is_backup(path):
+        raise InvalidBackup("What was uploaded is no backup.")
+    stem = "".join(one for one in path.stem if one.isascii() and (one.isalnum() or one in "-_"))
+    named = path.rename(path.with_name(f"uploaded-{moment:%Y%m%dT%H%M%SZ}-{stem[:80]}.backup"))
+    keep_backup(settings, named)
+    tracker.progress.name = named.name
+    return ""
+
+
+def _prepare_restore(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
+    """Check a backup, and have it wait beside the database. Raises ConfigurationError."""
+    tracker.phase(WORKS)
+    name = tracker.progress.name = job.request["name"]
+    with at_hand(settings, place_of(settings, name)) as path:
+        faults = prepare_restore(settings, path, name, job.id, passphrase or None)
+    tracker.progress.notes = list(faults[:_SHOWN_FAULTS])
+    return ""
 
 
 def _drill(settings: Settings, job: Job, tracker: Tracker, passphrase: str) -> str:
@@ -263,6 +300,7 @@ _WORK: Mapping[str, _Work] = {
     EXPORT: _export,
     BACKUP: _take_backup,
     DRILL: _drill,
+    RESTORE: _prepare_restore,
     FOLDER: scheduled.take_folder,
     PULL: scheduled.pull,
 }

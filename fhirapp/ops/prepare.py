@@ -35,6 +35,7 @@ from fhirapp.ops.backups.backup import (
     schema_of,
     why_no_backup,
 )
+from fhirapp.ops.backups.prepared import carry_out, note_outcome
 from fhirapp.ops.backups.restore import drop_staged, finish_swap
 from fhirapp.ops.backups.schemas import drop_loaded
 from fhirapp.ops.lock import in_use, server_engine
@@ -93,11 +94,13 @@ def _dump_before_upgrade(
     return back_up(settings, path, now, None).path
 
 
-def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) -> None:
+def prepare(
+    app: Flask, say: Callable[[str], None], *, serving: bool = False, is_restart: bool = False
+) -> None:
     """Make the app's database ready; say tells what was done. Raises ConfigurationError.
 
     What an older release indexed is indexed anew. With serving, so are bodies that were made with
-    other settings than the app's.
+    other settings than the app's. A restart puts in its place what a restore has prepared.
     """
     database = database_path(settings_of(app))
     for folder in {settings_of(app).instance, *([database.parent] if database else [])}:
@@ -107,6 +110,9 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
         # The keys may be others than when the app was made.
         keys.init_app(app)
         say("A restore that was interrupted was brought to its end.")
+    restored = carry_out(settings_of(app), is_restart=is_restart) if serving else None
+    if restored is not None:
+        keys.init_app(app)
     if serving and settings_of(app).files:
         _check_files(settings_of(app), say)
     # Servers that start at once on PostgreSQL wait for the one that makes the tables.
@@ -120,6 +126,8 @@ def prepare(app: Flask, say: Callable[[str], None], *, serving: bool = False) ->
                 check_before(database)
         _make_ready(app, say, serving=serving)
         live_settings.refresh(app)
+        if restored is not None:
+            say(note_outcome(app, restored))
         if serving and (days := bring_in(app)):
             say(f"The audit trail's files of {days} days were brought into the database.")
         db.engine.dispose()

@@ -2,7 +2,8 @@
 
 A waitress process that may run on several cores collapses under many connections (at 64: 719
 searches a second, pinned 3,038), so there is one for each core. A child that dies is replaced;
-SIGTERM lets the requests in flight finish.
+SIGTERM lets the requests in flight finish. So does SIGUSR1, and then the server starts anew as the
+same process, on the same listening socket: who comes meanwhile waits there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from fhirapp.db.records import watched_replicas
 from fhirapp.disk import database_path
 from fhirapp.jobs.worker import running_jobs
 from fhirapp.ops import last_errors, live_settings, metrics
+from fhirapp.ops.backups.prepared import RESTARTS
 from fhirapp.ops.connections import Limits, Server
 from fhirapp.ops.lock import in_use
 from fhirapp.ops.readiness import check_meanwhile
@@ -42,12 +44,31 @@ _POLL_SECONDS = 0.5
 _SHORT_LIFE_SECONDS = 1.0
 _CGROUP = Path("/sys/fs/cgroup")
 _NO_QUOTA = 1_000
+_STOP = (signal.SIGTERM, signal.SIGINT)
 # Descriptors for other things than connections: databases, files, pipes.
 _OTHER_FILES = 256
+# Of a restart, in the environment: the process and its listening socket.
+_LISTENER = "LISTENER_OF_RESTART"
+
+
+def is_restart() -> bool:
+    """Say whether this process was a server before."""
+    return os.environ.get(_LISTENER, "").startswith(f"{os.getpid()} ")
+
+
+def _restart(listener: socket.socket) -> NoReturn:
+    """Start this server anew: what it had open, but for the listening socket, is closed."""
+    listener.set_inheritable(True)
+    os.environ[_LISTENER] = f"{os.getpid()} {listener.fileno()}"
+    logging.shutdown()
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def listen(settings: Settings) -> socket.socket:
     """Return the listening socket. Raises ConfigurationError where the port is in use."""
+    if is_restart():
+        return socket.socket(fileno=int(os.environ.pop(_LISTENER).split()[1]))
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -77,25 +98,44 @@ def serve(
     with in_use(settings):
         # A restore may have ended since the app was made.
         keys.init_app(app)
-        if metrics_listener is not None:
-            _serve_metrics(app, metrics_listener)
+        if hasattr(signal, "SIGUSR1"):
+            app.extensions[RESTARTS] = os.getpid()
+        of_metrics = 0 if metrics_listener is None else _serve_metrics(app, metrics_listener)
         # As PID 1 of a container it is the parent of every orphan, and must wait for them.
         if (count == 1 and os.getpid() != 1) or not hasattr(os, "fork"):
             _pin(cores[0])
-            run_one(app, listener)
+            kept = run_one(app, listener)
         else:
-            _Supervisor(app, listener, [cores[slot % len(cores)] for slot in range(count)]).run()
+            slots = [cores[slot % len(cores)] for slot in range(count)]
+            kept = listener if _Supervisor(app, listener, slots).run() else None
+    if kept is None:
+        return
+    # Who stops the server now ends it at once: no request is under way.
+    for number in _STOP:
+        signal.signal(number, signal.SIG_DFL)
+    if of_metrics:
+        # It holds the lock too. It may have ended.
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(of_metrics, signal.SIGTERM)
+            os.waitpid(of_metrics, 0)
+    if cores[0] is not None:
+        os.sched_setaffinity(0, {core for core in cores if core is not None})
+    _restart(kept)
 
 
-def _serve_metrics(app: Flask, listener: socket.socket) -> None:
-    """Answer who asks for metrics, in a process of its own that ends with this one."""
+def _serve_metrics(app: Flask, listener: socket.socket) -> int:
+    """Answer who asks for metrics, in a process of its own that ends with this one; return it.
+
+    0 where it is a thread.
+    """
     metrics.clear(settings_of(app))
     if not hasattr(os, "fork"):
         still = Thread(target=metrics.serve, args=(app, listener, lambda: True), daemon=True)
         still.start()
-        return
+        return 0
     parent = os.getpid()
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: os._exit(0))
@@ -106,6 +146,7 @@ def _serve_metrics(app: Flask, listener: socket.socket) -> None:
         finally:
             _end(0)
     listener.close()
+    return pid
 
 
 def run_one(
@@ -113,18 +154,22 @@ def run_one(
     listener: socket.socket,
     processes: int = 1,
     still_wanted: Callable[[], bool] = lambda: True,
-) -> None:
-    """Serve in this process until a signal or the parent's end; then drain."""
+) -> socket.socket | None:
+    """Serve in this process until a signal or the parent's end; then drain.
+
+    Return the listening socket where the signal was to start anew.
+    """
     settings = settings_of(app)
     server = Server(app, listener, settings, _limits(settings, processes))
-    stopping = False
+    stopping = restarting = False
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal stopping
+    def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal stopping, restarting
+        restarting = number not in _STOP and (restarting or not stopping)
         stopping = True
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    for number in _signals():
+        signal.signal(number, stop)
     live_settings.watch(app)
     last_errors.share(app)
     if database := database_path(settings):
@@ -132,7 +177,15 @@ def run_one(
     with following_others(app), watched_replicas(app), running_jobs(app):
         while not stopping and still_wanted():
             server.turn(_POLL_SECONDS)
+    # Else who comes now is refused at once.
+    kept = listener.dup() if restarting else None
     _drain(server)
+    return kept if restarting else None
+
+
+def _signals() -> set[signal.Signals]:
+    """Return the signals that end a server's process, or start it anew."""
+    return {*_STOP, *([signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else [])}
 
 
 def _limits(settings: Settings, processes: int) -> Limits:
@@ -168,11 +221,12 @@ class _Supervisor:
         self._listener = listener
         self._cores = cores
         self._children: dict[int, tuple[int, float]] = {}
-        self._stopping = False
+        self._stopping = self._restarting = False
 
-    def run(self) -> None:
-        signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGINT, self._stop)
+    def run(self) -> bool:
+        """Return whether the server is to start anew."""
+        for number in _signals():
+            signal.signal(number, self._stop)
         for slot in range(len(self._cores)):
             self._start(slot)
         while self._children:
@@ -185,10 +239,11 @@ class _Supervisor:
             if time.monotonic() - started < _SHORT_LIFE_SECONDS:
                 time.sleep(_SHORT_LIFE_SECONDS)
             self._start(slot)
+        return self._restarting
 
     def _start(self, slot: int) -> None:
         # A signal between fork and the entry in the table would miss the child.
-        signals = {signal.SIGTERM, signal.SIGINT}
+        signals = _signals()
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         parent = os.getpid()
         pid = 0 if self._stopping else os.fork()
@@ -213,9 +268,11 @@ class _Supervisor:
         finally:
             _end(status)
 
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        self._restarting = number not in _STOP and (self._restarting or not self._stopping)
         self._stopping = True
-        self._listener.close()
+        if not self._restarting:
+            self._listener.close()
         for pid in list(self._children):
             # A child that has ended already waits to be noticed.
             with contextlib.suppress(ProcessLookupError):

@@ -9,10 +9,10 @@ from flask import Flask
 
 from fhirapp.jobs import table
 from fhirapp.jobs.table import Job
-from fhirapp.ops.jobs import BACKUP, DRILL, EXPORT, FOLDER, IMPORT, PULL
+from fhirapp.ops.jobs import BACKUP, DRILL, EXPORT, FOLDER, IMPORT, PULL, RESTORE
 from tests.support.browsing import Page
 
-KINDS = (IMPORT, EXPORT, BACKUP, DRILL, FOLDER, PULL)
+KINDS = (IMPORT, EXPORT, BACKUP, DRILL, FOLDER, PULL, RESTORE)
 _ID = re.compile(r"[0-9a-f]{24}")
 _LONGEST_SECONDS = 120
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from tests.support.jobs import newest
 
 TAKE, TRY = "Take a backup", "Try it out now"
 SECRET = "correct horse battery"
+PARTS = ("drill", "delete", "restore", "restore/confirm")
 
 pytestmark = pytest.mark.usefixtures("_forked_jobs")
 
@@ -70,10 +73,11 @@ def test_others_than_administrators_see_and_do_nothing(app, plain, role):
     browser = Browser(app).resume(add_person(app, role))
     form = dict(browser.get("/account").form("Sign out").fields)
     form |= {"task": table.new_id(), "sure": "yes"}
-    for path in ("/admin/backups", plain.path, f"{plain.path}/file"):
+    shown = ("/admin/backups", "/admin/restoring")
+    for path in (*shown, plain.path, f"{plain.path}/file", f"{plain.path}/restore"):
         assert browser.get(path).status == 403
-    for path in ("/admin/backups", f"{plain.path}/drill", f"{plain.path}/delete"):
-        assert browser.post(path, form).status == 403
+    for path in ("", "/upload", *(f"/{file_of(app, plain).name}/{part}" for part in PARTS)):
+        assert browser.post(f"/admin/backups{path}", form).status == 403
     assert file_of(app, plain).exists()
 
 
@@ -187,3 +191,47 @@ def test_what_is_asked_for_is_kept_without_the_passphrase(app):
     assert {job.kind for job in jobs} == {BACKUP, DRILL}
     for job in jobs:
         assert "passphrase" not in json.dumps(job.request)
+
+
+def test_where_no_server_of_ours_restarts_the_page_says_which_command_restores(app, admin, plain):
+    page = admin.get(plain.path).browser.get(f"{plain.path}/restore")
+    assert f"fhirapp restore {file_of(app, plain)} --force" in page.words
+    assert not any("Prepare the restore" in form.buttons for form in page.forms)
+    if settings_of(app).is_postgresql:
+        assert "all servers must be stopped" in page.words
+    else:
+        assert "was not started by fhirapp serve" in page.words
+    form = {**plain.form(TRY).fields, "typed": "restore", "reason": "A test"}
+    for path in ("restore", "restore/confirm"):
+        assert admin.post(f"{plain.path}/{path}", form).status == 409
+    assert admin.get("/admin/restoring").path == "/admin/backups"
+
+
+def test_a_backup_is_uploaded_and_listed_under_a_name_of_its_own(app, admin, plain, tmp_path):
+    page = admin.get("/admin/backups")
+    form = dict(page.form("Upload the backup").fields)
+    sent = {"files": (io.BytesIO(b"\x1f\x8b\x08 one"), "../of last/week.backup")}
+    path = page.form("Upload the backup").action
+    uploaded = admin.post(path, {**form, **sent}, content_type="multipart/form-data")
+    assert uploaded.status == 200
+    job = newest(app, BACKUP)
+    assert job.state == "done", job.progress.notes
+    # No name leads out of the folder.
+    assert re.fullmatch(r"uploaded-\d{8}T\d{6}Z-file-0.backup", job.progress.name)
+    listed = admin.get("/admin/backups")
+    assert job.progress.name in listed.words
+    kept = settings_of(app).instance / "backups" / job.progress.name
+    assert kept.read_bytes() == b"\x1f\x8b\x08 one"
+    kept.unlink()
+
+
+def test_what_is_no_backup_is_not_kept_with_them(app, admin):
+    before = {*(settings_of(app).instance / "backups").iterdir()}
+    page = admin.get("/admin/backups")
+    form = dict(page.form("Upload the backup").fields)
+    sent = {"files": (io.BytesIO(b"{}"), "x.backup")}
+    admin.post("/admin/backups/upload", {**form, **sent}, content_type="multipart/form-data")
+    assert newest(app, BACKUP).progress.notes[0] == "What was uploaded is no backup."
+    assert {*(settings_of(app).instance / "backups").iterdir()} == before
+    page = admin.get("/admin/backups").submit("Upload the backup")
+    assert (page.status, "Choose the file of a backup" in page.words) == (400, True)

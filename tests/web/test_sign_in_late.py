@@ -201,6 +201,7 @@ def test_whoever_is_signed_out_already_can_sign_out(admin):
         ("/admin/users/5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b/role",
          "/admin/users/5e0c9a4e-0d5c-4b6a-9b0a-9d1f0e6c1a2b"),
         ("/admin/backups/x/drill", "/admin/backups/x"),
+        ("/admin/backups/x/restore/confirm", "/admin/backups/x/restore"),
         ("/admin/keys/rotate", "/admin/keys"),
         ("/admin/uploads/0123456789abcdef01234567/discard", "/admin/imports"),
         ("/account/apps/x/revoke", "/account/apps"),

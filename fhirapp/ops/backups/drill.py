@@ -242,7 +242,7 @@ def drill(settings: Settings, path: Path, passphrase: str | None) -> Drilled:
     with scratch(settings.instance) as folder:
         manifest = unpacked(settings, path, passphrase, folder)
         if not manifest.is_dump:
-            return _drill_file(settings, path, folder, manifest)
+            return drill_file(settings, path, folder, manifest)
         url, dump = checked_url(settings), folder / DUMP
         with scratch_database(url, dump, manifest.namespace) as loaded:
             if loaded is None:
@@ -251,7 +251,8 @@ def drill(settings: Settings, path: Path, passphrase: str | None) -> Drilled:
             return _read_copy(settings, path, folder, manifest, loaded)
 
 
-def _drill_file(settings: Settings, path: Path, folder: Path, manifest: Manifest) -> Drilled:
+def drill_file(settings: Settings, path: Path, folder: Path, manifest: Manifest) -> Drilled:
+    """Read everything in a backup of SQLite that is unpacked. Raises InvalidBackup."""
     broken = faults_of(folder / DATABASE)
     if not broken and schema_of(folder / DATABASE) != manifest.schema:
         broken = [_OTHER_SCHEMA]

@@ -203,15 +203,8 @@ def restore(
         if not force and holds_anything(database):
             raise ConfigurationError(_HOLDS.format(database))
         manifest = unpacked(settings, path, passphrase, folder)
-        versions = _make_ready(settings, folder, path, now)
-        try:
-            kept = _put(settings, database, folder, now)
-        except (OSError, sqlite3.Error) as error:
-            raise ConfigurationError(
-                f"The backup cannot be put in its place ({because(error)}); what was begun, if "
-                "anything, the next start brings to its end."
-            ) from None
-    Generation(settings.instance).change()
+        versions = make_ready(settings, folder, path, now)
+        kept = put_in_place(settings, database, folder, now)
     return Restored(manifest, versions, kept)
 
 
@@ -280,7 +273,7 @@ def app_on_copy(
     return current_core(settings)
 
 
-def _make_ready(settings: Settings, folder: Path, path: Path, now: datetime) -> int:
+def make_ready(settings: Settings, folder: Path, path: Path, now: datetime) -> int:
     """Check an unpacked backup and carry it forward; return its versions of resources.
 
     What was open when it was taken is ended. Raises InvalidBackup.
@@ -319,16 +312,26 @@ def _end_and_check(
     return checked.versions
 
 
-def _put(settings: Settings, database: Path, folder: Path, now: datetime) -> list[Path]:
-    """Swap the unpacked files for those that are there; return what is kept. Raises OSError."""
-    with unopened(database):
-        try:
-            moves = _stage(settings, database, folder, now)
-            kept = [move.kept for move in moves if move.place.exists()]
-            swap(database, moves)
-        except OSError:
-            drop_staged(settings.instance, database)
-            raise
+def put_in_place(settings: Settings, database: Path, folder: Path, now: datetime) -> list[Path]:
+    """Swap files that are ready, in a folder beside the database, for those there; return the old.
+
+    The database's lock is held alone meanwhile. Raises ConfigurationError.
+    """
+    try:
+        with unopened(database):
+            try:
+                moves = _stage(settings, database, folder, now)
+                kept = [move.kept for move in moves if move.place.exists()]
+                swap(database, moves)
+            except OSError:
+                drop_staged(settings.instance, database)
+                raise
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigurationError(
+            f"The backup cannot be put in its place ({because(error)}); what was begun, if "
+            "anything, the next start brings to its end."
+        ) from None
+    Generation(settings.instance).change()
     return kept
 
 

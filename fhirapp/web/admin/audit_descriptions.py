@@ -257,6 +257,10 @@ def _did_on_page(method: str, steps: Sequence[str], happened: bool) -> str:
     if method == "POST":
         if steps[-1:] == ["drill"]:
             return _("tried a backup out")
+        if steps[-1:] == ["upload"]:
+            return _("uploaded a backup")
+        if steps[-1:] == ["restore"]:
+            return _("prepared a restore")
         return _(_BEGUN.get(kind, "began something"))
     if not happened:
         return _("tried to fetch a file")

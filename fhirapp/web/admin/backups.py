@@ -1,41 +1,60 @@
-"""Backups: taken, tried out, fetched and deleted."""
+"""Backups: taken, uploaded, tried out, fetched, restored and deleted."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote as quote_word
 from urllib.parse import quote
 
 from flask import Response, request
 from werkzeug.exceptions import NotFound
 
-from fhirapp.config import settings
+from fhirapp.config import ConfigurationError, RefusedCommand, settings
+from fhirapp.db import db
 from fhirapp.disk import database_path
+from fhirapp.exchange.imports import uploads
+from fhirapp.fhir.outcome import BodyTooLong
+from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, Job
+from fhirapp.ops.backups import prepared
 from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.rotation import FOLDER, Backup, backups, delete_backup, place_of
-from fhirapp.ops.jobs import BACKUP, DRILL, sweep
+from fhirapp.ops.jobs import BACKUP, DRILL, RESTORE, sweep
+from fhirapp.ops.patients import LONGEST_REASON, SHORTEST_REASON
 from fhirapp.web.admin import jobs
 from fhirapp.web.admin.jobs import watched
+from fhirapp.web.cookies import form_fields, keeps
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
     error_page,
+    field,
     for_administrators,
     page,
     password_field,
     see_other,
+    signed_in,
 )
-from fhirapp.web.texts import _
+from fhirapp.web.texts import _, reason_of
 
 blueprint = blueprint_of("admin_backups", __name__)
 # What was removed while it was looked at.
 blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
+# More than a form brings without scripts, which send it in pieces.
+blueprint.register_error_handler(BodyTooLong, lambda _error: _too_long())
 # In characters; and so many jobs of the past are shown.
 _LONGEST, _SHOWN = 999, 5
+# What a restore's page counts, in this order.
+_COUNTED: Mapping[str, str] = {
+    "Patient": _("Patients"),
+    "AllergyIntolerance": _("Allergies"),
+    "DocumentReference": _("Documents"),
+    "accounts": _("Accounts"),
+    "consents": _("Consents to apps"),
+}
 
 
 @blueprint.get("/admin/backups")
@@ -60,6 +79,81 @@ def take() -> Response:
         raise PageError(409, why)
     jobs.begin(BACKUP, {"encrypted": bool(passphrase)}, passphrase=passphrase)
     return see_other("/admin/backups")
+
+
+@blueprint.post("/admin/backups/upload")
+@for_administrators
+def upload() -> Response:
+    """Keep a backup that was uploaded in pieces before, or comes with this form."""
+    job_id = jobs.job_field()
+    try:
+        jobs.take_files(job_id)
+    except ConfigurationError as error:
+        return _list(str(error))
+    found = uploads.find(job_id, signed_in().user.id)
+    if found is None or not found.is_whole:
+        return _list(_("Choose the file of a backup, and upload it as a whole."))
+    jobs.begin(BACKUP, {"uploaded": found.files[0].name, "size": found.size})
+    return see_other("/admin/backups")
+
+
+@blueprint.get("/admin/backups/<name>/restore")
+@watched
+@for_administrators
+def restore(name: str) -> Response:
+    """Show what a restore of a backup would bring and take, once that is prepared."""
+    return _restore_page(_found(name), form_fields().get("reason", ""))
+
+
+@blueprint.post("/admin/backups/<name>/restore")
+@for_administrators
+def prepare(name: str) -> Response:
+    """Prepare a restore: the backup is checked, and laid beside the database."""
+    found, passphrase = _found(name), password_field("passphrase")
+    _check_restores_here()
+    if found.is_sealed and not passphrase:
+        message = _("Type the passphrase: this backup cannot be opened without it.")
+        return _restore_page(found, message=message)
+    jobs.begin(RESTORE, {"name": found.name}, passphrase=passphrase)
+    return see_other(f"{_path(found)}/restore")
+
+
+@blueprint.post("/admin/backups/<name>/restore/confirm")
+@keeps("reason")
+@for_administrators
+def confirm(name: str) -> Response:
+    """Have the server restart on what is prepared, once the administrator typed why."""
+    found, reason = _found(name), field("reason", LONGEST_REASON)
+    _check_restores_here()
+    if any(job.is_under_way for job in table.jobs()):
+        message = _("An import, export or backup is under way. Wait for its end, or stop it.")
+    elif len(reason) < SHORTEST_REASON:
+        message = _("Write why: the audit trail keeps it.")
+    elif field("typed", 100).casefold() != _("restore").casefold():
+        message = _("The word is another one. Nothing was restored.")
+    else:
+        # Made first: the server ends its processes then.
+        restoring = page("admin/restoring.html", above="../../../")
+        try:
+            prepared.confirm(settings(), field("prepared", 100), signed_in().user, reason)
+        except RefusedCommand as error:
+            return _restore_page(found, reason, reason_of(error))
+        except ConfigurationError as error:
+            return _restore_page(found, reason, str(error))
+        jobs.note("restores backup %s", found.name)
+        return restoring
+    return _restore_page(found, reason, message)
+
+
+@blueprint.get("/admin/restoring")
+@for_administrators
+def restoring() -> Response:
+    """Show that the server restarts, until what came of it is known."""
+    found = prepared.prepared(settings()) if database_path(settings()) else None
+    is_under_way = found is not None and found.state == prepared.CONFIRMED
+    if not is_under_way:
+        return see_other("/admin/backups")
+    return page("admin/restoring.html", above="")
 
 
 @blueprint.get("/admin/backups/<name>")
@@ -114,6 +208,7 @@ def _list(message: str = "") -> Response:
         400 if message else 200,
         scripts=True,
         job_id=table.new_id(),
+        upload_id=table.new_id(),
         backups=[(backup, _drilled(backup)) for backup in found],
         path_of=_path,
         # What went well stands in the list of backups.
@@ -126,6 +221,8 @@ def _list(message: str = "") -> Response:
         files=settings().files,
         restore=_restore(found[0] if found else None),
         needs_settings=database_path(settings()) is None,
+        restores=not prepared.why_not_here(settings()),
+        last_restore=_last_restore(),
         running=jobs,
     )
 
@@ -141,12 +238,70 @@ def _one(backup: Backup, message: str = "", *, asks: bool = False) -> Response:
         path=_path(backup),
         restore=_restore(backup),
         needs_settings=database_path(settings()) is None,
+        restores=not prepared.why_not_here(settings()),
         drills=drills[:_SHOWN],
         is_under_way=any(job.is_under_way for job in drills),
         message=message,
         asks=asks,
         running=jobs,
     )
+
+
+def _restore_page(backup: Backup, reason: str = "", message: str = "") -> Response:
+    why = prepared.why_not_here(settings())
+    found = None if why == "postgresql" else prepared.prepared(settings())
+    is_ready = found and (found.name, found.state) == (backup.name, prepared.PREPARED) and not why
+    began = [job for job in table.jobs(RESTORE) if job.request.get("name") == backup.name]
+    rows = []
+    lost: Mapping[str, int] = {}
+    if found and is_ready:
+        with db.engine.connect() as connection:
+            now = prepared.contents(connection)
+            lost = prepared.changed_since(connection, found.taken)
+        for key, words in _COUNTED.items():
+            rows.append((_(words), found.contents[key], now[key], lost[key]))
+    return page(
+        "admin/restore.html",
+        400 if message else 200,
+        scripts=True,
+        job_id=table.new_id(),
+        backup=backup,
+        path=_path(backup),
+        why=why,
+        restore=_restore(backup),
+        needs_settings=database_path(settings()) is None,
+        job=next(iter(began), None),
+        found=found if is_ready else None,
+        taken=moment_of(found.taken).timestamp() if found else 0,
+        rows=rows,
+        lost=lost,
+        reason=reason,
+        longest=LONGEST_REASON,
+        message=message,
+        running=jobs,
+    )
+
+
+def _check_restores_here() -> None:
+    """Raise PageError where restoring is a matter of the command line."""
+    if prepared.why_not_here(settings()):
+        raise PageError(409, _("This server restores at the command line only."))
+
+
+def _too_long() -> Response:
+    """Tell what to do with a backup that is too long for one form. Nothing is read of it."""
+    text = _(
+        "This file has more than 1 MB, and without JavaScript a form brings no more. Allow "
+        "JavaScript for this site; or copy the file to the server, and restore it there: "
+        "fhirapp restore FILE."
+    )
+    return error_page(413, text, _("This file is too large to be sent so"), "/admin/backups")
+
+
+def _last_restore() -> prepared.PreparedRestore | None:
+    """Return the last restore from this page, with what came of it."""
+    found = prepared.prepared(settings()) if database_path(settings()) else None
+    return found if found and found.state in (prepared.DONE, prepared.FAILED) else None
 
 
 def _found(name: str) -> Backup:

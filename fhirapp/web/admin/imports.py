@@ -18,7 +18,7 @@ from fhirapp.exchange.imports import uploads
 from fhirapp.exchange.imports.importer import TURN
 from fhirapp.exchange.imports.report import LISTED, OUTCOMES
 from fhirapp.exchange.imports.runs import ID_PREFIX
-from fhirapp.exchange.imports.uploads import OutOfStep, Piece, Upload
+from fhirapp.exchange.imports.uploads import Upload
 from fhirapp.exchange.models import ImportRun, ImportSource
 from fhirapp.fhir.outcome import BodyTooLong
 from fhirapp.fhir.temporal import moment_of
@@ -175,7 +175,7 @@ def begin() -> Response:
     options: dict[str, Any] = {name: bool(request.form.get(name)) for name in _CHOICES}
     source, prefix = field("source", _LONGEST_SOURCE), field("prefix", 100)
     try:
-        _take_files(job_id)
+        jobs.take_files(job_id)
     except ConfigurationError as error:
         return _form(job_id, str(error))
     found = uploads.find(job_id, signed_in().user.id)
@@ -282,22 +282,6 @@ def _form(
         running=jobs,
         most=uploads.MOST_FILES,
     )
-
-
-def _take_files(upload_id: str) -> None:
-    """Keep the files that came with the form: a browser without scripts sends them so.
-
-    Raises ConfigurationError.
-    """
-    chosen = [one for one in request.files.getlist("files") if one.filename]
-    for number, sent in enumerate(chosen):
-        content = sent.read()
-        one = Piece(number, sent.filename or "", len(content), 0, len(content), content)
-        try:
-            uploads.add(upload_id, signed_in().user.id, one)
-        except OutOfStep:
-            # The form was sent twice.
-            continue
 
 
 def _fault(upload: Upload | None, source: str, prefix: str, *, delete_missing: bool) -> str:

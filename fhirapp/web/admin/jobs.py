@@ -196,6 +196,22 @@ def sent(name: str) -> Response:
     return response
 
 
+def take_files(upload_id: str) -> None:
+    """Keep the files that came with the form: a browser without scripts sends them so.
+
+    Raises ConfigurationError.
+    """
+    chosen = [one for one in request.files.getlist("files") if one.filename]
+    for number, sent in enumerate(chosen):
+        content = sent.read()
+        one = Piece(number, sent.filename or "", len(content), 0, len(content), content)
+        try:
+            uploads.add(upload_id, signed_in().user.id, one)
+        except OutOfStep:
+            # The form was sent twice.
+            continue
+
+
 blueprint = blueprint_of("admin_uploads", __name__)
 
 

@@ -17,8 +17,9 @@
   // Told to the person, who may go on.
   class Halt extends Error {}
 
-  document.getElementById("with-folder").hidden = folder.disabled = false;
-  const chosen = () => [...files.files, ...folder.files];
+  // Not everything is sent as a folder.
+  if (folder) document.getElementById("with-folder").hidden = folder.disabled = false;
+  const chosen = () => [...files.files, ...(folder ? folder.files : [])];
   // Without halves of characters, which no address takes.
   const nameOf = (file) =>
     (file.webkitRelativePath || file.name).replace(/[\uD800-\uDFFF]/gu, "\uFFFD");
@@ -150,7 +151,8 @@
     try {
       await upload(list);
       // They are there already.
-      files.disabled = folder.disabled = true;
+      files.disabled = true;
+      if (folder) folder.disabled = true;
       form.submit();
     } catch (error) {
       fault.textContent = error instanceof Halt ? error.message : words.failed;
@@ -161,10 +163,11 @@
   }
 
   files.addEventListener("change", choose);
-  folder.addEventListener("change", choose);
+  if (folder) folder.addEventListener("change", choose);
   form.addEventListener("submit", begin);
   // A page that the browser kept, and shows again.
   addEventListener("pageshow", () => {
-    busy = button.disabled = files.disabled = folder.disabled = false;
+    busy = button.disabled = files.disabled = false;
+    if (folder) folder.disabled = false;
   });
 })();

@@ -1,0 +1,232 @@
+"""A restore from the page of backups: real servers, that restart on what was prepared."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fhirapp import create_app
+from fhirapp.auth.models import ADMINISTRATOR
+from fhirapp.db import db
+from fhirapp.definition import types
+from fhirapp.ops.backups.prepared import CONFIRMED, DONE, FAILED, prepared
+from fhirapp.ops.backups.restore import journal_of
+from fhirapp.ops.backups.rotation import keep_backup
+from fhirapp.ops.lock import in_use
+from fhirapp.trail.chain import files
+from tests.exchange.test_import import PATIENT, load_lines
+from tests.ops.test_backup import app_in, make_clinic, settings_in, taken
+from tests.ops.test_serve import WAIT_SECONDS, Server, answer, get, servers
+from tests.support.browsing import Browser, Page, add_person
+
+PASSPHRASE = "correct horse battery"
+REASON = "Imported into the wrong clinic"
+
+
+class Clinic:
+    """An instance with a backup of before its last patient came, and a server on it."""
+
+    def __init__(self, folder: Path, run: Callable[..., Server], passphrase: str = "") -> None:
+        self.folder = make_clinic(folder)
+        self.settings = settings_in(folder)
+        with app_in(folder) as app:
+            self.admin = add_person(app, ADMINISTRATOR)
+        keep_backup(self.settings, taken(folder, folder / "x.backup", passphrase or None))
+        with app_in(folder) as app:
+            load_lines(app, folder, PATIENT)
+        self._run = run
+
+    def start(self, processes: str = "1") -> None:
+        self.server = self._run(PROCESSES=processes)
+        app = create_app(self.settings)
+        self.browser = Browser(app).resume(self.admin)
+        with app.app_context():
+            db.engine.dispose()
+        # From here on the browser asks the server.
+        app.wsgi_app = self._ask  # type: ignore[method-assign]
+
+    def _ask(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        connection = HTTPConnection("127.0.0.1", self.server.port, timeout=WAIT_SECONDS)
+        query = environ["QUERY_STRING"]
+        path = environ["PATH_INFO"] + (f"?{query}" if query else "")
+        headers = {"Cookie": environ.get("HTTP_COOKIE", ""), "Host": "localhost"}
+        if content_type := environ.get("CONTENT_TYPE"):
+            headers["Content-Type"] = content_type
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        connection.request(environ["REQUEST_METHOD"], path, body, headers)
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        start_response(f"{response.status} {response.reason}", response.getheaders())
+        return [content]
+
+    def prepare(self, **fields: str) -> Page:
+        """Prepare the restore, to its end; return its page."""
+        page = self.browser.get("/admin/backups/x.backup/restore")
+        page = page.submit("Prepare the restore", **fields)
+        # Where the machine is slow, it is taken for dead until it goes on.
+        while "so far. The server goes on" in page.words or "broken off" in page.words:
+            time.sleep(0.2)
+            page = self.browser.get(page.path)
+        return page
+
+    def confirm(self, page: Page, typed: str = "restore", reason: str = REASON) -> Page:
+        return page.submit("Restore it and restart", typed=typed, reason=reason)
+
+    def patients(self) -> int:
+        """Return how many patients the server's database has, which nobody writes to now."""
+        with app_in(self.folder) as app, app.app_context(), db.engine.connect() as connection:
+            query = db.select(db.func.count()).where(types()["Patient"].table.c.is_current)
+            return int(connection.execute(query).scalar() or 0)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the trail's lines about restores."""
+        lines = [
+            json.loads(line)
+            for file in files(self.folder / "audit")
+            for line in file.read_bytes().splitlines()
+        ]
+        return [line for line in lines if "restore" in str(line.get("event"))]
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Iterator[Callable[..., Clinic]]:
+    with servers(tmp_path / "instance") as run:
+        yield lambda passphrase="": Clinic(tmp_path / "instance", run, passphrase)
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_restore_from_the_page_is_served_by_the_same_process(clinic, processes):
+    it = clinic()
+    it.start(processes)
+    page = it.prepare()
+    assert "The backup is whole" in page.words
+    assert "Patients 14 15 1" in page.words, page.words
+    assert f"Your account {it.admin} is an administrator's in it too" in page.words
+    form = b"grant_type=client_credentials"
+    head = b"POST /oauth/token HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"
+    head += b"Content-Type: application/x-www-form-urlencoded\r\n\r\n"
+    with it.server.connect() as midst:
+        midst.sendall(head % len(form) + form[:10])
+        assert it.server.ask(get("/health/live"))[0].status == 200
+        page = it.confirm(page)
+        assert page.heading == "Restoring"
+        assert '<meta http-equiv="refresh" content="3; url=../../../restoring">' in (
+            page.response.text
+        )
+        midst.sendall(form[10:])
+        # Whoever was in the midst of a request has its answer.
+        assert answer(midst)[0].status in (400, 401)
+    while (page := it.browser.get("/admin/restoring")).heading == "Restoring":
+        time.sleep(0.1)
+    # No session is left, and the server is the same process on the same port.
+    assert page.heading == "Sign in"
+    assert it.server.process.poll() is None
+    page.submit("Sign in", username=it.admin, password="demo")
+    page = it.browser.get("/admin/backups")
+    assert "x.backup was restored on" in page.words
+    assert "fhirapp.db.before-" in page.words
+    assert it.server.end() == 0
+    assert it.patients() == 14
+    confirmed, restored = it.events()
+    assert (confirmed["event"], restored["event"]) == ("restore-confirmed", "restored")
+    assert REASON in confirmed["what"]
+    assert REASON in restored["what"]
+    assert it.admin in restored["what"]
+    assert confirmed["user"] == restored["user"] is not None
+    assert not (it.folder / "fhirapp.db.prepared" / "database.sqlite").exists()
+
+
+def test_what_cannot_be_put_in_its_place_leaves_what_is_there(clinic):
+    it = clinic()
+    it.start("2")
+    page = it.prepare()
+    # Another program works on the database.
+    with in_use(it.settings):
+        it.confirm(page)
+        while (page := it.browser.get("/admin/restoring")).heading == "Restoring":
+            time.sleep(0.1)
+    # Nobody is signed out.
+    assert "x.backup was not restored on" in page.words
+    assert "or a command works on it" in page.words
+    assert it.server.end() == 0
+    assert it.patients() == 15
+    assert [line["event"] for line in it.events()] == ["restore-confirmed", "restore-failed"]
+    assert "was not restored, and what was there is served" in (it.folder / "log").read_text()
+
+
+def test_an_encrypted_backup_asks_for_its_passphrase_and_keeps_it_nowhere(clinic):
+    it = clinic(PASSPHRASE)
+    it.start()
+    page = it.prepare(passphrase="another")
+    assert "The passphrase does not open" in page.words
+    assert prepared(it.settings) is None
+    page = it.prepare(passphrase=PASSPHRASE)
+    assert "The backup is whole" in page.words, page.words
+    kept = [one for one in it.folder.rglob("*") if one.is_file()]
+    assert not any(PASSPHRASE.encode() in one.read_bytes() for one in kept)
+    assert (it.folder / "fhirapp.db.prepared").stat().st_mode & 0o077 == 0
+    assert it.server.end() == 0
+    # Nobody confirmed it.
+    assert it.patients() == 15
+
+
+def test_nothing_is_restored_without_reason_word_and_form_token(clinic):
+    it = clinic()
+    it.start()
+    page = it.prepare()
+    assert "Write why" in it.confirm(page, reason="").words
+    assert "The word is another one." in it.confirm(page, typed="yes").words
+    path = "/admin/backups/x.backup/restore/confirm"
+    fields = {**page.form("Restore it and restart").fields, "typed": "restore", "reason": REASON}
+    assert it.browser.post(path, {**fields, "form_token": "x"}).status == 400
+    assert it.browser.post(path, {**fields, "prepared": "../../x"}).status == 400
+    found = prepared(it.settings)
+    assert found is not None
+    assert found.state == "prepared"
+    assert it.events() == []
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_server_that_is_killed_in_the_midst_starts_again_with_the_old_or_the_new(
+    clinic, processes
+):
+    it = clinic()
+    outcomes = set()
+    for pause in (0.0, 0.6, 1.5):
+        it.start(processes)
+        it.confirm(it.prepare())
+        time.sleep(pause)
+        it.server.end(signal.SIGKILL)
+        it.start(processes)
+        assert it.server.ask(get("/health/ready"))[0].status == 200
+        found = prepared(it.settings)
+        assert found is not None
+        assert found.state in (DONE, FAILED)
+        assert not journal_of(it.folder / "fhirapp.db").exists()
+        assert it.server.end() == 0
+        assert it.patients() == (14 if found.state == DONE else 15)
+        outcomes.add(found.state)
+        if found.state == DONE:
+            break
+    assert FAILED in outcomes
+
+
+def test_only_the_restart_carries_a_confirmed_restore_out(clinic):
+    it = clinic()
+    it.start()
+    it.prepare()
+    assert it.server.end() == 0
+    place = it.folder / "fhirapp.db.prepared" / "restore.json"
+    place.write_text(json.dumps({**json.loads(place.read_text()), "state": CONFIRMED}))
+    it.start()
+    assert "x.backup was not restored on" in it.browser.get("/admin/backups").words
+    assert it.server.end() == 0
+    assert it.patients() == 15
