@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fhirapp.allergies.assertion import About
 from fhirapp.allergies.summary import HOLDING, Entry, Group
 from fhirapp.fhir.terminology import listed, worded
+from fhirapp.store.merge import merged_here
 
 # R4's categories of medicines.
 _AS_MEDICINE = frozenset({"medication", "biologic"})
@@ -31,11 +32,15 @@ class Finding(NamedTuple):
 
 
 def other_records(patient: Mapping[str, Any]) -> Sequence[Finding]:
-    """Return that a patient has other records, whose allergies are not among these."""
+    """Return that a patient has other records, whose allergies are not among these.
+
+    Those of a record that was merged into this one here are.
+    """
     findings = []
+    merged = merged_here(patient)
     for link in patient.get("link", ()):
         name = (link.get("other") or {}).get("reference") or ""
-        if name.startswith("Patient/"):
+        if name.startswith("Patient/") and name.removeprefix("Patient/") not in merged:
             is_over = link.get("type") == "replaced-by"
             text = _REPLACED if is_over else _ANOTHER
             findings.append(Finding("other-record", worded(text), [name]))

@@ -153,6 +153,14 @@ def test_a_question_about_the_merged_patient_is_not_answered_with_none(app, path
     assert asking(app).get(path).status_code == 200
 
 
+def test_the_summary_knows_that_the_merged_record_is_among_its_entries(app):
+    join(app)
+    answer = asking(app).read("AllergyIntolerance/$summary?patient=stays")
+    text = json.dumps(answer)
+    assert "AllergyIntolerance/nuts" in text
+    assert "other-record" not in text
+
+
 def test_a_question_about_both_is_answered(app):
     join(app)
     assert sorted(asking(app).ids("AllergyIntolerance?patient=twice,stays")) == ["latex", "nuts"]
