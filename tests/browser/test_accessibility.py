@@ -181,6 +181,11 @@ def _begin_to_delete(one: Visit) -> None:
     one.press("Delete this backup")
 
 
+def _begin_to_restore(one: Visit) -> None:
+    with one.page.expect_navigation():
+        one.page.get_by_role("link", name="Restore ").first.click()
+
+
 # By who sees them, in the order in which they are looked at.
 PAGES: Mapping[str, Sequence[Page]] = {
     NOBODY: [
@@ -358,6 +363,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/admin/backups"),
         Page("/admin/backups", go=_enter("Take a backup", passphrase="nonsense")),
         Page("/admin/backups/<name>", "/admin/backups", _back_up),
+        Page("/admin/backups/<name>/restore", "/admin/backups", _begin_to_restore),
         Page("/admin/backups/<name>/delete", "/admin/backups", _begin_to_delete),
         Page("/admin/schedules"),
         Page("/admin/schedules/<kind>/new", "/admin/schedules/pull/new"),

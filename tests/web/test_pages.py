@@ -55,6 +55,8 @@ NO_PAGES |= {"/learn/<name>/progress", "/learn/classes/<class_id>/results.csv"}
 NO_PAGES |= {f"/sign-in/provider{part}" for part in ("", "/answer", "/leave")}
 NO_PAGES |= {f"/admin/{part}/<job_id>/files/<name>" for part in ("imports", "exports")}
 NO_PAGES |= {"/admin/backups/<name>/file", "/admin/uploads/<upload_id>"}
+# It sends on but for the seconds in which a server restarts.
+NO_PAGES |= {"/admin/restoring"}
 _CONTENT = "/notes/<note_id>/content/<int:number>"
 NO_PAGES |= {_CONTENT, f"{_CONTENT}/page/<int:place>.png", f"{_CONTENT}/file"}
 # Where people sign in, allow and change who may what, no script runs.
