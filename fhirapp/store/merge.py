@@ -25,9 +25,11 @@ def move(value: Any, merged: Mapping[str, str]) -> bool:
     """
     moved = False
     if isinstance(value, dict):
-        type_name, _, source = str(value.get("reference")).partition("/")
+        type_name, _, named = str(value.get("reference")).partition("/")
+        source = named.partition("/_history/")[0]
         if type_name == "Patient" and source in merged:
-            mark = {"url": MERGED_FROM, "valueString": source}
+            # With the version that it names, which the other patient has not.
+            mark = {"url": MERGED_FROM, "valueString": named}
             value["reference"] = f"Patient/{merged[source]}"
             value["extension"] = [*value.get("extension", ()), mark]
             moved = True
@@ -42,11 +44,14 @@ def move_back(value: Any, source: str, target: str) -> bool:
     """Let every reference that was moved name the patient of before; False where there is none."""
     moved = False
     if isinstance(value, dict):
-        mark = {"url": MERGED_FROM, "valueString": source}
-        if value.get("reference") == f"Patient/{target}" and mark in value.get("extension", ()):
-            value["reference"] = f"Patient/{source}"
-            _without(value, "extension", mark)
-            moved = True
+        marks = value.get("extension", ()) if value.get("reference") == f"Patient/{target}" else ()
+        for mark in marks:
+            named = str(mark.get("valueString")) if mark.get("url") == MERGED_FROM else ""
+            if named.partition("/_history/")[0] == source:
+                value["reference"] = f"Patient/{named}"
+                _without(value, "extension", mark)
+                moved = True
+                break
         value = [*value.values()]
     if isinstance(value, list):
         moved = sum(move_back(part, source, target) for part in value) > 0 or moved

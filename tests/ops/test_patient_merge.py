@@ -163,7 +163,41 @@ def test_the_summary_knows_that_the_merged_record_is_among_its_entries(app):
 
 def test_a_question_about_both_is_answered(app):
     join(app)
-    assert sorted(asking(app).ids("AllergyIntolerance?patient=twice,stays")) == ["latex", "nuts"]
+    fhir = asking(app)
+    assert sorted(fhir.ids("AllergyIntolerance?patient=twice,stays")) == ["latex", "nuts"]
+
+
+def test_a_reference_to_a_version_is_moved_and_comes_back(app, tmp_path):
+    before, after = (allergy(one, "Patient/twice/_history/1") for one in ("rye", "oats"))
+    bring(app, tmp_path, before)
+    was = contents(app)
+    join(app)
+    bring(app, tmp_path, after)
+    fhir = asking(app)
+    assert {"rye", "oats"} < {*fhir.ids("AllergyIntolerance?patient=stays")}
+    assert fhir.read("AllergyIntolerance/rye")["patient"]["reference"] == "Patient/stays"
+    assert faults(app) == []
+    undo(app)
+    assert fhir.read("AllergyIntolerance/oats")["patient"] == after["patient"]
+    assert contents(app).items() > was.items()
+
+
+def test_what_a_merge_does_not_find_an_import_does_not_move(app, tmp_path):
+    """An undo would not find it either, and it would name somebody else for ever."""
+    twice = {"reference": "Patient/twice"}
+    family = {"resourceType": "RelatedPerson", "id": "r", "patient": twice}
+    odd = (
+        allergy("odd", "Patient/other", extension=[{"url": "urn:x", "valueReference": twice}]),
+        allergy("held", "Patient/other", contained=[family], asserter={"reference": "#r"}),
+    )
+    bring(app, tmp_path, *odd)
+    before = contents(app)
+    join(app)
+    merged = contents(app)
+    bring(app, tmp_path, *odd)
+    assert contents(app) == merged
+    undo(app)
+    assert contents(app) == before
 
 
 def test_after_an_undo_all_is_as_it_was(app):

@@ -221,7 +221,7 @@ class Admission:
         unresolved = self._resolve(record, snapshot, final=final)
         if unresolved is None:
             return None
-        prepared = prepare(definition, self.patient_changes.merged_with(definition, resource))
+        prepared = self.patient_changes.merged_with(definition, prepare(definition, resource))
         name = f"{definition.name}/{prepared.id}"
         if self._is_left_out(definition, name, [prepared], snapshot):
             return None

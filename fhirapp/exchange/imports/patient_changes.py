@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from sqlalchemy import Connection, select
 
 from fhirapp.db import Reader
 from fhirapp.definition import Definition, Visibility
 from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange, PatientMerge
+from fhirapp.search.index import ReferenceRow
 from fhirapp.store import merge
 from fhirapp.store.prepare import Prepared, elements_of, prepared_of
 
@@ -48,19 +48,30 @@ class PatientChanges:
             {row.patient_id: row.target_id for row in connection.execute(merged)},
         )
 
-    def merged_with(self, definition: Definition, resource: dict[str, Any]) -> dict[str, Any]:
-        """Return a resource that comes, changed as the merges changed those that are here."""
-        if definition.compartment != "id":
-            if self.merged and definition.visibility is not Visibility.TARGETS:
-                merge.move(resource, self.merged)
-            return resource
-        linked = {**resource}
-        for source, target in self.merged.items():
-            if resource.get("id") == source:
-                merge.link(linked, target, is_replaced=True)
-            elif resource.get("id") == target:
-                merge.link(linked, source, is_replaced=False)
-        return linked
+    def merged_with(self, definition: Definition, prepared: Prepared) -> Prepared:
+        """Return a resource that comes, changed as the merges changed those that are here.
+
+        What is not found by a patient who was merged was not changed, and is not changed back.
+        """
+        if not self.merged or definition.visibility in (Visibility.TARGETS, Visibility.CARRIER):
+            return prepared
+        elements = elements_of(definition, prepared.columns)
+        if definition.compartment == "id":
+            for source, target in self.merged.items():
+                if prepared.id == source:
+                    merge.link(elements, target, is_replaced=True)
+                elif prepared.id == target:
+                    merge.link(elements, source, is_replaced=False)
+        elif prepared.columns["patient_id"] in self.merged or any(
+            isinstance(row, ReferenceRow)
+            and row.target_type == "Patient"
+            and row.target_id in self.merged
+            for row in definition.params.rows(elements)
+        ):
+            merge.move(elements, self.merged)
+        else:
+            return prepared
+        return prepared_of(definition, prepared.id, elements, prepared.blobs)
 
     def merged_patient(self, versions: Sequence[Prepared]) -> str:
         """Return which patient's record, which was merged, versions are of; "" where of none."""
