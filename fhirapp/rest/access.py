@@ -315,7 +315,8 @@ def check_patients(
     patients = {grant.patient for one in deciding for grant in access.grants(one.name, "s")}
     if None in patients:
         return
-    for name, target in _named_patients(definition, applied, context):
+    of_patients = [pair for pair in applied if _is_of_patients(definition, pair[0])]
+    for name, target in _named(definition, of_patients, context):
         if target[1] not in patients or target[0] not in ("", "Patient"):
             raise insufficient_scope(
                 f"{name}: the token is for one patient, and this is another.",
@@ -327,16 +328,30 @@ def check_patients(
 def check_merged(
     reader: Reader,
     definition: Definition,
+    access: Access,
     applied: Sequence[tuple[str, str]],
     context: Context,
+    *,
+    is_empty: bool,
 ) -> None:
-    """Refuse a search that found nothing and names a patient who was merged into another.
+    """Refuse a search whose answer lacks the record of a patient who was merged into another.
 
-    Raises InvalidParameter; without this the answer reads as "none", and the record is elsewhere.
+    That is one that found nothing, or names several; who names the patient who stays beside is
+    answered. Raises InvalidParameter; without this the answer reads as "none".
     """
-    for name, (type_name, patient_id) in _named_patients(definition, applied, context):
-        if type_name in ("", "Patient"):
-            check_not_merged(reader, patient_id, name)
+    if is_empty and access.patient and definition.compartment:
+        check_not_merged(reader, access.patient)
+    for pair in applied:
+        named = {
+            patient_id: name
+            for name, (type_name, patient_id) in _named(definition, [pair], context)
+            if type_name in ("", "Patient")
+        }
+        if named and (is_empty or len(named) > 1):
+            merged = patients_merged(reader)
+            for patient_id, name in named.items():
+                if merged.get(patient_id) not in named:
+                    check_not_merged(reader, patient_id, name)
 
 
 def check_not_merged(reader: Reader, patient_id: str, parameter: str = "patient") -> None:
@@ -349,21 +364,22 @@ def check_not_merged(reader: Reader, patient_id: str, parameter: str = "patient"
         )
 
 
-def _named_patients(
+def _named(
     definition: Definition, applied: Sequence[tuple[str, str]], context: Context
 ) -> Iterator[tuple[str, tuple[str | None, str]]]:
-    """Yield each parameter that names a patient by id, and the (type, id)."""
+    """Yield each parameter that names a resource by id, and the (type, id)."""
     for name, value in applied:
         base, _, modifier = name.partition(":")
         parameter = definition.params.by_name[base]
-        if not (isinstance(parameter, Reference) and _is_of_patients(parameter)):
-            continue
-        if modifier not in ("", *parameter.targets):
-            # :missing and :identifier name no patient's id.
+        if not isinstance(parameter, Reference) or modifier in ("missing", "identifier"):
+            # They name no id.
             continue
         for one in split(value, ","):
             yield name, parameter.target(modifier, one, context.base_url)
 
 
-def _is_of_patients(parameter: Reference) -> bool:
-    return parameter.compartment or parameter.targets == ("Patient",)
+def _is_of_patients(definition: Definition, name: str) -> bool:
+    parameter = definition.params.by_name[name.partition(":")[0]]
+    return isinstance(parameter, Reference) and (
+        parameter.compartment or parameter.targets == ("Patient",)
+    )

@@ -94,8 +94,8 @@ def search_type(definition: Definition) -> Response:
     if controls.only_total or controls.total != "none":
         is_all = page.is_single and controls.sort != BY_SCORE
         total = len(page.matches) if is_all else total_of(snapshot, selection)
-    if not (page.matches or total):
-        check_merged(snapshot, definition, query.applied, context)
+    is_empty = not (page.matches or total)
+    check_merged(snapshot, definition, access, query.applied, context, is_empty=is_empty)
     links = links_of(definition.name, query.applied, controls, page, query_fingerprint)
     inclusion = included_with(snapshot, definition, access, joins, controls, page.matches)
 

@@ -16,8 +16,10 @@ from fhirapp.auth.oauth.authorize import DURATIONS, Offer, SendBack, Unanswerabl
 from fhirapp.auth.scopes import OFFLINE, ONLINE
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, Signed
 from fhirapp.config import base_url
+from fhirapp.db import reader
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.response import parse_form
+from fhirapp.store.merge import patients_merged
 from fhirapp.web.labels import in_words, returns_to
 from fhirapp.web.pages import (
     PageError,
@@ -120,7 +122,8 @@ def _parked(handle: str) -> ParkedRequest:
 
 def _choose(handle: str, parked: ParkedRequest, offer: Offer, patient_id: str) -> Response:
     is_theirs = offer.patients is None or patient_id in offer.patients
-    if parked.user_id is not None or not is_theirs or person(patient_id) is None:
+    is_here = person(patient_id) is not None and patient_id not in patients_merged(reader())
+    if parked.user_id is not None or not is_theirs or not is_here:
         raise PageError(
             403,
             _("You can't choose this record for the app. Choose one of the records on the page."),

@@ -141,6 +141,9 @@ def test_one_record_has_all_after_a_merge(app):
         "AllergyIntolerance/$summary?patient=twice",
         "DocumentReference/$docref?patient=twice",
         "Patient/twice/$everything",
+        "AllergyIntolerance?patient=twice,other",
+        "AllergyIntolerance?asserter=Patient/twice",
+        "Group?member=Patient/twice",
     ],
 )
 def test_a_question_about_the_merged_patient_is_not_answered_with_none(app, path):
@@ -165,6 +168,31 @@ def test_a_question_about_both_is_answered(app):
     join(app)
     fhir = asking(app)
     assert sorted(fhir.ids("AllergyIntolerance?patient=twice,stays")) == ["latex", "nuts"]
+    assert fhir.ids("AllergyIntolerance?patient=twice,stays&onset=1900") == []
+
+
+def test_a_token_for_the_merged_patient_learns_where_the_record_is(app):
+    join(app)
+    fhir = Fhir(app, token_for(app, "patient/*.rs", patient="twice"))
+    for path in ("AllergyIntolerance", "DocumentReference?type=x", "Encounter?_summary=count"):
+        answer = fhir.get(path)
+        assert answer.status_code == 400
+        assert "merged into Patient/stays" in answer.get_json(force=True)["issue"][0]["diagnostics"]
+
+
+def test_an_export_about_the_merged_patient_is_not_begun(app):
+    join(app)
+    fhir = Fhir(app, token_for(app, "system/AllergyIntolerance.rs"))
+    patient_is = {"name": "patient", "valueReference": {"reference": "Patient/twice"}}
+    asks = {"resourceType": "Parameters", "parameter": [patient_is]}
+    headers = {"Prefer": "respond-async"}
+    path = "$export?_type=AllergyIntolerance&_typeFilter=AllergyIntolerance%3Fpatient%3Dtwice"
+    for answer in (
+        fhir.get(path, headers=headers),
+        fhir.post("Patient/$export", json=asks, headers=headers),
+    ):
+        assert answer.status_code == 400
+        assert "merged into Patient/stays" in answer.get_json(force=True)["issue"][0]["diagnostics"]
 
 
 def test_a_reference_to_a_version_is_moved_and_comes_back(app, tmp_path):

@@ -9,7 +9,7 @@ from flask import Flask
 
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from tests.exchange.test_import import asking
-from tests.support.browsing import Browser, Page, add_person
+from tests.support.browsing import Browser, Page, add_person, id_of
 from tests.support.importing import allergy, bundle, load, patient, plain, write
 
 REASON = "Asked for it by letter"
@@ -203,6 +203,22 @@ def test_pages_lead_from_the_merged_record_to_the_other(app, admin):
         found = clinician.get(f"/patients?name={number}")
         assert "Vera Verschwunden" in found.words
         assert "V. Verschwunden" not in found.words
+
+
+@pytest.mark.usefixtures("twice")
+def test_nothing_is_begun_with_the_merged_record(app, admin):
+    """A page that was opened before may still offer it."""
+    person = add_person(app, PATIENT, name="Vera herself")
+    comparison(admin).submit("Merge the records", typed="twice")
+    clinician = Browser(app).resume(add_person(app, CLINICIAN))
+    assert clinician.get("/launch?patient=twice").status == 404
+    form = {
+        "form_token": admin.get("/account").form("Sign out").fields["form_token"],
+        "patient": "twice",
+        "whose": "own",
+    }
+    page = admin.post(f"/admin/users/{id_of(app, person)}/link", form)
+    assert "There is no such record." in page.words
 
 
 @pytest.mark.usefixtures("twice")

@@ -150,11 +150,11 @@ def check_patients(snapshot: Reader, access: Access, patients: Sequence[str], gr
         raise InvalidParameter(
             PATIENT_PARAMETER, "names a patient who is not a member of the group"
         )
+    for patient_id in patients:
+        check_not_merged(snapshot, patient_id, PATIENT_PARAMETER)
     definition = types()["Patient"]
     if not is_exportable(definition, access):
         return
-    for patient_id in patients:
-        check_not_merged(snapshot, patient_id, PATIENT_PARAMETER)
     limit = limit_of(definition, access)
     where = "" if limit is None else f" AND {limit.where().sql}"
     values = () if limit is None else limit.where().values

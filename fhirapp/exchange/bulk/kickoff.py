@@ -18,7 +18,7 @@ from flask import request
 from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.config import base_url, own_prefix
-from fhirapp.db import Reader
+from fhirapp.db import Reader, reader
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.exchange.bulk.export_request import (
     PATIENT,
@@ -37,6 +37,7 @@ from fhirapp.fhir.outcome import (
     UnsupportedParameter,
 )
 from fhirapp.fhir.temporal import instant_of, interval
+from fhirapp.rest.access import check_merged
 from fhirapp.rest.operation import is_text, parse_body
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
@@ -328,8 +329,12 @@ def _parse_filter(text: str, exported: Sequence[str]) -> Filter:
             _TYPE_FILTER, f"{name[:SHOWN]} is not among the types that are exported"
         )
     pairs = tuple(parse_form(query.encode()))
+    definition = types()[name]
+    context = Context(definition.tables, base_url())
     try:
-        conditions_of(types()[name], pairs)
+        conditions_of(definition, pairs)
+        query = parse_query(definition.params, pairs, context, strict=True)
+        check_merged(reader(), definition, Access((), None), query.applied, context, is_empty=True)
     except FhirError as error:
         raise InvalidParameter(_TYPE_FILTER, f"{name}: {error.diagnostics}") from None
     return name, pairs
