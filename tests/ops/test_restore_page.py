@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,15 @@ from fhirapp import create_app
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.db import db
 from fhirapp.definition import types
-from fhirapp.ops.backups.prepared import CONFIRMED, DONE, FAILED, prepared
+from fhirapp.ops.backups.archive import InvalidBackup
+from fhirapp.ops.backups.backup import back_up
+from fhirapp.ops.backups.prepared import CONFIRMED, DONE, FAILED, prepare_restore, prepared
 from fhirapp.ops.backups.restore import journal_of
 from fhirapp.ops.backups.rotation import keep_backup
 from fhirapp.ops.lock import in_use
 from fhirapp.trail.chain import files
 from tests.exchange.test_import import PATIENT, load_lines
-from tests.ops.test_backup import app_in, make_clinic, settings_in, taken
+from tests.ops.test_backup import NOW, app_in, make_clinic, settings_in, taken
 from tests.ops.test_serve import WAIT_SECONDS, Server, answer, get, servers
 from tests.support.browsing import Browser, Page, add_person
 
@@ -176,6 +179,23 @@ def test_an_encrypted_backup_asks_for_its_passphrase_and_keeps_it_nowhere(clinic
     assert it.server.end() == 0
     # Nobody confirmed it.
     assert it.patients() == 15
+
+
+@pytest.mark.parametrize(
+    ("of_demo", "into_demo"), [(True, False), (False, True), (True, True), (False, False)]
+)
+def test_the_demo_and_a_clinic_take_no_backup_of_each_other(tmp_path, of_demo, into_demo):
+    """Passwords that everybody knows would open a clinic's records."""
+    for demo in {of_demo, into_demo}:
+        with app_in(tmp_path, demo=demo):
+            pass
+    path = tmp_path / "x.backup"
+    back_up(settings_in(tmp_path, demo=of_demo), path, NOW, None)
+    settings = settings_in(tmp_path, demo=into_demo)
+    refused = nullcontext() if of_demo == into_demo else pytest.raises(InvalidBackup, match="demo")
+    with refused:
+        prepare_restore(settings, path, path.name, "1", None)
+    assert (prepared(settings) is None) == (of_demo != into_demo)
 
 
 def test_nothing_is_restored_without_reason_word_and_form_token(clinic):

@@ -235,3 +235,16 @@ def test_what_is_no_backup_is_not_kept_with_them(app, admin):
     assert {*(settings_of(app).instance / "backups").iterdir()} == before
     page = admin.get("/admin/backups").submit("Upload the backup")
     assert (page.status, "Choose the file of a backup" in page.words) == (400, True)
+
+
+def test_the_demo_takes_no_backup_from_elsewhere(make_app):
+    """Whoever signs in there would bring a database of their own making."""
+    app = make_app(demo=True)
+    admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
+    page = admin.get("/admin/backups")
+    assert "Upload one" not in page.words
+    form = {**page.form(TAKE).fields, "task": table.new_id()}
+    sent = {"files": (io.BytesIO(b"\x1f\x8b\x08 one"), "x.backup")}
+    answer = admin.post("/admin/backups/upload", form | sent, content_type="multipart/form-data")
+    assert (answer.status, "no backup from elsewhere" in answer.words) == (400, True)
+    assert backups_begun(app) == 0

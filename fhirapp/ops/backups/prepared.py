@@ -28,7 +28,7 @@ from fhirapp.db import db
 from fhirapp.definition import types
 from fhirapp.disk import beside, database_path, is_older, need_space, scratch, written_whole
 from fhirapp.exchange.models import DELETED, ERASED, PatientChange
-from fhirapp.ops.backups.archive import DATABASE
+from fhirapp.ops.backups.archive import DATABASE, KEYS, InvalidBackup
 from fhirapp.ops.backups.backup import unpacked
 from fhirapp.ops.backups.drill import drill_file
 from fhirapp.ops.backups.restore import (
@@ -49,6 +49,14 @@ PREPARED, CONFIRMED, DONE, FAILED = "prepared", "confirmed", "done", "failed"
 KEPT_SECONDS = 3_600
 _STATE = "restore.json"
 _INTERRUPTED = "The server ended before the backup was in its place. Nothing was changed."
+_OF_DEMO = (
+    "This is a backup of the demo, with passwords that everybody knows, so it is not restored from "
+    "this page."
+)
+_OF_CLINIC = (
+    "This is no backup of the demo. Everybody may sign in here and would read its records, so it "
+    "is not restored from this page."
+)
 # The journal, and the log of a server that starts.
 _LEAST_FREE = 4 * 1024 * 1024
 
@@ -116,6 +124,9 @@ def prepare_restore(
         manifest = unpacked(settings, path, passphrase, folder)
         # The archive, decrypted.
         (folder / "plain").unlink(missing_ok=True)
+        # The demo's keys are its own, and in no backup.
+        if (folder / KEYS[0]).exists() == settings.demo:
+            raise InvalidBackup(_OF_CLINIC if settings.demo else _OF_DEMO)
         faults = drill_file(settings, path, folder, manifest).faults
         # Before consents end.
         with app_on_copy(settings, folder), db.engine.connect() as connection:

@@ -85,6 +85,9 @@ def take() -> Response:
 @for_administrators
 def upload() -> Response:
     """Keep a backup that was uploaded in pieces before, or comes with this form."""
+    if settings().demo:
+        # What is in one need not have come through this server's checks.
+        return _list(_("The demo takes no backup from elsewhere, since everybody may sign in."))
     job_id = jobs.job_field()
     try:
         jobs.take_files(job_id)
@@ -219,6 +222,7 @@ def _list(message: str = "") -> Response:
         done=_("The backup is deleted.") if request.args.get("done") == "deleted" else "",
         cannot=why_no_backup(settings()),
         files=settings().files,
+        takes_uploads=not settings().demo,
         restore=_restore(found[0] if found else None),
         needs_settings=database_path(settings()) is None,
         restores=not prepared.why_not_here(settings()),
