@@ -117,7 +117,7 @@ def list_(as_json: bool, demo: bool | None) -> None:
     # On standard error: what reads the table finds clients alone.
     say("Client id\tName\tMay ask for")
     for row in rows:
-        state = " (waits for approval)" if row["approved_at"] is None else ""
+        state = " (waiting for approval)" if row["approved_at"] is None else ""
         state += " (disabled)" if row["disabled"] else ""
         click.echo(f"{row['client_id']}{state}\t{row['name']}\t{row['scope']}")
 

@@ -97,7 +97,7 @@ def known_id(connection: Connection, resource_type: str, text: str) -> str:
     table = types()[resource_type].table
     held = select(table.c.pk).where(table.c.id == id_, table.c.is_current)
     if not _ID.fullmatch(id_):
-        raise RefusedCommand(f"{text!r} is no id of a {resource_type}.")
+        raise RefusedCommand(f"{text!r} is not a {resource_type} id.")
     if connection.execute(held).first() is None:
         raise RefusedCommand(f"There is no {resource_type.lower()} {id_}.")
     return id_

@@ -85,7 +85,7 @@ class Timing(NamedTuple):
         known = [one for one in _DAYS if day in (one, one[:3])]
         if found is None or (day and not known) or int(minutes or 1) > _MOST_MINUTES:
             raise RefusedCommand(
-                "%(text)r is no time for a schedule; use hourly, every 15 minutes (1440 at most), "
+                "%(text)r is not a valid schedule. Use hourly, every 15 minutes (at most 1440), "
                 "daily 02:00 or weekly sunday 02:00.",
                 text=text,
             )
@@ -188,7 +188,7 @@ def find(name: str) -> Schedule:
     """Return a schedule. Raises RefusedCommand where there is none."""
     found = next((one for one in schedules() if one.name == name), None)
     if found is None:
-        raise RefusedCommand("There is no schedule %(name)s.", name=name)
+        raise RefusedCommand("Unknown schedule: %(name)s.", name=name)
     return found
 
 
@@ -196,7 +196,8 @@ def check_name(name: str) -> None:
     """Check the name of a new schedule. Raises RefusedCommand."""
     if not _NAME.fullmatch(name):
         raise RefusedCommand(
-            "A schedule's name takes 1 to 40 small letters, digits and dashes, such as nightly."
+            "The name of a schedule must have 1 to 40 lowercase letters, digits or dashes, such "
+            "as nightly."
         )
 
 
@@ -218,7 +219,7 @@ def add(
             record("schedule-added", what=f"{name}: {kind}, {timing}")
     except IntegrityError:
         raise RefusedCommand(
-            "There is a schedule %(name)s already; remove it first, or choose another name.",
+            "The schedule %(name)s already exists. Remove it first or choose another name.",
             name=name,
         ) from None
 
@@ -242,7 +243,7 @@ def keep_reset(timing: Timing | None, now: int) -> None:
 def refuse_reset(name: str) -> None:
     """Raise RefusedCommand for the demo's reset: its visitors leave it as it is."""
     if name == RESET:
-        raise RefusedCommand("The demo's reset is set by FHIRAPP_DEMO_RESET, and by nothing else.")
+        raise RefusedCommand("The demo reset can only be changed with FHIRAPP_DEMO_RESET.")
 
 
 def remove(name: str) -> None:
@@ -251,7 +252,7 @@ def remove(name: str) -> None:
     with writing() as connection:
         gone = connection.execute(delete(ScheduleRow).where(_table.c.name == name))
         if gone.rowcount != 1:
-            raise RefusedCommand("There is no schedule %(name)s.", name=name)
+            raise RefusedCommand("Unknown schedule: %(name)s.", name=name)
         record("schedule-removed", what=name)
 
 
@@ -266,7 +267,7 @@ def pause(name: str, now: int, *, paused: bool) -> bool:
         mine = _table.c.name == name
         was = connection.execute(select(_table.c.is_paused).where(mine)).scalar_one_or_none()
         if was is None:
-            raise RefusedCommand("There is no schedule %(name)s.", name=name)
+            raise RefusedCommand("Unknown schedule: %(name)s.", name=name)
         if was == paused:
             return False
         connection.execute(update(ScheduleRow).where(mine).values(**values))

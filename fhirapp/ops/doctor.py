@@ -419,7 +419,7 @@ def _schedules(settings: Settings) -> Iterator[Finding]:
         due_at = one.due_at(settings.zone)
         if one.failures:
             note = one.why_failed or "it broke off"
-            words = f"{one.name} failed ({one.failures} in a row): {note}"
+            words = f"{one.name} failed ({one.failures} consecutive failures): {note}"
             yield Finding("Schedules", WRONG, words, "See it under Administer, Schedules.")
         if count := count_failed(one):
             failed = Path(one.options["folder"], FAILED_FOLDER)

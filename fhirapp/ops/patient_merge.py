@@ -137,7 +137,7 @@ def _check(connection: Connection, source: str, target: str) -> None:
         raise RefusedCommand("These are the same record.")
     for one in (source, target):
         if _current(connection, one) is None:
-            raise RefusedCommand("There is no patient %(id)s.", id=one)
+            raise RefusedCommand("Unknown patient: %(id)s.", id=one)
     if is_merged(connection, source, target):
         raise RefusedCommand("One of the records is part of another merge: undo that first.")
     # Names and numbers differ between two records of one person; that is how they came to be two.

@@ -67,7 +67,7 @@ def delete_patient(
     with changing(settings) as connection:
         gone = removal.belongings(connection, patient_id, deleted=erase)
         if "Patient" not in gone:
-            raise RefusedCommand("There is no patient %(id)s.", id=patient_id)
+            raise RefusedCommand("Unknown patient: %(id)s.", id=patient_id)
         if is_merged(connection, patient_id):
             raise RefusedCommand("This record is part of a merge: undo the merge first.")
         publisher = publisher_of(connection, settings)
@@ -112,7 +112,9 @@ def correct_patient(
         found = select(table).where(table.c.id == prepared.id, table.c.is_current)
         before = connection.execute(found).mappings().first()
         if before is None or str(before["version_id"]) != resource["meta"]["versionId"]:
-            raise RefusedCommand("The record was changed meanwhile: look at it again.")
+            raise RefusedCommand(
+                "The record has been changed in the meantime. Check it and try again."
+            )
         publisher = publisher_of(connection, settings)
         if publisher.publish([prepared]) != [Change.CHANGED]:
             return False
@@ -131,7 +133,7 @@ def admit_again(patient_id: str) -> None:
     with writing() as connection:
         of_it = (PatientChange.patient_id == patient_id, PatientChange.kind.in_([DELETED, ERASED]))
         if not _end(connection, *of_it):
-            raise RefusedCommand("Imports may bring that record already.")
+            raise RefusedCommand("Re-import of this record is already allowed.")
         record("patient-admitted", named=[patient_id])
 
 
@@ -140,7 +142,7 @@ def changing(settings: Settings) -> Iterator[Connection]:
     """Open the writing transaction while nothing is imported. Raises RefusedCommand."""
 
     def refuse() -> NoReturn:
-        raise RefusedCommand("An import is running: try again when it has ended.")
+        raise RefusedCommand("An import is running. Try again when it has finished.")
 
     with turn(settings, TURN, refuse), writing(patience=PATIENCE) as connection:
         yield connection
@@ -157,7 +159,7 @@ def checked(reason: str) -> str:
     reason = " ".join(reason.split())
     if not SHORTEST_REASON <= len(reason) <= LONGEST_REASON:
         raise RefusedCommand(
-            "Give a reason of %(least)s to %(most)s characters: the audit trail keeps it.",
+            "Enter a reason of %(least)s to %(most)s characters. It is kept in the audit trail.",
             least=SHORTEST_REASON,
             most=LONGEST_REASON,
         )

@@ -81,7 +81,10 @@ def _check_backup(settings: Settings, options: Mapping[str, Any]) -> None:
 
 def _check_place(folder: str) -> None:
     if not Path(folder).is_absolute() or not Path(folder).is_dir():
-        raise RefusedCommand("There is no folder %(folder)s; name it from / on.", folder=folder)
+        raise RefusedCommand(
+            "The folder %(folder)s does not exist. Enter an absolute path, starting with /.",
+            folder=folder,
+        )
 
 
 def _check_folder(settings: Settings, options: Mapping[str, Any]) -> None:
@@ -91,14 +94,15 @@ def _check_folder(settings: Settings, options: Mapping[str, Any]) -> None:
     for own in filter(None, [settings.folder, database and database.parent]):
         if folder.is_relative_to(own.resolve()) or own.resolve().is_relative_to(folder):
             raise RefusedCommand(
-                "%(folder)s holds what is the server's own, or lies in it; watch another folder.",
+                "%(folder)s contains files of the server itself, or lies inside such a folder. "
+                "Choose another folder.",
                 folder=folder,
             )
     for path in (folder / DONE_FOLDER, folder / FAILED_FOLDER):
         if path.is_symlink() or not path.is_dir():
             raise RefusedCommand(
-                "Make the folders %(done)s and %(failed)s in %(folder)s first: so nobody has "
-                "another folder emptied by mistake.",
+                "Create the folders %(done)s and %(failed)s in %(folder)s first. This makes sure "
+                "that no other folder is emptied by mistake.",
                 done=DONE_FOLDER,
                 failed=FAILED_FOLDER,
                 folder=folder,
@@ -106,7 +110,9 @@ def _check_folder(settings: Settings, options: Mapping[str, Any]) -> None:
     for path in (folder, folder / DONE_FOLDER, folder / FAILED_FOLDER):
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             raise RefusedCommand(
-                "The server's user may not read and write %(folder)s.", folder=path
+                "The user account that runs the server needs read and write permission for "
+                "%(folder)s.",
+                folder=path,
             )
 
 
@@ -114,25 +120,25 @@ def _check_pull(_settings: Settings, options: Mapping[str, Any]) -> None:
     address, key = options.get("address") or "", options.get("key")
     if not address:
         raise RefusedCommand(
-            "A pull needs the address of an export, such as https://fhir.example/fhir/$export."
+            "Enter the URL of an export, such as https://fhir.example/fhir/$export."
         )
     origin(address)
     if not is_export(address):
         raise RefusedCommand(
-            "%(place)s begins no export; name the address of one, such as "
+            "%(place)s is not the URL of an export. Use a URL such as "
             "https://fhir.example/fhir/$export.",
             place=place(address),
         )
     if any(name == "_since" for name, _value in parse_qsl(urlsplit(address).query)):
-        raise RefusedCommand("Leave _since out of the address: each run knows its own.")
+        raise RefusedCommand("Remove _since from the URL: each run sets it.")
     if bool(key) != bool(options.get("client_id")):
-        raise RefusedCommand("A client's id and the file of its key go together.")
+        raise RefusedCommand("A client id needs a key file, and a key file needs a client id.")
     if key:
         read_key(Path(key))
     try:
         moment_of(options.get("since") or "2000-01-01T00:00:00Z")
     except ValueError:
-        raise RefusedCommand("%(text)r is no moment.", text=options["since"]) from None
+        raise RefusedCommand("%(text)r is not a date or time.", text=options["since"]) from None
 
 
 KINDS: Mapping[str, Kind] = {
@@ -163,22 +169,23 @@ def add(
     settings = settings_of(current_app)
     if settings.demo:
         raise RefusedCommand(
-            "The demo takes no schedule but its own reset, since everybody may sign in there."
+            "The demo can't have other schedules than its own reset, because anyone can sign in "
+            "to it."
         )
     timing = Timing.of(when)
     schedule.check_name(name)
     wanted = {option: value for option, value in options.items() if value}
     if kind not in KINDS:
-        raise RefusedCommand("There is no kind %(kind)s of schedules.", kind=kind)
+        raise RefusedCommand("Unknown kind of schedule: %(kind)s.", kind=kind)
     if kind == BACKUP and name == stem_of(settings):
         raise RefusedCommand(
-            "Backups that are taken by hand are called %(name)s too, and this schedule would "
-            "remove them; choose another name, such as nightly.",
+            "Manual backups are also named %(name)s, so this schedule would remove them. Choose "
+            "another name, such as nightly.",
             name=name,
         )
     for option in wanted.keys() - KINDS[kind].takes:
         raise RefusedCommand(
-            "A schedule of the kind %(kind)s takes no %(option)s.", kind=kind, option=option
+            "A schedule of the kind %(kind)s has no option %(option)s.", kind=kind, option=option
         )
     if kind == FOLDER and makes and Path(wanted.get("folder", "")).is_dir():
         for own in (DONE_FOLDER, FAILED_FOLDER):
@@ -227,11 +234,11 @@ def run_now(name: str, now: int) -> str:
     schedule.refuse_reset(name)
     one = schedule.find(name)
     if schedule.settle(one, now):
-        raise RefusedCommand("A run of %(name)s is under way.", name=name)
+        raise RefusedCommand("The schedule %(name)s is already running.", name=name)
     passphrase, job_id = _passphrase(one), table.new_id()
     record("schedule-begun", what=name)
     if not _start(one, job_id, now, passphrase, is_due=False):
-        raise RefusedCommand("A run of %(name)s is under way.", name=name)
+        raise RefusedCommand("The schedule %(name)s is already running.", name=name)
     return job_id
 
 

@@ -111,8 +111,8 @@ def proof_named(method: str) -> str:
 def state_of(client: Client) -> str:
     """Return a client's state in words."""
     if client.disabled:
-        return _("switched off")
-    return _("approved") if client.approved_at is not None else _("waits for approval")
+        return _("disabled")
+    return _("approved") if client.approved_at is not None else _("waiting for approval")
 
 
 def proofs_of(client: Client) -> Sequence[str]:

@@ -40,7 +40,7 @@ def test_an_address_that_a_code_may_be_sent_to(uri):
     check_redirect_uri(uri)
 
 
-NO_ADDRESS, NO_EXTRAS, NO_SCHEME = "no address.", "must have no fragment", "must begin with"
+NO_ADDRESS, NO_EXTRAS, NO_SCHEME = "not a valid URI.", "must not have a fragment", "must begin with"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_keys_may_lie_in_the_clinics_own_network_where_the_operator_says_so(make
     ("name", "called", "one"),
     [
         ("launch_uri", "launch URI", PUBLIC),
-        ("jwks_uri", "address of the keys", replace(BACKEND, jwks=None)),
+        ("jwks_uri", "URL of the keys", replace(BACKEND, jwks=None)),
     ],
 )
 def test_an_address_that_we_send_no_browser_to_nor_fetch(name, called, one, uri, words):

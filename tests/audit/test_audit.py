@@ -247,7 +247,7 @@ def test_a_line_of_the_shell_says_who_what_and_how_much(tmp_path):
 def test_a_user_that_is_not_there_is_told(tmp_path):
     _in_the_demo(tmp_path)
     done = fhirapp(tmp_path, "audit", "list", "--demo", "--user", "nobody")
-    assert_not_done(done, "There is no user nobody")
+    assert_not_done(done, "Unknown user: nobody")
 
 
 def _in_the_demo(folder: Path) -> None:

@@ -121,19 +121,19 @@ def allow(scene: Scene) -> None:
 
 def take_back(scene: Scene) -> None:
     allow(scene)
-    assert scene.person.get("/account/apps").submit("Take back").status == 200
+    assert scene.person.get("/account/apps").submit("Revoke access").status == 200
 
 
 def change_app(scene: Scene, button: str, **filled: Any) -> None:
     path = scene.app_page()
-    if button != "Reject and delete":
-        scene.press("Approve", path)
+    if button != "Reject and delete app":
+        scene.press("Approve app", path)
     scene.press(button, path, **filled)
 
 
 def switch_on(scene: Scene) -> None:
-    change_app(scene, "Switch off")
-    scene.press("Switch on", f"/admin/clients/{scene.client_id}")
+    change_app(scene, "Disable")
+    scene.press("Enable", f"/admin/clients/{scene.client_id}")
 
 
 def unlink(scene: Scene) -> None:
@@ -156,14 +156,20 @@ DONE: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
     "sessions-ended": (ADMIN, PERSON, lambda scene: scene.press("Sign out everywhere")),
     "user-added": (
         *(ADMIN, "new"),
-        lambda scene: scene.press("Add", "/admin/users/new", name="New", username=f"n{scene.name}"),
+        lambda scene: scene.press(
+            "Add user", "/admin/users/new", name="New", username=f"n{scene.name}"
+        ),
     ),
-    "administrator-made": (ADMIN, PERSON, lambda scene: scene.press("Change", role=ADMINISTRATOR)),
-    "role-changed": (ADMIN, PERSON, lambda scene: scene.press("Change", role=PATIENT)),
-    "user-disabled": (ADMIN, PERSON, lambda scene: scene.press("Switch off")),
+    "administrator-made": (
+        ADMIN,
+        PERSON,
+        lambda scene: scene.press("Change role", role=ADMINISTRATOR),
+    ),
+    "role-changed": (ADMIN, PERSON, lambda scene: scene.press("Change role", role=PATIENT)),
+    "user-disabled": (ADMIN, PERSON, lambda scene: scene.press("Disable")),
     "user-enabled": (
         *(ADMIN, PERSON),
-        lambda scene: (scene.press("Switch off"), scene.press("Switch on")),
+        lambda scene: (scene.press("Disable"), scene.press("Enable")),
     ),
     "password-changed": (
         *(PERSON, PERSON),
@@ -174,11 +180,11 @@ DONE: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
             again="four words in a row",
         ),
     ),
-    "password-address": (ADMIN, PERSON, lambda scene: scene.press("Make an address")),
+    "password-address": (ADMIN, PERSON, lambda scene: scene.press("Create link")),
     "factor-on": (PERSON, PERSON, turn_on),
     "factor-off": (
         *(ADMIN, PERSON),
-        lambda scene: (scene.secret(), scene.press("Take it away")),
+        lambda scene: (scene.secret(), scene.press("Remove second factor")),
     ),
     "record-linked": (
         *(ADMIN, PERSON),
@@ -192,12 +198,12 @@ DONE: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
     "app-allowed": (PERSON, APP, allow),
     "app-ended": (PERSON, APP, take_back),
     "app-registered": (NOBODY, APP, lambda scene: scene.app_page()),
-    "app-approved": (ADMIN, APP, lambda scene: scene.press("Approve", scene.app_page())),
-    "app-rejected": (ADMIN, APP, lambda scene: change_app(scene, "Reject and delete")),
+    "app-approved": (ADMIN, APP, lambda scene: scene.press("Approve app", scene.app_page())),
+    "app-rejected": (ADMIN, APP, lambda scene: change_app(scene, "Reject and delete app")),
     "app-changed": (ADMIN, APP, lambda scene: change_app(scene, "Save", scope="user/*.r")),
-    "app-disabled": (ADMIN, APP, lambda scene: change_app(scene, "Switch off")),
+    "app-disabled": (ADMIN, APP, lambda scene: change_app(scene, "Disable")),
     "app-enabled": (ADMIN, APP, switch_on),
-    "app-secret": (ADMIN, APP, lambda scene: change_app(scene, "Make a secret")),
+    "app-secret": (ADMIN, APP, lambda scene: change_app(scene, "Create secret")),
     "patients-found": (PERSON, NOBODY, shown),
 }
 

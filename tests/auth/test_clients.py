@@ -86,14 +86,14 @@ def test_what_is_no_set_of_keys_for_rs384_or_es384_is_refused(content: Any):
 
 @pytest.mark.parametrize("client_id", ["", "a b", "é", "x" * 65, "a/b", "a\n"])
 def test_a_client_id_that_oauth_cannot_carry_is_refused(connection, client_id):
-    with pytest.raises(RefusedCommand, match="A client id has 1 to 64 letters"):
+    with pytest.raises(RefusedCommand, match="A client id must have 1 to 64 letters"):
         register(connection, backend("x"), client_id=client_id)
 
 
 def test_a_client_is_registered_once(connection):
     register(connection, backend("Clinic", " system/*.rs  system/*.read "), client_id="clinic")
     assert find(connection, "clinic")["scope"] == "system/*.rs system/*.read"
-    with pytest.raises(RefusedCommand, match="The client clinic is registered already"):
+    with pytest.raises(RefusedCommand, match="The client clinic is already registered"):
         register(connection, backend("Other"), client_id="clinic")
 
 
@@ -111,12 +111,12 @@ def test_a_backend_client_can_have_system_scopes_alone(connection, scope, named)
     with pytest.raises(RefusedCommand) as raised:
         register(connection, backend("x", scope), client_id="clinic")
     assert str(raised.value) == (
-        f"Not a scope that a backend client can have: {named}; use for example system/*.rs"
+        f"A backend client cannot have the scope {named}; use for example system/*.rs"
     )
 
 
 def test_a_client_that_may_ask_for_nothing_is_told_so(connection):
-    with pytest.raises(RefusedCommand, match=r"one scope at least, for example system/\*\.rs"):
+    with pytest.raises(RefusedCommand, match=r"at least one, for example system/\*\.rs"):
         register(connection, backend("x", " \n"), client_id="clinic")
 
 
@@ -127,7 +127,7 @@ def test_clients_are_listed_by_id_and_disabled_by_it(connection):
     listed = {one["client_id"]: one["disabled"] for one in list_clients(connection)}
     assert list(listed) == sorted(listed)
     assert (listed["alpha"], listed["zebra"]) == (False, True)
-    with pytest.raises(RefusedCommand, match="There is no client nobody"):
+    with pytest.raises(RefusedCommand, match="Unknown client: nobody"):
         set_disabled(connection, "nobody", disabled=True)
 
 
@@ -144,12 +144,12 @@ def test_an_issued_token_is_stored_as_its_hash_with_its_lifetime_and_patient(con
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"scope": "nonsense"}, "Nothing of 'nonsense' can be granted to operator"),
+        ({"scope": "nonsense"}, "None of the scopes 'nonsense' can be granted to operator"),
         ({"scope": ""}, "can be granted to operator"),
         ({"scope": "system/*.write"}, "can be granted to operator"),
         ({"scope": "patient/*.rs"}, "needs --patient"),
         ({"scope": "system/*.rs patient/*.rs"}, "needs --patient"),
-        ({"scope": "system/*.rs", "client_id": "nobody"}, "There is no client nobody"),
+        ({"scope": "system/*.rs", "client_id": "nobody"}, "Unknown client: nobody"),
         ({"scope": "user/*.rs", "client_id": "demo-backend"}, "can be granted to demo-backend"),
     ],
 )
@@ -159,7 +159,7 @@ def test_a_token_that_cannot_be_issued_is_refused(connection, asked, words):
     assert words in str(raised.value)
 
 
-REFUSED = "The client demo-backend is disabled, or waits for approval."
+REFUSED = "The client demo-backend is disabled or waiting for approval."
 
 
 @pytest.mark.parametrize("values", [{"disabled": True}, {"approved_at": None}])
@@ -185,10 +185,10 @@ def test_a_client_is_approved_once(connection):
 @pytest.mark.parametrize(
     ("client_id", "words"),
     [
-        ("nobody", "There is no client nobody."),
-        ("no body", "A client id has 1 to 64 letters"),
-        ("\0", "A client id has 1 to 64 letters"),
-        ("\ud800", "A client id has 1 to 64 letters"),
+        ("nobody", "Unknown client: nobody."),
+        ("no body", "A client id must have 1 to 64 letters"),
+        ("\0", "A client id must have 1 to 64 letters"),
+        ("\ud800", "A client id must have 1 to 64 letters"),
     ],
 )
 def test_a_client_that_is_not_there_is_told(connection, client_id, words):

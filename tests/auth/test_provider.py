@@ -136,16 +136,16 @@ def test_an_administrator_links_who_came(by_hand, accounts, identity_provider):
     assert (page.status, NOT_LINKED in page.words) == (403, True)
     username = add_person(by_hand, CLINICIAN, name="Lee Nguyen")
     admin = Browser(by_hand).resume(add_person(by_hand, ADMINISTRATOR))
-    assert "Signed in at Clinic login, and not linked yet" in admin.get("/admin/users").words
+    assert "Signed in with Clinic login, not linked yet" in admin.get("/admin/users").words
     path = f"/admin/users/{id_of(by_hand, username)}"
     form = {"waiting": "s1", "form_token": admin.get(path).forms[0].fields["form_token"]}
     page = admin.post(f"{path}/link-provider", form)
-    assert "They can sign in by it now." in page.words
+    assert "Account linked. The user can sign in with it now." in page.words
     assert person.sign_in().heading == "Lee Nguyen"
     # Without a rule the role is the one that is given here.
     assert user(by_hand, username).role == CLINICIAN
     page = admin.get(path).submit("Unlink")
-    assert "They cannot sign in by it any more" in page.words
+    assert "The user can no longer sign in with it" in page.words
     assert person.browser.get("/account").heading == "Sign in"
     assert NOT_LINKED in person.sign_in().words
     seen = [event for event, _what in events(by_hand)]
@@ -155,9 +155,9 @@ def test_an_administrator_links_who_came(by_hand, accounts, identity_provider):
 def test_one_account_there_is_one_user_here(by_hand, accounts):
     admin = Browser(by_hand).resume(add_person(by_hand, ADMINISTRATOR))
     first, second = (f"/admin/users/{id_of(by_hand, add_person(by_hand, CLINICIAN))}" for _ in "ab")
-    assert admin.get(first).submit("Link", subject="s9").status == 200
-    page = admin.get(second).submit("Link", subject="s9")
-    assert (page.status, "linked with somebody else" in page.words) == (409, True)
+    assert admin.get(first).submit("Link account", subject="s9").status == 200
+    page = admin.get(second).submit("Link account", subject="s9")
+    assert (page.status, "already linked to another user" in page.words) == (409, True)
     (row,) = rows(by_hand, select(Identity.__table__))
     assert (row.subject, row.user_id) == ("s9", first.rpartition("/")[2])
 

@@ -590,7 +590,7 @@ def test_the_administrator_looks_a_refusal_up(patient, administrator):
     request_id = patient.fhir.get("AllergyIntolerance?patient=p2").headers[REQUEST_ID_HEADER]
     page = administrator.get("/admin/refusals")
     assert request_id in page.words
-    page = page.submit("Look it up", id=f" {request_id.upper()} ")
+    page = page.submit("Look up request", id=f" {request_id.upper()} ")
     assert page.status == 200
     assert "patient: the token is for one patient, and this is another." in page.words
     assert "The user's role: patient" in page.words
@@ -603,7 +603,7 @@ def test_the_administrator_looks_a_refusal_up(patient, administrator):
 def test_an_id_of_which_nothing_is_kept_is_told(administrator, asked):
     page = administrator.get("/admin/refusals", query_string={"id": asked})
     assert page.status == 200
-    assert "Nothing is kept of a request with this id." in page.words
+    assert "No refused request with this id." in page.words
     assert "<script" not in page.response.text
 
 

@@ -97,7 +97,7 @@ def test_what_goes_together_is_taken(one):
     assert columns(one)["kind"] == one.kind
 
 
-KEYS_MISSING = "Give its public keys: a JSON Web Key Set, or the address of one."
+KEYS_MISSING = "Public keys are missing: enter a JSON Web Key Set or the URL of one."
 NO_USERS = "A backend client has no users: leave out the redirect URIs."
 
 
@@ -105,24 +105,36 @@ NO_USERS = "A backend client has no users: leave out the redirect URIs."
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (replace(PUBLIC, kind="operator"), "A client is one of backend, public, confidential."),
-        (replace(PUBLIC, kind=""), "A client is one of backend, public, confidential."),
-        (replace(PUBLIC, auth_method=BASIC), "A public client proves who it is by none."),
+        (
+            replace(PUBLIC, kind="operator"),
+            "The kind of client must be one of backend, public, confidential.",
+        ),
+        (
+            replace(PUBLIC, kind=""),
+            "The kind of client must be one of backend, public, confidential.",
+        ),
+        (replace(PUBLIC, auth_method=BASIC), "A public client must authenticate with none."),
         (
             replace(CONFIDENTIAL, auth_method=NONE),
-            "A confidential client proves who it is by client_secret_basic / private_key_jwt.",
+            "A confidential client must authenticate with client_secret_basic / private_key_jwt.",
         ),
-        (replace(BACKEND, auth_method=BASIC), "A backend client proves who it is by private_key_"),
+        (
+            replace(BACKEND, auth_method=BASIC),
+            "A backend client must authenticate with private_key_",
+        ),
         (
             replace(BACKEND, auth_method=f"{BASIC} {SIGNED}"),
-            "A backend client proves who it is by private_key_jwt.",
+            "A backend client must authenticate with private_key_jwt.",
         ),
         (replace(BACKEND, jwks=None), KEYS_MISSING),
         (replace(BACKEND, jwks={}), KEYS_MISSING),
         (replace(BACKEND, jwks_uri="https://lab.example/keys"), KEYS_MISSING),
         (replace(CONFIDENTIAL, auth_method=SIGNED), KEYS_MISSING),
-        (replace(CONFIDENTIAL, jwks=JWKS), "Keys go with private_key_jwt."),
-        (replace(PUBLIC, jwks_uri="https://a.example/k"), "Keys go with private_key_jwt."),
+        (replace(CONFIDENTIAL, jwks=JWKS), "Keys can only be used with private_key_jwt."),
+        (
+            replace(PUBLIC, jwks_uri="https://a.example/k"),
+            "Keys can only be used with private_key_jwt.",
+        ),
         (replace(BACKEND, redirect_uris=(REDIRECT,)), NO_USERS),
         (replace(BACKEND, launch_uri="https://lab.example/launch"), NO_USERS),
         (replace(PUBLIC, redirect_uris=()), "An app needs at least one redirect URI."),
@@ -152,7 +164,7 @@ def test_words_are_printable_and_short(name, longest):
         assert columns(replace(PUBLIC, **{name: text}))[name] == text.strip()
     for text in ("x" * (longest + 1), " ", "a\nb", "a\u202eb", "a\0b", "a\x1b[2J"):
         said = refusal(columns, replace(PUBLIC, **{name: text}))
-        assert said == f"The {name} has 1 to {longest} printable characters."
+        assert said == f"The {name} must have 1 to {longest} printable characters."
 
 
 @enforcing
@@ -215,14 +227,14 @@ def test_a_scope_is_stored_as_it_was_asked(one, scope, stored):
 def test_a_scope_that_a_client_cannot_have_is_named(one, scope, named):
     example = "system/*.rs" if one is BACKEND else "launch/patient patient/*.rs"
     assert refusal(columns, replace(one, scope=scope)) == (
-        f"Not a scope that a {one.kind} client can have: {named}; use for example {example}"
+        f"A {one.kind} client cannot have the scope {named}; use for example {example}"
     )
 
 
 @enforcing
 def test_a_scope_is_not_longer_than_a_request_can_ask():
     said = refusal(columns, replace(PUBLIC, scope=" ".join(["openid"] * 300)))
-    assert said == "The scope has at most 2000 characters."
+    assert said == "The scopes must have at most 2000 characters."
 
 
 # Keys, beside what test_clients.py has.
@@ -261,13 +273,13 @@ OTHERS = [
 def test_a_key_that_signs_no_assertion_is_left_out(other):
     kept = public_keys({"keys": [other, EC.as_dict(private=False)]})
     assert kept == {"keys": [EC.as_dict(private=False)]}
-    assert refusal(public_keys, other).startswith("The key set must hold RSA keys for RS384")
+    assert refusal(public_keys, other).startswith("The key set must contain RSA keys for RS384")
 
 
 @pytest.mark.parametrize("kid", [5, None, ["k"], "x" * 256, "a\nb", "\ud800", "\0"])
 def test_a_kid_is_printable_and_short(kid):
     said = refusal(public_keys, {**EC.as_dict(private=False), "kid": kid})
-    assert said == "A kid has at most 255 printable characters."
+    assert said == "A kid must have at most 255 printable characters."
 
 
 def test_a_set_has_not_more_keys_than_anybody_needs():

@@ -140,7 +140,7 @@ def test_without_a_second_factor_no_code_is_right(clinic, person):
 
 def test_it_is_not_turned_on_over_another(clinic, person):
     enable(clinic, person)
-    with pytest.raises(RefusedCommand, match="The second factor is on already"):
+    with pytest.raises(RefusedCommand, match="The second factor is already on"):
         enable(clinic, person)
 
 

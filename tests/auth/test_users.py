@@ -25,8 +25,8 @@ from fhirapp.config import RefusedCommand
 from fhirapp.db import writing
 
 PASSWORD = "a few words, say"
-NAME_RULE = "A user name has 2 to 64 letters without accents, digits and . _ @ + -"
-ROLE_RULE = "A role is one of clinician, administrator, patient."
+NAME_RULE = "A user name must have 2 to 64 characters: letters without accents, digits or . _ @ + -"
+ROLE_RULE = "A role must be one of clinician, administrator, patient."
 
 
 @pytest.fixture(scope="module")
@@ -94,17 +94,17 @@ def test_a_user_name_that_cannot_be_typed_everywhere_is_refused(connection, user
 
 
 def test_a_user_who_is_not_there_is_named(connection):
-    assert refusal(accounts.find_user, connection, " Nobody ") == "There is no user nobody."
+    assert refusal(accounts.find_user, connection, " Nobody ") == "Unknown user: nobody."
 
 
 def test_a_user_name_is_one_persons(connection):
     add(connection)
-    assert refusal(add, connection, "Maria") == "There is a user maria already."
+    assert refusal(add, connection, "Maria") == "The user maria already exists."
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 201, "Ma\nria", "Ma\u202eria", "Ma\x1bria"])
 def test_a_name_is_printable(connection, name):
-    assert refusal(add, connection, name=name) == "A name has 1 to 200 printable characters."
+    assert refusal(add, connection, name=name) == "A name must have 1 to 200 printable characters."
 
 
 @pytest.mark.parametrize("role", ["", "doctor", "Clinician", "operator"])
@@ -120,7 +120,7 @@ def test_a_role_is_one_of_three(connection, role):
         ("nine char", "at least 10 characters"),
         ("x1" * 101, "at most 200 characters"),
         ("aaaabbbbcccc", "harder to guess"),
-        ("my name is Maria", "It holds your user name"),
+        ("my name is Maria", "The password contains your user name"),
     ],
 )
 def test_a_weak_password_is_refused_when_it_is_first_given_and_later(connection, password, words):
@@ -139,7 +139,7 @@ def test_a_password_is_kept_as_argon2id_with_a_salt(connection):
 
 @pytest.mark.parametrize("fhir_user", ["Practitioner/", "dr", "Patient/p1", "Practitioner/a b"])
 def test_who_one_of_the_staff_is_must_be_a_practitioner(connection, fhir_user):
-    words = f"{fhir_user!r} is no Practitioner; use Practitioner/<id>."
+    words = f"{fhir_user!r} is not a Practitioner. Use Practitioner/<id>."
     assert refusal(add, connection, fhir_user=fhir_user) == words
     assert refusal(accounts.set_fhir_user, connection, add(connection), fhir_user) == words
 
@@ -155,12 +155,12 @@ def test_who_one_of_the_staff_is_can_be_said_and_taken_back(connection):
 
 def test_a_patient_is_no_practitioner(connection):
     said = refusal(add, connection, role=PATIENT, fhir_user="Practitioner/dr-adeyemi")
-    assert said == "A user with the role patient is no Practitioner."
+    assert said == "A user with the role patient cannot be a Practitioner."
 
 
 # The last administrator.
 
-LAST = "This is the last administrator; make another one first."
+LAST = "This is the last administrator. Add another one first."
 
 
 def only_administrator(connection: Connection) -> str:
@@ -299,14 +299,14 @@ def test_a_link_is_one_users(connection):
 @pytest.mark.parametrize("role", [CLINICIAN, ADMINISTRATOR])
 def test_staff_are_linked_to_no_record(connection, role):
     said = refusal(accounts.link, connection, add(connection, role=role), "p1")
-    assert said == "Only a user with the role patient is linked to a record."
+    assert said == "Only users with the role patient can be linked to a record."
 
 
 @pytest.mark.parametrize("patient_id", ["", "Patient/p1", "a b", "x" * 65, "p1\n", "p\0", "\ud800"])
 def test_what_is_no_id_is_not_linked(connection, patient_id):
     user_id = add(connection, role=PATIENT)
     said = refusal(accounts.link, connection, user_id, patient_id)
-    assert said == f"{patient_id!r} is no id of a Patient."
+    assert said == f"{patient_id!r} is not a Patient id."
     assert not accounts.unlink(connection, user_id, patient_id)
 
 

@@ -147,21 +147,21 @@ def _sign_in_again(one: Visit) -> None:
 
 
 def _rotate(one: Visit) -> None:
-    one.press("Make a new key")
-    one.press("Yes, make it")
+    one.press("Rotate the signing key")
+    one.press("Rotate key")
 
 
 def _import(one: Visit) -> None:
     lines = b'{"resourceType":"AllergyIntolerance","id":"none"}\n'
     file = {"name": "a.ndjson", "mimeType": "text/plain", "buffer": lines}
     one.page.locator("#files").set_input_files([file])
-    one.press("Start the import")
-    one.page.get_by_text("To download").wait_for()
+    one.press("Start import")
+    one.page.get_by_text("Downloads").wait_for()
 
 
 def _export(one: Visit) -> None:
-    one.press("Start the export")
-    one.page.get_by_text("Everything in one archive").wait_for()
+    one.press("Start export")
+    one.page.get_by_text("Download all as one archive").wait_for()
 
 
 def _back_up(one: Visit) -> None:
@@ -322,17 +322,17 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page(
             "/admin/grants/take-back",
             "/admin/grants?person=walker",
-            _press("Take back all that are found"),
+            _press("Revoke all matching consents"),
         ),
         Page("/"),
         Page("/admin/users"),
         Page("/admin/users", "/admin/users?name=nobody"),
         Page("/admin/users/new"),
-        Page("/admin/users/new", go=_enter("Add", name="Somebody", username="admin")),
+        Page("/admin/users/new", go=_enter("Add user", name="Somebody", username="admin")),
         Page(USER, "/admin/users/{patient}"),
         Page(USER, "/admin/users/{patient}?find=Luis"),
         Page(USER, "/admin/users/{walker}"),
-        Page(f"{USER}/address", "/admin/users/{walker}", _press("Make an address")),
+        Page(f"{USER}/address", "/admin/users/{walker}", _press("Create link")),
         Page("/admin/about"),
         Page("/admin/patients"),
         Page("/admin/patients", "/admin/patients?find=Luis"),
@@ -340,7 +340,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page(
             "/admin/patients/<patient_id>/delete",
             "/admin/patients/p2",
-            _enter("Go on", reason="Asked for it"),
+            _enter("Continue", reason="Asked for it"),
         ),
         Page(
             "/admin/patients/<patient_id>/correct",
@@ -352,13 +352,13 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page(CLIENT, "/admin/clients/{app}"),
         Page(CLIENT, "/admin/clients/{backend}"),
         Page(f"{CLIENT}/change", "/admin/clients/{app}", _enter("Save", scope="nonsense")),
-        Page(f"{CLIENT}/secret", "/admin/clients/{app}", _press("Make a secret")),
-        Page(f"{CLIENT}/owner", "/admin/clients/{app}", _press("Make an address")),
+        Page(f"{CLIENT}/secret", "/admin/clients/{app}", _press("Create secret")),
+        Page(f"{CLIENT}/owner", "/admin/clients/{app}", _press("Create link")),
         Page("/admin/imports"),
-        Page("/admin/imports", go=_press("Start the import")),
+        Page("/admin/imports", go=_press("Start import")),
         Page("/admin/imports/<job_id>", "/admin/imports", _import),
         Page("/admin/exports"),
-        Page("/admin/exports", go=_enter("Start the export", since="nonsense")),
+        Page("/admin/exports", go=_enter("Start export", since="nonsense")),
         Page("/admin/exports/<job_id>", "/admin/exports", _export),
         Page("/admin/backups"),
         Page("/admin/backups", go=_enter("Take a backup", passphrase="nonsense")),
@@ -389,7 +389,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/admin/check"),
         Page("/admin/check", "/admin/check?whole=1"),
         Page("/admin/keys"),
-        Page("/admin/keys/rotate", "/admin/keys", _press("Make a new key")),
+        Page("/admin/keys/rotate", "/admin/keys", _press("Rotate the signing key")),
         Page("/admin/keys", go=_rotate),
         Page("/explore", "/explore?address=/fhir/AuditEvent"),
         Page(

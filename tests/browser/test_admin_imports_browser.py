@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.support.live", "tests.support.browser"]
 
-BEGIN = "Start the import"
+BEGIN = "Start import"
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ def test_token_issue_prints_the_token_alone(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--scope", "nonsense"], "Nothing of 'nonsense' can be granted to operator."),
+        (["--scope", "nonsense"], "None of the scopes 'nonsense' can be granted to operator."),
         (["--scope", "system/*.rs", "--expires", "0"], "'--expires': 0 is not in the range"),
         (["--scope", "system/*.rs", "--expires", "9" * 30], "--expires"),
     ],
@@ -184,8 +184,8 @@ def test_a_client_is_added_listed_shown_and_disabled(tmp_path):
     assert [(one["client_id"], one["disabled"]) for one in listed] == [("clinic", False)]
     assert fhirapp(tmp_path, "client", "disable", "clinic").returncode == 0
     assert "clinic (disabled)" in fhirapp(tmp_path, "client", "list").stdout
-    assert_not_done(fhirapp(tmp_path, "client", "disable", "other"), "There is no client other.")
-    assert_not_done(fhirapp(tmp_path, "client", "show", "other"), "There is no client other.")
+    assert_not_done(fhirapp(tmp_path, "client", "disable", "other"), "Unknown client: other.")
+    assert_not_done(fhirapp(tmp_path, "client", "show", "other"), "Unknown client: other.")
 
 
 def test_keys_are_readable_by_the_servers_user_alone(tmp_path):

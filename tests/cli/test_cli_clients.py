@@ -147,24 +147,32 @@ SCOPE = ("--scope", "system/*.rs")
 @pytest.mark.parametrize(
     ("client_id", "options", "words"),
     [
-        ("a b", APP, "A client id has 1 to 64 letters, digits and . _ ~ -"),
-        ("\udcff", APP, "A client id has 1 to 64 letters, digits and . _ ~ -"),
+        ("a b", APP, "A client id must have 1 to 64 letters, digits or . _ ~ -"),
+        ("\udcff", APP, "A client id must have 1 to 64 letters, digits or . _ ~ -"),
         ("operator", APP, "The client operator is this server's own; choose another id."),
-        ("taken", APP, "The client taken is registered already."),
-        ("app", (*APP, "--name", "\n"), "The name has 1 to 100 printable characters."),
+        ("taken", APP, "The client taken is already registered."),
+        ("app", (*APP, "--name", "\n"), "The name must have 1 to 100 printable characters."),
         ("app", (*APP, "--redirect-uri", "javascript:x"), "The redirect URI 'javascript:x' must"),
         ("app", (*APP, "--launch-uri", "data:x"), "The launch URI 'data:x' must begin with https"),
-        ("app", (*APP, "--scope", "system/*.rs"), "Not a scope that a public client can have"),
-        ("app", (*APP, "--jwks-uri", "https://a.example"), "Keys go with private_key_jwt."),
+        ("app", (*APP, "--scope", "system/*.rs"), "A public client cannot have the scope"),
+        (
+            "app",
+            (*APP, "--jwks-uri", "https://a.example"),
+            "Keys can only be used with private_key_jwt.",
+        ),
         ("app", (*APP, "--kind", "nonsense"), "Invalid value for '--kind': 'nonsense' is not"),
         ("app", ("--scope", "openid"), "An app needs at least one redirect URI."),
         ("app", (), "Missing option '--scope'. See --help."),
-        ("lab", (*SCOPE, "--kind", "backend"), "Give its public keys: a JSON Web Key Set, or the"),
+        (
+            "lab",
+            (*SCOPE, "--kind", "backend"),
+            "Public keys are missing: enter a JSON Web Key Set or the",
+        ),
         ("lab", (*APP, "--kind", "backend", "--jwks-uri", "https://a.b/"), "has no users"),
         (
             "lab",
             (*SCOPE, "--kind", "backend", "--jwks-uri", "http://lab.example/keys"),
-            "The address of the keys 'http://lab.example/keys' must begin with https://",
+            "The URL of the keys 'http://lab.example/keys' must begin with https://",
         ),
         ("lab", (*SCOPE, "--jwks", "missing.json"), "'missing.json' does not exist"),
     ],
@@ -182,9 +190,9 @@ def test_a_client_that_cannot_be_registered_is_refused(known, client_id, options
         ("{", "keys.json is not JSON."),
         ("", "keys.json is not JSON."),
         ("[" * 100_000, "keys.json is not JSON."),
-        ("[]", "Not a JSON Web Key Set: an object with a list of keys."),
-        ("null", "Not a JSON Web Key Set: an object with a list of keys."),
-        ("{}", "The key set must hold RSA keys for RS384, or EC keys of the curve P-384"),
+        ("[]", "Not a JSON Web Key Set: it must be an object with a list of keys."),
+        ("null", "Not a JSON Web Key Set: it must be an object with a list of keys."),
+        ("{}", "The key set must contain RSA keys for RS384 or P-384 EC keys"),
         ('{"kty":"RSA","n":"AQAB","e":"AQAB"}', "An RSA key must have 2048 to 8192 bits."),
         ('{"kty":"EC","crv":"P-384","x":"AA","y":"AA"}', "Not a JSON Web Key Set: "),
     ],
@@ -214,9 +222,9 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("client_id", "words"),
     [
-        ("other", "There is no client other."),
-        ("a\nb", "A client id has 1 to 64 letters, digits and . _ ~ -"),
-        ("\udcff", "A client id has 1 to 64 letters, digits and . _ ~ -"),
+        ("other", "Unknown client: other."),
+        ("a\nb", "A client id must have 1 to 64 letters, digits or . _ ~ -"),
+        ("\udcff", "A client id must have 1 to 64 letters, digits or . _ ~ -"),
     ],
 )
 def test_a_client_that_is_not_there_is_one_sentence(known, command, client_id, words):
@@ -261,7 +269,7 @@ def test_a_client_that_waits_for_approval_is_listed_approved_and_its_owner_not_t
             code = owner_code(connection, "chart")
         db.engine.dispose()
     table = done(tmp_path, "client", "list")
-    assert table.stdout == "chart (waits for approval)\tChart\topenid\n"
+    assert table.stdout == "chart (waiting for approval)\tChart\topenid\n"
     assert table.stderr == "Client id\tName\tMay ask for\n"
     waiting = shown(tmp_path, "chart")
     assert (waiting["approved_at"], waiting["approved"]) == (None, None)
@@ -269,7 +277,7 @@ def test_a_client_that_waits_for_approval_is_listed_approved_and_its_owner_not_t
     (listed,) = json.loads(done(tmp_path, "client", "list", "--json").stdout)
     assert (listed["kind"], listed["approved_at"]) == ("public", None)
     refused = refusal(tmp_path, "token", "issue", "--client", "chart", "--scope", "patient/*.rs")
-    assert refused == "The client chart is disabled, or waits for approval."
+    assert refused == "The client chart is disabled or waiting for approval."
     assert done(tmp_path, "client", "approve", "chart").stderr == "Client chart is approved.\n"
     assert done(tmp_path, "client", "list").stdout == "chart\tChart\topenid\n"
     client = shown(tmp_path, "chart")
@@ -299,7 +307,7 @@ def test_a_client_is_disabled_and_enabled(tmp_path):
 @pytest.mark.parametrize("patient", ["", "a b", "a\nb", "\udcff", "Practitioner/x"])
 def test_a_token_is_for_a_patient_whose_id_is_one(known, patient):
     given = ("token", "issue", "--scope", "patient/*.rs", "--patient", patient)
-    assert refusal(known, *given) == f"{patient!r} is no id of a Patient."
+    assert refusal(known, *given) == f"{patient!r} is not a Patient id."
 
 
 def test_a_signing_key_is_added_and_nobody_else_can_read_it(tmp_path):

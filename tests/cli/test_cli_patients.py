@@ -50,7 +50,7 @@ def test_records_are_merged_and_separated(folder):
 
 
 def test_without_a_record_or_a_reason_nothing_is_done(folder):
-    assert "There is no patient two." in refusal(
+    assert "Unknown patient: two." in refusal(
         folder, "patient", "delete", "two", "--reason", "A letter", "--yes"
     )
-    assert "Give a reason" in refusal(folder, "patient", "delete", "one", "--reason", " ", "--yes")
+    assert "Enter a reason" in refusal(folder, "patient", "delete", "one", "--reason", " ", "--yes")

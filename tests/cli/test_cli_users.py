@@ -137,24 +137,32 @@ def test_a_password_is_one_line_whatever_ends_it(clinic, ending):
 @pytest.mark.parametrize(
     ("username", "options", "words"),
     [
-        ("m", (), "A user name has 2 to 64 letters without accents, digits and . _ @ + -"),
-        ("admin", (), "There is a user admin already."),
+        (
+            "m",
+            (),
+            "A user name must have 2 to 64 characters: letters without accents",
+        ),
+        ("admin", (), "The user admin already exists."),
         ("paul", ("--role", "doctor"), "Invalid value for '--role': 'doctor' is not one of"),
-        ("paul", ("--name", "a\nb"), "A name has 1 to 200 printable characters."),
-        ("paul", ("--patient", "ana"), "Only a user with the role patient is linked to a record."),
+        ("paul", ("--name", "a\nb"), "A name must have 1 to 200 printable characters."),
+        (
+            "paul",
+            ("--patient", "ana"),
+            "Only users with the role patient can be linked to a record.",
+        ),
         ("paul", ("--practitioner", "nobody"), "There is no practitioner nobody."),
-        ("paul", ("--practitioner", "a b"), "'a b' is no id of a Practitioner."),
+        ("paul", ("--practitioner", "a b"), "'a b' is not a Practitioner id."),
         ("paul", ("--role", "patient", "--patient", "nobody"), "There is no patient nobody."),
-        ("paul", ("--role", "patient", "--patient", "a\nb"), "'a\\nb' is no id of a Patient."),
+        ("paul", ("--role", "patient", "--patient", "a\nb"), "'a\\nb' is not a Patient id."),
         (
             "paul",
             ("--role", "patient", "--practitioner", "dr"),
-            "A user with the role patient is no Practitioner.",
+            "A user with the role patient cannot be a Practitioner.",
         ),
         ("paul", ("--invite",), "Give --password-stdin or --invite, not both."),
-        ("\udcff", (), "A user name has 2 to 64 letters"),
-        ("paul", ("--name", "\udcff"), "A name has 1 to 200 printable characters."),
-        ("paul", ("--role", "patient", "--patient", "\udcff"), "'\\udcff' is no id of a Patient."),
+        ("\udcff", (), "A user name must have 2 to 64"),
+        ("paul", ("--name", "\udcff"), "A name must have 1 to 200 printable characters."),
+        ("paul", ("--role", "patient", "--patient", "\udcff"), "'\\udcff' is not a Patient id."),
     ],
 )
 def test_a_user_who_cannot_be_added_is_refused(staffed, username, options, words):
@@ -175,7 +183,7 @@ def test_a_role_must_be_said(staffed):
         (b"too short\n", "at least 10 characters"),
         (b"x1" * 101, "at most 200 characters"),
         (b"x1" * 50_000, "at most 200 characters"),
-        (b"I-am-maria!\n", "It holds your user name"),
+        (b"I-am-maria!\n", "The password contains your user name"),
         (b"caf\xe9 latte macchiato\n", "The password is not text in UTF-8."),
     ],
 )
@@ -333,7 +341,7 @@ COMMANDS = [
 @pytest.mark.parametrize(("command", "more"), [(one[0], one[1:]) for one in COMMANDS])
 def test_a_user_who_is_not_there_is_named(staffed, command, more):
     given = ("user", command, "Nobody", *more)
-    assert_refused(staffed, *given, stdin=STDIN, words="There is no user nobody.")
+    assert_refused(staffed, *given, stdin=STDIN, words="Unknown user: nobody.")
 
 
 def test_a_user_is_disabled_and_enabled(clinic):
@@ -348,7 +356,7 @@ def test_a_user_is_disabled_and_enabled(clinic):
 
 @pytest.mark.parametrize("command", [("disable", "admin"), ("role", "admin", "clinician")])
 def test_the_last_administrator_stays(staffed, command):
-    words = "This is the last administrator; make another one first."
+    words = "This is the last administrator. Add another one first."
     assert_refused(staffed, "user", *command, words=words)
 
 
@@ -381,14 +389,14 @@ def test_records_are_linked_and_unlinked(clinic):
     [
         (("role", "maria", "doctor"), "Invalid value for '{clinician|administrator|patient}'"),
         (("link", "maria", "nobody"), "There is no patient nobody."),
-        (("link", "maria", "Practitioner/dr"), "'Practitioner/dr' is no id of a Patient."),
-        (("link", "maria", ""), "'' is no id of a Patient."),
-        (("link", "maria", "\udcff"), "'\\udcff' is no id of a Patient."),
-        (("link", "admin", "ana"), "Only a user with the role patient is linked to a record."),
+        (("link", "maria", "Practitioner/dr"), "'Practitioner/dr' is not a Patient id."),
+        (("link", "maria", ""), "'' is not a Patient id."),
+        (("link", "maria", "\udcff"), "'\\udcff' is not a Patient id."),
+        (("link", "admin", "ana"), "Only users with the role patient can be linked to a record."),
         (("unlink", "maria", "ben"), "User maria is not linked to Patient/ben."),
         (("unlink", "admin", "ana"), "User admin is not linked to Patient/ana."),
         (("link", "maria"), "Missing argument 'PATIENT_ID'. See --help."),
-        (("disable", "\udcff"), "A user name has 2 to 64 letters"),
+        (("disable", "\udcff"), "A user name must have 2 to 64"),
     ],
 )
 def test_a_change_that_cannot_be_made_is_refused(staffed, command, words):

@@ -133,8 +133,8 @@ def _assert_import_told(running: Cluster, upload: Upload, job_id: str) -> None:
     assert job.state in (DONE, INTERRUPTED), job
     if job.state == INTERRUPTED:
         page = upload.browser.get(f"/admin/imports/{job_id}")
-        assert "It broke off" in page.words
-        job = wait_for(running.app, task_id(page.submit("Import the same again")))
+        assert "was interrupted" in page.words
+        job = wait_for(running.app, task_id(page.submit("Import again")))
     assert job.state == DONE
 
 

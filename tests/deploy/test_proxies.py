@@ -177,7 +177,7 @@ def test_programs_ask_for_records(fhir, base):
 
 def test_a_file_of_several_megabytes_is_uploaded(app, base, front):
     browser = Browser(app).resume(add_person(app, ADMINISTRATOR))
-    form = browser.get(f"{path_of(base)}/admin/imports").form("Start the import")
+    form = browser.get(f"{path_of(base)}/admin/imports").form("Start import")
     address = f"{path_of(base)}/admin/uploads/{form.fields['task']}"
     content = b"x" * (3 * 1024 * 1024)
     own = {"base_url": f"https://{urlsplit(base).netloc}"}

@@ -98,7 +98,7 @@ class Upload:
 
     def __init__(self, browsers: tuple[Browser, Browser]) -> None:
         self.pages = [browser.get("/admin/imports") for browser in browsers]
-        self.id = self.pages[0].form("Start the import").fields["task"]
+        self.id = self.pages[0].form("Start import").fields["task"]
 
     def send(self, server: int, content: bytes, at: int, until: int) -> tuple[int, object]:
         """Send a part of a file to a server; return what that answers."""
@@ -108,7 +108,7 @@ class Upload:
             f"/admin/uploads/{self.id}/0?{query}",
             base_url=BASE_URL,
             data=content[at:until],
-            headers={"X-Form-Token": page.form("Start the import").fields["form_token"]},
+            headers={"X-Form-Token": page.form("Start import").fields["form_token"]},
         )
         return response.status_code, response.json
 
@@ -121,12 +121,12 @@ def test_pieces_go_to_either_server_and_are_imported_whole(servers, browsers, pl
     assert upload.send(1, content, 10, 30) == (200, {"have": 30})
     assert upload.send(0, content, 30, len(content)) == (200, {"have": len(content)})
     other = browsers[1].get(f"/admin/imports?upload={upload.id}")
-    assert other.form("Start the import").fields["task"] == upload.id
-    begun = other.submit("Start the import", source="clinic")
+    assert other.form("Start import").fields["task"] == upload.id
+    begun = other.submit("Start import", source="clinic")
     assert wait_for(servers[0], task_id(begun)).state == "done"
     for server in (0, 1):
         page = browsers[server].get(begun.path)
-        assert "Everything was stored." in page.words
+        assert "All records were stored." in page.words
         report = page.browser.client.get(f"{begun.path}/files/report.json", base_url=BASE_URL)
         assert report.get_json(force=True)["changes"]["Patient"]["new"] == 2
     names = place.names()
@@ -147,7 +147,7 @@ def test_of_pieces_that_two_windows_send_at_once_one_is_taken(browsers, place):
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(send, (0, 1))) == [200, 409]
     assert len([name for name in place.names() if upload.id in name]) == 1
-    form = {"form_token": upload.pages[1].form("Start the import").fields["form_token"]}
+    form = {"form_token": upload.pages[1].form("Start import").fields["form_token"]}
     browsers[1].post(f"/admin/uploads/{upload.id}/discard", form)
     assert not [name for name in place.names() if upload.id in name]
 
@@ -159,11 +159,11 @@ def test_a_dry_run_of_one_server_is_done_in_earnest_by_the_other(servers, browse
     content = patient("in-earnest")
     upload.send(0, content, 0, len(content))
     page = browsers[0].get(f"/admin/imports?upload={upload.id}")
-    begun = page.submit("Start the import", dry_run="yes")
+    begun = page.submit("Start import", dry_run="yes")
     assert wait_for(servers[0], task_id(begun)).state == "done"
-    again = browsers[1].get(begun.path).submit("Import it in earnest")
+    again = browsers[1].get(begun.path).submit("Import now")
     assert wait_for(servers[1], task_id(again)).state == "done"
-    assert "Everything was stored." in browsers[0].get(again.path).words
+    assert "All records were stored." in browsers[0].get(again.path).words
 
 
 def test_a_job_is_stopped_through_the_other_server_and_what_it_made_is_removed(
@@ -173,17 +173,17 @@ def test_a_job_is_stopped_through_the_other_server_and_what_it_made_is_removed(
         upload = Upload(browsers)
         content = patient("stopped")
         upload.send(0, content, 0, len(content))
-        begun = browsers[0].get(f"/admin/imports?upload={upload.id}").submit("Start the import")
+        begun = browsers[0].get(f"/admin/imports?upload={upload.id}").submit("Start import")
         while task(servers[1], task_id(begun)).progress.phase != "waits":
             time.sleep(0.02)
-        browsers[1].get(begun.path).submit("Stop it")
+        browsers[1].get(begun.path).submit("Stop")
         assert wait_for(servers[1], task_id(begun)).state == "stopped"
-    exported = browsers[0].get("/admin/exports").submit("Start the export", type="Group")
+    exported = browsers[0].get("/admin/exports").submit("Start export", type="Group")
     assert wait_for(servers[1], task_id(exported)).state == "done"
     page = browsers[1].get(exported.path)
     archive = next(path for path in page.offered.values() if path.endswith("export.zip"))
     assert page.browser.client.get(archive, base_url=BASE_URL).data.startswith(b"PK")
-    page.submit("Remove the files now")
+    page.submit("Remove files now")
     assert browsers[0].get(exported.path).status == 404
     assert not [name for name in place.names() if task_id(exported) in name]
 
@@ -198,7 +198,7 @@ def test_backups_are_listed_tried_out_fetched_and_deleted_through_any_server(
     assert f"backups/{taken.progress.name}" in place.names()
     page = second.get(f"/admin/backups/{taken.progress.name}")
     assert f"{place.files}/backups/{taken.progress.name} --force" in page.words
-    page.submit("Try it out now")
+    page.submit("Test backup")
     tried = newest(servers[1], DRILL)
     assert tried.state == "done", tried.progress.notes
     path = f"/admin/backups/{taken.progress.name}/file"
@@ -207,7 +207,7 @@ def test_backups_are_listed_tried_out_fetched_and_deleted_through_any_server(
     part = first.client.get(path, base_url=BASE_URL, headers={"Range": "bytes=-5"})
     assert (part.status_code, part.data) == (206, sent.data[-5:])
     asked = first.get(page.path).submit("Delete this backup")
-    asked.submit("Delete it for good")
+    asked.submit("Delete permanently")
     assert second.get(page.path).status == 404
     assert f"backups/{taken.progress.name}" not in place.names()
 

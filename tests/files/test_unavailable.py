@@ -164,14 +164,14 @@ def test_pages_and_exports_say_so_and_go_on_afterwards(away, caplog):
         assert away.exports.kick_off().status_code == 503
         assert away.exports.work() == 1
         page = away.admin.get("/admin/backups")
-        assert (page.status, "cannot be reached now" in page.words) == (503, True)
+        assert (page.status, "shared by the servers are not available" in page.words) == (503, True)
         told = (
-            "The files that servers share cannot be reached: exports, uploads and backups fail "
-            f"until they can ({away.reason})."
+            f"The shared file storage is not reachable ({away.reason}). Exports, uploads and "
+            "backups fail until it is."
         )
         overview = away.admin.get("/admin")
         assert overview.links[told] == "/admin/check"
-        assert "none in the server's folder" not in overview.words
+        assert "none in the server's backup folder" not in overview.words
         with away.app.app_context():
             (found,) = doctor._files(settings_of(away.app))
         assert found.state == doctor.WRONG
@@ -191,7 +191,7 @@ def test_what_a_job_made_is_kept_once_files_are_back(away):
     form = admin.get("/admin/exports")
     away.go()
     try:
-        form.submit("Start the export", type="Group")
+        form.submit("Start export", type="Group")
         job = newest(app, EXPORT)
         assert job.state == "failed"
         assert f"({away.reason})" in job.progress.notes[0]

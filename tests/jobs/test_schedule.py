@@ -104,13 +104,13 @@ def test_a_time_is_written_in_one_way(text, written):
     ],
 )
 def test_what_is_no_time_is_refused_with_what_would_be(text):
-    with pytest.raises(RefusedCommand, match="use hourly, every 15 minutes"):
+    with pytest.raises(RefusedCommand, match="Use hourly, every 15 minutes"):
         Timing.of(text)
 
 
 @pytest.mark.parametrize("name", ["", "Nightly", "a b", "-a", "a/b", "\u00e9", "x" * 41, "a\n"])
 def test_a_name_that_is_none_is_refused(app, name):
-    with app.app_context(), pytest.raises(RefusedCommand, match="small letters"):
+    with app.app_context(), pytest.raises(RefusedCommand, match="lowercase letters"):
         added(name=name)
 
 
@@ -233,7 +233,7 @@ def test_a_clock_that_was_ahead_holds_nothing_up(app):
 def test_a_name_is_given_once_and_what_is_removed_is_gone(app):
     with app.app_context():
         added()
-        with pytest.raises(RefusedCommand, match="There is a schedule nightly already"):
+        with pytest.raises(RefusedCommand, match="The schedule nightly already exists"):
             added()
         schedule.remove("nightly")
         for change in (
@@ -241,5 +241,5 @@ def test_a_name_is_given_once_and_what_is_removed_is_gone(app):
             lambda: schedule.remove("nightly"),
             lambda: schedule.pause("nightly", NOW, paused=True),
         ):
-            with pytest.raises(RefusedCommand, match="There is no schedule nightly"):
+            with pytest.raises(RefusedCommand, match="Unknown schedule: nightly"):
                 change()

@@ -99,7 +99,7 @@ def test_entries_are_found_by_their_level(app, admin):
     page = admin.get("/admin/logs").submit("Search", level="ERROR")
     assert "an error" in page.words
     assert "a warning" not in page.words
-    assert "Nothing is kept of a request" in admin.get("/admin/logs?id=abc").words
+    assert "No entries for a request" in admin.get("/admin/logs?id=abc").words
 
 
 def test_what_is_kept_is_bounded(app):

@@ -232,16 +232,16 @@ def binaries(app: Flask) -> list[Any]:
 
 @pytest.mark.parametrize("reason", ["", "  no  ", "x" * 301])
 def test_a_reason_is_needed(app, reason):
-    with app.app_context(), pytest.raises(RefusedCommand, match="Give a reason"):
+    with app.app_context(), pytest.raises(RefusedCommand, match="Enter a reason"):
         delete_patient(settings_of(app), "gone", reason, "admin", erase=False)
     assert asking(app).get("Patient/gone").status_code == 200
 
 
 def test_nothing_is_done_to_one_who_is_not_here(app):
-    with pytest.raises(RefusedCommand, match="no patient nobody"):
+    with pytest.raises(RefusedCommand, match="Unknown patient: nobody"):
         remove(app, "nobody")
     remove(app)
-    with pytest.raises(RefusedCommand, match="no patient gone"):
+    with pytest.raises(RefusedCommand, match="Unknown patient: gone"):
         remove(app)
 
 

@@ -75,7 +75,7 @@ class Clinic:
         page = self.browser.get("/admin/backups/x.backup/restore")
         page = page.submit("Prepare the restore", **fields)
         # Where the machine is slow, it is taken for dead until it goes on.
-        while "so far. The server goes on" in page.words or "broken off" in page.words:
+        while "The server stays available" in page.words or "interrupted" in page.words:
             time.sleep(0.2)
             page = self.browser.get(page.path)
         return page
@@ -202,7 +202,7 @@ def test_nothing_is_restored_without_reason_word_and_form_token(clinic):
     it = clinic()
     it.start()
     page = it.prepare()
-    assert "Write why" in it.confirm(page, reason="").words
+    assert "Enter a reason" in it.confirm(page, reason="").words
     assert "The word is another one." in it.confirm(page, typed="yes").words
     path = "/admin/backups/x.backup/restore/confirm"
     fields = {**page.form("Restore it and restart").fields, "typed": "restore", "reason": REASON}

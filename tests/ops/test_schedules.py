@@ -171,7 +171,10 @@ def test_a_backup_goes_into_no_file_where_its_folder_is_gone(local, tmp_path):
 
 def test_a_schedule_has_not_the_name_of_backups_taken_by_hand(local):
     name = Path(settings_of(local).database_uri).stem
-    with local.app_context(), pytest.raises(ConfigurationError, match="by hand are called"):
+    with (
+        local.app_context(),
+        pytest.raises(ConfigurationError, match="Manual backups are also named"),
+    ):
         schedules.add(name, BACKUP, "hourly", {"keep": 2}, START)
 
 
@@ -210,7 +213,7 @@ def test_a_run_that_is_still_going_is_not_begun_twice(local, monkeypatch):
         assert run_due(START + 2 * HOUR)
         found = schedule.find("one")
         assert (found.job_id, [run.outcome for run in found.history]) == (held[0], [SKIPPED])
-        with pytest.raises(ConfigurationError, match="A run of one is under way"):
+        with pytest.raises(ConfigurationError, match="The schedule one is already running"):
             schedules.run_now("one", START + 2 * HOUR)
     assert len(held) == 1
 
@@ -535,23 +538,23 @@ def test_a_pull_from_a_server_that_is_away_is_a_state(app, server):
 @pytest.mark.parametrize(
     ("kind", "options", "words"),
     [
-        (FOLDER, {}, "There is no folder"),
-        (FOLDER, {"folder": "/no/such/folder"}, "There is no folder /no/such/folder"),
-        (FOLDER, {"folder": "{instance}"}, "holds what is the server's own"),
-        (FOLDER, {"folder": "{instance}/in"}, "holds what is the server's own"),
-        (FOLDER, {"folder": "{tmp}"}, "Make the folders done and failed in"),
-        (FOLDER, {"folder": "{tmp}", "keep": 3}, "takes no keep"),
-        (BACKUP, {"folder": "relative"}, "There is no folder relative"),
+        (FOLDER, {}, "does not exist. Enter an absolute path"),
+        (FOLDER, {"folder": "/no/such/folder"}, "The folder /no/such/folder does not exist"),
+        (FOLDER, {"folder": "{instance}"}, "contains files of the server itself"),
+        (FOLDER, {"folder": "{instance}/in"}, "contains files of the server itself"),
+        (FOLDER, {"folder": "{tmp}"}, "Create the folders done and failed in"),
+        (FOLDER, {"folder": "{tmp}", "keep": 3}, "has no option keep"),
+        (BACKUP, {"folder": "relative"}, "The folder relative does not exist"),
         (BACKUP, {"passphrase_file": "{tmp}/none"}, "passphrase file"),
-        (PULL, {}, "A pull needs the address of an export"),
+        (PULL, {}, "Enter the URL of an export"),
         (PULL, {"address": "ftp://h/$export"}, "is not an http:// or https:// address"),
-        (PULL, {"address": "https://h/fhir/Patient"}, "begins no export"),
+        (PULL, {"address": "https://h/fhir/Patient"}, "is not the URL of an export"),
         (PULL, {"address": "https://u:p@h/fhir/$export"}, "must not hold a user name"),
-        (PULL, {"address": "https://h/$export?_since=2026-01-01"}, "Leave _since out"),
-        (PULL, {"address": "https://h/$export", "key": "/k"}, "go together"),
+        (PULL, {"address": "https://h/$export?_since=2026-01-01"}, "Remove _since"),
+        (PULL, {"address": "https://h/$export", "key": "/k"}, "needs a key file"),
         (PULL, {"address": "https://h/$export", "key": "/k", "client_id": "c"}, "cannot be read"),
-        (PULL, {"address": "https://h/$export", "since": "yesterday"}, "is no moment"),
-        ("nonsense", {}, "There is no kind nonsense"),
+        (PULL, {"address": "https://h/$export", "since": "yesterday"}, "is not a date or time"),
+        ("nonsense", {}, "Unknown kind of schedule: nonsense"),
     ],
 )
 def test_what_cannot_be_met_is_refused_when_it_is_added(local, tmp_path, kind, options, words):
@@ -569,7 +572,9 @@ def test_what_cannot_be_met_is_refused_when_it_is_added(local, tmp_path, kind, o
 
 def test_the_demo_takes_no_schedule(make_app, tmp_path):
     app = make_app(demo=True, seed=False)
-    with pytest.raises(ConfigurationError, match="The demo takes no schedule but its own reset"):
+    with pytest.raises(
+        ConfigurationError, match="The demo can't have other schedules than its own reset"
+    ):
         add(app, BACKUP)
     app.config["FHIRAPP"] = replace(settings_of(app), demo_reset="hourly")
     with app.app_context():
@@ -579,7 +584,7 @@ def test_the_demo_takes_no_schedule(make_app, tmp_path):
             lambda: schedule.pause("demo-reset", START, paused=True),
             lambda: schedules.run_now("demo-reset", START),
         ):
-            with pytest.raises(ConfigurationError, match="set by FHIRAPP_DEMO_RESET"):
+            with pytest.raises(ConfigurationError, match="only be changed with FHIRAPP_DEMO_RESET"):
                 change()
 
 
@@ -605,8 +610,8 @@ def test_the_command_adds_lists_runs_and_removes(tmp_path):
     assert (ran.returncode, ran.stdout) == (2, "")
     assert f"failed. There is no folder {inbox}." in ran.stderr
     assert fhirapp(folder, "schedule", "remove", "lab").returncode == 0
-    assert_not_done(fhirapp(folder, "schedule", "run", "lab"), "There is no schedule lab")
+    assert_not_done(fhirapp(folder, "schedule", "run", "lab"), "Unknown schedule: lab")
     assert_not_done(
-        fhirapp(folder, "schedule", "add", "x", "backup", "daily 31:00"), "use hourly, every 15"
+        fhirapp(folder, "schedule", "add", "x", "backup", "daily 31:00"), "Use hourly, every 15"
     )
     assert "added a schedule  lab: folder, every 5" in fhirapp(folder, "audit", "list").stdout

@@ -386,10 +386,10 @@ def test_forms_and_sessions_go_on_at_whichever_answers(either, flow):
     username = add_user(either, ADMINISTRATOR)
     browser = Browser(either)
     browser.sign_in(username, PASSWORD)
-    asked = browser.get("/admin/keys").submit("Make a new key")
+    asked = browser.get("/admin/keys").submit("Rotate the signing key")
     # A page more, so that a form is sent to the other than the one that made it.
     browser.get("/admin")
-    assert "is made, and published" in asked.submit("Yes, make it").words
+    assert "is published" in asked.submit("Rotate key").words
     browser.get("/").submit("Sign out")
     assert {browser.get("/admin").path, browser.get("/admin").path} == {"/sign-in?next=%2Fadmin"}
 

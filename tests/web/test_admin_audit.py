@@ -100,7 +100,7 @@ def test_an_entry_tells_who_searched_what_of_whom_by_what(app, admin):
     words = admin.get(PATH).words
     count = len(answer.get_json(force=True)["entry"])
     assert (
-        "Dr. Adeyemi searched allergies and intolerances of Amelia Rose Hartwell by the app "
+        "Dr. Adeyemi searched allergies and intolerances of Amelia Rose Hartwell via the app "
         f"Growth Chart: {count} records." in words
     )
     assert "GET /fhir/AllergyIntolerance?patient=p1" in words
@@ -113,22 +113,22 @@ def test_an_entry_tells_who_searched_what_of_whom_by_what(app, admin):
         ("AllergyIntolerance/al-p1-latex", "opened an allergy of Amelia Rose Hartwell: 1 record."),
         ("Patient/p1", "opened personal details of Amelia Rose Hartwell: 1 record."),
         ("Patient/p1/$everything", "read everything of Amelia Rose Hartwell: "),
-        ("Patient/p1/_history", "looked at every version of personal details of Amelia Rose"),
+        ("Patient/p1/_history", "viewed the history of personal details of Amelia Rose"),
         ("Patient/p1/_history/1", "opened one version of personal details of Amelia Rose Hartwell"),
         (
             "AllergyIntolerance?patient=nobody",
             "searched allergies and intolerances of nobody: no record.",
         ),
-        ("DocumentReference?_content=x&patient=p2", "searched notes and documents by their words"),
+        ("DocumentReference?_content=x&patient=p2", "searched notes and documents by full text"),
         ("Patient/nobody", "tried to open personal details of nobody: not found (404)."),
         (
             "AllergyIntolerance?date=x",
-            "tried to search allergies and intolerances: not understood (400).",
+            "tried to search allergies and intolerances: invalid request (400).",
         ),
         ("Nonsense", "Unknown user tried to search Nonsense: not found (404)."),
-        ("metadata", "read what the server can do: answered."),
+        ("metadata", "read the CapabilityStatement: answered."),
         ("Encounter/%00", "tried to"),
-        ("?x=1", "tried to send requests"),
+        ("?x=1", "tried to send a batch"),
     ],
 )
 def test_each_kind_of_request_is_told_in_words(admin, operator, path, said):
@@ -162,7 +162,7 @@ def test_a_refusal_is_told_and_leads_to_its_reason(app, admin):
         "tried to search allergies and intolerances of Amelia Rose Hartwell: refused (403)."
         in page.words
     )
-    link = page.links["Look the refusal up"]
+    link = page.links["See why it was refused"]
     assert link == f"/admin/refusals?id={answer.headers['X-Request-Id']}"
 
 
@@ -174,7 +174,7 @@ def test_names_are_read_with_the_administrators_own_token_and_that_is_noted(app,
     assert (own.via, own.client_id) == ("audit", "pages")
     assert [one.split("/")[1] for one in own.served] == ["p1"]
     assert asked.via == ""
-    said = "Alex Admin read the names of Amelia Rose Hartwell by the administration pages"
+    said = "Alex Admin read patient names of Amelia Rose Hartwell via the administration pages"
     assert said in admin.get(PATH).words
 
 
@@ -233,19 +233,19 @@ def test_a_name_that_several_have_is_asked_back(app, admin, operator):
     assert "opened personal details of Amelia Rose Hartwell" in admin.get(link).words
     for name in ("Robin One", "Robin Two"):
         add_person(app, CLINICIAN, name=name)
-    assert "Which person?" in admin.get(f"{PATH}?user=robin").words
+    assert "Which user?" in admin.get(f"{PATH}?user=robin").words
     assert admin.get(f"{PATH}/download/csv?user=robin").status == 400
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"user": "nobody at all"}, "No user has that name."),
-        ({"client": "nothing"}, "No app is called that."),
-        ({"patient": "Zzz Nobody"}, "No patient is found by that."),
-        ({"status": "x"}, "An answer's status has three digits"),
-        ({"since": "May"}, "That is no date"),
-        ({"until": "2020-13"}, "That is no date"),
+        ({"user": "nobody at all"}, "No matching user."),
+        ({"client": "nothing"}, "No matching app."),
+        ({"patient": "Zzz Nobody"}, "No matching patient."),
+        ({"status": "x"}, "A status has three digits"),
+        ({"since": "May"}, "Not a date"),
+        ({"until": "2020-13"}, "Not a date"),
     ],
 )
 def test_what_means_nobody_or_nothing_is_told(admin, operator, asked, said):
@@ -301,7 +301,7 @@ def test_who_is_not_here_any_more_is_told_so(app, admin):
         delete(Session).where(Session.user_id == user_id),
         delete(User).where(User.id == user_id),
     )
-    assert "A person who is not here any more opened personal details" in admin.get(PATH).words
+    assert "Deleted user opened personal details" in admin.get(PATH).words
 
 
 @pytest.mark.parametrize("kind", ["csv", "ndjson"])

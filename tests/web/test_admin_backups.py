@@ -20,7 +20,7 @@ from tests.support.browsing import Browser, Page, add_person
 from tests.support.helpers import BASE_URL
 from tests.support.jobs import newest
 
-TAKE, TRY = "Take a backup", "Try it out now"
+TAKE, TRY = "Take a backup", "Test backup"
 SECRET = "correct horse battery"
 PARTS = ("drill", "delete", "restore", "restore/confirm")
 
@@ -82,8 +82,8 @@ def test_others_than_administrators_see_and_do_nothing(app, plain, role):
 
 
 def test_a_backup_is_taken_listed_and_fetched(app, admin, plain):
-    assert "no: whoever has the file reads the records" in plain.words
-    path = plain.offered["Download it"]
+    assert "no: anyone who has the file can read the records" in plain.words
+    path = plain.offered["Download backup"]
     answer = admin.client.get(path, base_url=BASE_URL, buffered=True)
     assert answer.data == file_of(app, plain).read_bytes()
     assert answer.headers["Content-Disposition"].startswith("attachment; filename=")
@@ -110,19 +110,19 @@ def test_the_command_is_about_this_servers_database(app, admin, plain, monkeypat
 
 
 def test_a_backup_is_tried_out(admin, plain):
-    assert "Never. Test a backup before you need it." in plain.words
+    assert "Never. Test your backup before you need it." in plain.words
     page = tried(plain)
     assert "It is whole: all of its" in page.words
-    assert "whole on" in admin.get("/admin/backups").words
+    assert "passed on" in admin.get("/admin/backups").words
 
 
 def test_a_passphrase_is_asked_for_and_kept_nowhere(app, admin, caplog):
     with caplog.at_level(logging.DEBUG):
         page = taken(admin, SECRET)
-        assert "yes, with a passphrase that only you have" in page.words
+        assert "yes, with your passphrase" in page.words
         assert "--force --passphrase-file PASSPHRASE.txt" in page.words
         answer = page.submit(TRY, passphrase="")
-        assert (answer.status, "Type the passphrase" in answer.words) == (400, True)
+        assert (answer.status, "Enter the passphrase" in answer.words) == (400, True)
         opened = tried(page, passphrase=SECRET)
         assert "It is whole" in opened.words
         refused = tried(opened, passphrase="another one")
@@ -141,7 +141,7 @@ def test_a_damaged_backup_is_told(app, admin):
     path.write_bytes(content)
     page = tried(page)
     assert "no backup, or it is damaged" in page.words
-    assert "not found whole" in admin.get("/admin/backups").words
+    assert "test failed" in admin.get("/admin/backups").words
     path.unlink()
 
 
@@ -149,16 +149,16 @@ def test_passphrases_that_differ_take_no_backup(app, admin):
     before = backups_begun(app)
     page = admin.get("/admin/backups").submit(TAKE, passphrase="one", again="other")
     assert page.status == 400
-    assert "The passphrases differ." in page.words
+    assert "The passphrases do not match." in page.words
     assert backups_begun(app) == before
 
 
 def test_a_backup_is_deleted_once_that_was_said_twice(app, admin):
     page = taken(admin)
     asked = page.submit("Delete this backup")
-    assert "Delete this backup for good?" in asked.words
+    assert "Permanently delete this backup?" in asked.words
     assert file_of(app, page).exists()
-    assert "The backup is deleted." in asked.submit("Delete it for good").words
+    assert "Backup deleted." in asked.submit("Delete permanently").words
     assert not file_of(app, page).exists()
     assert admin.get(page.path).status == 404
 

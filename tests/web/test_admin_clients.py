@@ -119,9 +119,9 @@ def test_those_that_wait_are_listed_first(app, admin):
     add_program(app)
     waiting(app, "Zebra")
     page = admin.get("/admin/clients")
-    states = re.findall(r"waits for approval|approved|switched off", page.words)
-    assert states.index("approved") > states.index("waits for approval")
-    assert "waits for approval" not in states[states.index("approved") :]
+    states = re.findall(r"waiting for approval|approved|disabled", page.words)
+    assert states.index("approved") > states.index("waiting for approval")
+    assert "waiting for approval" not in states[states.index("approved") :]
     assert "A mobile or browser app" in page.words
     assert page.links["Zebra"].startswith("/admin/clients/app-")
 
@@ -136,7 +136,7 @@ def test_the_last_token_is_told(app, admin):
         assert found is not None
         return found[1]
 
-    assert last() == "none of late"
+    assert last() == "none recently"
     flow.ask("/oauth/token", grant_type="client_credentials", scope="system/*.rs")
     assert re.fullmatch(r"\d+ \w+ \d{4}, \d\d:\d\d UTC", last())
 
@@ -144,8 +144,8 @@ def test_the_last_token_is_told(app, admin):
 @pytest.mark.parametrize(
     ("is_backend", "said", "not_said"),
     [
-        (True, "reads the records of every patient", "back to, and ask"),
-        (False, "look at where it sends people back to", "every patient within its scopes"),
+        (True, "read the records of every patient", "check its redirect URIs"),
+        (False, "check its redirect URIs", "every patient within its scopes"),
     ],
 )
 def test_who_approves_is_warned_of_what_the_kind_can_do(app, admin, is_backend, said, not_said):
@@ -155,7 +155,7 @@ def test_who_approves_is_warned_of_what_the_kind_can_do(app, admin, is_backend, 
     else:
         client_id = waiting(app)
     page = page_of(admin, client_id)
-    assert page.form("Approve")
+    assert page.form("Approve app")
     assert said in page.words
     assert not_said not in page.words
 
@@ -164,17 +164,17 @@ def test_an_approved_app_can_ask_for_tokens(app, admin):
     client_id = waiting(app)
     flow = Flow(app, Program(client_id), add_user(app, PATIENT, "p1"))
     assert Browser(app).get("/oauth/authorize", query_string=flow.parameters(SCOPE)).status == 400
-    page = page_of(admin, client_id).submit("Approve")
-    assert "It is approved, and may ask for tokens." in page.words
-    assert "Approve" not in {label for form in page.forms for label in form.buttons}
+    page = page_of(admin, client_id).submit("Approve app")
+    assert "The app is approved and can request tokens." in page.words
+    assert "Approve app" not in {label for form in page.forms for label in form.buttons}
     assert flow.fhir(SCOPE).get("AllergyIntolerance").status_code == 200
 
 
 def test_a_rejected_app_is_deleted(app, admin):
     client_id = waiting(app)
-    page = page_of(admin, client_id).submit("Reject and delete")
+    page = page_of(admin, client_id).submit("Reject and delete app")
     assert (page.heading, page.status) == ("All apps", 200)
-    assert "It is rejected, and deleted." in page.words
+    assert "The app was rejected and deleted." in page.words
     assert row_of(app, client_id) == {}
     assert page_of(admin, client_id).status == 404
 
@@ -182,21 +182,21 @@ def test_a_rejected_app_is_deleted(app, admin):
 def test_what_somebody_approved_meanwhile_is_not_deleted(app, admin):
     client_id = waiting(app)
     page = page_of(admin, client_id)
-    page.submit("Approve")
-    late = page.submit("Reject and delete")
+    page.submit("Approve app")
+    late = page.submit("Reject and delete app")
     assert late.status == 409
-    assert "This app was approved already; switch it off instead." in late.words
+    assert "This app is already approved. Disable it instead." in late.words
     assert row_of(app, client_id)["approved_at"] is not None
 
 
 def test_an_app_that_is_switched_off_reads_nothing_until_it_is_switched_on(app, admin):
     program = add_program(app)
     _, fhir = someone_with(app, program)
-    page = page_of(admin, program).submit("Switch off")
-    assert "It is switched off" in page.words
+    page = page_of(admin, program).submit("Disable")
+    assert "The app is disabled" in page.words
     assert fhir.get("AllergyIntolerance").status_code == 401
-    page = page.submit("Switch on")
-    assert "It is switched on again." in page.words
+    page = page.submit("Enable")
+    assert "The app is enabled again." in page.words
     assert fhir.get("AllergyIntolerance").status_code == 200
 
 
@@ -205,9 +205,9 @@ def test_revoking_ends_every_consent_and_token(app, admin):
     flow, fhir = someone_with(app, program)
     refresh_token = flow.tokens(SCOPE)["refresh_token"]
     page = page_of(admin, program)
-    assert "2 consents allow it access now." in page.words
-    page = page.submit("Revoke everything")
-    assert "No user allows it access now." in page.words
+    assert "2 consents give it access." in page.words
+    page = page.submit("Revoke all consents and tokens")
+    assert "No user has given this app access." in page.words
     assert fhir.get("AllergyIntolerance").status_code == 401
     assert flow.refresh(refresh_token).get_json()["error"] == "invalid_grant"
     assert flow.fhir(SCOPE).get("AllergyIntolerance").status_code == 200
@@ -219,7 +219,7 @@ def test_revoking_ends_tokens_without_a_user_too(app, admin):
         token = issue_token(connection, scope="system/*.rs", client_id=program.client_id)
     fhir = Fhir(app, token)
     assert fhir.get("Patient/p1").status_code == 200
-    page_of(admin, program).submit("Revoke everything")
+    page_of(admin, program).submit("Revoke all consents and tokens")
     assert fhir.get("Patient/p1").status_code == 401
 
 
@@ -263,12 +263,12 @@ def test_a_form_that_changes_nothing_says_so_and_is_not_in_the_trail(app, admin,
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ({"scope": "system/*.rs"}, "Not a scope that a public client can have: system/*.rs"),
-        ({"scope": "patient/Nonsense.rs"}, "can have: patient/Nonsense.rs"),
-        ({"scope": ""}, "It may ask for nothing: tick or name one scope at least"),
+        ({"scope": "system/*.rs"}, "A public client cannot have the scope system/*.rs"),
+        ({"scope": "patient/Nonsense.rs"}, "cannot have the scope patient/Nonsense.rs"),
+        ({"scope": ""}, "No scopes: select or enter at least one"),
         ({"redirect_uris": ""}, "An app needs at least one redirect URI."),
         ({"redirect_uris": "http://other.example/"}, "must begin with https://"),
-        ({"redirect_uris": "https://ä.example/"}, "is too long or no address."),
+        ({"redirect_uris": "https://ä.example/"}, "is too long or not a valid URI."),
         ({"redirect_uris": " ".join(["https://a.example/"] * 11)}, "At most 10 redirect URIs."),
     ],
 )
@@ -286,7 +286,7 @@ def test_what_cannot_be_is_told_and_stays_as_typed(app, admin, typed, message):
 def test_a_new_secret_is_shown_once_and_voids_the_one_before(app, admin):
     program = add_program(app, BASIC)
     flow, fhir = someone_with(app, program)
-    page = page_of(admin, program).submit("Make a secret")
+    page = page_of(admin, program).submit("Create secret")
     found = re.search(r"[A-Za-z0-9_-]{43}", page.words)
     assert found is not None
     assert page.headers["Cache-Control"] == "no-store"
@@ -312,7 +312,7 @@ def test_a_new_owners_address_voids_the_one_before(app, admin):
     client_id = waiting(app, "Mine")
     with app.app_context(), writing() as connection:
         old = owner_code(connection, client_id)
-    page = page_of(admin, client_id).submit("Make an address")
+    page = page_of(admin, client_id).submit("Create link")
     found = re.search(rf"{BASE_URL}(/apps/[A-Za-z0-9_-]{{43}})", page.words)
     assert found is not None
     assert Browser(app).get(found[1]).heading == "Mine"
@@ -349,7 +349,7 @@ def test_everything_that_an_administrator_decides_by_is_shown(app, admin):
         "user/*.rs clinicians and administrators",
         "Riverside Apps",
         "dev@riverside.example",
-        "waits for approval",
+        "waiting for approval",
         "has not been verified",
     ):
         assert shown in words
@@ -404,7 +404,7 @@ def test_rejecting_deletes_what_was_kept_of_refusals(app, admin):
     client_id = waiting(app)
     row = {"request_id": "0" * 16, "at": 1, "client_id": client_id, "status": 401}
     alter(app, insert(Refusal).values([row | {"asked": "POST /oauth/token", "reasons": ["x"]}]))
-    page_of(admin, client_id).submit("Reject and delete")
+    page_of(admin, client_id).submit("Reject and delete app")
     assert rows(app, select(Refusal).where(Refusal.client_id == client_id)) == []
 
 

@@ -20,7 +20,7 @@ from tests.support.bulk import Exports
 from tests.support.helpers import BASE_URL
 from tests.support.jobs import task, task_id, wait_for
 
-BEGIN = "Start the export"
+BEGIN = "Start export"
 
 pytestmark = pytest.mark.usefixtures("_forked_jobs")
 
@@ -69,7 +69,7 @@ def test_others_than_administrators_see_and_do_nothing(app, whole, role):
 
 
 def test_everything_comes_out_in_files_and_in_an_archive(app, admin, whole):
-    assert "It is whole, and of one moment" in whole.words
+    assert "The export is complete and consistent" in whole.words
     lines = fetched(admin, f"{whole.path}/files/Patient.ndjson").splitlines()
     assert len(lines) == 14
     assert json.loads(lines[0])["resourceType"] == "Patient"
@@ -107,7 +107,7 @@ def test_some_types_since_a_day_with_all_versions(app, admin):
 def test_what_is_no_moment_is_told_on_the_form(admin):
     page = admin.get("/admin/exports").submit(BEGIN, since="yesterday")
     assert page.status == 400
-    assert "That is no moment" in page.words
+    assert "Not a date or time" in page.words
 
 
 def test_sent_twice_is_exported_once(app, admin):
@@ -120,7 +120,7 @@ def test_sent_twice_is_exported_once(app, admin):
 def test_files_are_gone_when_their_time_is_over_and_when_somebody_says_so(app, admin):
     pages = [admin.get("/admin/exports").submit(BEGIN, type="Group") for _ in range(2)]
     expired, removed = (ended(admin, page) for page in pages)
-    removed.submit("Remove the files now")
+    removed.submit("Remove files now")
     assert admin.get(removed.path).status == 404
     over = task(app, task_id(expired)).ended_at + settings_of(app).export_hours * 3_600
     with app.app_context():
@@ -143,9 +143,9 @@ def test_exports_of_apps_are_listed_and_cancelled(app, admin):
     path = exports.started()
     page = admin.get("/admin/exports")
     assert "Started by apps" in page.words
-    assert "waits 0 %" in page.words
+    assert "waiting 0 %" in page.words
     page = page.submit("Cancel")
-    assert "The export is cancelled, and its files are removed." in page.words
+    assert "Export cancelled. Its files were removed." in page.words
     assert exports.get(path).status_code == 404
     assert exports.kept() == 0
 

@@ -61,14 +61,14 @@ def buttons(page: Page) -> list[str]:
 def test_nobody_has_allowed_anything_yet(admin):
     page = admin.get(PATH)
     assert page.status == 200
-    assert "No app has access now." in page.words
-    assert "Take back" not in buttons(page)
+    assert "No app has access." in page.words
+    assert "Revoke" not in buttons(page)
 
 
 def test_a_consent_tells_who_allowed_which_app_what_about_whose_record(app, admin):
     allowed(app, program_called(app, "Allergy Card"), "Ylva Patient")
     words = admin.get(PATH).words
-    assert "1 consent in force." in words
+    assert "1 consent active." in words
     for shown in (
         "Ylva Patient patient allowed Allergy Card",
         "Amelia Rose Hartwell born 12 April 1958",
@@ -83,8 +83,8 @@ def test_what_is_taken_back_is_refused_at_the_next_request_and_nothing_else(app,
     program = program_called(app, "Allergy Card")
     taken, stays = allowed(app, program, "Ylva Patient"), allowed(app, program, "Bo Patient")
     assert status_of(taken) == 200
-    page = admin.get(f"{PATH}?person=ylva").submit("Take back")
-    assert "1 consent is taken back" in page.words
+    page = admin.get(f"{PATH}?person=ylva").submit("Revoke")
+    assert "1 consent revoked" in page.words
     assert status_of(taken) == 401
     assert status_of(stays) == 200
     # The filter is as it was.
@@ -93,19 +93,19 @@ def test_what_is_taken_back_is_refused_at_the_next_request_and_nothing_else(app,
 
 def test_what_does_not_hold_any_more_is_shown_only_if_asked_for(app, admin):
     allowed(app, program_called(app, "Allergy Card"), "Ylva Patient")
-    admin.get(PATH).submit("Take back")
+    admin.get(PATH).submit("Revoke")
     assert "Ylva Patient" not in admin.get(PATH).words
     page = admin.get(PATH).submit("Search", ended="1")
     assert "Ylva Patient" in page.words
-    assert "does not hold any more" in page.words
-    assert "Take back" not in buttons(page)
+    assert "no longer active" in page.words
+    assert "Revoke" not in buttons(page)
 
 
 def test_a_consent_that_was_taken_back_cannot_be_so_twice(app, admin):
     allowed(app, program_called(app, "Allergy Card"), "Ylva Patient")
     page = admin.get(PATH)
-    page.submit("Take back")
-    assert "Nothing was changed." in page.submit("Take back").words
+    page.submit("Revoke")
+    assert "Nothing was changed." in page.submit("Revoke").words
 
 
 @pytest.mark.parametrize("key", ["0b7c2f0e-5d3a-4c55-9c6f-1f4a2f9a7b10", "nonsense"])
@@ -139,11 +139,11 @@ def test_all_of_a_filter_are_taken_back_after_asking_once_more(app, admin):
     card, chart = program_called(app, "Allergy Card"), program_called(app, "Growth Chart")
     taken = [allowed(app, card, name) for name in ("Ylva", "Bo")]
     stays = allowed(app, chart, "Ylva")
-    asked = admin.get(f"{PATH}?app=card").submit("Take back all that are found")
-    assert "Really take back 2 consents? Of everybody, to apps found by “card”." in asked.words
+    asked = admin.get(f"{PATH}?app=card").submit("Revoke all matching consents")
+    assert "Revoke 2 consents? All users, apps matching “card”." in asked.words
     assert [status_of(one) for one in (*taken, stays)] == [200] * 3
-    page = asked.submit("Yes, take them back")
-    assert "2 consents are taken back" in page.words
+    page = asked.submit("Revoke")
+    assert "2 consents revoked" in page.words
     assert [status_of(one) for one in taken] == [401, 401]
     assert status_of(stays) == 200
 
@@ -151,24 +151,24 @@ def test_all_of_a_filter_are_taken_back_after_asking_once_more(app, admin):
 def test_what_is_allowed_after_the_question_is_not_taken_back(app, admin):
     card = program_called(app, "Allergy Card")
     allowed(app, card, "Ylva")
-    asked = admin.get(f"{PATH}?app=card").submit("Take back all that are found")
+    asked = admin.get(f"{PATH}?app=card").submit("Revoke all matching consents")
     later = allowed(app, card, "Bo")
     bo = select(User.id).where(User.name == "Bo").scalar_subquery()
     soon = int(time.time()) + 60
     alter(app, update(Grant).where(Grant.user_id == bo).values(created_at=soon))
-    assert "1 consent is taken back" in asked.submit("Yes, take them back").words
+    assert "1 consent revoked" in asked.submit("Revoke").words
     assert status_of(later) == 200
 
 
 def test_without_a_filter_nothing_is_taken_back(app, admin):
     client = allowed(app, program_called(app, "Allergy Card"), "Ylva")
     page = admin.get(PATH)
-    assert "Take back all that are found" not in buttons(page)
-    form = {"form_token": page.form("Take back").fields["form_token"], "until": "99999999999"}
+    assert "Revoke all matching consents" not in buttons(page)
+    form = {"form_token": page.form("Revoke").fields["form_token"], "until": "99999999999"}
     for nothing in ({}, {"person": " ", "app": ""}):
         answer = admin.post(f"{PATH}/take-back", form | nothing)
         assert answer.status == 400
-        assert "Say first whose consents, or to which app." in answer.words
+        assert "Enter a user or an app first." in answer.words
     assert status_of(client) == 200
 
 
@@ -180,7 +180,7 @@ def test_the_pages_own_grants_are_no_consents(app, admin):
     own = select(func.count()).select_from(Grant).where(Grant.client_id.in_(pages))
     ((count,),) = rows(app, own)
     assert count == 1
-    assert "1 consent in force." in admin.get(PATH).words
+    assert "1 consent active." in admin.get(PATH).words
     page = admin.get(f"{PATH}?person=robin&ended=1")
     assert "The pages of this server" not in page.words
     form = {"form_token": page.form("Sign out").fields["form_token"]}
@@ -217,7 +217,7 @@ def test_ten_thousand_consents_are_read_page_by_page(app, admin):
     for at in range(0, len(made), 1_000):
         alter(app, insert(Grant).values(made[at : at + 1_000]))
     page, ids = admin.get(PATH), []
-    assert "10000 consents in force." in page.words
+    assert "10000 consents active." in page.words
     for _ in range(4):
         ids += [one.action.split("/")[3] for one in page.forms if one.action.endswith("take-back")]
         page = admin.get(page.links["Older"])

@@ -39,7 +39,7 @@ from tests.support.helpers import BASE_URL, Fhir
 from tests.support.importing import load
 from tests.support.jobs import newest, task, task_id, wait_for
 
-BEGIN = "Start the import"
+BEGIN = "Start import"
 TOO_OLD = "This form has expired or did not come from this site. Go back and try again."
 
 pytestmark = pytest.mark.usefixtures("_forked_jobs")
@@ -141,7 +141,7 @@ def test_a_file_is_imported_and_its_report_tells_what_came_of_it(app, admin, use
     begun = with_form(admin, ("records.ndjson", lines), source="lab", provenance="yes")
     page = report(admin, begun)
     assert page.heading == "Import"
-    assert "1 record was rejected, and is not stored. What else was read is." in page.words
+    assert "1 record was rejected and is not stored. All other records were stored." in page.words
     assert "records.ndjson:2 AllergyIntolerance.patient is required" in page.words
     assert "Patient/gone" in page.words
     assert reads.get("Patient/ana").status_code == 200
@@ -151,10 +151,10 @@ def test_a_file_is_imported_and_its_report_tells_what_came_of_it(app, admin, use
     assert (run.who, run.inputs, bool(run.ended_at)) == (username, ["records.ndjson"], True)
     # What was refused is there to be mended, and the report for a program.
     files = {words: fetched(admin, path) for words, path in page.offered.items()}
-    kept = files["What was rejected, to be mended"]
+    kept = files["Rejected records, to correct"]
     assert json.loads(kept.data) == {"resourceType": "AllergyIntolerance", "id": "a2"}
     assert kept.headers["Content-Disposition"] == "attachment; filename=rejected.ndjson"
-    assert json.loads(files["The report, for a program"].data)["rejectedCount"] == 1
+    assert json.loads(files["Report for programs (JSON)"].data)["rejectedCount"] == 1
     listed = admin.get("/admin/imports").words
     assert f"lab: records.ndjson ({len(lines)} bytes) {username} done 2 new, 1 rejected" in listed
 
@@ -170,7 +170,7 @@ def test_a_folder_comes_in_pieces_and_keeps_its_names(app, admin, reads):
     # So does whoever comes back for it.
     here = admin.client.get(f"/admin/uploads/{upload.id}", base_url=BASE_URL).json["files"]
     assert here == [{"number": 0, "name": "clinic/b.ndjson", "size": len(whole), "have": 10}]
-    assert "Not everything arrived." in upload.begin().words
+    assert "The upload is incomplete." in upload.begin().words
     assert upload.send(0, "clinic/b.ndjson", whole, at=10).json == {"have": len(whole)}
     upload.send(1, "clinic/sub/a.ndjson", b'{"resourceType":"Patient","id":"_"}')
     page = report(admin, upload.begin())
@@ -197,16 +197,16 @@ def test_a_dry_run_changes_nothing_and_is_then_done_in_earnest(app, admin, reads
         pytest.skip("a dry run is SQLite's")
     page = report(admin, with_form(admin, ("a.ndjson", patient("dry")), dry_run="yes"))
     assert page.heading == "Dry run"
-    assert "This was a dry run: nothing was changed." in page.words
+    assert "This was a dry run. Nothing was changed." in page.words
     assert reads.get("Patient/dry").status_code == 404
-    page = report(admin, page.submit("Import it in earnest"))
-    assert "Everything was stored." in page.words
+    page = report(admin, page.submit("Import now"))
+    assert "All records were stored." in page.words
     assert reads.get("Patient/dry").status_code == 200
 
 
 FAULTS = [
-    ({}, [], "Choose what to import: files, or a folder."),
-    ({"delete_missing": "yes"}, [("a.ndjson", b"{}")], "name the source"),
+    ({}, [], "Choose files or a folder to import."),
+    ({"delete_missing": "yes"}, [("a.ndjson", b"{}")], "Enter a source"),
     ({"prefix": "a/b"}, [("a.ndjson", b"{}")], "up to 20 letters, digits, dashes and dots"),
 ]
 
@@ -217,7 +217,7 @@ def test_what_does_not_fit_together_is_told_on_the_form(admin, options, files, m
     assert page.status == 400
     assert message in page.words
     # The files are here already.
-    assert ("1 file is here" in page.words) == bool(files)
+    assert ("1 file uploaded" in page.words) == bool(files)
 
 
 HOSTILE = [
@@ -315,7 +315,7 @@ def test_an_upload_outlives_the_session(app, admin, username, reads):
     assert upload.send(0, "a.ndjson", whole, at=5).status_code in (303, 400)
     admin.resume(username)
     page = admin.get("/admin/imports")
-    assert "Uploaded, and not imported" in page.words
+    assert "Uploaded, not imported yet" in page.words
     going_on = f"/admin/imports?upload={upload.id}"
     assert f'href="{going_on}"' in page.response.text
     page = admin.get(going_on)
@@ -348,10 +348,7 @@ def test_an_upload_can_be_removed_and_is_after_a_day(app, admin):
     for one in (first, second):
         one.send(0, "a.ndjson", b"{}")
     form = {"form_token": first.form.fields["form_token"]}
-    assert (
-        "What was uploaded is removed."
-        in admin.post(f"/admin/uploads/{first.id}/discard", form).words
-    )
+    assert "Upload removed." in admin.post(f"/admin/uploads/{first.id}/discard", form).words
     kept = Path(settings_of(app).files or settings_of(app).instance) / "uploads"
     assert [(kept / one.id).exists() for one in (first, second)] == [False, True]
     grow_old(app)
@@ -371,16 +368,18 @@ def waiting_for(app: Flask) -> Iterator[None]:
 def test_an_import_waits_for_its_turn_and_can_be_stopped(app, admin, reads):
     with waiting_for(app):
         begun = with_form(admin, ("a.ndjson", patient("stopped")))
-        while "waits for another import to end" not in (page := admin.get(begun.path)).words:
+        while "waiting for another import" not in (page := admin.get(begun.path)).words:
             assert task(app, task_id(begun)).is_under_way
-        page.submit("Stop it")
+        page.submit("Stop")
         assert wait_for(app, task_id(begun)).state == "stopped"
     page = admin.get(begun.path)
-    assert "It was stopped before its end. What was stored until then stays." in page.words
+    assert (
+        "The import was stopped before it finished. Records stored before that stay." in page.words
+    )
     assert reads.get("Patient/stopped").status_code == 404
     # Nothing needs to be uploaded again.
-    page = report(admin, page.submit("Import the same again"))
-    assert "Everything was stored." in page.words
+    page = report(admin, page.submit("Import again"))
+    assert "All records were stored." in page.words
 
 
 def test_an_import_that_was_killed_says_so_and_is_begun_again(app, admin):
@@ -391,9 +390,9 @@ def test_an_import_that_was_killed_says_so_and_is_begun_again(app, admin):
         os.kill(task(app, task_id(begun)).progress.pid, 9)
         wait_for(app, task_id(begun))
     page = admin.get(begun.path)
-    assert "It broke off" in page.words
+    assert "The import was interrupted" in page.words
     assert "every 1s" not in page.response.text
-    assert "Everything was stored." in report(admin, page.submit("Import the same again")).words
+    assert "All records were stored." in report(admin, page.submit("Import again")).words
 
 
 def test_an_import_outlives_the_server_and_its_report_too(app, make_app, admin, username):
@@ -402,7 +401,7 @@ def test_an_import_outlives_the_server_and_its_report_too(app, make_app, admin, 
     wait_for(app, task_id(begun))
     restarted = create_app(settings_of(app))
     other = Browser(restarted).resume(username)
-    assert "Everything was stored." in other.get(begun.path).words
+    assert "All records were stored." in other.get(begun.path).words
     with restarted.app_context():
         db.engine.dispose()
 
@@ -418,7 +417,7 @@ def test_a_zip_bomb_stands_in_the_report(admin):
 
 def test_a_damaged_archive_stands_in_the_report(admin):
     page = report(admin, with_form(admin, ("broken.zip", b"PK\x03\x04 and nothing else")))
-    assert "broken.zip cannot be read" in page.words.replace("the whole ", "")
+    assert "broken.zip cannot be read" in page.words.replace("whole record ", "")
 
 
 def test_what_is_no_record_is_told(admin):
@@ -440,23 +439,23 @@ def test_what_is_no_record_is_told(admin):
 def test_where_nothing_was_stored_nothing_else_is_said(admin, name, content):
     files = [(name, content), ("beside.ndjson", b"\n")]
     page = report(admin, with_form(admin, *files))
-    assert "No records of a type that is kept here were found in these files." in page.words
-    assert "Everything was stored" not in page.words
-    assert "What was rejected holds records" not in page.words
+    assert "These files contain no records of a supported type." in page.words
+    assert "All records were stored" not in page.words
+    assert "The file of rejected records contains" not in page.words
     assert "done nothing" in admin.get("/admin/imports").words
 
 
 def test_records_of_other_types_are_not_said_to_be_stored(admin):
     lines = patient("kept") + b'{"resourceType":"Observation","id":"o"}\n'
     page = report(admin, with_form(admin, ("a.ndjson", lines)))
-    assert "Everything was stored that is of a type that is kept here" in page.words
-    assert "1 Observation: a type that is not stored here" in page.words
+    assert "All records of supported types were stored" in page.words
+    assert "1 Observation: this type is not stored on this server" in page.words
 
 
 def test_what_nobody_can_read_is_told_with_what_to_do(admin):
     binary = b'{"resourceType":"Binary","id":"lone","contentType":"text/plain","data":"QUJD"}\n'
     page = report(admin, with_form(admin, ("a.ndjson", binary)))
-    assert "1 are stored, but cannot be read: Binary is read by way of a document" in page.words
+    assert "1 stored, but unreadable: Binary is read by way of a document" in page.words
     assert "import the DocumentReference that has its address too" in page.words
 
 
@@ -464,8 +463,8 @@ def test_a_file_that_is_cut_off_is_named_first(admin, reads):
     lines = b"".join(patient(f"cut-{number}-{'x' * 40}") for number in range(2_000))
     packed = gzip.compress(lines)
     page = report(admin, with_form(admin, ("a.ndjson.gz", packed[: len(packed) // 2])))
-    assert "Not everything could be read: a.ndjson.gz." in page.words
-    assert "Correct it or fetch it again" in page.words
+    assert "These files could not be read completely: a.ndjson.gz." in page.words
+    assert "Correct it or get it again" in page.words
     # There is no file of it to be mended.
     assert "Mend what stands in the file below" not in page.words
     assert reads.get("Patient?_id=cut-0-" + "x" * 40).json["total"] == 1
@@ -474,8 +473,8 @@ def test_a_file_that_is_cut_off_is_named_first(admin, reads):
 def test_an_upload_that_is_too_large_without_scripts_says_what_to_do(admin):
     kind = "multipart/form-data; boundary=x"
     page = admin.post("/admin/imports", b" " * 1_500_000, content_type=kind)
-    assert (page.status, page.heading) == (413, "These files are too large to be sent so")
-    assert "Allow JavaScript for this site; or copy the files to the server" in page.words
+    assert (page.status, page.heading) == (413, "These files are too large for this form")
+    assert "Allow JavaScript for this site, or copy the files to the server" in page.words
     assert page.offered["Back to the form"] == "/admin/imports"
 
 
@@ -514,11 +513,11 @@ def test_where_a_task_finds_no_place_the_upload_is_kept(app, admin):
     folder.rename(folder.with_name("elsewhere"))
     folder.touch()
     page = upload.begin()
-    assert (page.status, page.heading) == (503, "It was not started")
+    assert (page.status, page.heading) == (503, "Not started")
     assert "cannot be written (File exists); make room, and try again." in page.words
     folder.unlink()
     folder.with_name("elsewhere").rename(folder)
-    assert "Everything was stored." in report(admin, upload.begin()).words
+    assert "All records were stored." in report(admin, upload.begin()).words
 
 
 def test_an_import_that_ends_nowhere_is_no_page(admin):
@@ -543,7 +542,7 @@ def test_imports_of_the_command_line_are_listed_too(app, admin, tmp_path):
     path.write_bytes(patient("shell"))
     load(app, path, who="operator", source="night")
     words = admin.get("/admin/imports").words
-    assert "night: shell.ndjson at the command line operator done 1 new" in words
+    assert "night: shell.ndjson on the command line operator done 1 new" in words
 
 
 def test_what_is_done_is_logged_without_names_of_files(app, admin, username, caplog):
@@ -576,7 +575,7 @@ def test_only_so_many_begin_at_once(app, admin):
             for number in range(process.MOST)
         ]
         page = with_form(admin, ("a.ndjson", patient("too-many")))
-        assert (page.status, page.heading) == (503, "It was not started")
+        assert (page.status, page.heading) == (503, "Not started")
     for one in begun:
         assert wait_for(app, task_id(one)).state == "done"
     with app.app_context(), writing() as connection:

@@ -37,15 +37,13 @@ def published(app: Flask) -> list[str]:
 
 
 def rotated(page: Page) -> Page:
-    return page.submit("Make a new key").submit("Yes, make it")
+    return page.submit("Rotate the signing key").submit("Rotate key")
 
 
 def test_the_key_that_signs_is_shown_and_no_private_part_of_it(oauth, admin):
     page = admin.get(PATH)
     (kid,) = published(oauth)
-    assert f"{kid} signs every id token that is given out now the server's first start RS256" in (
-        page.words
-    )
+    assert f"{kid} in use signs all new id tokens first start of the server RS256" in (page.words)
     with oauth.app_context():
         stored = json.loads(server_secrets().read(openid.NAME, openid.make_first))
     (key,) = [one["key"] for one in stored["keys"]]
@@ -55,24 +53,27 @@ def test_the_key_that_signs_is_shown_and_no_private_part_of_it(oauth, admin):
 
 def test_a_new_key_is_made_only_after_asking_once_more(oauth, admin):
     before = published(oauth)
-    asked = admin.get(PATH).submit("Make a new key")
-    assert "Really make a new key now?" in asked.words
+    asked = admin.get(PATH).submit("Rotate the signing key")
+    assert "Rotate the signing key now?" in asked.words
     assert published(oauth) == before
-    page = asked.submit("Yes, make it")
-    assert "The new key is made, and published." in page.words
+    page = asked.submit("Rotate key")
+    assert "The new key is published." in page.words
     (new,) = {*published(oauth)} - {*before}
-    assert f"{new} published, signs later so that apps have it when it begins from" in page.words
-    assert f"{before[0]} signs" in page.words
+    assert (
+        f"{new} published, not yet in use so that apps know it before its first use from"
+        in page.words
+    )
+    assert f"{before[0]} in use" in page.words
 
 
 def test_while_a_new_key_waits_no_other_is_made(oauth, admin):
-    asked = admin.get(PATH).submit("Make a new key")
+    asked = admin.get(PATH).submit("Rotate the signing key")
     page = rotated(admin.get(PATH))
-    assert "Make a new key" not in {label for form in page.forms for label in form.buttons}
+    assert "Rotate the signing key" not in {label for form in page.forms for label in form.buttons}
     after = published(oauth)
-    again = asked.submit("Yes, make it")
+    again = asked.submit("Rotate key")
     assert again.status == 409
-    assert "A new key was made some minutes ago" in again.words
+    assert "A new key was created a few minutes ago" in again.words
     assert published(oauth) == after
 
 
@@ -82,15 +83,15 @@ def test_a_key_that_signed_before_is_told_from_the_one_that_signs(oauth, admin):
         openid.rotate(int(time.time()) - 3600)
     words = admin.get(PATH).words
     (new,) = {*published(oauth)} - {old}
-    assert f"{new} signs every id token" in words
-    assert f"{old} only published for id tokens that it signed before" in words
+    assert f"{new} in use signs all new id tokens" in words
+    assert f"{old} retired, still published to verify id tokens issued earlier" in words
     assert rotated(admin.get(PATH)).status == 200
 
 
 def test_a_key_ring_that_cannot_be_read_is_told_in_a_sentence(oauth, admin):
-    asked = admin.get(PATH).submit("Make a new key")
+    asked = admin.get(PATH).submit("Rotate the signing key")
     with oauth.app_context():
         server_secrets().change(openid.NAME, openid.make_first, lambda _content: b"nonsense")
-    for page in (admin.get(PATH), asked.submit("Yes, make it")):
+    for page in (admin.get(PATH), asked.submit("Rotate key")):
         assert page.status == 500
         assert "cannot be read; delete the file, and a new one is made." in page.words

@@ -77,8 +77,8 @@ def run_of(**values: Any) -> Any:
 def test_that_all_is_well_is_said_first(app, admin):
     backed_up(app)
     page = admin.get("/admin")
-    assert page.heading == "All is well"
-    assert "and nothing waits for you." in page.words
+    assert page.heading == "No problems found"
+    assert "and nothing needs your attention." in page.words
 
 
 def test_what_waits_for_the_administrator_is_said_first(app, admin):
@@ -86,11 +86,11 @@ def test_what_waits_for_the_administrator_is_said_first(app, admin):
     page = admin.get("/admin")
     is_file = "sqlite" in settings_of(app).database_uri
     if is_file:
-        assert page.heading == "The server runs, and 2 things wait for you"
-        assert "No backup is in the server's folder" in page.words
+        assert page.heading == "Server is running: 2 items need attention"
+        assert "There is no backup in the server's backup folder" in page.words
     else:
-        assert page.heading == "The server runs, and one thing waits for you"
-    assert page.links["One app waits for approval."] == "/admin/clients"
+        assert page.heading == "Server is running: 1 item needs attention"
+    assert page.links["1 app is waiting for approval."] == "/admin/clients"
     assert page.links["1"] == "/admin/clients"
 
 
@@ -113,15 +113,18 @@ def state(**changes: Any) -> State:
     ("changes", "said"),
     [
         ({}, []),
-        ({"schema": "0000"}, [f"The database has schema 0000, and this server knows {HEAD}"]),
-        ({"schema": None}, ["The database has schema none"]),
-        ({"free": 599 * MB}, ["The disk is nearly full: 599 MB are free"]),
+        (
+            {"schema": "0000"},
+            [f"The database has schema version 0000, but this server needs {HEAD}"],
+        ),
+        ({"schema": None}, ["The database has schema version none"]),
+        ({"free": 599 * MB}, ["The disk is almost full: 599 MB free"]),
         ({"free": 601 * MB}, []),
         # A copy of it does not fit, but much is free.
         ({"free": 9_000 * MB, "size": 90_000 * MB}, []),
-        ({"free": 5_400 * MB, "size": 90_000 * MB}, ["The disk is nearly full"]),
+        ({"free": 5_400 * MB, "size": 90_000 * MB}, ["The disk is almost full"]),
         ({"free": None}, []),
-        ({"backup": None}, ["No backup is in the server's folder"]),
+        ({"backup": None}, ["There is no backup in the server's backup folder"]),
         ({"backup": None, "has_backups": False}, []),
         ({"backup": Backup("x", 1, NOW - 9 * 86_400, False)}, ["The last backup is 9 days old."]),
         (
@@ -130,17 +133,23 @@ def state(**changes: Any) -> State:
         ),
         ({"backup": Backup("x", 1, NOW - 8 * 86_400, False)}, []),
         ({"unnamed_proxy": "192.0.2.1"}, ["192.0.2.1 sends X-Forwarded-For and seems to be"]),
-        ({"reach": PLAIN}, [f"{BASE_URL} is not encrypted: others can read passwords"]),
-        ({"reach": PLAIN, "scheme": "https"}, ["You came through TLS, and FHIRAPP_BASE_URL says"]),
-        ({"reach": NO_ADDRESS}, ["The server listens for other machines and knows no address"]),
+        (
+            {"reach": PLAIN},
+            [f"{BASE_URL} is not encrypted: others on the network can read passwords"],
+        ),
+        (
+            {"reach": PLAIN, "scheme": "https"},
+            ["You are connected through TLS, but FHIRAPP_BASE_URL is"],
+        ),
+        ({"reach": NO_ADDRESS}, ["The server accepts connections from other machines but has no"]),
         ({"reach": THIS_MACHINE}, []),
         ({"is_empty": True, "has_steps": True}, []),
         ({"backup": None, "has_steps": True}, []),
-        ({"is_empty": True}, ["There are no records here yet: import some."]),
-        ({"unfinished": 1}, ["The last import has not ended"]),
-        ({"waiting": 1}, ["One app waits for approval."]),
-        ({"waiting": 3}, ["3 apps wait for approval."]),
-        ({"waiting": 1, "unfinished": 1}, ["The last import", "One app waits"]),
+        ({"is_empty": True}, ["There are no records yet. Import some."]),
+        ({"unfinished": 1}, ["The last import has not finished"]),
+        ({"waiting": 1}, ["1 app is waiting for approval."]),
+        ({"waiting": 3}, ["3 apps are waiting for approval."]),
+        ({"waiting": 1, "unfinished": 1}, ["The last import", "1 app is waiting"]),
     ],
 )
 def test_what_is_not_well_is_a_sentence_each(app, changes, said):
@@ -154,12 +163,12 @@ def test_what_is_not_well_is_a_sentence_each(app, changes, said):
 @pytest.mark.parametrize(
     ("base_url", "heading", "tls"),
     [
-        ("https://clinic.example", "All is well", "TLS yes, by the base URL"),
-        ("http://localhost:8000", "All is well", "TLS not needed: this machine only"),
+        ("https://clinic.example", "No problems found", "TLS yes, by base URL"),
+        ("http://localhost:8000", "No problems found", "TLS not needed: local access only"),
         (
             "http://clinic.example",
-            "The server runs, and one thing waits for you",
-            "TLS no: the base URL says http",
+            "Server is running: 1 item needs attention",
+            "TLS no: the base URL is http",
         ),
     ],
 )
@@ -171,7 +180,10 @@ def test_over_plain_http_all_is_not_well_unless_it_is_this_machine(
     page = Browser(app).resume(add_person(app, ADMINISTRATOR)).get("/admin")
     assert page.heading == heading
     assert tls in page.words
-    is_told = "http://clinic.example is not encrypted: others can read passwords" in page.words
+    is_told = (
+        "http://clinic.example is not encrypted: others on the network can read passwords"
+        in page.words
+    )
     assert is_told == (base_url == "http://clinic.example")
 
 
@@ -190,13 +202,13 @@ def test_a_new_server_lists_what_is_to_be_set_up_until_it_is(make_app):
     alter(app, delete(Client))
     admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
     page = admin.get("/admin")
-    assert page.heading == "Server is running: finish setting it up"
+    assert page.heading == "Server is running: finish the setup"
     expected = {
-        "Add the people": "/admin/users/new",
+        "Add users": "/admin/users/new",
         "Register an app": "/apps/register",
         "Import the first records": "/admin/imports",
         "Take a backup": "/admin/backups",
-        "Set the address, with TLS": "/docs/deploy",
+        "Set the address and TLS": "/docs/deploy",
         "Protect administrators with a second factor": "/account/second-factor",
     }
     with app.app_context():
@@ -204,7 +216,7 @@ def test_a_new_server_lists_what_is_to_be_set_up_until_it_is(make_app):
             del expected["Take a backup"]
     assert unfinished(page) == expected
     assert f"0 of {len(expected)} done" in page.words
-    assert "There are no records here yet" not in page.words
+    assert "There are no records yet" not in page.words
     for path in expected.values():
         assert admin.get(path).status == 200
     add_person(app, CLINICIAN)
@@ -212,7 +224,7 @@ def test_a_new_server_lists_what_is_to_be_set_up_until_it_is(make_app):
     backed_up(app)
     alter(app, update(User).where(User.role == ADMINISTRATOR).values(totp_secret=b"x"))
     left = unfinished(admin.get("/admin"))
-    assert [*left] == ["Import the first records", "Set the address, with TLS"]
+    assert [*left] == ["Import the first records", "Set the address and TLS"]
 
 
 def test_the_list_goes_away_when_all_is_done(make_app):
@@ -222,7 +234,7 @@ def test_the_list_goes_away_when_all_is_done(make_app):
     assert [*unfinished(admin.get("/admin"))] == ["Protect administrators with a second factor"]
     alter(app, update(User).where(User.role == ADMINISTRATOR).values(totp_secret=b"x"))
     page = admin.get("/admin")
-    assert (page.heading, "To set up" in page.words) == ("All is well", False)
+    assert (page.heading, "Setup checklist" in page.words) == ("No problems found", False)
 
 
 def test_the_list_is_hidden_for_all_and_shown_again_by_a_setting(make_app):
@@ -230,9 +242,9 @@ def test_the_list_is_hidden_for_all_and_shown_again_by_a_setting(make_app):
     admin = Browser(app).resume(add_person(app, ADMINISTRATOR))
     other = Browser(app).resume(add_person(app, ADMINISTRATOR))
     page = admin.get("/admin").submit("Hide this list")
-    assert "The list is hidden. Settings shows it again" in page.words
+    assert "The list is hidden. To show it again" in page.words
     for one in (admin, other):
-        assert "To set up" not in one.get("/admin").words
+        assert "Setup checklist" not in one.get("/admin").words
     assert "checklist 'True' to 'False'" in admin.get("/admin/audit?kind=administration").words
     clinician = Browser(app).resume(add_person(app, CLINICIAN))
     token = clinician.get("/account").forms[0].fields["form_token"]
@@ -243,17 +255,17 @@ def test_the_demo_has_nothing_to_set_up(make_app):
     app = make_app(demo=True)
     admin = Browser(app)
     admin.sign_in("admin")
-    assert "To set up" not in admin.get("/admin").words
+    assert "Setup checklist" not in admin.get("/admin").words
 
 
 def test_what_runs_is_told(app, admin):
     words = admin.get("/admin").words
     for shown in (
         "Version fhirapp 0.1.0",
-        "Runs since",
-        f"Address {BASE_URL}/fhir",
-        f"Schema {HEAD} as this version needs it",
-        "of 4 threads each",
+        "Running since",
+        f"FHIR endpoint {BASE_URL}/fhir",
+        f"Schema {HEAD} current",
+        "with 4 threads each",
         "/health/ready",
     ):
         assert shown in words
@@ -264,12 +276,12 @@ def test_versions_are_told_and_where_a_newer_one_would_be(app, admin):
     with app.app_context():
         sql = "SELECT version()" if settings_of(app).is_postgresql else "SELECT sqlite_version()"
         version = db.session.execute(text(sql)).scalar_one()
-    told = page.words.split("What runs here ")[1]
+    told = page.words.split("Versions ")[1]
     assert told.startswith("Version fhirapp 0.1.0 installed ")
     assert f"Python {platform.python_version()}" in told
     assert re.search(r"(SQLite|PostgreSQL) ([0-9.]+)", told)[2] in version
     assert "CHANGELOG.md" in told
-    assert page.offered["Upgrade, in the manual"] == "/docs/clinic#upgrade"
+    assert page.offered["How to upgrade (manual)"] == "/docs/clinic#upgrade"
     assert 'id="upgrade"' in admin.get("/docs/clinic").response.text
     reader = Browser(app).resume(add_person(app, CLINICIAN))
     assert reader.get("/admin/about").status == 403
@@ -282,8 +294,8 @@ def test_the_last_import_is_told_with_what_came_of_it(app, admin):
     assert "Last import 3 May 2026, 14:06 UTC, by ann 7 new, 1 same" in words
     alter(app, run_of(who="<b>bo</b>"))
     words = admin.get("/admin").words
-    assert "Last import began 3 May 2026, 14:05 UTC, by <b>bo</b>; has not ended" in words
-    assert "The last import has not ended: it runs, or was stopped." in words
+    assert "Last import started 3 May 2026, 14:05 UTC by <b>bo</b>, not finished" in words
+    assert "The last import has not finished: it is still running or was interrupted." in words
 
 
 def test_the_last_backup_and_refusals_of_the_day_are_told(app, admin):
@@ -407,9 +419,9 @@ def test_a_file_that_is_too_large_is_not_looked_through(app, admin, monkeypatch)
         pytest.skip("PostgreSQL knows the sizes of its tables")
     monkeypatch.setattr(storage, "MOST_BYTES", 1)
     page = admin.get("/admin")
-    assert "to look through it for what it is filled with would take too long" in page.words
+    assert "so its content is not broken down here" in page.words
     assert "/admin/plots/storage.svg" not in page.response.text
-    assert "The database takes" in page.words
+    assert "Database size:" in page.words
 
 
 def test_the_size_of_a_day_is_noted_once_and_a_plot_stands_from_the_second_on(app, admin):
@@ -432,7 +444,7 @@ def test_the_size_of_a_day_is_noted_once_and_a_plot_stands_from_the_second_on(ap
 
 def test_on_the_first_day_there_is_no_plot_of_days_yet(admin):
     page = admin.get("/admin")
-    assert "the plot appears from the second day on" in page.words
+    assert "The chart appears from the second day on" in page.words
     assert "/admin/plots/disk.svg" not in page.response.text
 
 

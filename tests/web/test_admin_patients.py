@@ -32,7 +32,7 @@ def admin(app: Flask) -> Browser:
 def confirmation(admin: Browser, history: str = "keep") -> Page:
     found = admin.get("/admin/patients").submit("Search", find="Verschwunden")
     record = admin.get(found.offered["Vera Verschwunden"])
-    return record.submit("Go on", reason=REASON, history=history)
+    return record.submit("Continue", reason=REASON, history=history)
 
 
 def test_the_second_page_says_what_goes_and_deletes_nothing(app, admin):
@@ -40,7 +40,7 @@ def test_the_second_page_says_what_goes_and_deletes_nothing(app, admin):
     page = confirmation(admin)
     assert page.heading == "Delete this record?"
     assert "allergies and intolerances 1" in page.words
-    assert "1 person with an account sees this record" in page.words
+    assert "1 user can see this record" in page.words
     assert "Vera herself" in page.offered
     assert REASON in page.words
     assert asking(app).get("Patient/vera").status_code == 200
@@ -48,8 +48,8 @@ def test_the_second_page_says_what_goes_and_deletes_nothing(app, admin):
 
 @pytest.mark.parametrize("typed", ["111", "vera", "vera  VERSCHWUNDEN"])
 def test_a_record_is_deleted_by_whoever_types_whose_it_is(app, admin, typed):
-    page = confirmation(admin).submit("Delete the record", typed=typed)
-    assert "The record is deleted. Its history is kept." in page.words
+    page = confirmation(admin).submit("Delete record", typed=typed)
+    assert "Record deleted. Its history is kept." in page.words
     assert REASON in page.words
     assert asking(app).get("Patient/vera").status_code == 410
     assert "deleted the record of" in admin.get("/admin/audit?kind=administration").words
@@ -57,28 +57,28 @@ def test_a_record_is_deleted_by_whoever_types_whose_it_is(app, admin, typed):
 
 @pytest.mark.parametrize("typed", ["", "112", "Verschwunden"])
 def test_what_is_typed_must_be_it(app, admin, typed):
-    page = confirmation(admin).submit("Delete the record", typed=typed)
+    page = confirmation(admin).submit("Delete record", typed=typed)
     assert (page.status, page.heading) == (400, "Delete this record?")
     assert "Nothing was deleted" in page.words
     assert asking(app).get("Patient/vera").status_code == 200
 
 
 def test_a_reason_is_needed(app, admin):
-    page = admin.get("/admin/patients/vera").submit("Go on", reason=" ")
-    assert "Write why" in page.words
+    page = admin.get("/admin/patients/vera").submit("Continue", reason=" ")
+    assert "Enter a reason" in page.words
     assert asking(app).get("Patient/vera").status_code == 200
 
 
 def test_what_was_deleted_can_be_erased_and_imported_again(app, admin, tmp_path):
-    confirmation(admin).submit("Delete the record", typed="111")
+    confirmation(admin).submit("Delete record", typed="111")
     record = admin.get("/admin/patients/vera")
-    assert "Its earlier versions are still here" in record.words
-    page = record.submit("Go on", reason="No copy may stay", history="erase")
-    page = page.submit("Erase it for good", typed="vera")
-    assert "The record is erased." in page.words
+    assert "Its earlier versions still exist" in record.words
+    page = record.submit("Continue", reason="No copy may stay", history="erase")
+    page = page.submit("Erase permanently", typed="vera")
+    assert "Record erased." in page.words
     assert asking(app).get("AllergyIntolerance/nuts/_history/1").status_code == 410
-    page = page.submit("Let imports bring it again")
-    assert "Imports may bring the record again." in page.words
+    page = page.submit("Allow re-import")
+    assert "The record can be imported again." in page.words
     assert load(app, write(tmp_path, bundle("collection", plain(VERA)))).complete
     assert asking(app).get("Patient/vera").status_code == 200
 
@@ -94,8 +94,8 @@ def test_details_are_corrected_after_before_and_after_were_shown(app, admin):
     assert page.heading == "Correct these details?"
     assert "Family name Verschwunden Wieder" in page.words
     assert asking(app).read("Patient/vera")["meta"]["versionId"] == "1"
-    done = page.submit("Correct them")
-    assert "The record is corrected." in done.words
+    done = page.submit("Correct details")
+    assert "Record corrected." in done.words
     assert "Misspelled on arrival" in done.words
     fhir = asking(app)
     now = fhir.read("Patient/vera")
@@ -109,8 +109,8 @@ def test_details_are_corrected_after_before_and_after_were_shown(app, admin):
 
 def test_what_somebody_else_changed_meanwhile_is_not_corrected(app, admin):
     page = corrected(admin, family="Wieder")
-    corrected(admin, family="Anders").submit("Correct them")
-    assert "was changed meanwhile" in page.submit("Correct them").words
+    corrected(admin, family="Anders").submit("Correct details")
+    assert "has been changed in the meantime" in page.submit("Correct details").words
     assert asking(app).read("Patient/vera")["name"][0]["family"] == "Anders"
 
 
@@ -125,13 +125,13 @@ def test_what_somebody_else_changed_meanwhile_is_not_corrected(app, admin):
 def test_what_cannot_be_is_not_corrected(app, admin, details, told):
     page = corrected(admin, **details)
     if details:
-        page = page.submit("Correct them")
+        page = page.submit("Correct details")
     assert (page.status, told in page.words) == (409, True)
     assert asking(app).read("Patient/vera")["meta"]["versionId"] == "1"
 
 
 def test_an_import_takes_what_is_new_and_not_what_was_corrected(app, admin, tmp_path):
-    corrected(admin, family="Wieder").submit("Correct them")
+    corrected(admin, family="Wieder").submit("Correct details")
     report = load(app, write(tmp_path, bundle("collection", plain(VERA))))
     assert "Patient/vera: was corrected here since" in report.table()
     assert asking(app).read("Patient/vera")["name"][0]["family"] == "Wieder"
@@ -218,15 +218,15 @@ def test_nothing_is_begun_with_the_merged_record(app, admin):
         "whose": "own",
     }
     page = admin.post(f"/admin/users/{id_of(app, person)}/link", form)
-    assert "There is no such record." in page.words
+    assert "This record does not exist." in page.words
 
 
 @pytest.mark.usefixtures("twice")
 def test_a_merge_is_undone_with_a_reason(app, admin):
     comparison(admin).submit("Merge the records", typed="twice")
     record = admin.get("/admin/patients/twice")
-    assert "Delete it" not in record.words
-    assert "Give a reason" in record.submit("Undo the merge", why_separated=" ").words
+    assert "Delete" not in record.words
+    assert "Enter a reason" in record.submit("Undo the merge", why_separated=" ").words
     done = record.submit("Undo the merge", why_separated="Two people after all")
     assert "The merge is undone." in done.words
     assert asking(app).ids("AllergyIntolerance?patient=twice") == ["bees"]

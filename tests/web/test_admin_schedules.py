@@ -46,8 +46,8 @@ def added(admin: Browser, inbox: Path, name: str = "lab") -> Page:
     """Add a schedule that watches a folder; return its page."""
     page = admin.get("/admin/schedules/folder/new")
     listed = page.submit(ADD, name=name, when="every 5 minutes", folder=str(inbox), source="lab")
-    assert "The schedule is added." in listed.words
-    assert f"{name} Import of a folder every 5 minutes" in listed.words
+    assert "Schedule added." in listed.words
+    assert f"{name} Import from a folder every 5 minutes" in listed.words
     return admin.get(listed.links[name])
 
 
@@ -83,7 +83,7 @@ def test_a_schedule_is_added_run_paused_and_removed(app, admin, inbox):
     page = added(admin, inbox)
     assert page.heading == "lab"
     assert f"Folder {inbox}" in page.words
-    assert "It has not run yet." in page.words
+    assert "No runs yet." in page.words
     page = page.submit("Run now")
     job = newest(app, FOLDER)
     page = admin.get(page.path)
@@ -93,13 +93,13 @@ def test_a_schedule_is_added_run_paused_and_removed(app, admin, inbox):
     report = admin.get(f"/admin/imports/{job.id}")
     assert "by schedule:lab" in report.words
     page = page.submit("Pause")
-    assert "none while it is paused" in page.words
+    assert "none while paused" in page.words
     assert "paused" in admin.get("/admin/schedules").words
     page = page.submit("Resume")
     page = page.submit("Remove")
     assert "Remove this schedule?" in page.words
-    page = page.submit("Yes, remove it")
-    assert "The schedule is removed." in page.words
+    page = page.submit("Remove schedule")
+    assert "Schedule removed." in page.words
     assert admin.get("/admin/schedules/lab").status == 404
     with app.app_context():
         told = [one.event for one in entries(kind="administration", limit=50)]
@@ -113,12 +113,12 @@ def test_a_schedule_is_added_run_paused_and_removed(app, admin, inbox):
 @pytest.mark.parametrize(
     ("kind", "typed", "words"),
     [
-        ("folder", {"when": "daily 25:00"}, "is no time for a schedule; use hourly"),
-        ("folder", {"name": "Lab 1"}, "small letters, digits and dashes"),
-        ("folder", {"folder": "/no/such"}, "There is no folder /no/such"),
-        ("folder", {"folder": "/"}, "holds what is the server's own"),
-        ("pull", {"address": "https://h/fhir/Patient"}, "begins no export"),
-        ("pull", {"address": "https://h/$export", "key": "/none"}, "go together"),
+        ("folder", {"when": "daily 25:00"}, "is not a valid schedule. Use hourly"),
+        ("folder", {"name": "Lab 1"}, "lowercase letters, digits or dashes"),
+        ("folder", {"folder": "/no/such"}, "The folder /no/such does not exist"),
+        ("folder", {"folder": "/"}, "contains files of the server itself"),
+        ("pull", {"address": "https://h/fhir/Patient"}, "is not the URL of an export"),
+        ("pull", {"address": "https://h/$export", "key": "/none"}, "needs a key file"),
         ("backup", {"keep": "0"}, "Keep 1 to 10,000 backups."),
         ("backup", {"keep": "many"}, "Keep 1 to 10,000 backups."),
     ],
@@ -142,7 +142,7 @@ def test_a_failure_waits_on_the_overview_and_is_in_metrics_and_checkup(app, admi
         while run_due(int(time.time()) + 600):
             pass
     why = f"The watched folder {inbox} cannot be read (No such file or directory)."
-    told = f"The schedule lab failed (1 in a row): {why}"
+    told = f"The schedule lab failed (1 consecutive failures): {why}"
     overview = admin.get("/admin")
     assert told in overview.words
     assert overview.links[told] == "/admin/schedules/lab"
@@ -150,7 +150,7 @@ def test_a_failure_waits_on_the_overview_and_is_in_metrics_and_checkup(app, admi
     with app.app_context():
         found = [one for one in doctor.examine(app, quick=True) if one.what == "Schedules"]
     assert [(one.state, one.words) for one in found] == [
-        (doctor.WRONG, f"lab failed (1 in a row): {why}")
+        (doctor.WRONG, f"lab failed (1 consecutive failures): {why}")
     ]
     samples = {
         (sample.name, sample.labels.get("schedule")): sample.value
@@ -179,7 +179,9 @@ def test_what_was_refused_waits_until_somebody_sees_to_it(app, admin, inbox):
     looked(app, 1_200)
     write(inbox / "right", patient("p1"))
     looked(app, 1_800)
-    told = "The schedule lab: what lies in its folder failed/ could not be stored wholly (1)."
+    told = (
+        "The schedule lab: entries in its folder failed/ that could not be imported completely: 1"
+    )
     assert admin.get("/admin").links[told] == "/admin/schedules/lab"
     assert "In the folder failed/ 1 " in admin.get("/admin/schedules/lab").words
     words = f"lab: not all was stored of what lies in {inbox / 'failed'} (1)"
@@ -195,10 +197,10 @@ def test_a_run_that_is_at_work_is_shown_and_stopped(app, admin, inbox, monkeypat
     page = added(admin, inbox)
     monkeypatch.setattr("fhirapp.jobs.process._spawn", lambda *_of: None)
     page = page.submit("Run now")
-    assert "begins" in page.words
-    assert "at work" in admin.get("/admin/schedules").words
-    page = page.submit("Stop this run")
-    assert "is being stopped" in page.words
+    assert "starting" in page.words
+    assert "running" in admin.get("/admin/schedules").words
+    page = page.submit("Stop run")
+    assert "stopping" in page.words
     with app.app_context():
         job = table.find(schedule.find("lab").job_id, FOLDER)
         assert job.stop_requests == 1

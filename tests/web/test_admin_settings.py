@@ -62,7 +62,7 @@ def test_where_a_value_came_from_is_told(admin):
 def test_what_an_empty_setting_comes_to_is_told(admin, app):
     words = admin.get(PATH).words
     assert str(settings_of(app).instance) in words
-    assert "one per processor core not set; in effect:" in words
+    assert "one per processor core not set; effective value:" in words
     assert "with commas between Default: none not set" in words
 
 
@@ -85,7 +85,7 @@ def test_a_change_is_in_force_at_once_and_told(admin, app):
     assert page.status == 200
     assert "Changed by Robin Example" in page.words
     assert "Default: 24 Saved." in page.words
-    assert "Changed here: export_hours" in page.words
+    assert "Changed on this page: export_hours" in page.words
     assert value_of(page, "export_hours") == "48"
     assert settings_of(app).export_hours == 48
     page = change(admin, "export_hours", default="yes")
@@ -150,14 +150,14 @@ def test_what_has_no_effect_is_shown_and_can_be_removed(admin, app):
         live_settings.refresh(app)
     assert (settings_of(app).page_size, settings_of(app).self_link) == (7, "api")
     words = admin.get(PATH).words
-    assert "50 was chosen here and has no effect meanwhile, by gone, 1 Jan" in words
-    assert "graph, chosen here, has no effect: FHIRAPP_SELF_LINK='graph' cannot be used" in words
-    assert "Not known to this release of_a_later_release = 7" in words
+    assert "50 was set here but has no effect, by gone, 1 Jan" in words
+    assert "graph, set here, has no effect: FHIRAPP_SELF_LINK='graph' cannot be used" in words
+    assert "Unknown settings of_a_later_release = 7" in words
     for row in rows:
         change(admin, row["name"], default="yes")
     words = admin.get(PATH).words
     assert "has no effect" not in words
-    assert "Not known" not in words
+    assert "Unknown settings" not in words
 
 
 def test_only_administrators_change_settings(app):

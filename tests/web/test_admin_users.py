@@ -24,7 +24,7 @@ from tests.support.helpers import BASE_URL
 ACTIONS = ("role", "disable", "enable", "practitioner", "link", "unlink")
 ACTIONS += ("second-factor", "sessions", "address")
 CHOSEN = "correct horse battery"
-LAST = "This is the last administrator; make another one first."
+LAST = "This is the last administrator. Add another one first."
 
 
 @pytest.fixture(scope="module")
@@ -136,14 +136,16 @@ def test_of_many_users_the_first_are_listed(app, admin):
     page = admin.get("/admin/users").submit("Search", name=name)
     assert f"{name}{MOST_USERS - 1:03}" in page.words
     assert f"{name}{MOST_USERS:03}" not in page.words
-    assert "There are more." in page.words
+    assert "More users match." in page.words
 
 
 def test_whoever_is_added_chooses_the_password_at_an_address_that_serves_once(app, admin):
     username = f"u{uuid4().hex}"
     page = admin.get(admin.get("/admin/users").links["Add a user"])
-    assert "password" not in page.form("Add").fields
-    page = page.submit("Add", name="Noor Example", username=f" {username.upper()} ", role=PATIENT)
+    assert "password" not in page.form("Add user").fields
+    page = page.submit(
+        "Add user", name="Noor Example", username=f" {username.upper()} ", role=PATIENT
+    )
     assert page.heading == "Password link for Noor Example"
     path = _address(page)
     assert path not in admin.get(page.links["I have copied it"]).words
@@ -159,22 +161,22 @@ def test_whoever_is_added_chooses_the_password_at_an_address_that_serves_once(ap
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ({"username": "x"}, "A user name has 2 to 64 letters"),
-        ({"username": "a b"}, "A user name has 2 to 64 letters"),
-        ({"username": "ad\nmin"}, "A user name has 2 to 64 letters"),
-        ({"username": "admin"}, "There is a user admin already."),
-        ({"username": " ADMIN "}, "There is a user admin already."),
-        ({"name": ""}, "A name has 1 to 200 printable characters."),
-        ({"name": "a\u202eb"}, "A name has 1 to 200 printable characters."),
-        ({"role": "god"}, "A role is one of clinician, administrator, patient."),
+        ({"username": "x"}, "A user name must have 2 to 64"),
+        ({"username": "a b"}, "A user name must have 2 to 64"),
+        ({"username": "ad\nmin"}, "A user name must have 2 to 64"),
+        ({"username": "admin"}, "The user admin already exists."),
+        ({"username": " ADMIN "}, "The user admin already exists."),
+        ({"name": ""}, "A name must have 1 to 200 printable characters."),
+        ({"name": "a\u202eb"}, "A name must have 1 to 200 printable characters."),
+        ({"role": "god"}, "A role must be one of clinician, administrator, patient."),
     ],
 )
 def test_whoever_cannot_be_added_is_told_and_stays_as_typed(app, admin, typed, message):
     form = {"name": "Noor Example", "username": "noor", "role": CLINICIAN} | typed
-    page = admin.get("/admin/users/new").submit("Add", **form)
+    page = admin.get("/admin/users/new").submit("Add user", **form)
     assert page.status == 400
     assert message in page.words
-    fields = page.form("Add").fields
+    fields = page.form("Add user").fields
     assert fields["name"] == form["name"]
     assert fields["username"] == form["username"]
     assert rows(app, select(User).where(User.username == "noor")) == []
@@ -183,8 +185,8 @@ def test_whoever_cannot_be_added_is_told_and_stays_as_typed(app, admin, typed, m
 def test_a_new_address_voids_the_one_before_and_the_password_serves_until_then(app, admin):
     username = add_person(app, CLINICIAN)
     page = page_of(app, admin, username)
-    first = _address(page.submit("Make an address"))
-    second = _address(page.submit("Make an address"))
+    first = _address(page.submit("Create link"))
+    second = _address(page.submit("Create link"))
     assert Browser(app).get(first).status == 404
     assert is_signed_in(signed_in(app, username))
     Browser(app).get(second).submit("Save password", password=CHOSEN, again=CHOSEN)
@@ -194,7 +196,7 @@ def test_a_new_address_voids_the_one_before_and_the_password_serves_until_then(a
 
 def test_whoever_failed_to_sign_in_is_told_of_and_comes_in_by_a_new_password(app, admin):
     username = add_person(app, CLINICIAN)
-    assert "Failed to sign in" not in page_of(app, admin, username).words
+    assert "Failed sign-ins" not in page_of(app, admin, username).words
     browser = Browser(app, "203.0.113.8")
     browser.sign_in(username, "wrong")
     assert "1 wrong password After" in page_of(app, admin, username).words
@@ -203,7 +205,7 @@ def test_whoever_failed_to_sign_in_is_told_of_and_comes_in_by_a_new_password(app
     assert browser.sign_in(username).status == 429
     page = page_of(app, admin, username)
     assert f"{PER_NAME_AND_ADDRESS} wrong passwords" in page.words
-    browser.get(_address(page.submit("Make an address"))).submit(
+    browser.get(_address(page.submit("Create link"))).submit(
         "Save password", password=CHOSEN, again=CHOSEN
     )
     assert is_signed_in(browser) is False
@@ -219,8 +221,8 @@ def test_another_role_holds_at_once(app, admin):
     flow = Flow(app, add_program(app), user_of(app, username).id)
     fhir = flow.fhir("user/*.rs")
     assert fhir.get("Patient").status_code == 200
-    page = page_of(app, admin, username).submit("Change", role=PATIENT)
-    assert "The role is changed, and holds from now on." in page.words
+    page = page_of(app, admin, username).submit("Change role", role=PATIENT)
+    assert "Role changed. It applies immediately." in page.words
     assert not is_signed_in(browser)
     assert fhir.get("Patient").status_code == 401
 
@@ -228,7 +230,7 @@ def test_another_role_holds_at_once(app, admin):
 def test_apps_keep_their_access_where_the_administrator_says_so(app, admin):
     username = add_person(app, CLINICIAN)
     fhir = Flow(app, add_program(app), user_of(app, username).id).fhir("user/*.rs")
-    page_of(app, admin, username).submit("Change", role=PATIENT, keep_apps="yes")
+    page_of(app, admin, username).submit("Change role", role=PATIENT, keep_apps="yes")
     # It may ask still, for what a patient sees.
     assert fhir.get("Patient").status_code == 403
 
@@ -287,13 +289,13 @@ def events(app: Flask, username: str) -> list[Entry]:
 def test_sessions_are_told_with_their_last_use_and_ended_one_by_one(app, admin):
     username = add_person(app, CLINICIAN)
     page = page_of(app, admin, username)
-    assert "Where they are signed in Nowhere now." in page.words
+    assert "Sessions No active sessions." in page.words
     browser = Browser(app, "203.0.113.9")
     browser.sign_in(username)
     page = page_of(app, admin, username)
     assert re.search(r"from 203\.0\.113\.9 · signed in .* · last used ", page.words)
     done = page.submit("End session")
-    assert "They are signed out there." in done.words
+    assert "Signed out." in done.words
     assert not is_signed_in(browser)
     # The page that was open in another window.
     assert "Nothing was changed." in page.submit("End session").words
@@ -304,7 +306,7 @@ def test_the_history_of_an_account_is_told_the_newest_first_and_paged(app, admin
     username = add_person(app, CLINICIAN)
     signed_in(app, username, "wrong")
     signed_in(app, username)
-    page = page_of(app, admin, username).submit("Change", role=PATIENT)
+    page = page_of(app, admin, username).submit("Change role", role=PATIENT)
     words = page.words[page.words.index("Account history") :]
     told = [
         "changed a role: clinician to patient",
@@ -325,9 +327,9 @@ def test_the_history_of_an_account_is_told_the_newest_first_and_paged(app, admin
 
 
 def test_a_role_that_is_none_is_told(app, admin):
-    page = page_of(app, admin, add_person(app, CLINICIAN)).submit("Change", role="god")
+    page = page_of(app, admin, add_person(app, CLINICIAN)).submit("Change role", role="god")
     assert page.status == 409
-    assert "A role is one of clinician, administrator, patient." in page.words
+    assert "A role must be one of clinician, administrator, patient." in page.words
 
 
 def test_an_account_that_is_switched_off_opens_nothing_until_it_is_switched_on(app, admin):
@@ -335,13 +337,13 @@ def test_an_account_that_is_switched_off_opens_nothing_until_it_is_switched_on(a
     browser = signed_in(app, username)
     flow = Flow(app, add_program(app), user_of(app, username).id)
     fhir = flow.fhir("launch/patient patient/*.rs")
-    page = page_of(app, admin, username).submit("Switch off")
-    assert "The account is switched off" in page.words
+    page = page_of(app, admin, username).submit("Disable")
+    assert "The account is disabled" in page.words
     assert not is_signed_in(browser)
     assert not is_signed_in(signed_in(app, username))
     assert fhir.get("Patient/p1").status_code == 401
-    page = page.submit("Switch on")
-    assert "The account is switched on again." in page.words
+    page = page.submit("Enable")
+    assert "The account is enabled again." in page.words
     assert is_signed_in(signed_in(app, username))
 
 
@@ -349,7 +351,7 @@ def test_the_last_administrator_stays(make_app):
     app = make_app()
     admin = signed_in(app, "admin")
     page = page_of(app, admin, "admin")
-    for button, filled in (("Switch off", {}), ("Change", {"role": CLINICIAN})):
+    for button, filled in (("Disable", {}), ("Change role", {"role": CLINICIAN})):
         told = page.submit(button, **filled)
         assert told.status == 409
         assert told.heading == "Alex Admin"
@@ -359,19 +361,19 @@ def test_the_last_administrator_stays(make_app):
     assert is_signed_in(admin)
     add_person(app, ADMINISTRATOR)
     # The page after it asks whoever is no administrator any more to sign in.
-    assert page.submit("Change", role=CLINICIAN).heading == "Sign in"
+    assert page.submit("Change role", role=CLINICIAN).heading == "Sign in"
     assert user_of(app, "admin").role == CLINICIAN
 
 
 def test_a_record_is_searched_for_and_linked(app, admin):
     username = add_person(app, PATIENT)
     page = page_of(app, admin, username)
-    assert "No record is linked: there is nothing that they can see." in page.words
+    assert "No record is linked, so this user cannot see any records." in page.words
     page = page.submit("Search", find="hartwell")
     assert "Amelia Rose Hartwell born 12 April 1958 · LGH-100237" in page.words
-    page = page.submit("Their own")
-    assert "The record is linked." in page.words
-    assert "LGH-100237 · their own" in page.words
+    page = page.submit("Link as own record")
+    assert "Record linked." in page.words
+    assert "LGH-100237 · own record" in page.words
     assert links_of(app, username) == {"p1": True}
 
 
@@ -395,8 +397,8 @@ def test_each_word_must_stand_in_the_name_or_the_user_name(app, admin):
 def test_a_proxy_sees_somebody_elses_record(app, admin):
     username = add_person(app, PATIENT, "p2")
     page = page_of(app, admin, username).submit("Search", find="amelia hart", born="1958-04-12")
-    page = page.submit("As proxy")
-    assert "another user's, as proxy" in page.words
+    page = page.submit("Link as proxy")
+    assert "linked as proxy" in page.words
     assert links_of(app, username) == {"p2": True, "p1": False}
     flow = Flow(app, add_program(app), user_of(app, username).id)
     assert (
@@ -407,7 +409,7 @@ def test_a_proxy_sees_somebody_elses_record(app, admin):
 def test_there_is_one_own_record(app, admin):
     username = add_person(app, PATIENT, "p2")
     page = page_of(app, admin, username).submit("Search", find="hartwell")
-    page.submit("Their own")
+    page.submit("Link as own record")
     assert links_of(app, username) == {"p2": False, "p1": True}
 
 
@@ -417,7 +419,7 @@ def test_what_is_unlinked_is_out_of_reach_at_once(app, admin):
     fhir = flow.fhir("launch/patient patient/*.rs")
     assert fhir.get("Patient/p1").status_code == 200
     page = page_of(app, admin, username).submit("Unlink")
-    assert "The record is not linked any more." in page.words
+    assert "Record unlinked." in page.words
     assert links_of(app, username) == {}
     assert fhir.get("Patient/p1").status_code == 403
 
@@ -451,13 +453,13 @@ def test_a_record_is_linked_to_a_patient_alone(app, admin):
     form = {"form_token": _token(page), "patient": "p1", "whose": "own"}
     page = admin.post(f"{page.path}/link", form)
     assert page.status == 409
-    assert "Only a user with the role patient is linked to a record." in page.words
+    assert "Only users with the role patient can be linked to a record." in page.words
     assert links_of(app, username) == {}
 
 
 def test_a_record_that_is_linked_and_not_here_yet_is_told(app, admin):
     page = page_of(app, admin, add_person(app, PATIENT, "to-come"))
-    assert "Patient/to-come no such record is here yet · their own" in page.words
+    assert "Patient/to-come no such record on this server yet · own record" in page.words
 
 
 def test_who_a_clinician_is_in_the_records_is_told_by_name(app, admin):
@@ -467,7 +469,7 @@ def test_who_a_clinician_is_in_the_records_is_told_by_name(app, admin):
     assert "Dr. Folake Adeyemi Practitioner/dr-adeyemi" in page.words
     assert user_of(app, username).fhir_user == "Practitioner/dr-adeyemi"
     page = page.submit("Save", fhir_user="Practitioner/somebody")
-    assert "Name not known: no such record is here" in page.words
+    assert "Name not known: record not on this server" in page.words
     page.submit("Save", fhir_user="")
     assert user_of(app, username).fhir_user is None
 
@@ -477,7 +479,7 @@ def test_what_is_no_practitioner_is_told(app, admin, typed):
     username = add_person(app, CLINICIAN)
     page = page_of(app, admin, username).submit("Save", fhir_user=typed)
     assert page.status == 409
-    assert "is no Practitioner; use Practitioner/<id>." in page.words
+    assert "is not a Practitioner. Use Practitioner/<id>." in page.words
     assert user_of(app, username).fhir_user is None
 
 
@@ -487,10 +489,10 @@ def test_a_lost_second_factor_is_taken_away(app, admin):
     with app.app_context(), writing() as connection:
         sign_in.enable(connection, user_id, sign_in.new_secret(), int(time.time()))
     assert Browser(app).sign_in(username).heading == "Enter your code"
-    page = page_of(app, admin, username).submit("Take it away")
-    assert "The second factor is taken away" in page.words
+    page = page_of(app, admin, username).submit("Remove second factor")
+    assert "Second factor removed" in page.words
     assert "Second factor off" in page.words
-    assert "Take it away" not in {label for form in page.forms for label in form.buttons}
+    assert "Remove second factor" not in {label for form in page.forms for label in form.buttons}
     assert is_signed_in(signed_in(app, username))
 
 
@@ -499,12 +501,9 @@ def test_signing_out_everywhere_leaves_nobody_signed_in(app, admin):
     browsers = [signed_in(app, username) for _ in range(2)]
     page = page_of(app, admin, username)
     assert page.words.count("End session") == 2
-    assert (
-        "Where they are signed in a browser" in page.words
-        or "Where they are signed in Werkzeug" in page.words
-    )
+    assert "Sessions a browser" in page.words or "Sessions Werkzeug" in page.words
     page = page.submit("Sign out everywhere")
-    assert "Where they are signed in Nowhere now." in page.words
+    assert "Sessions No active sessions." in page.words
     assert not any(map(is_signed_in, browsers))
     assert is_signed_in(admin)
 
@@ -541,9 +540,9 @@ def test_a_name_is_no_markup(app, admin):
 def test_nothing_is_added_twice_by_two_clicks(app, admin):
     username = f"u{uuid4().hex}"
     page = admin.get("/admin/users/new")
-    page.submit("Add", name="Noor Example", username=username)
-    again = page.submit("Add", name="Noor Example", username=username)
-    assert f"There is a user {username} already." in again.words
+    page.submit("Add user", name="Noor Example", username=username)
+    again = page.submit("Add user", name="Noor Example", username=username)
+    assert f"The user {username} already exists." in again.words
     same = select(func.count()).where(User.username == username)
     assert rows(app, same) == [(1,)]
 

@@ -170,9 +170,9 @@ def test_an_administrator_sees_what_it_is(make_app: Callable[..., Flask]):
     page = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR)).get("/admin/clients/api-docs")
     assert (page.status, page.heading) == (200, "Documentation of the API")
     assert "this server /api-docs/signed-in A page of this server." in page.words
-    page.form("Switch off")
+    page.form("Disable")
     # Its addresses are not to be changed: they are the server's.
-    assert "Change what it may ask for" not in page.words
+    assert "Change scopes" not in page.words
 
 
 def test_so_is_the_client_of_the_pages_themselves(make_app: Callable[..., Flask]):

@@ -48,7 +48,7 @@ def test_the_kinds_are_told_in_sentences(app):
 def test_anybody_registers_an_app_that_waits_for_approval(app, kind):
     page = register(app, kind, developer="Riverside", contact="dev@riverside.example")
     assert (page.heading, page.status) == (USUAL[kind]["name"], 200)
-    assert "waits for approval" in page.words
+    assert "waiting for approval" in page.words
     assert "Save the address of this page." in page.words
     assert "Getting started" not in page.words
     client = client_of(app, page)
@@ -82,8 +82,8 @@ def test_what_is_typed_is_taken_as_it_is_meant(app):
 @pytest.mark.parametrize(
     ("kind", "typed", "message"),
     [
-        ("public", {"name": " "}, "The name has 1 to 100 printable characters."),
-        ("public", {"name": "a\u202eb"}, "The name has 1 to 100 printable characters."),
+        ("public", {"name": " "}, "The name must have 1 to 100 printable characters."),
+        ("public", {"name": "a\u202eb"}, "The name must have 1 to 100 printable characters."),
         ("public", {"redirect_uris": ""}, "An app needs at least one redirect URI."),
         ("public", {"redirect_uris": "http://app.example/"}, "must begin with https://"),
         ("public", {"redirect_uris": "javascript:alert(1)"}, "must begin with https://"),
@@ -91,22 +91,26 @@ def test_what_is_typed_is_taken_as_it_is_meant(app):
         (
             "public",
             {"scope": []},
-            "It may ask for nothing: tick or name one scope at least, for example",
+            "No scopes: select or enter at least one, for example",
         ),
-        ("public", {"other_scopes": "system/*.rs"}, "can have: system/*.rs"),
-        ("public", {"other_scopes": "patient/Nonsense.rs"}, "can have: patient/Nonsense.rs"),
+        ("public", {"other_scopes": "system/*.rs"}, "cannot have the scope system/*.rs"),
+        (
+            "public",
+            {"other_scopes": "patient/Nonsense.rs"},
+            "cannot have the scope patient/Nonsense.rs",
+        ),
         ("public", {"launch_uri": "http://app.example/"}, "The launch URI"),
-        ("confidential", {"jwks": JWKS}, "Keys go with private_key_jwt."),
-        ("confidential", {"auth_method": NONE}, "A confidential client proves who it is by"),
-        ("confidential", {"auth_method": SIGNED}, "Give its public keys"),
-        ("backend", {"jwks": ""}, "Give its public keys"),
+        ("confidential", {"jwks": JWKS}, "Keys can only be used with private_key_jwt."),
+        ("confidential", {"auth_method": NONE}, "A confidential client must authenticate with"),
+        ("confidential", {"auth_method": SIGNED}, "Public keys are missing"),
+        ("backend", {"jwks": ""}, "Public keys are missing"),
         ("backend", {"jwks": "{"}, "The keys are not JSON. Enter a JSON Web Key Set."),
         ("backend", {"jwks": "[" * 20_000}, "The keys are not JSON. Enter a JSON Web Key Set."),
         ("backend", {"jwks": "[5]"}, "Not a JSON Web Key Set"),
         ("backend", {"jwks": '{"keys": [5]}'}, "Not a JSON Web Key Set"),
-        ("backend", {"jwks": '{"keys": [{"kty": "EC", "crv": "P-256"}]}'}, "must hold RSA keys"),
-        ("backend", {"jwks_uri": "https://app.example/jwks.json"}, "Give its public keys"),
-        ("backend", {"jwks": "", "jwks_uri": "http://app.example/"}, "The address of the keys"),
+        ("backend", {"jwks": '{"keys": [{"kty": "EC", "crv": "P-256"}]}'}, "must contain RSA keys"),
+        ("backend", {"jwks_uri": "https://app.example/jwks.json"}, "Public keys are missing"),
+        ("backend", {"jwks": "", "jwks_uri": "http://app.example/"}, "The URL of the keys"),
     ],
 )
 def test_what_cannot_be_is_told_at_the_top_and_stays_as_typed(app, kind, typed, message):
@@ -199,7 +203,7 @@ def test_so_many_wait_and_no_more_until_one_is_approved_or_old(make_app):
     alter(app, insert(Client).values([row | {"client_id": f"w{n}"} for n in range(MOST_WAITING)]))
     page = register(app, "public")
     assert page.status == 400
-    assert f"{MOST_WAITING} apps wait for approval already" in page.words
+    assert f"{MOST_WAITING} apps are already waiting for approval" in page.words
     set_client(app, Program("w0"), approved_at=now)
     assert register(app, "public").status == 200
     assert register(app, "public").status == 400
@@ -215,14 +219,14 @@ def test_an_administrators_own_are_approved_at_once(app):
     assert "You are an administrator, so the app is approved immediately." in form.words
     page = form.submit("Register app", **BACKEND)
     assert page.path.startswith("/admin/clients/")
-    assert "It is registered and approved." in page.words
+    assert "The app is registered and approved." in page.words
 
 
 @pytest.mark.parametrize("role", [CLINICIAN, PATIENT])
 def test_others_own_wait(app, role):
     browser = Browser(app)
     browser.sign_in(add_person(app, role))
-    assert "waits for approval" in register(app, "public", browser).words
+    assert "waiting for approval" in register(app, "public", browser).words
 
 
 def _form(app: Flask, kind: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def test_a_page_that_says_nothing_is_not_noted(app, admin):
 
 
 def test_an_export_and_its_archive_are_noted(app, admin, username):
-    page = admin.get("/admin/exports").submit("Start the export", type=["Patient", "Group"])
+    page = admin.get("/admin/exports").submit("Start export", type=["Patient", "Group"])
     wait_for(app, task_id(page))
     assert fetched(admin, f"{page.path}/files/export.zip").status_code == 200
     assert fetched(admin, f"{page.path}/files/none.zip").status_code == 404
@@ -85,8 +85,8 @@ def test_an_export_and_its_archive_are_noted(app, admin, username):
     assert (begun.method, begun.path, begun.status) == ("POST", "/admin/exports", 303)
     assert begun.body.startswith(f"task={task_id(page)}&types=Patient&types=Group&")
     words = admin.get("/admin/audit").words
-    assert "Alex Admin fetched a file of an export by the administration pages" in words
-    assert "Alex Admin began an export by the administration pages" in words
+    assert "Alex Admin downloaded a file of an export via the administration pages" in words
+    assert "Alex Admin started an export via the administration pages" in words
 
 
 def test_a_backup_is_noted_without_its_passphrase(app, admin, username):
@@ -101,7 +101,7 @@ def test_a_backup_is_noted_without_its_passphrase(app, admin, username):
     (folder,) = {settings_of(app).instance / FOLDER}
     assert not any(SECRET.split()[1].encode() in one.read_bytes() for one in folder.iterdir())
     words = admin.get("/admin/audit").words
-    assert "fetched a backup" in words
+    assert "downloaded a backup" in words
     assert "took a backup" in words
 
 
@@ -109,4 +109,4 @@ def test_a_download_of_the_trail_is_noted(app, admin, username):
     assert fetched(admin, "/admin/audit/download/csv?patient=p1").status_code == 200
     (entry, *_) = noted(app, user_id=id_of(app, username))
     assert (entry.path, entry.body) == ("/admin/audit/download/csv", "patient=p1")
-    assert "fetched the audit trail of Amelia Rose Hartwell" in admin.get("/admin/audit").words
+    assert "downloaded the audit trail of Amelia Rose Hartwell" in admin.get("/admin/audit").words

@@ -254,11 +254,11 @@ FORMS: Sequence[tuple[str, str, str, Mapping[str, str]]] = (
     ("clinician", "/explore/token", "Inspect", {"token": "nonsense"}),
     ("clinician", "/learn/tokens", "Start", {}),
     ("clinician", "/learn/tokens", "Show a hint", {}),
-    ("admin", "/admin/users/new", "Add", {"name": "Somebody", "username": "admin"}),
-    ("admin", "/admin/exports", "Start the export", {"since": "nonsense"}),
+    ("admin", "/admin/users/new", "Add user", {"name": "Somebody", "username": "admin"}),
+    ("admin", "/admin/exports", "Start export", {"since": "nonsense"}),
     ("admin", "/admin/backups", "Take a backup", {"passphrase": "nonsense"}),
     ("admin", "/admin/schedules/backup/new", "Add the schedule", {"name": "x", "when": "x"}),
-    ("admin", "/admin/keys", "Make a new key", {}),
+    ("admin", "/admin/keys", "Rotate the signing key", {}),
     ("admin", "/account/second-factor", "Turn on second factor", {"code": "x", "password": "x"}),
     ("admin", "/account/password", "Change password", {"old": "x", "password": "y", "again": "y"}),
 )
@@ -347,7 +347,7 @@ def refuse_app(one: Visit) -> None:
 def choose_file(one: Visit) -> None:
     file = {"name": "a.ndjson", "mimeType": "text/plain", "buffer": b"{}"}
     one.page.locator("#files").set_input_files([file])
-    one.page.get_by_text("Chosen:").wait_for()
+    one.page.get_by_text("Selected:").wait_for()
 
 
 def wait_to_copy(one: Visit) -> None:

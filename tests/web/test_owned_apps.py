@@ -88,9 +88,9 @@ def test_an_app_without_a_secret_gets_none(app, kind):
 # What a test of a client finds: how the client is, and what is said of it.
 FOUND = [
     ("public", {}, {}, "To fix: An administrator has not approved it yet: it gets no tokens."),
-    ("public", {}, {"disabled": True}, "To fix: An administrator switched it off"),
+    ("public", {}, {"disabled": True}, "To fix: An administrator has disabled it"),
     ("public", {}, {"approved_at": 1}, "No problems found in the registration."),
-    ("confidential", {}, {"approved_at": 1}, "To fix: No secret was made for it yet."),
+    ("confidential", {}, {"approved_at": 1}, "To fix: No secret has been created for it yet."),
     (
         "confidential",
         {},
@@ -102,13 +102,13 @@ FOUND = [
         "backend",
         {},
         {"jwks": {"keys": [{"kty": "oct", "k": "AAAA"}]}},
-        "To fix: Its keys do not serve: The key set must hold RSA keys for RS384",
+        "To fix: Its keys do not work: The key set must contain RSA keys for RS384",
     ),
     (
         "backend",
         {"jwks": "", "jwks_uri": "https://app.example/jwks.json"},
         {},
-        "To fix: Its keys do not serve: their address is fetched once an administrator has",
+        "To fix: Its keys do not work: they are fetched once an administrator has",
     ),
     (
         "public",
@@ -197,8 +197,8 @@ def reaching(make_app: Callable[..., Flask]) -> Flask:
     ("answer", "found"),
     [
         (ok(json.loads(JWKS)), "A key: EC for ES384, kid ec."),
-        (reply("404 Not Found"), "To fix: Its keys do not serve: none came from http://"),
-        (ok({"keys": []}), "To fix: Its keys do not serve: none came from http://"),
+        (reply("404 Not Found"), "To fix: Its keys do not work: could not be fetched from http://"),
+        (ok({"keys": []}), "To fix: Its keys do not work: could not be fetched from http://"),
     ],
     ids=["keys", "404", "no keys"],
 )
@@ -217,7 +217,10 @@ def test_what_is_found_at_a_private_address_is_told_to_the_log_alone(reaching, c
     page = register(reaching, "backend", jwks="", jwks_uri="http://localhost:1/jwks.json")
     set_client(reaching, Program(client_of(reaching, page).client_id), approved_at=1)
     page = page.submit("Test this app")
-    assert "none came from http://localhost:1/jwks.json (the server's log says why)." in page.words
+    assert (
+        "could not be fetched from http://localhost:1/jwks.json (the server's log says why)."
+        in page.words
+    )
     assert "refused" in caplog.text
 
 

@@ -354,14 +354,14 @@ def test_administrators_begin_with_how_the_server_is(browsers):
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("/admin/clients", "what developers register at /apps/register waits here"),
-        ("/admin/grants", "the consent is listed here, with its end"),
-        ("/admin/imports", "those of this page, of schedules and of the command line"),
+        ("/admin/clients", "apps that developers register at /apps/register wait here"),
+        ("/admin/grants", "the consent is listed here with its end date"),
+        ("/admin/imports", "Imports from this page, schedules and the command line"),
         ("/admin/exports", "Exports that apps request ($export) are listed here"),
-        ("/admin/backups", "Each backup is listed here with its size"),
+        ("/admin/backups", "Backups are listed here with their size"),
         ("/admin/schedules", "Schedules are listed here with their next and last run"),
-        ("/admin/refusals", "it is listed here with the reason and what would be right, for"),
-        ("/admin/logs", "it is listed here with the id that the page or the answer showed"),
+        ("/admin/refusals", "it is listed here for"),
+        ("/admin/logs", "Problems are listed here with the request id"),
     ],
 )
 def test_a_list_that_is_empty_tells_what_comes_there_and_how(make_app, path, told):

@@ -23,9 +23,9 @@ OUT = "You were signed out before you sent the form, so nothing was changed."
 AGAIN = "Your entries are still in the form."
 # The page, its button, what is typed.
 FORMS: list[tuple[str, str, dict[str, Any]]] = [
-    ("/admin/users/new", "Add", {"name": "Nora", "username": "late", "role": "patient"}),
-    ("/admin/exports", "Start the export", {"type": ["Patient", "Group"], "since": "2026-05-03"}),
-    ("/admin/imports", "Start the import", {"source": "lab", "prefix": "l-", "dry_run": "yes"}),
+    ("/admin/users/new", "Add user", {"name": "Nora", "username": "late", "role": "patient"}),
+    ("/admin/exports", "Start export", {"type": ["Patient", "Group"], "since": "2026-05-03"}),
+    ("/admin/imports", "Start import", {"source": "lab", "prefix": "l-", "dry_run": "yes"}),
     (
         "/apps/register?kind=public",
         "Register app",
@@ -87,29 +87,29 @@ def test_what_was_typed_comes_back_after_signing_in_again(admin, person, path, b
 def test_where_the_session_ran_out_it_is_the_same(clinic, admin, person):
     page = admin.get("/admin/users/new")
     alter(clinic, delete(Session))
-    page = send(page, "Add", **FORMS[0][2])
+    page = send(page, "Add user", **FORMS[0][2])
     assert OUT in page.words
     page = page.submit("Sign in", username=person, password=PASSWORD)
-    assert_filled(page, "Add", FORMS[0][2])
+    assert_filled(page, "Add user", FORMS[0][2])
     # Nothing was done, and it comes back once.
     assert not rows(clinic, select(User.id).where(User.username == "late"))
-    assert admin.get("/admin/users/new").form("Add").fields["name"] == ""
+    assert admin.get("/admin/users/new").form("Add user").fields["name"] == ""
 
 
 def test_what_an_upload_brought_comes_back(admin, person):
     page = admin.get("/admin/imports")
-    task = page.form("Start the import").fields["task"]
+    task = page.form("Start import").fields["task"]
     admin.client.post(
         f"/admin/uploads/{task}/0?name=a.ndjson&size=2&at=0&left=2",
         base_url=BASE_URL,
         data=b"{}",
-        headers={"X-Form-Token": page.form("Start the import").fields["form_token"]},
+        headers={"X-Form-Token": page.form("Start import").fields["form_token"]},
     )
     lose(admin, SESSION)
-    page = send(page, "Start the import")
+    page = send(page, "Start import")
     page = page.submit("Sign in", username=person, password=PASSWORD)
-    assert "1 file is here" in page.words
-    assert page.form("Start the import").fields["task"] == task
+    assert "1 file uploaded" in page.words
+    assert page.form("Start import").fields["task"] == task
 
 
 def test_the_change_of_an_app_comes_back(clinic, admin, person):
@@ -147,7 +147,7 @@ def test_who_registers_an_app_needs_no_session_for_it(clinic):
 def test_what_another_site_sends_is_not_kept(admin, headers):
     page = admin.get("/admin/users/new")
     lose(admin, SESSION)
-    page = send(page, "Add", headers, **FORMS[0][2])
+    page = send(page, "Add user", headers, **FORMS[0][2])
     assert (page.status, page.heading) == (400, "Invalid request")
     assert not admin.cookie(TYPED)
 
@@ -181,7 +181,7 @@ def test_no_key_is_kept(clinic):
 def test_what_is_too_long_for_a_cookie_is_not_kept(admin):
     page = admin.get("/admin/users/new")
     lose(admin, SESSION)
-    page = send(page, "Add", name="a" * 4_000)
+    page = send(page, "Add user", name="a" * 4_000)
     assert f"{OUT} Sign in and send it again." in page.words
     assert not admin.cookie(TYPED)
 
@@ -234,7 +234,7 @@ def test_a_full_disk_is_told_as_such(make_app, error):
         raise error
 
     app.view_functions["admin_users.add"] = fails
-    page = send(page, "Add", name="Nora")
+    page = send(page, "Add user", name="Nora")
     assert (page.status, page.heading) == (507, "The server's disk is full")
     assert "Nothing was saved." in page.words
     assert page.offered["Back to the form"] == "/admin/users/new"

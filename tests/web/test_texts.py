@@ -45,11 +45,13 @@ FHIR_TYPES = re.compile(
 
 # Texts of tables that are made at import, forms of words, and why something is refused.
 TABLES: dict[str | tuple[str, str], str | tuple[str, str]] = {
-    "The role is changed, and holds from now on.": "Die Rolle ist geändert.",
+    "Role changed. It applies immediately.": "Die Rolle ist geändert.",
     "May": "Mai",
     "%(day)s %(month)s %(year)s": "%(day)s. %(month)s %(year)s",
     "Page not found": "Die Seite gibt es nicht",
-    "%(what)s has 1 to %(longest)s printable characters.": "%(what)s: 1 bis %(longest)s Zeichen.",
+    "%(what)s must have 1 to %(longest)s printable characters.": (
+        "%(what)s: 1 bis %(longest)s Zeichen."
+    ),
     "The name": "Der Name",
     ("Wait %(num)s minute.", "Wait %(num)s minutes."): (
         "Warten Sie %(num)s Minute.",

@@ -48,7 +48,7 @@ def find_known(connection: Connection, client_id: str) -> Mapping[str, Any]:
     check_client_id(client_id)
     row = find(connection, client_id)
     if row is None:
-        raise RefusedCommand("There is no client %(client_id)s.", client_id=client_id)
+        raise RefusedCommand("Unknown client: %(client_id)s.", client_id=client_id)
     return row
 
 
@@ -136,26 +136,30 @@ def issue_token(
     lifetime is in seconds. Raises RefusedCommand.
     """
     if lifetime > LONGEST_SECONDS:
-        raise RefusedCommand("A token lives %(seconds)s seconds at most.", seconds=LONGEST_SECONDS)
+        raise RefusedCommand(
+            "A token can be valid for at most %(seconds)s seconds.", seconds=LONGEST_SECONDS
+        )
     if client_id is None:
         client_id = OPERATOR
         _ensure_operator(connection)
     client = find_known(connection, client_id)
     if client["disabled"] or client["approved_at"] is None:
         raise RefusedCommand(
-            "The client %(client_id)s is disabled, or waits for approval.", client_id=client_id
+            "The client %(client_id)s is disabled or waiting for approval.", client_id=client_id
         )
     granted = grantable(scope.split(), client["scope"], _CONTEXTS, enforceable)
     if not granted:
         raise RefusedCommand(
-            "Nothing of %(scope)r can be granted to %(client_id)s.",
+            "None of the scopes %(scope)r can be granted to %(client_id)s.",
             scope=scope,
             client_id=client_id,
         )
     if patient_id is not None and not any(text.startswith("patient/") for text in granted):
-        raise RefusedCommand("--patient goes with a patient/ scope; others reach every patient.")
+        raise RefusedCommand(
+            "--patient can only be used with a patient/ scope; other scopes reach every patient."
+        )
     if patient_id is None and any(text.startswith("patient/") for text in granted):
-        raise RefusedCommand("A patient/ scope needs --patient: whose record is it for?")
+        raise RefusedCommand("A patient/ scope needs --patient, the id of the patient.")
     token = new_token()
     row = token_row(
         token,
@@ -229,7 +233,7 @@ def reject(connection: Connection, client_id: str) -> None:
         delete(Client).where(Client.client_id == client_id, Client.approved_at.is_(None))
     )
     if gone.rowcount == 0:
-        raise RefusedCommand("This app was approved already; switch it off instead.")
+        raise RefusedCommand("This app is already approved. Disable it instead.")
     connection.execute(delete(Refusal).where(Refusal.client_id == client_id))
     record("app-rejected", about=f"app/{client_id}")
 
@@ -280,6 +284,7 @@ def _make_room(connection: Connection) -> None:
     count = connection.execute(select(func.count()).select_from(Client).where(waits)).scalar()
     if count is not None and count >= MOST_WAITING:
         raise RefusedCommand(
-            "%(count)s apps wait for approval already; ask the clinic's administrator.",
+            "%(count)s apps are already waiting for approval. Contact the administrator of the "
+            "server.",
             count=MOST_WAITING,
         )

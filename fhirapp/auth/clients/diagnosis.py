@@ -73,15 +73,15 @@ def _state(client: Client) -> Iterator[Finding]:
     if client.approved_at is None:
         yield Finding(True, "An administrator has not approved it yet: it gets no tokens.")
     if client.disabled:
-        yield Finding(True, "An administrator switched it off: it gets no tokens.")
+        yield Finding(True, "An administrator has disabled it: it gets no tokens.")
     if client.approved_at is not None and not client.disabled:
-        yield Finding(False, "It is approved, and may ask for tokens.")
+        yield Finding(False, "It is approved and can request tokens.")
 
 
 def _secret(client: Client) -> Iterator[Finding]:
     if BASIC in client.auth_method.split():
         if client.secret_digest is None:
-            yield Finding(True, "No secret was made for it yet.")
+            yield Finding(True, "No secret has been created for it yet.")
         else:
             yield Finding(False, "It has a secret; only its SHA-256 is kept here.")
 
@@ -95,7 +95,7 @@ def _keys(client: Client) -> Iterator[Finding]:
         else:
             found = public_keys(client.jwks)
     except RefusedCommand as error:
-        yield Finding(True, f"Its keys do not serve: {error}")
+        yield Finding(True, f"Its keys do not work: {error}")
     else:
         for line in describe_keys(found):
             yield Finding(False, f"A key: {line}.")
@@ -104,10 +104,10 @@ def _keys(client: Client) -> Iterator[Finding]:
 def _fetched(client: Client) -> Any:
     """Return the key set at the client's address. Raises RefusedCommand."""
     if client.approved_at is None:
-        raise RefusedCommand("their address is fetched once an administrator has approved it.")
+        raise RefusedCommand("they are fetched once an administrator has approved the app.")
     uri = client.jwks_uri or ""
     if not _FETCHING.acquire(blocking=False):
-        raise RefusedCommand("another test is asking for keys; try again shortly.")
+        raise RefusedCommand("another test is fetching keys; try again shortly.")
     # Nothing of the database is held while another server is waited for.
     db.session.rollback()
     forget_reader()
@@ -119,7 +119,7 @@ def _fetched(client: Client) -> Any:
         # Where private addresses are fetched too, the reason would explore the clinic's network.
         reason = "the server's log says why" if private else str(error)
         raise RefusedCommand(
-            "none came from %(uri)s (%(reason)s).", uri=uri, reason=reason
+            "could not be fetched from %(uri)s (%(reason)s).", uri=uri, reason=reason
         ) from None
     finally:
         _FETCHING.release()

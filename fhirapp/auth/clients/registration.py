@@ -87,7 +87,7 @@ def register(
         )
     known = select(Client.client_id).where(Client.client_id == client_id)
     if connection.execute(known).first():
-        raise RefusedCommand("The client %(client_id)s is registered already.", client_id=client_id)
+        raise RefusedCommand("The client %(client_id)s is already registered.", client_id=client_id)
     row = columns(registration)
     now = int(time.time())
     row |= {
@@ -115,7 +115,7 @@ def columns(registration: Registration) -> dict[str, Any]:
     if one.jwks_uri:
         # Key sets are fetched from the clinic's own network where the operator allows it.
         own = has_app_context() and settings().fetch_private
-        _check_web(one.jwks_uri, Marked("The address of the keys"), or_http=own)
+        _check_web(one.jwks_uri, Marked("The URL of the keys"), or_http=own)
     return {
         "name": _text(one.name, Marked("The name"), 100),
         "kind": one.kind,
@@ -133,10 +133,10 @@ def columns(registration: Registration) -> dict[str, Any]:
 def _check_together(one: Registration) -> None:
     """Raise RefusedCommand for parts that do not go together."""
     if one.kind not in KINDS:
-        raise RefusedCommand("A client is one of %(kinds)s.", kinds=", ".join(KINDS))
+        raise RefusedCommand("The kind of client must be one of %(kinds)s.", kinds=", ".join(KINDS))
     if one.auth_method not in METHODS[one.kind]:
         raise RefusedCommand(
-            "A %(kind)s client proves who it is by %(methods)s.",
+            "A %(kind)s client must authenticate with %(methods)s.",
             kind=one.kind,
             methods=" / ".join(METHODS[one.kind]),
         )
@@ -146,9 +146,9 @@ def _check_together(one: Registration) -> None:
     if is_backend and (one.redirect_uris or one.launch_uri):
         raise RefusedCommand("A backend client has no users: leave out the redirect URIs.")
     if is_signed and bool(one.jwks) == bool(one.jwks_uri):
-        raise RefusedCommand("Give its public keys: a JSON Web Key Set, or the address of one.")
+        raise RefusedCommand("Public keys are missing: enter a JSON Web Key Set or the URL of one.")
     if not is_signed and (one.jwks or one.jwks_uri):
-        raise RefusedCommand("Keys go with %(method)s.", method=SIGNED)
+        raise RefusedCommand("Keys can only be used with %(method)s.", method=SIGNED)
     if len(one.redirect_uris) > _MOST_URIS:
         raise RefusedCommand("At most %(most)s redirect URIs.", most=_MOST_URIS)
 
@@ -156,7 +156,7 @@ def _check_together(one: Registration) -> None:
 def check_client_id(client_id: str) -> None:
     """Raise RefusedCommand for what is the id of no client."""
     if not _CLIENT_ID.fullmatch(client_id):
-        raise RefusedCommand("A client id has 1 to 64 letters, digits and . _ ~ -")
+        raise RefusedCommand("A client id must have 1 to 64 letters, digits or . _ ~ -")
 
 
 def check_redirect_uri(uri: str) -> None:
@@ -180,13 +180,13 @@ def public_keys(jwks: Any) -> dict[str, Any]:
     """
     keys = jwks.get("keys", [jwks]) if isinstance(jwks, dict) else None
     if not isinstance(keys, list) or not keys or not all(isinstance(key, dict) for key in keys):
-        raise RefusedCommand("Not a JSON Web Key Set: an object with a list of keys.")
+        raise RefusedCommand("Not a JSON Web Key Set: it must be an object with a list of keys.")
     if len(keys) > _MOST_KEYS:
         raise RefusedCommand("At most %(most)s keys.", most=_MOST_KEYS)
     public = [_public_key(key) for key in keys if _signs(key)]
     if not public:
         raise RefusedCommand(
-            "The key set must hold RSA keys for RS384, or EC keys of the curve P-384 for ES384."
+            "The key set must contain RSA keys for RS384 or P-384 EC keys for ES384."
         )
     try:
         return dict(KeySet.import_key_set({"keys": public}).as_dict(private=False))
@@ -226,7 +226,7 @@ def _public_key(key: Mapping[str, object]) -> dict[str, Any]:
     kid = key.get("kid", "")
     if not isinstance(kid, str) or len(kid) > _LONGEST_KID or not kid.isprintable():
         raise RefusedCommand(
-            "A kid has at most %(longest)s printable characters.", longest=_LONGEST_KID
+            "A kid must have at most %(longest)s printable characters.", longest=_LONGEST_KID
         )
     return {name: key[name] for name in _PUBLIC if name in key}
 
@@ -242,7 +242,7 @@ def _bits(modulus: object) -> int:
 def _scope(text: str, kind: str) -> str:
     if len(text) > _LONGEST_SCOPE:
         raise RefusedCommand(
-            "The scope has at most %(longest)s characters.", longest=_LONGEST_SCOPE
+            "The scopes must have at most %(longest)s characters.", longest=_LONGEST_SCOPE
         )
     contexts = CONTEXTS_OF_KIND[kind]
     unusable = []
@@ -254,12 +254,12 @@ def _scope(text: str, kind: str) -> str:
     example = "system/*.rs" if kind == "backend" else "launch/patient patient/*.rs"
     if not text.split():
         raise RefusedCommand(
-            "It may ask for nothing: tick or name one scope at least, for example %(example)s",
+            "No scopes: select or enter at least one, for example %(example)s",
             example=example,
         )
     if unusable:
         raise RefusedCommand(
-            "Not a scope that a %(kind)s client can have: %(scopes)s; use for example %(example)s",
+            "A %(kind)s client cannot have the scope %(scopes)s; use for example %(example)s",
             kind=kind,
             scopes=" ".join(unusable),
             example=example,
@@ -271,7 +271,7 @@ def _text(text: str | None, what: Marked, longest: int) -> str:
     stripped = (text or "").strip()
     if not 1 <= len(stripped) <= longest or not stripped.isprintable():
         raise RefusedCommand(
-            "%(what)s has 1 to %(longest)s printable characters.", what=what, longest=longest
+            "%(what)s must have 1 to %(longest)s printable characters.", what=what, longest=longest
         )
     return stripped
 
@@ -290,16 +290,16 @@ def _parts(uri: str, what: Marked) -> SplitResult:
     """Return the parts of an address, which is what. Raises RefusedCommand."""
     values = {"what": what, "uri": uri[:_SHOWN]}
     if len(uri) > _LONGEST_URI or not _URI.fullmatch(uri):
-        raise RefusedCommand("%(what)s %(uri)r is too long or no address.", **values)
+        raise RefusedCommand("%(what)s %(uri)r is too long or not a valid URI.", **values)
     try:
         parts = urlsplit(uri)
         _ = parts.port
     except ValueError:
-        raise RefusedCommand("%(what)s %(uri)r is no address.", **values) from None
+        raise RefusedCommand("%(what)s %(uri)r is not a valid URI.", **values) from None
     if "#" in uri or "@" in parts.netloc:
-        raise RefusedCommand("%(what)s %(uri)r must have no fragment and no user.", **values)
+        raise RefusedCommand("%(what)s %(uri)r must not have a fragment or a user name.", **values)
     if parts.netloc and not _AUTHORITY.fullmatch(parts.netloc):
-        raise RefusedCommand("%(what)s %(uri)r is no address.", **values)
+        raise RefusedCommand("%(what)s %(uri)r is not a valid URI.", **values)
     return parts
 
 

@@ -68,14 +68,14 @@ def add_user(
     """
     username = _username(username)
     if role not in ROLES:
-        raise RefusedCommand("A role is one of %(roles)s.", roles=", ".join(ROLES))
+        raise RefusedCommand("A role must be one of %(roles)s.", roles=", ".join(ROLES))
     name = name.strip()
     if not 1 <= len(name) <= 200 or not name.isprintable():
-        raise RefusedCommand("A name has 1 to 200 printable characters.")
+        raise RefusedCommand("A name must have 1 to 200 printable characters.")
     if role == PATIENT and fhir_user:
-        raise RefusedCommand("A user with the role patient is no Practitioner.")
+        raise RefusedCommand("A user with the role patient cannot be a Practitioner.")
     if connection.execute(select(User.id).where(User.username == username)).first():
-        raise RefusedCommand("There is a user %(username)s already.", username=username)
+        raise RefusedCommand("The user %(username)s already exists.", username=username)
     if password is not None:
         password_hash = _hashed(password, username)
     elif password_hash is None:
@@ -107,7 +107,7 @@ def find_user(connection: Connection, username: str) -> Mapping[str, Any]:
     found = connection.execute(select(User.__table__).where(User.username == name))
     row = found.mappings().one_or_none()
     if row is None:
-        raise RefusedCommand("There is no user %(username)s.", username=name)
+        raise RefusedCommand("Unknown user: %(username)s.", username=name)
     return dict(row)
 
 
@@ -171,7 +171,7 @@ def set_user_disabled(connection: Connection, user_id: str, *, disabled: bool) -
 def set_role(connection: Connection, user_id: str, role: str, *, keep_apps: bool = False) -> bool:
     """Change a user's role; it holds from the next request on. Raises RefusedCommand."""
     if role not in ROLES:
-        raise RefusedCommand("A role is one of %(roles)s.", roles=", ".join(ROLES))
+        raise RefusedCommand("A role must be one of %(roles)s.", roles=", ".join(ROLES))
     if role != ADMINISTRATOR:
         _keep_an_administrator(connection, user_id)
     before = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
@@ -197,10 +197,10 @@ def set_fhir_user(connection: Connection, user_id: str, fhir_user: str | None) -
 def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool = True) -> bool:
     """Let a patient user see a record. Raises RefusedCommand."""
     if not _PATIENT.fullmatch(patient_id):
-        raise RefusedCommand("%(id)r is no id of a Patient.", id=patient_id)
+        raise RefusedCommand("%(id)r is not a Patient id.", id=patient_id)
     role = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
     if role != PATIENT:
-        raise RefusedCommand("Only a user with the role patient is linked to a record.")
+        raise RefusedCommand("Only users with the role patient can be linked to a record.")
     there = (UserPatient.user_id == user_id, UserPatient.patient_id == patient_id)
     same = select(exists().where(*there, UserPatient.is_self.is_(is_self)))
     if connection.execute(same).scalar():
@@ -325,7 +325,7 @@ def _username(text: str) -> str:
     username = text.strip().lower()
     if not _USERNAME.fullmatch(username):
         raise RefusedCommand(
-            "A user name has 2 to 64 letters without accents, digits and . _ @ + -"
+            "A user name must have 2 to 64 characters: letters without accents, digits or . _ @ + -"
         )
     return username
 
@@ -339,7 +339,7 @@ def _fhir_user(text: str | None) -> str | None:
     if not text:
         return None
     if not _FHIR_USER.fullmatch(text):
-        raise RefusedCommand("%(text)r is no Practitioner; use Practitioner/<id>.", text=text)
+        raise RefusedCommand("%(text)r is not a Practitioner. Use Practitioner/<id>.", text=text)
     return text
 
 
@@ -349,7 +349,7 @@ def _keep_an_administrator(connection: Connection, user_id: str) -> None:
     )
     role = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
     if role == ADMINISTRATOR and connection.execute(others).scalar() == 0:
-        raise RefusedCommand("This is the last administrator; make another one first.")
+        raise RefusedCommand("This is the last administrator. Add another one first.")
 
 
 def remove_users(connection: Connection, user_ids: Collection[str]) -> None:

@@ -134,11 +134,11 @@ def link(connection: Connection, user_id: str, issuer: str, subject: str) -> boo
     """
     subject = subject.strip()
     if not 0 < len(subject) <= 255 or not subject.isprintable():
-        raise RefusedCommand("A subject has 1 to 255 printable characters.")
+        raise RefusedCommand("A subject must have 1 to 255 printable characters.")
     mine = (Identity.issuer == issuer, Identity.subject == subject)
     found = connection.execute(select(Identity.user_id).where(*mine)).first()
     if found is not None and found[0] not in (None, user_id):
-        raise RefusedCommand("That account is linked with somebody else already.")
+        raise RefusedCommand("That account is already linked to another user.")
     if found is not None and found[0] == user_id:
         return False
     if found is None:

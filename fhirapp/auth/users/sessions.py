@@ -260,13 +260,15 @@ def check(password: str, username: str) -> None:
     if len(password) > LONGEST:
         raise WeakPassword("Choose a password of at most %(most)s characters.", most=LONGEST)
     if len(username) >= _NAME_TELLS and username in password.lower():
-        raise WeakPassword("It holds your user name; choose another.")
+        raise WeakPassword("The password contains your user name. Choose another one.")
     if "fhirapp" in password.lower():
-        raise WeakPassword("It holds the name of this software; choose another.")
+        raise WeakPassword("The password contains the name of this software. Choose another one.")
     if _composed(password).casefold() in _common():
-        raise WeakPassword("It is one of the most common passwords; choose another.")
+        raise WeakPassword("This is one of the most common passwords. Choose another one.")
     if len(set(password)) < 5:
-        raise WeakPassword("Choose a password that is harder to guess: a few words, say.")
+        raise WeakPassword(
+            "Choose a password that is harder to guess, such as a few unrelated words."
+        )
 
 
 @cache

@@ -67,7 +67,7 @@ def enable(connection: Connection, user_id: str, secret: str, interval: int) -> 
         .values(totp_secret=sealed(secret), totp_used=interval)
     )
     if changed.rowcount == 0:
-        raise RefusedCommand("The second factor is on already.")
+        raise RefusedCommand("The second factor is already on.")
     connection.execute(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))
     codes = [
         "".join(secrets.choice(_ALPHABET) for _ in range(_RECOVERY_LENGTH))

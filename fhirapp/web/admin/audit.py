@@ -118,7 +118,7 @@ def _add_user(found: AuditFilter, text: str) -> None:
     rows = db.session.execute(exact).all()
     rows = rows or db.session.execute(like.order_by(User.username).limit(_CHOICES + 1)).all()
     choices = [Choice(username, name, username) for _id, username, name in rows]
-    if _one_of(found, "user", choices, _("No user has that name.")):
+    if _one_of(found, "user", choices, _("No matching user.")):
         found.filters["user_id"] = rows[0][0]
 
 
@@ -131,7 +131,7 @@ def _add_client(found: AuditFilter, text: str) -> None:
         like = select(*columns).where(*_words(text, Client.name, Client.client_id))
         rows = db.session.execute(like.order_by(Client.client_id).limit(_CHOICES + 1)).all()
     choices = [Choice(client_id, name, client_id) for client_id, name in rows]
-    if _one_of(found, "client", choices, _("No app is called that.")):
+    if _one_of(found, "client", choices, _("No matching app.")):
         found.filters["client_id"] = rows[0][0]
 
 
@@ -145,8 +145,8 @@ def _add_patient(found: AuditFilter, text: str) -> None:
         choices = _patients(name=" ".join(text.split()[:_MOST_WORDS]))
     if not choices and match:
         found.filters["patient_id"] = match[1]
-        found.names["patient"] = _("%(id)s, of whom no record is here", id=match[1])
-    elif _one_of(found, "patient", choices, _("No patient is found by that.")):
+        found.names["patient"] = _("%(id)s (no record on this server)", id=match[1])
+    elif _one_of(found, "patient", choices, _("No matching patient.")):
         found.filters["patient_id"] = choices[0].value.removeprefix("Patient/")
 
 
@@ -183,7 +183,7 @@ def _add_status(found: AuditFilter, text: str) -> None:
     if text.isascii() and text.isdecimal() and len(text) == 3:
         found.filters["status"] = int(text)
     else:
-        found.faults.append(_("An answer's status has three digits, as 403."))
+        found.faults.append(_("A status has three digits, such as 403."))
 
 
 def _add_times(found: AuditFilter, typed: Mapping[str, str]) -> None:
@@ -193,7 +193,7 @@ def _add_times(found: AuditFilter, typed: Mapping[str, str]) -> None:
         try:
             covered = local_interval(typed[name])
         except ValueError:
-            found.faults.append(_("That is no date: write 2026-05-03, 2026-05 or 2026."))
+            found.faults.append(_("Not a date: use 2026-05-03, 2026-05 or 2026."))
             continue
         # The whole of a day that is named last.
         found.filters[name] = instant_of(covered.low if name == "since" else covered.high)
@@ -220,15 +220,15 @@ _COLUMNS = (
 )
 STATUSES: Mapping[str, str] = {
     "200": _("answered"),
-    "304": _("known already"),
-    "400": _("not understood"),
-    "401": _("without a valid token"),
+    "304": _("not modified"),
+    "400": _("invalid request"),
+    "401": _("no valid token"),
     "403": _("refused"),
     "404": _("not found"),
     "410": _("deleted"),
-    "429": _("asked too often"),
-    "500": _("the server failed"),
-    "503": _("the server was busy"),
+    "429": _("too many requests"),
+    "500": _("server error"),
+    "503": _("server busy"),
 }
 
 
@@ -261,7 +261,13 @@ def download(kind: str) -> Response:
         raise NotFound
     which = filter_of_form()
     if not which.is_clear:
-        raise PageError(400, _("Look first whom the filter finds, and download then."))
+        raise PageError(
+            400,
+            _(
+                "The filter matches more than one user, app or patient, or none. Search first, "
+                "then download."
+            ),
+        )
     write.note(signed_in().user.id, VIA, which.query())
     media_type, name, written = _FORMATS[kind]
     # For HEAD nothing is read.
@@ -343,7 +349,8 @@ def _found(which: AuditFilter) -> Iterator[Sequence[Entry] | str]:
         last = found[-1].number
     if which.found(last, 1):
         yield _(
-            "There are more than %(most)s entries: ask for those until %(at)s.",
+            "There are more than %(most)s entries. To get the rest, filter for entries until "
+            "%(at)s.",
             most=MOST,
             at=found[-1].at,
         )

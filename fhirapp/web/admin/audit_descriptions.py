@@ -69,22 +69,22 @@ _PATIENT = re.compile(r"(?:.*/)?(?:Patient/)?([A-Za-z0-9.-]{1,64})")
 _WHOSE = ("patient", "subject", "patient:Patient", "subject:Patient")
 # What is done on the pages of administration: fetched with GET, begun with POST.
 _FETCHED: Mapping[str, str] = {
-    "audit": _("fetched the audit trail"),
-    "backups": _("fetched a backup"),
-    "exports": _("fetched a file of an export"),
-    "imports": _("fetched a file of an import"),
+    "audit": _("downloaded the audit trail"),
+    "backups": _("downloaded a backup"),
+    "exports": _("downloaded a file of an export"),
+    "imports": _("downloaded a file of an import"),
 }
 _BEGUN: Mapping[str, str] = {
     "backups": _("took a backup"),
-    "exports": _("began an export"),
-    "imports": _("began an import"),
+    "exports": _("started an export"),
+    "imports": _("started an import"),
 }
 # Which of our pages asked.
 PLACES: Mapping[str, str] = {
     "explore": _("the explorer"),
     "explain": _("the explorer's explanations"),
     "suggestions": _("the explorer's suggestions"),
-    "names": _("the names of patients in the explorer"),
+    "names": _("patient names in the explorer"),
     "history": _("the explorer's versions"),
     "chart": _("the chart"),
     "notes": _("the notes"),
@@ -187,7 +187,7 @@ def _called(patient_id: str, people: Mapping[str, Person]) -> str:
 
 def _who(entry: Entry, users: Mapping[str, str], clients: Mapping[str, str]) -> str:
     if entry.user_id is not None:
-        return users.get(entry.user_id) or _("A person who is not here any more")
+        return users.get(entry.user_id) or _("Deleted user")
     if entry.client_id is not None:
         return clients.get(entry.client_id, entry.client_id)
     if entry.address.startswith("shell:"):
@@ -220,29 +220,27 @@ def _did(entry: Entry) -> str:
     if _is_page(entry):
         return _did_on_page(entry.method, steps[1:], happened)
     if not steps:
-        return _("sent a bundle of requests") if happened else _("tried to send requests")
+        return _("sent a batch") if happened else _("tried to send a batch")
     kind, rest = steps[0], steps[1:]
     many, one = plural_of(kind), one_of(kind)
     if kind == "metadata":
-        return _("read what the server can do")
+        return _("read the CapabilityStatement")
     if operation := next((step for step in steps if step.startswith("$")), ""):
         return _operation(operation, happened)
     if entry.method not in ("GET", "HEAD") and rest != ["_search"]:
         return _("tried to change %(what)s", what=many)
     if entry.via == VIA and kind == "Patient" and happened:
-        return _("read the names")
+        return _("read patient names")
     if not rest or rest == ["_search"]:
         found = any(name in ("_content", "_text") for name, _value in parameters)
-        what = _("%(what)s by their words", what=many) if found else many
+        what = _("%(what)s by full text", what=many) if found else many
         return (_("searched %(what)s") if happened else _("tried to search %(what)s")) % {
             "what": what
         }
     if "_history" in rest[-1:]:
         what = one if len(rest) > 1 else many
-        looked = _("looked at every version of %(what)s")
-        return (looked if happened else _("tried to see every version of %(what)s")) % {
-            "what": what
-        }
+        looked = _("viewed the history of %(what)s")
+        return (looked if happened else _("tried to view the history of %(what)s")) % {"what": what}
     opened = _("opened %(what)s") if happened else _("tried to open %(what)s")
     earlier = "_history" in rest
     return opened % {"what": _("one version of %(what)s", what=one) if earlier else one}
@@ -256,14 +254,14 @@ def _did_on_page(method: str, steps: Sequence[str], happened: bool) -> str:
     kind = steps[0] if steps else ""
     if method == "POST":
         if steps[-1:] == ["drill"]:
-            return _("tried a backup out")
+            return _("tested a backup")
         if steps[-1:] == ["upload"]:
             return _("uploaded a backup")
         if steps[-1:] == ["restore"]:
             return _("prepared a restore")
         return _(_BEGUN.get(kind, "began something"))
     if not happened:
-        return _("tried to fetch a file")
+        return _("tried to download a file")
     return _(_FETCHED.get(kind, "fetched a file"))
 
 
@@ -273,7 +271,7 @@ def _operation(name: str, happened: bool) -> str:
     if name == "$export":
         return _("exported records") if happened else _("tried to export records")
     if name == "$docref":
-        return _("looked documents up") if happened else _("tried to look documents up")
+        return _("looked up documents") if happened else _("tried to look up documents")
     shown = _("used %(name)s") if happened else _("tried to use %(name)s")
     return shown % {"name": name}
 
@@ -287,11 +285,11 @@ def _result(entry: Entry) -> str:
     if entry.status in (404, 410):
         return _("not found (%(status)s)", status=entry.status)
     if entry.status >= 500:
-        return _("the server failed (%(status)s)", status=entry.status)
+        return _("server error (%(status)s)", status=entry.status)
     if entry.status >= 400:
-        return _("not understood (%(status)s)", status=entry.status)
+        return _("invalid request (%(status)s)", status=entry.status)
     if entry.status == 304:
-        return _("what was known already")
+        return _("not modified")
     if _is_page(entry):
         return _("done")
     if _parts(entry)[0][:1] == ["metadata"]:

@@ -72,9 +72,14 @@ def take() -> Response:
     """Take a backup, encrypted where a passphrase is typed."""
     passphrase = password_field("passphrase")
     if passphrase != password_field("again"):
-        return _list(_("The passphrases differ. Type the same one twice, or none."))
+        return _list(
+            _(
+                "The passphrases do not match. Enter the same passphrase twice, or leave both "
+                "fields empty."
+            )
+        )
     if len(passphrase) > _LONGEST:
-        return _list(_("A passphrase takes 999 characters at most."))
+        return _list(_("A passphrase can have at most 999 characters."))
     if why := why_no_backup(settings()):
         raise PageError(409, why)
     jobs.begin(BACKUP, {"encrypted": bool(passphrase)}, passphrase=passphrase)
@@ -115,7 +120,7 @@ def prepare(name: str) -> Response:
     found, passphrase = _found(name), password_field("passphrase")
     _check_restores_here()
     if found.is_sealed and not passphrase:
-        message = _("Type the passphrase: this backup cannot be opened without it.")
+        message = _("Enter the passphrase. This backup can't be opened without it.")
         return _restore_page(found, message=message)
     jobs.begin(RESTORE, {"name": found.name}, passphrase=passphrase)
     return see_other(f"{_path(found)}/restore")
@@ -131,7 +136,7 @@ def confirm(name: str) -> Response:
     if any(job.is_under_way for job in table.jobs()):
         message = _("An import, export or backup is under way. Wait for its end, or stop it.")
     elif len(reason) < SHORTEST_REASON:
-        message = _("Write why: the audit trail keeps it.")
+        message = _("Enter a reason. It is kept in the audit trail.")
     elif field("typed", 100).casefold() != _("restore").casefold():
         message = _("The word is another one. Nothing was restored.")
     else:
@@ -173,7 +178,7 @@ def drill(name: str) -> Response:
     """Try a backup out: open a copy, and read all of it."""
     found, passphrase = _found(name), password_field("passphrase")
     if found.is_sealed and not passphrase:
-        return _one(found, _("Type the passphrase: this backup cannot be opened without it."))
+        return _one(found, _("Enter the passphrase. This backup can't be opened without it."))
     jobs.begin(DRILL, {"name": found.name}, passphrase=passphrase)
     return see_other(_path(found))
 
@@ -198,7 +203,9 @@ def delete(name: str) -> Response:
     try:
         delete_backup(settings(), found.name)
     except OSError as error:
-        raise PageError(409, _("It cannot be deleted: %(why)s.", why=error.strerror)) from None
+        raise PageError(
+            409, _("The backup could not be deleted: %(why)s.", why=error.strerror)
+        ) from None
     jobs.note("deleted backup %s", found.name)
     return see_other("/admin/backups?done=deleted")
 
@@ -219,7 +226,7 @@ def _list(message: str = "") -> Response:
         last=next((job for job in taken if job.state == DONE), None),
         is_under_way=any(job.is_under_way for job in taken),
         message=message,
-        done=_("The backup is deleted.") if request.args.get("done") == "deleted" else "",
+        done=_("Backup deleted.") if request.args.get("done") == "deleted" else "",
         cannot=why_no_backup(settings()),
         files=settings().files,
         takes_uploads=not settings().demo,

@@ -30,7 +30,7 @@ from fhirapp.web.pages import blueprint_of, for_administrators, page, see_other,
 from fhirapp.web.texts import _
 
 blueprint = blueprint_of("admin_checkup", __name__)
-STATES = {WRONG: _("to be mended"), NOTE: _("to know"), GOOD: _("as it should be")}
+STATES = {WRONG: _("problems"), NOTE: _("for information"), GOOD: _("passed")}
 # From the mildest.
 LEVELS = ("WARNING", "ERROR", "CRITICAL")
 # Those of which one may hear that an old version is not safe.
@@ -55,32 +55,38 @@ def steps(*, has_records: bool, has_backup: bool) -> list[Step]:
         return []
     found = [
         Step(
-            _("Add the people"),
-            _("Clinicians, patients, and a second administrator who can let you in again."),
+            _("Add users"),
+            _("Clinicians, patients, and a second administrator who can restore your access."),
             "/admin/users/new",
             _count(User.disabled.is_(False)) > 1,
         ),
         Step(
             _("Register an app"),
-            _("What apps and systems may read; those that register themselves wait for you."),
+            _(
+                "Decide what apps and systems can read. Apps that developers register wait "
+                "for your approval."
+            ),
             "/apps/register",
             _count(Client.approved_at.is_not(None), Client.kind.not_in((OF_PAGES, OF_SHELL))) > 0,
         ),
         Step(
             _("Import the first records"),
-            _("FHIR, C-CDA or tables; a dry run tells first what would happen."),
+            _("FHIR, C-CDA or tables. A dry run shows the result first."),
             "/admin/imports",
             has_records,
         ),
         Step(
             _("Take a backup"),
-            _("Now, and then each night by a schedule."),
+            _("Now, and every night with a schedule."),
             "/admin/backups",
             has_backup,
         ),
         Step(
-            _("Set the address, with TLS"),
-            _("For other machines: a reverse proxy with TLS, and FHIRAPP_BASE_URL with https://."),
+            _("Set the address and TLS"),
+            _(
+                "For access from other machines: a reverse proxy with TLS, and "
+                "FHIRAPP_BASE_URL with https://."
+            ),
             "/docs/deploy",
             reach_of(now) == ENCRYPTED,
         ),
@@ -97,7 +103,7 @@ def _second_factor() -> Step:
     lacks_own = signed_in().user.totp_secret is None
     return Step(
         _("Protect administrators with a second factor"),
-        _("A code from the phone, beside the password."),
+        _("A code from a phone in addition to the password."),
         "/account/second-factor" if lacks_own else f"/admin/users?role={ADMINISTRATOR}",
         # The identity provider asks for its own.
         bool(settings().oidc_issuer) or _count(*without) == 0,

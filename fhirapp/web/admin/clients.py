@@ -47,26 +47,26 @@ class _Action(NamedTuple):
 
 
 _ACTIONS: Mapping[str, _Action] = {
-    "approve": _Action(administration.approve, _("It is approved, and may ask for tokens.")),
+    "approve": _Action(administration.approve, _("The app is approved and can request tokens.")),
     "disable": _Action(
         partial(administration.set_disabled, disabled=True),
-        _("It is switched off; its tokens do not serve any more."),
+        _("The app is disabled. Its tokens no longer work."),
     ),
     "enable": _Action(
-        partial(administration.set_disabled, disabled=False), _("It is switched on again.")
+        partial(administration.set_disabled, disabled=False), _("The app is enabled again.")
     ),
     "revoke": _Action(
         administration.revoke_everything,
-        _("Every consent to it and every token of it is revoked."),
+        _("All consents and tokens of this app were revoked."),
     ),
 }
 _DONE: Mapping[str, str] = {
     UNCHANGED: NOTHING_CHANGED,
-    "registered": _("It is registered and approved."),
+    "registered": _("The app is registered and approved."),
     "changed": _("Registration changed."),
     **{name: action.done for name, action in _ACTIONS.items()},
 }
-_DONE_TO_LIST = {"rejected": _("It is rejected, and deleted.")}
+_DONE_TO_LIST = {"rejected": _("The app was rejected and deleted.")}
 
 
 @blueprint.get("/admin/clients")

@@ -182,7 +182,7 @@ def take_back() -> Response:
     """Take back what a filter finds, once the administrator confirmed it."""
     which = Filter(field("person", _LONGEST), field("app", _LONGEST))
     if which.is_empty:
-        raise PageError(400, _("Say first whose consents, or to which app."))
+        raise PageError(400, _("Enter a user or an app first."))
     until = field("until", 20)
     if not (until.isascii() and until.isdecimal()):
         return _listed(which, asks=True)

@@ -66,7 +66,7 @@ def begin() -> Response:
         start_at = instant_of(local_interval(since).low) if since else ""
     except ValueError:
         return _form(
-            _("That is no moment: write 2026-05-03, or 2026-05-03T14:05:00Z, or leave it empty.")
+            _("Not a date or time: use 2026-05-03 or 2026-05-03T14:05:00Z, or leave it empty.")
         )
     history = bool(request.form.get("history"))
     options = {"types": names, "since": start_at, "history": history}
@@ -136,8 +136,8 @@ def cancel(export_id: str) -> Response:
 
 def _form(message: str = "") -> Response:
     done = {
-        "cancelled": _("The export is cancelled, and its files are removed."),
-        "removed": _("The files of the export are removed."),
+        "cancelled": _("Export cancelled. Its files were removed."),
+        "removed": _("The files of the export were removed."),
     }
     listed, begun, filled = table.jobs(EXPORT), _begun(), form_fields()
     return page(
@@ -177,8 +177,8 @@ def _begun() -> list[_Begun]:
     clients = db.session.scalars(select(Client).where(Client.client_id.in_(owners)))
     names = {client.client_id: client.name for client in clients}
     words = {
-        QUEUED: _("waits"),
-        RUNNING: _("at work"),
+        QUEUED: _("waiting"),
+        RUNNING: _("running"),
         DONE: _("done"),
         FAILED: _("failed"),
     }

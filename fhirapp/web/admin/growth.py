@@ -195,7 +195,7 @@ def _storage() -> bytes:
     chart = _chart("HorizontalBar", storage.sized, max_scale=4)
     chart.x_labels = [_(name) for name, _size in groups]
     chart.add("", [size for _name, size in groups])
-    return _drawn(chart, _("Room that the database takes, by what it is for"))
+    return _drawn(chart, _("Database size by purpose"))
 
 
 def _versions() -> bytes:
@@ -218,7 +218,7 @@ def _disk() -> bytes:
     # More have no room beside one another.
     chart.x_labels = [noted[0].day, noted[-1].day] if noted else []
     chart.add("", [(one.day, one.total) for one in noted])
-    return _drawn(chart, _("Room that the database takes, by day"))
+    return _drawn(chart, _("Database size by day"))
 
 
 PLOTS: dict[str, Callable[[], bytes]] = {

@@ -109,9 +109,9 @@ def _run_rows() -> Iterator[tuple[int, Run]]:
         if run.outcome is not None:
             phase = _("done")
         elif run.ended_at is None and run.id == newest and is_taken(settings(), TURN):
-            phase = _("at work")
+            phase = _("running")
         else:
-            phase = _("broken off")
+            phase = _("interrupted")
         what = ": ".join(filter(None, [source, inputs])) or _("standard input")
         yield (
             run.id,
@@ -227,7 +227,7 @@ def again(job_id: str) -> Response:
     job, new = job_of(job_id, IMPORT), jobs.job_field()
     if table.find(new, IMPORT) is None:
         if job.is_under_way or not uploads.hand_over(job.id, new):
-            raise PageError(409, _("Its files are not kept any more; upload them once more."))
+            raise PageError(409, _("The files are no longer available. Upload them again."))
         try:
             jobs.begin(IMPORT, {**job.request, "dry_run": False})
         except PageError:
@@ -248,11 +248,11 @@ def file(job_id: str, name: str) -> Response:
 def _too_long() -> Response:
     """Tell what to do with files that are too long for one form. Nothing is read of it."""
     text = _(
-        "Together these files have more than 1 MB, and without JavaScript a form brings no more."
-        " Allow JavaScript for this site; or copy the files to the server, and import them there:"
-        " fhirapp import FILES."
+        "Without JavaScript, you can upload at most 1 MB in total, and these files are larger. "
+        "Allow JavaScript for this site, or copy the files to the server and import them there: "
+        "fhirapp import FILES."
     )
-    return error_page(413, text, _("These files are too large to be sent so"), "/admin/imports")
+    return error_page(413, text, _("These files are too large for this form"), "/admin/imports")
 
 
 def _form(
@@ -275,7 +275,7 @@ def _form(
         unfinished=[one for one in mine if one.id != upload_id],
         typed=filled,
         message=message,
-        done=_("What was uploaded is removed.") if request.args.get("done") else "",
+        done=_("Upload removed.") if request.args.get("done") else "",
         runs=found,
         is_under_way=any(one.is_under_way for one in found),
         sources=db.session.scalars(select(ImportSource.name).order_by(ImportSource.name)).all(),
@@ -287,13 +287,16 @@ def _form(
 def _fault(upload: Upload | None, source: str, prefix: str, *, delete_missing: bool) -> str:
     """Return what is wrong with what was asked for, empty where nothing is."""
     if upload is None or not upload.files:
-        return _("Choose what to import: files, or a folder.")
+        return _("Choose files or a folder to import.")
     if not upload.is_whole:
-        return _("Not everything arrived. Choose the same files, and go on with the upload.")
+        return _("The upload is incomplete. Choose the same files again to continue it.")
     if delete_missing and not source:
-        return _("To delete what is missing, name the source: of what else would it be missing?")
+        return _(
+            "Enter a source: records missing from the source can only be deleted if the "
+            "source is named."
+        )
     if not ID_PREFIX.fullmatch(prefix):
-        return _("What is put before ids takes up to 20 letters, digits, dashes and dots.")
+        return _("A prefix for ids can have up to 20 letters, digits, dashes and dots.")
     return ""
 
 

@@ -55,15 +55,15 @@ View = TypeVar("View", bound=Callable[..., Any])
 def phase_of(job: Job) -> str:
     """Return where a job is, in words."""
     if job.is_stopping:
-        return _("is being stopped")
+        return _("stopping")
     return {
-        BEGINS: _("begins"),
-        WAITS: _("waits for another import to end"),
-        WORKS: _("at work"),
+        BEGINS: _("starting"),
+        WAITS: _("waiting for another import"),
+        WORKS: _("running"),
         DONE: _("done"),
         FAILED: _("failed"),
         STOPPED: _("stopped"),
-        INTERRUPTED: _("broken off"),
+        INTERRUPTED: _("interrupted"),
     }[job.progress.phase if job.is_under_way else job.state]
 
 
@@ -126,7 +126,7 @@ def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
             passphrase=passphrase,
         )
     except ConfigurationError as error:
-        raise PageError(503, str(error), _("It was not started")) from None
+        raise PageError(503, str(error), _("Not started")) from None
     if is_new:
         note(f"began {kind} %s", job_id)
         write.note(user.id, VIA, urlencode({"task": job_id, **options}, doseq=True))
@@ -137,7 +137,7 @@ def job_field() -> str:
     """Return the id that a form has for the job that it begins. Raises PageError."""
     job_id = field("task", 64)
     if not table.is_id(job_id):
-        raise PageError(400, _("This form is not whole. Reload its page, and try again."))
+        raise PageError(400, _("The form is incomplete. Reload the page and try again."))
     return job_id
 
 
@@ -232,7 +232,7 @@ def piece(upload_id: str, number: int) -> Response:
     if not table.is_id(upload_id):
         raise NotFound
     if table.find(upload_id, IMPORT) is not None:
-        return _answer(410, said=_("This upload is being imported already. Reload the page."))
+        return _answer(410, said=_("This upload is already being imported. Reload the page."))
     try:
         size, at, left = (request.args.get(name, -1, type=int) for name in ("size", "at", "left"))
         content = request.get_data()

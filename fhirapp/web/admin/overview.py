@@ -46,10 +46,10 @@ LITTLE_FREE = 5_000_000_000
 SPARE = 500_000_000
 
 _REACH: Mapping[str, str] = {
-    ENCRYPTED: _("yes, by the base URL"),
-    THIS_MACHINE: _("not needed: this machine only"),
-    PLAIN: _("no: the base URL says http"),
-    NO_ADDRESS: _("not known: there is no base URL"),
+    ENCRYPTED: _("yes, by base URL"),
+    THIS_MACHINE: _("not needed: local access only"),
+    PLAIN: _("no: the base URL is http"),
+    NO_ADDRESS: _("not known: no base URL"),
 }
 
 
@@ -138,7 +138,7 @@ def overview() -> Response:
         troubles=list(troubles(state)),
         steps=steps,
         can_hide=checkup.can_hide_steps(),
-        done=_("The list is hidden. Settings shows it again: checklist.")
+        done=_("The list is hidden. To show it again, change the setting checklist.")
         if request.args.get("done") == "hidden"
         else "",
         encrypted=_(_REACH[state.reach]),
@@ -170,7 +170,8 @@ def troubles(state: State) -> Iterator[Trouble]:
     if state.schema != HEAD:
         yield Trouble(
             _(
-                "The database has schema %(there)s, and this server knows %(known)s: restart it.",
+                "The database has schema version %(there)s, but this server needs %(known)s. "
+                "Restart the server.",
                 there=state.schema or _("none"),
                 known=HEAD,
             )
@@ -178,7 +179,7 @@ def troubles(state: State) -> Iterator[Trouble]:
     if state.free is not None and state.free < min(state.size, LITTLE_FREE) + SPARE:
         yield Trouble(
             _(
-                "The disk is nearly full: %(free)s are free, and the database takes %(size)s.",
+                "The disk is almost full: %(free)s free, database size %(size)s.",
                 free=storage.sized(state.free),
                 size=storage.sized(state.size),
             )
@@ -186,44 +187,47 @@ def troubles(state: State) -> Iterator[Trouble]:
     if state.unreachable:
         yield Trouble(
             _(
-                "The files that servers share cannot be reached: exports, uploads and backups"
-                " fail until they can (%(reason)s).",
+                "The shared file storage is not reachable (%(reason)s). Exports, uploads and "
+                "backups fail until it is.",
                 reason=state.unreachable,
             ),
             "/admin/check",
         )
     yield from _security_troubles(state)
     if state.is_empty and not state.has_steps:
-        yield Trouble(_("There are no records here yet: import some."), "/admin/imports")
+        yield Trouble(_("There are no records yet. Import some."), "/admin/imports")
     yield from _schedule_troubles(state)
     if state.has_backups and (state.backup or not state.has_steps):
         yield from _backup_troubles(state)
     if state.unfinished:
         yield Trouble(
-            _("The last import has not ended: it runs, or was stopped."), "/admin/imports"
+            _("The last import has not finished: it is still running or was interrupted."),
+            "/admin/imports",
         )
     if state.waiting == 1:
-        yield Trouble(_("One app waits for approval."), "/admin/clients")
+        yield Trouble(_("1 app is waiting for approval."), "/admin/clients")
     elif state.waiting:
-        yield Trouble(_("%(count)s apps wait for approval.", count=state.waiting), "/admin/clients")
+        yield Trouble(
+            _("%(count)s apps are waiting for approval.", count=state.waiting), "/admin/clients"
+        )
 
 
 def _schedule_troubles(state: State) -> Iterator[Trouble]:
     for one in state.failing:
         yield Trouble(
             _(
-                "The schedule %(name)s failed (%(count)s in a row): %(why)s",
+                "The schedule %(name)s failed (%(count)s consecutive failures): %(why)s",
                 name=one.name,
                 count=one.failures,
-                why=one.why_failed or _("see its last runs"),
+                why=one.why_failed or _("see its recent runs"),
             ),
             f"/admin/schedules/{one.name}",
         )
     for name, count in state.refused.items():
         yield Trouble(
             _(
-                "The schedule %(name)s: what lies in its folder failed/ could not be stored wholly"
-                " (%(count)s).",
+                "The schedule %(name)s: entries in its folder failed/ that could not be imported "
+                "completely: %(count)s",
                 name=name,
                 count=count,
             ),
@@ -235,16 +239,16 @@ def _address_troubles(state: State) -> Iterator[Trouble]:
     if state.reach == NO_ADDRESS:
         yield Trouble(
             _(
-                "The server listens for other machines and knows no address of its own: set"
-                " FHIRAPP_BASE_URL to the address that clients use."
+                "The server accepts connections from other machines but has no base URL. Set "
+                "FHIRAPP_BASE_URL to the address that clients use."
             ),
             "/docs/deploy",
         )
     elif state.reach == PLAIN and state.scheme == "https":
         yield Trouble(
             _(
-                "You came through TLS, and FHIRAPP_BASE_URL says %(address)s: browsers send the"
-                " session unencrypted too. Set it to https://.",
+                "You are connected through TLS, but FHIRAPP_BASE_URL is %(address)s, so browsers "
+                "also send the session cookie unencrypted. Set it to the https:// address.",
                 address=base_url(),
             ),
             "/docs/deploy",
@@ -252,8 +256,9 @@ def _address_troubles(state: State) -> Iterator[Trouble]:
     elif state.reach == PLAIN:
         yield Trouble(
             _(
-                "%(address)s is not encrypted: others can read passwords and records on the way."
-                " Put a reverse proxy with TLS in front, and set FHIRAPP_BASE_URL to https://.",
+                "%(address)s is not encrypted: others on the network can read passwords and "
+                "records. Put a reverse proxy with TLS in front, and set FHIRAPP_BASE_URL to an "
+                "https:// address.",
                 address=base_url(),
             ),
             "/docs/deploy",
@@ -274,16 +279,16 @@ def _security_troubles(state: State) -> Iterator[Trouble]:
     if state.unnamed_proxy:
         yield Trouble(
             _(
-                "%(address)s sends X-Forwarded-For and seems to be a reverse proxy. Name it in"
-                " FHIRAPP_TRUSTED_PROXY: until then all its clients count as one, and wrong"
-                " passwords of one lock out the others.",
+                "%(address)s sends X-Forwarded-For and seems to be a reverse proxy. Add it to "
+                "FHIRAPP_TRUSTED_PROXY. Until then, all its clients count as one, and one "
+                "client's wrong passwords lock out the others.",
                 address=state.unnamed_proxy,
             )
         )
     if state.unconfined:
         yield Trouble(
             _(
-                "The process that reads documents is not confined as it should be: %(what)s.",
+                "The process that reads documents is not fully sandboxed: %(what)s.",
                 what=state.unconfined,
             )
         )
@@ -292,7 +297,10 @@ def _security_troubles(state: State) -> Iterator[Trouble]:
 def _backup_troubles(state: State) -> Iterator[Trouble]:
     if state.backup is None:
         yield Trouble(
-            _("No backup is in the server's folder; those that lie elsewhere are not seen here."),
+            _(
+                "There is no backup in the server's backup folder. Backups elsewhere are not "
+                "visible here."
+            ),
             "/admin/backups",
         )
     elif state.now - int(state.backup.taken_at) > OLD_BACKUP_DAYS * _DAY_SECONDS:

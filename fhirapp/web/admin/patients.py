@@ -40,12 +40,12 @@ blueprint = blueprint_of("admin_patients", __name__)
 _ID = re.compile(ID_PATTERN)
 _LONGEST_NAME, _SHOWN = 200, 50
 _DONE: Mapping[str, str] = {
-    DELETED: _("The record is deleted. Its history is kept."),
-    ERASED: _("The record is erased."),
-    CORRECTED: _("The record is corrected."),
+    DELETED: _("Record deleted. Its history is kept."),
+    ERASED: _("Record erased."),
+    CORRECTED: _("Record corrected."),
     MERGED: _("The records are merged."),
     "separated": _("The merge is undone. Check which record each account should see."),
-    "admitted": _("Imports may bring the record again."),
+    "admitted": _("The record can be imported again."),
 }
 _KINDS: Mapping[str, str] = {
     DELETED: _("deleted"),
@@ -60,7 +60,7 @@ _FIELDS: Mapping[str, str] = {
     "birthDate": _("Date of birth"),
     "gender": _("Sex"),
     "identifier": _("Record number"),
-    "active": _("In use"),
+    "active": _("Active"),
 }
 
 
@@ -89,7 +89,9 @@ def delete(patient_id: str) -> Response:
     message = ""
     if "typed" in request.form:
         if not _is_named(typed, patient_id, whose):
-            message = _("That is not this patient's number, id or name. Nothing was deleted.")
+            message = _(
+                "This does not match the patient's record number, id or name. Nothing was deleted."
+            )
         else:
             try:
                 who = signed_in().user.username
@@ -99,7 +101,7 @@ def delete(patient_id: str) -> Response:
                 return _detail(patient_id, reason_of(error))
             return see_other(f"/admin/patients?done={kind}")
     elif len(reason) < patients.SHORTEST_REASON:
-        return _detail(patient_id, _("Write why: the audit trail keeps it."))
+        return _detail(patient_id, _("Enter a reason. It is kept in the audit trail."))
     with db.engine.connect() as connection:
         found = patients.belongings(connection, patient_id)
     return page(
@@ -126,7 +128,7 @@ def correct(patient_id: str) -> Response:
     after = {name: field(name, _LONGEST_NAME) for name in _FIELDS}
     changed = [name for name in _FIELDS if after[name] != before[name]]
     if len(reason) < patients.SHORTEST_REASON:
-        return _detail(patient_id, _("Write why: the audit trail keeps it."))
+        return _detail(patient_id, _("Enter a reason. It is kept in the audit trail."))
     if not changed:
         return _detail(patient_id, _(NOTHING_CHANGED))
     seen = field("version", 20)
@@ -174,7 +176,7 @@ def merge(patient_id: str) -> Response:
             ),
         )
     if len(reason) < patients.SHORTEST_REASON:
-        return _detail(patient_id, _("Write why: the audit trail keeps it."))
+        return _detail(patient_id, _("Enter a reason. It is kept in the audit trail."))
     (into,) = found.values()
     message = ""
     if "typed" in request.form:

@@ -43,29 +43,36 @@ class _Field(NamedTuple):
     is_needed: bool = False
 
 
-_SOURCE = _Field(_("Source"), _("What the system is called that the records come from."))
-_REPAIR = _Field(_("Repair by rule what is invalid"), is_tick=True)
+_SOURCE = _Field(_("Source"), _("A name for the system that the records come from."))
+_REPAIR = _Field(_("Repair invalid records by fixed rules"), is_tick=True)
 KINDS: Mapping[str, str] = {
     BACKUP: _("Backup"),
-    FOLDER: _("Import of a folder"),
+    FOLDER: _("Import from a folder"),
     PULL: _("Import from another server"),
-    RESET: _("Reset of the demo"),
+    RESET: _("Demo reset"),
 }
 _FIELDS: Mapping[str, Mapping[str, _Field]] = {
     BACKUP: {
-        "folder": _Field(_("Folder"), _("On the server; empty for that of the page Backups.")),
-        "keep": _Field(_("Backups to keep"), _("Older ones of this schedule are removed."), "14"),
-        "passphrase_file": _Field(
-            _("File with the passphrase"),
-            _("On the server; empty for FHIRAPP_BACKUP_PASSPHRASE, or for no encryption."),
+        "folder": _Field(
+            _("Folder"), _("Path on the server. Leave empty for the folder of the Backups page.")
         ),
-        "encrypt": _Field(_("Take none without a passphrase"), is_tick=True),
-        "drill": _Field(_("Try each out"), _("Reads all of it again."), is_tick=True),
+        "keep": _Field(
+            _("Backups to keep"), _("Older backups of this schedule are removed."), "14"
+        ),
+        "passphrase_file": _Field(
+            _("Passphrase file"),
+            _(
+                "Path on the server. Leave empty to use FHIRAPP_BACKUP_PASSPHRASE, or for no "
+                "encryption."
+            ),
+        ),
+        "encrypt": _Field(_("Require encryption"), is_tick=True),
+        "drill": _Field(_("Test each backup"), _("Reads the whole backup back."), is_tick=True),
     },
     FOLDER: {
         "folder": _Field(
             _("Folder"),
-            _("On the server, with the folders done and failed in it."),
+            _("Path on the server. It must contain the folders done and failed."),
             is_needed=True,
         ),
         "source": _SOURCE,
@@ -73,12 +80,14 @@ _FIELDS: Mapping[str, Mapping[str, _Field]] = {
     },
     PULL: {
         "address": _Field(
-            _("Address"),
-            _("Of its Bulk Data export: https://fhir.example/fhir/$export"),
+            _("URL"),
+            _("The URL of its Bulk Data export: https://fhir.example/fhir/$export"),
             is_needed=True,
         ),
-        "client_id": _Field(_("Client"), _("What that server calls this one; empty for none.")),
-        "key": _Field(_("File with its private key"), _("On the server, a JWK.")),
+        "client_id": _Field(
+            _("Client id"), _("This server's client id at that server. Leave empty for none.")
+        ),
+        "key": _Field(_("Private key file"), _("Path on the server to a JWK.")),
         "source": _SOURCE,
         "repair": _REPAIR,
     },
@@ -87,14 +96,14 @@ OUTCOMES: Mapping[str, str] = {
     DONE: _("done"),
     FAILED: _("failed"),
     STOPPED: _("stopped"),
-    INTERRUPTED: _("broken off"),
+    INTERRUPTED: _("interrupted"),
     IDLE: _("nothing to do"),
-    SKIPPED: _("left out: the run before was at work"),
+    SKIPPED: _("skipped: the previous run was still running"),
 }
 _DONE: Mapping[str, str] = {
     UNCHANGED: NOTHING_CHANGED,
-    "added": _("The schedule is added."),
-    "removed": _("The schedule is removed. What it made stays."),
+    "added": _("Schedule added."),
+    "removed": _("Schedule removed. Its backups and imported records stay."),
 }
 
 

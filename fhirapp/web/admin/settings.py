@@ -67,7 +67,7 @@ def rotate() -> Response:
     now = int(time.time())
     if _waits(now):
         # The button was pressed twice, or in two browsers.
-        raise PageError(409, _("A new key was made some minutes ago, and does not sign yet."))
+        raise PageError(409, _("A new key was created a few minutes ago and is not in use yet."))
     if field("sure") != "yes":
         return _keys(asks=True)
     record("keys-changed", what="a new key for id tokens")
@@ -93,7 +93,7 @@ def _keys(*, asks: bool = False, done: bool = False) -> Response:
         hours=openid.KEPT_SECONDS // 3600,
         waits=_waits(now),
         asks=asks,
-        done=_("The new key is made, and published.") if done else "",
+        done=_("The new key is published.") if done else "",
     )
 
 

@@ -26,20 +26,25 @@ from fhirapp.trail import trail_of
 from fhirapp.web.texts import _, numeral
 
 RECORDS, VERSIONS, ATTACHMENTS = _("records"), _("earlier versions"), _("attachments")
-INDEXES, FULL_TEXT, AUDIT, ACCOUNTS = _("indexes"), _("full text"), _("audit"), _("accounts, apps")
+INDEXES, FULL_TEXT, AUDIT, ACCOUNTS = (
+    _("indexes"),
+    _("full text"),
+    _("audit trail"),
+    _("users, apps"),
+)
 JOBS, FREE, OWN, OTHER = _("jobs, imports"), _("free"), _("log, catalogs"), _("other data")
 # In the page's order, each with what is in it.
 GROUPS: Mapping[str, str] = {
     RECORDS: _("current versions"),
-    VERSIONS: _("what was changed or deleted, by its share of all versions"),
+    VERSIONS: _("changed and deleted versions (estimated by their share)"),
     ATTACHMENTS: _("the content of documents (Binary), in all versions"),
-    INDEXES: _("by which searches find records"),
-    FULL_TEXT: _("words of notes and documents"),
+    INDEXES: _("for searches"),
+    FULL_TEXT: _("full-text index of notes and documents"),
     AUDIT: _("the trail and its index"),
     ACCOUNTS: _("users, sessions, apps, consents, tokens, refusals"),
-    JOBS: _("what runs in the background, schedules, what imports remember, uploads"),
-    FREE: _("emptied by what was removed; used again before the file grows"),
-    OWN: _("what the database itself needs: its log of the last writes, its list of tables"),
+    JOBS: _("background jobs, schedules, import state, uploads"),
+    FREE: _("space of removed data, reused before the file grows"),
+    OWN: _("the database's own data: write-ahead log, catalogs"),
     OTHER: _("settings, last errors, lessons"),
 }
 # By how a table's name begins.

@@ -93,7 +93,7 @@ def _link(connection: Connection, user_id: str) -> bool:
     patient_id = field("patient", 64)
     # Not a record that may come some day: it was chosen from those that are here.
     if person(patient_id) is None or patient_id in patients_merged(reader()):
-        raise RefusedCommand("There is no such record.")
+        raise RefusedCommand("This record does not exist.")
     return accounts.link(connection, user_id, patient_id, is_self=field("whose") == "own")
 
 
@@ -104,7 +104,7 @@ def _unlink(connection: Connection, user_id: str) -> bool:
 def _link_provider(connection: Connection, user_id: str) -> bool:
     chosen, subject = provider(), field("subject", 255) or field("waiting", 255)
     if chosen is None:
-        raise RefusedCommand("There is no identity provider in the settings.")
+        raise RefusedCommand("No identity provider is configured.")
     return identities.link(connection, user_id, chosen.issuer, subject)
 
 
@@ -115,24 +115,27 @@ def _unlink_provider(connection: Connection, user_id: str) -> bool:
 
 
 _ACTIONS: Mapping[str, _Action] = {
-    "role": _Action(_set_role, _("The role is changed, and holds from now on.")),
+    "role": _Action(_set_role, _("Role changed. It applies immediately.")),
     "disable": _Action(
         partial(accounts.set_user_disabled, disabled=True),
-        _("The account is switched off; all of its sessions have ended."),
+        _("The account is disabled and signed out everywhere."),
     ),
     "enable": _Action(
-        partial(accounts.set_user_disabled, disabled=False), _("The account is switched on again.")
+        partial(accounts.set_user_disabled, disabled=False), _("The account is enabled again.")
     ),
-    "practitioner": _Action(_set_fhir_user, _("Who this is in the records is changed.")),
-    "link": _Action(_link, _("The record is linked.")),
-    "unlink": _Action(_unlink, _("The record is not linked any more.")),
+    "practitioner": _Action(_set_fhir_user, _("Practitioner record changed.")),
+    "link": _Action(_link, _("Record linked.")),
+    "unlink": _Action(_unlink, _("Record unlinked.")),
     "second-factor": _Action(
-        _end_factor, _("The second factor is taken away; the password alone serves.")
+        _end_factor, _("Second factor removed. The password alone is enough to sign in.")
     ),
-    "sessions": _Action(_end_sessions, _("They are signed out there.")),
-    "link-provider": _Action(_link_provider, _("They can sign in by it now.")),
+    "sessions": _Action(_end_sessions, _("Signed out.")),
+    "link-provider": _Action(
+        _link_provider, _("Account linked. The user can sign in with it now.")
+    ),
     "unlink-provider": _Action(
-        _unlink_provider, _("They cannot sign in by it any more, and are signed out.")
+        _unlink_provider,
+        _("Account unlinked. The user can no longer sign in with it and is signed out."),
     ),
 }
 
