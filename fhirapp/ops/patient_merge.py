@@ -99,7 +99,8 @@ def merge_patients(
 def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int]:
     """Make two records of one again: what was moved, also by imports since, goes back.
 
-    Accounts see the record again that they saw. Apps that were started for the record that stays
+    Accounts see the record again that they saw, but those from which the one that stays, which they
+    saw instead, was taken since. Apps that were started for the record that stays
     lose access, since they may hold the other's. Raises RefusedCommand.
     """
     reason = checked(reason)
@@ -121,8 +122,9 @@ def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int
         for user_id, is_self, is_moved in row["accounts"]:
             if user_id not in here:
                 continue
-            if is_moved:
-                accounts.unlink(connection, user_id, target)
+            # From whom the record was taken since, it stays so.
+            if is_moved and not accounts.unlink(connection, user_id, target):
+                continue
             accounts.link(connection, user_id, source, is_self=is_self)
         revoke_of_patient(connection, target)
         ended = update(PatientChange).where(PatientChange.id == row["change_id"])

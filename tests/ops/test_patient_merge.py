@@ -13,8 +13,9 @@ from sqlalchemy import select
 
 from fhirapp.audit.read import ADMINISTRATION, entries
 from fhirapp.auth.models import PATIENT, UserPatient
+from fhirapp.auth.users.accounts import linked_patients, unlink
 from fhirapp.config import RefusedCommand, settings_of
-from fhirapp.db import db
+from fhirapp.db import db, writing
 from fhirapp.definition import types
 from fhirapp.ops.check import check_database
 from fhirapp.ops.patient_merge import merge_patients, preview, undo_merge
@@ -23,7 +24,7 @@ from fhirapp.store.prepare import elements_of, prepared_of
 from tests.conftest import token_for
 from tests.exchange.test_import import asking
 from tests.ops.test_patients import data, note
-from tests.support.browsing import add_person
+from tests.support.browsing import add_person, id_of
 from tests.support.helpers import Fhir
 from tests.support.importing import allergy, bundle, load, patient, plain, write
 
@@ -371,6 +372,16 @@ def test_accounts_follow_where_that_is_wanted_and_come_back(app, move_accounts):
     assert len(links()) == (2 if move_accounts else 1)
     undo(app)
     assert links() == before
+
+
+def test_an_account_that_was_unlinked_meanwhile_sees_nothing_after_an_undo(app):
+    person = id_of(app, add_person(app, PATIENT, "twice"))
+    join(app, move_accounts=True)
+    with app.app_context(), writing() as connection:
+        assert unlink(connection, person, "stays")
+    undo(app)
+    with app.app_context():
+        assert linked_patients(person) == []
 
 
 @pytest.mark.parametrize(
