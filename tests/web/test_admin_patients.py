@@ -52,7 +52,7 @@ def test_a_record_is_deleted_by_whoever_types_whose_it_is(app, admin, typed):
     assert "Record deleted. Its history is kept." in page.words
     assert REASON in page.words
     assert asking(app).get("Patient/vera").status_code == 410
-    assert "deleted the record of" in admin.get("/admin/audit?kind=administration").words
+    assert "deleted a patient record: " in admin.get("/admin/audit?kind=administration").words
 
 
 @pytest.mark.parametrize("typed", ["", "112", "Verschwunden"])
@@ -187,7 +187,7 @@ def test_two_records_are_merged_after_both_were_shown(app, admin, into):
     done = page.submit("Merge the records", typed="222", accounts="move")
     assert "The records are merged." in done.words
     assert sorted(asking(app).ids("AllergyIntolerance?patient=vera")) == ["bees", "nuts"]
-    assert "merged the records of" in admin.get("/admin/audit?kind=administration").words
+    assert "merged patient records: " in admin.get("/admin/audit?kind=administration").words
 
 
 @pytest.mark.usefixtures("twice")

@@ -35,7 +35,7 @@ _CHOICES = 8
 _ID = re.compile(r"(?:Patient/)?([A-Za-z0-9.-]{1,64})")
 FIELDS = ("kind", "user", "client", "patient", "status", "via", "since", "until")
 # What the page calls them.
-KINDS: Mapping[str, str] = {RECORDS: _("records"), ADMINISTRATION: _("the administration pages")}
+KINDS: Mapping[str, str] = {RECORDS: _("records"), ADMINISTRATION: _("administration")}
 # What stands in the form for entries of no page of ours.
 BY_APPS = "apps"
 
