@@ -388,8 +388,8 @@ def test_an_account_that_was_unlinked_meanwhile_sees_nothing_after_an_undo(app):
     ("source", "target", "message"),
     [
         ("twice", "twice", "the same record"),
-        ("twice", "nobody", "no patient nobody"),
-        ("nobody", "stays", "no patient nobody"),
+        ("twice", "nobody", "Unknown patient: nobody"),
+        ("nobody", "stays", "Unknown patient: nobody"),
         ("twice", "younger", "dates of birth"),
         ("twice", "man", "dates of birth or the sexes"),
     ],
