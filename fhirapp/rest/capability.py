@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Any
 
@@ -39,15 +40,23 @@ def capabilities() -> Response:
     parameters = [one for one in arguments() if one != ("mode", "full")]
     check_known(parameters, FORM_PARAMETERS)
     pretty = negotiate(parameters)
-    body = fhir_json.dumps_indented(capability_statement())
-    return respond(body, pretty, etag=document_etag(body))
+    body, etag = current_app.extensions[_EXTENSION](base_url())
+    return respond(body, pretty, etag=etag)
 
 
 def init_app(app: Flask) -> None:
-    """Serve /fhir/metadata."""
+    """Serve /fhir/metadata, which is made once for each of the addresses that this server has."""
     app.register_blueprint(blueprint)
+    app.extensions[_EXTENSION] = lru_cache(maxsize=4)(_made)
 
 
+def _made(_base_url: str) -> tuple[bytes, str]:
+    """Return the statement as it is sent, and its entity tag."""
+    body = fhir_json.dumps_indented(capability_statement())
+    return body, document_etag(body)
+
+
+_EXTENSION = "fhirapp.capability"
 _OFFERED = "fhirapp.operations"
 _GUIDES, _RESOURCES = "fhirapp.guides", "fhirapp.resources"
 
@@ -67,6 +76,7 @@ def add_resource(app: Flask, content: Mapping[str, Any]) -> None:
     app.extensions.setdefault(_RESOURCES, []).append(content)
 
 
+@cache
 def software_version() -> str:
     """Return the version of fhirapp."""
     return version("fhirapp")
