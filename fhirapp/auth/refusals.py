@@ -46,7 +46,7 @@ def causes(client: Client, error: OAuth2Error) -> list[str]:
     text = error.description or error.get_error_description()
     more = [*_more(client, error.error)]
     if not text:
-        text, *more = more or ["no more is known"]
+        text, *more = more or ["no details"]
     return [f"{error.error}: {text}", *more]
 
 
@@ -112,9 +112,9 @@ def _of_client(client: Client) -> Iterator[str]:
     if BASIC not in client.auth_method.split():
         yield f"It sent a secret, but is registered for {client.auth_method}."
     elif client.secret_digest is None:
-        yield "No secret was made for it yet."
+        yield "It has no secret yet."
     elif not client.check_client_secret(sent.password or ""):
-        yield "The secret is not the one that it has now."
+        yield "The secret is not the current one."
 
 
 def _of_audience(aud: object) -> Iterator[str]:
@@ -132,7 +132,7 @@ def shortened(text: str) -> str:
 
 
 def _of_scope(client: Client, requested: str) -> Iterator[str]:
-    yield f"It asked for: {' '.join(map(_named, requested.split())) or 'no scope'}"
+    yield f"It requested: {' '.join(map(_named, requested.split())) or 'no scope'}"
     yield f"The client is registered for: {client.scope}"
 
 
@@ -149,14 +149,14 @@ def _of_code(client_id: str, code: AuthorizationCode | None) -> Iterator[str]:
         yield "The code was issued to another client."
     else:
         if code.used_at is not None:
-            yield f"The code was used before, at {exact_at(code.used_at)}; it serves once."
+            yield f"The code was used before, at {exact_at(code.used_at)}. A code can be used once."
         if code.expires_at <= time.time():
-            yield f"The code expired at {exact_at(code.expires_at)}; it serves for a minute."
+            yield f"The code expired at {exact_at(code.expires_at)}. A code is valid for a minute."
         if request.form.get("redirect_uri") != code.redirect_uri:
             yield "redirect_uri is not the one of the authorization request."
         verifier = request.form.get("code_verifier", "")
         if create_s256_code_challenge(verifier) != code.code_challenge:
-            yield "code_verifier does not fit the code_challenge of the authorization request."
+            yield "code_verifier does not match the code_challenge of the authorization request."
         yield from _of_grant(code.grant_id)
 
 
@@ -168,8 +168,8 @@ def _of_refresh_token(client_id: str, token: RefreshToken | None) -> Iterator[st
     else:
         if token.used_at is not None:
             yield (
-                f"The refresh token was used before, at {exact_at(token.used_at)};"
-                " each serves once, and the answer brings the next one."
+                f"The refresh token was used before, at {exact_at(token.used_at)}. Each can be used"
+                " once: the response has the next one."
             )
         if token.expires_at <= time.time():
             yield f"The refresh token expired at {exact_at(token.expires_at)}."
@@ -181,7 +181,7 @@ def _of_grant(grant_id: str) -> Iterator[str]:
     if grant.revoked_at is not None:
         yield f"The consent ended at {exact_at(grant.revoked_at)}."
     elif grant.expires_at <= time.time():
-        yield f"The consent lasted until {exact_at(grant.expires_at)}."
+        yield f"The consent expired at {exact_at(grant.expires_at)}."
     if db.session.get_one(User, grant.user_id).disabled:
         yield "The user is disabled."
 

@@ -14,7 +14,7 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.administration import apply
-from fhirapp.auth.clients.diagnosis import Finding, diagnose
+from fhirapp.auth.clients.diagnosis import AppFinding, diagnose
 from fhirapp.auth.clients.registration import METHODS, Registration, register
 from fhirapp.auth.models import ADMINISTRATOR, SIGNED, Client
 from fhirapp.auth.refusals import refusals_of
@@ -47,7 +47,7 @@ from fhirapp.web.pages import (
     see_other,
     wait,
 )
-from fhirapp.web.texts import _, reason_of
+from fhirapp.web.texts import _, reason_of, sentence
 
 # The scopes that an app's form offers beside those of the featured types; others are typed.
 _APP_SCOPES = (
@@ -182,7 +182,7 @@ def test(code: str) -> Response:
     """Show what keeps the app from working."""
     client = _client(code)
     try:
-        findings = diagnose(client)
+        findings = [one._replace(text=sentence(one.text, one.values)) for one in diagnose(client)]
     except TooOften as error:
         raise PageError(429, f"{_('This app was tested too often.')} {wait(error)}") from None
     return _owned(code, client, findings)
@@ -215,7 +215,7 @@ def _client(code: str) -> Client:
     return client
 
 
-def _owned(code: str, client: Client, findings: list[Finding] | None = None) -> Response:
+def _owned(code: str, client: Client, findings: list[AppFinding] | None = None) -> Response:
     works = client.approved_at is not None and not client.disabled
     return page(
         "apps/owned.html",

@@ -322,9 +322,9 @@ def code_of_disabled(one: Denied) -> dict[str, Any]:
         (used_code, {}, "The code was used before, at "),
         (expired_code, {}, "The code expired at "),
         (code_of, {"redirect_uri": "https://app.example/other"}, "redirect_uri is not the one"),
-        (code_of, {"code_verifier": "w" * 43}, "code_verifier does not fit the code_challenge"),
+        (code_of, {"code_verifier": "w" * 43}, "code_verifier does not match the code_challenge"),
         (ended_code, {}, "The consent ended at "),
-        (over_code, {}, "The consent lasted until "),
+        (over_code, {}, "The consent expired at "),
         (code_of_disabled, {}, "The user is disabled."),
     ],
 )
@@ -371,8 +371,8 @@ def asked_as(app: Flask, program: Program, proof: dict[str, Any]) -> TestRespons
 @pytest.mark.parametrize(
     ("method", "changes", "proof", "reason"),
     [
-        (BASIC, {}, "secret", "The secret is not the one that it has now."),
-        (BASIC, {"secret_digest": None}, "secret", "No secret was made for it yet."),
+        (BASIC, {}, "secret", "The secret is not the current one."),
+        (BASIC, {"secret_digest": None}, "secret", "It has no secret yet."),
         (NONE, {}, "secret", "It sent a secret, but is registered for none."),
         (NONE, {"approved_at": None}, "id", "An administrator has not approved the client yet."),
         (NONE, {"disabled": True}, "id", "The client is disabled."),
@@ -466,7 +466,7 @@ def test_a_scope_that_is_refused_is_kept_with_those_registered(app):
     response = flow.ask("/oauth/token", grant_type="client_credentials", scope=asked)
     assert response.get_json()["error"] == "invalid_scope"
     assert kept(app, response).reasons[1:] == [
-        f"It asked for: system/AllergyIntolerance.rs user/*.rs {NO_SCOPE} openid",
+        f"It requested: system/AllergyIntolerance.rs user/*.rs {NO_SCOPE} openid",
         "The client is registered for: system/Patient.rs",
     ]
 

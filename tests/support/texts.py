@@ -46,6 +46,7 @@ _KEYWORDS = {
     "gettext": None,
     "worded": None,
     "ngettext": (1, 2),
+    "AppFinding": (2,),
     **dict.fromkeys(REFUSALS),
 }
 _METHODS = [("**.py", "python"), ("**.html", "jinja2.ext.babel_extract")]

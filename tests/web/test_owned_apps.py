@@ -88,81 +88,81 @@ def test_an_app_without_a_secret_gets_none(app, kind):
 # What a test of a client finds: how the client is, and what is said of it.
 FOUND = [
     ("public", {}, {}, "To fix: An administrator has not approved it yet: it gets no tokens."),
-    ("public", {}, {"disabled": True}, "To fix: An administrator has disabled it"),
+    ("public", {}, {"disabled": True}, "To fix: An administrator disabled it"),
     ("public", {}, {"approved_at": 1}, "No problems found in the registration."),
-    ("confidential", {}, {"approved_at": 1}, "To fix: No secret has been created for it yet."),
+    ("confidential", {}, {"approved_at": 1}, "To fix: It has no secret yet."),
     (
         "confidential",
         {},
         {"secret_digest": b"x"},
         "It has a secret; only its SHA-256 is kept here.",
     ),
-    ("backend", {}, {}, "A key: EC for ES384, kid ec."),
+    ("backend", {}, {}, "Key: EC (ES384), kid ec"),
     (
         "backend",
         {},
         {"jwks": {"keys": [{"kty": "oct", "k": "AAAA"}]}},
-        "To fix: Its keys do not work: The key set must contain RSA keys for RS384",
+        "To fix: Its keys cannot be used: The key set must contain RSA keys for RS384",
     ),
     (
         "backend",
         {"jwks": "", "jwks_uri": "https://app.example/jwks.json"},
         {},
-        "To fix: Its keys do not work: they are fetched once an administrator has",
+        "To fix: Its keys cannot be used: their address is fetched after an administrator",
     ),
     (
         "public",
         {"redirect_uris": "http://localhost:3000/cb"},
         {},
-        "http://localhost:3000/cb works only in a browser on the machine that the app runs on",
+        "http://localhost:3000/cb works only in a browser on the machine that runs the app",
     ),
     (
         "public",
         {},
         {"scope": "patient/Nonsense.rs"},
-        "To fix: patient/Nonsense.rs is never granted: this server has no such type, or cannot",
+        "To fix: patient/Nonsense.rs is never granted: this server does not serve the type or",
     ),
     (
         "public",
         {},
         {"scope": "patient/Binary.rs?date=2024"},
-        "To fix: patient/Binary.rs?date=2024 is never granted: this server has no such type, or",
+        "To fix: patient/Binary.rs?date=2024 is never granted: this server does not serve the type",
     ),
     (
         "public",
         {},
         {"scope": "system/*.rs"},
-        "To fix: system/*.rs is never granted: a public client has none of the kind system/",
+        "To fix: system/*.rs is never granted: a public client gets no system/ scopes",
     ),
     (
         "public",
         {},
         {"scope": "nonsense"},
-        "To fix: nonsense is never granted: it is no scope that this server knows",
+        "To fix: nonsense is never granted: this server does not know it",
     ),
     (
         "public",
         {"scope": ["fhirUser", "patient/*.rs"]},
         {},
-        "To fix: fhirUser tells nothing without openid: there is no id token.",
+        "To fix: fhirUser has no effect without openid.",
     ),
     (
         "public",
         {"scope": ["launch", "patient/*.rs", "user/*.rs"]},
         {},
-        "A user with the role clinician can allow: launch patient/*.rs user/*.rs.",
+        "A user with the role clinician can allow: launch patient/*.rs user/*.rs",
     ),
     (
         "public",
         {"scope": ["launch", "patient/*.rs", "user/*.rs"]},
         {},
-        "A user with the role patient can allow: patient/*.rs.",
+        "A user with the role patient can allow: patient/*.rs",
     ),
     (
         "public",
         {"scope": ["launch", "user/*.rs"]},
         {},
-        "A user with the role patient can allow it no records.",
+        "A user with the role patient cannot allow any records.",
     ),
 ]
 
@@ -196,9 +196,12 @@ def reaching(make_app: Callable[..., Flask]) -> Flask:
 @pytest.mark.parametrize(
     ("answer", "found"),
     [
-        (ok(json.loads(JWKS)), "A key: EC for ES384, kid ec."),
-        (reply("404 Not Found"), "To fix: Its keys do not work: could not be fetched from http://"),
-        (ok({"keys": []}), "To fix: Its keys do not work: could not be fetched from http://"),
+        (ok(json.loads(JWKS)), "Key: EC (ES384), kid ec"),
+        (
+            reply("404 Not Found"),
+            "To fix: Its keys cannot be used: none could be fetched from http://",
+        ),
+        (ok({"keys": []}), "To fix: Its keys cannot be used: none could be fetched from http://"),
     ],
     ids=["keys", "404", "no keys"],
 )
@@ -218,7 +221,7 @@ def test_what_is_found_at_a_private_address_is_told_to_the_log_alone(reaching, c
     set_client(reaching, Program(client_of(reaching, page).client_id), approved_at=1)
     page = page.submit("Test this app")
     assert (
-        "could not be fetched from http://localhost:1/jwks.json (the server's log says why)."
+        "none could be fetched from http://localhost:1/jwks.json; see the server's log."
         in page.words
     )
     assert "refused" in caplog.text

@@ -6,15 +6,16 @@ The address of its keys is fetched only once an administrator has approved the c
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from threading import BoundedSemaphore
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fhirapp.auth.clients.administration import count_test
 from fhirapp.auth.clients.key_sets import Unfetched, fetch_keys
 from fhirapp.auth.clients.registration import public_keys
-from fhirapp.auth.models import BASIC, ROLES, SIGNED, Client
+from fhirapp.auth.models import ADMINISTRATOR, BASIC, CLINICIAN, PATIENT, ROLES, SIGNED, Client
 from fhirapp.auth.scopes import (
     CONTEXTS_OF_KIND,
     FHIR_USER,
@@ -24,24 +25,33 @@ from fhirapp.auth.scopes import (
     of_role,
     parse_scope,
 )
-from fhirapp.config import LOOPBACK, RefusedCommand, settings
+from fhirapp.config import LOOPBACK, Marked, RefusedCommand, settings
 from fhirapp.db import db, forget_reader
 
 _log = logging.getLogger(__name__)
 
+_ROLES = {
+    CLINICIAN: Marked("clinician"),
+    PATIENT: Marked("patient"),
+    ADMINISTRATOR: Marked("administrator"),
+}
 _ALGORITHMS = {"RSA": "RS384", "EC": "ES384"}
 # Each process asks one address at a time, so that its other threads go on answering.
 _FETCHING = BoundedSemaphore(1)
 
 
-class Finding(NamedTuple):
-    """What a test found out; a fault keeps the client, or a part of it, from working."""
+class AppFinding(NamedTuple):
+    """What a test found out; a fault keeps the client, or a part of it, from working.
+
+    values replace %(name)s in the text; pages translate both.
+    """
 
     is_fault: bool
     text: str
+    values: Mapping[str, object] = MappingProxyType({})
 
 
-def diagnose(client: Client) -> list[Finding]:
+def diagnose(client: Client) -> list[AppFinding]:
     """Return what is wrong with a client, and what is right. Raises sign_in.TooOften."""
     count_test(client.client_id)
     checks = (_state, _secret, _keys, _redirects, _scopes)
@@ -61,32 +71,31 @@ def roles_that_can_allow(client: Client, scope: str) -> tuple[str, ...]:
 
 
 def describe_keys(jwks: Any) -> list[str]:
-    """Return the keys of a set in words, such as: RSA for RS384, kid 2024."""
+    """Return the keys of a set, such as: RSA (RS384), kid 2024."""
     return [
-        f"{key['kty']} for {_ALGORITHMS.get(key['kty'], 'nothing here')},"
-        f" kid {key.get('kid', 'not given')}"
+        f"{key['kty']} ({_ALGORITHMS.get(key['kty'], 'unknown')}), kid {key.get('kid', 'unknown')}"
         for key in jwks["keys"]
     ]
 
 
-def _state(client: Client) -> Iterator[Finding]:
+def _state(client: Client) -> Iterator[AppFinding]:
     if client.approved_at is None:
-        yield Finding(True, "An administrator has not approved it yet: it gets no tokens.")
+        yield AppFinding(True, "An administrator has not approved it yet: it gets no tokens.")
     if client.disabled:
-        yield Finding(True, "An administrator has disabled it: it gets no tokens.")
+        yield AppFinding(True, "An administrator disabled it: it gets no tokens.")
     if client.approved_at is not None and not client.disabled:
-        yield Finding(False, "It is approved and can request tokens.")
+        yield AppFinding(False, "It is approved and can request tokens.")
 
 
-def _secret(client: Client) -> Iterator[Finding]:
+def _secret(client: Client) -> Iterator[AppFinding]:
     if BASIC in client.auth_method.split():
         if client.secret_digest is None:
-            yield Finding(True, "No secret has been created for it yet.")
+            yield AppFinding(True, "It has no secret yet.")
         else:
-            yield Finding(False, "It has a secret; only its SHA-256 is kept here.")
+            yield AppFinding(False, "It has a secret; only its SHA-256 is kept here.")
 
 
-def _keys(client: Client) -> Iterator[Finding]:
+def _keys(client: Client) -> Iterator[AppFinding]:
     if SIGNED not in client.auth_method.split():
         return
     try:
@@ -95,19 +104,19 @@ def _keys(client: Client) -> Iterator[Finding]:
         else:
             found = public_keys(client.jwks)
     except RefusedCommand as error:
-        yield Finding(True, f"Its keys do not work: {error}")
+        yield AppFinding(True, "Its keys cannot be used: %(reason)s", {"reason": error})
     else:
         for line in describe_keys(found):
-            yield Finding(False, f"A key: {line}.")
+            yield AppFinding(False, "Key: %(key)s", {"key": line})
 
 
 def _fetched(client: Client) -> Any:
     """Return the key set at the client's address. Raises RefusedCommand."""
     if client.approved_at is None:
-        raise RefusedCommand("they are fetched once an administrator has approved the app.")
+        raise RefusedCommand("their address is fetched after an administrator approves the app.")
     uri = client.jwks_uri or ""
     if not _FETCHING.acquire(blocking=False):
-        raise RefusedCommand("another test is fetching keys; try again shortly.")
+        raise RefusedCommand("another test is fetching keys. Try again shortly.")
     # Nothing of the database is held while another server is waited for.
     db.session.rollback()
     forget_reader()
@@ -117,41 +126,49 @@ def _fetched(client: Client) -> Any:
     except Unfetched as error:
         _log.warning("The keys of a client at %s: %s", urlsplit(uri).hostname, error)
         # Where private addresses are fetched too, the reason would explore the clinic's network.
-        reason = "the server's log says why" if private else str(error)
+        if private:
+            raise RefusedCommand(
+                "none could be fetched from %(uri)s; see the server's log.", uri=uri
+            ) from None
         raise RefusedCommand(
-            "could not be fetched from %(uri)s (%(reason)s).", uri=uri, reason=reason
+            "none could be fetched from %(uri)s (%(reason)s).", uri=uri, reason=str(error)
         ) from None
     finally:
         _FETCHING.release()
 
 
-def _redirects(client: Client) -> Iterator[Finding]:
+def _redirects(client: Client) -> Iterator[AppFinding]:
     for uri in client.redirect_uris or ():
         parts = urlsplit(uri)
         if parts.scheme == "http" and parts.hostname in LOOPBACK:
-            yield Finding(
+            yield AppFinding(
                 False,
-                f"{uri} works only in a browser on the machine that the app runs on, while you"
-                " develop it.",
+                "%(uri)s works only in a browser on the machine that runs the app: use it for"
+                " development.",
+                {"uri": uri},
             )
 
 
-def _scopes(client: Client) -> Iterator[Finding]:
+def _scopes(client: Client) -> Iterator[AppFinding]:
     registered = client.scope.split()
     for text in registered:
         if not can_be_granted(client, text):
-            yield Finding(True, f"{text} is never granted: {_reason(client, text)}.")
+            yield _never(client, text)
     if OPENID not in registered:
         for text in {FHIR_USER, PROFILE}.intersection(registered):
-            yield Finding(True, f"{text} tells nothing without {OPENID}: there is no id token.")
+            values = {"scope": text, "openid": OPENID}
+            yield AppFinding(True, "%(scope)s has no effect without %(openid)s.", values)
     if client.kind == "backend":
         return
     for role in ROLES:
         allowed = _allowed_by(client, role)
+        values = {"role": _ROLES[role], "scopes": " ".join(allowed)}
         if clinical_scopes(" ".join(allowed)):
-            yield Finding(False, f"A user with the role {role} can allow: {' '.join(allowed)}.")
+            yield AppFinding(False, "A user with the role %(role)s can allow: %(scopes)s", values)
         else:
-            yield Finding(False, f"A user with the role {role} can allow it no records.")
+            yield AppFinding(
+                False, "A user with the role %(role)s cannot allow any records.", values
+            )
 
 
 def _allowed_by(client: Client, role: str) -> Iterable[str]:
@@ -159,10 +176,22 @@ def _allowed_by(client: Client, role: str) -> Iterable[str]:
     return of_role(granted, role)
 
 
-def _reason(client: Client, text: str) -> str:
+def _never(client: Client, text: str) -> AppFinding:
+    """Return why a scope is never granted."""
     scope = parse_scope(text)
+    values: dict[str, object] = {"scope": text}
     if scope is None:
-        return "it is no scope that this server knows"
+        return AppFinding(True, "%(scope)s is never granted: this server does not know it.", values)
     if scope.context not in CONTEXTS_OF_KIND.get(client.kind, ()):
-        return f"a {client.kind} client has none of the kind {scope.context}/"
-    return "this server has no such type, or cannot enforce the filter"
+        values |= {"kind": client.kind, "context": f"{scope.context}/"}
+        return AppFinding(
+            True,
+            "%(scope)s is never granted: a %(kind)s client gets no %(context)s scopes.",
+            values,
+        )
+    return AppFinding(
+        True,
+        "%(scope)s is never granted: this server does not serve the type or cannot enforce the"
+        " filter.",
+        values,
+    )

@@ -147,11 +147,18 @@ def translator() -> Callable[[str], str]:
 
 def reason_of(error: RefusedCommand) -> str:
     """Return why something cannot be done, for a page."""
-    values = {
-        name: _gettext(value) if isinstance(value, Marked) else value
-        for name, value in error.values.items()
-    }
-    return _(error.text, **values)
+    return sentence(error.text, error.values)
+
+
+def sentence(text: str, values: Mapping[str, object]) -> str:
+    """Return a marked text with its values, of which some are marked too."""
+    return _(text, **{name: _value(value) for name, value in values.items()})
+
+
+def _value(value: object) -> object:
+    if isinstance(value, RefusedCommand):
+        return reason_of(value)
+    return _gettext(value) if isinstance(value, Marked) else value
 
 
 def numeral(value: float, decimals: int = 0) -> str:
