@@ -140,7 +140,8 @@ def _check(connection: Connection, source: str, target: str) -> None:
     for one in (source, target):
         if _current(connection, one) is None:
             raise RefusedCommand("Unknown patient: %(id)s.", id=one)
-    if is_merged(connection, source, target):
+    # Several records may be merged into one, but none that has others in it.
+    if is_merged(connection, source) or is_merged(connection, target, into_another=True):
         raise RefusedCommand("One of the records is part of another merge: undo that first.")
     # Names and numbers differ between two records of one person; that is how they came to be two.
     first, other = (_elements(connection, one) for one in (source, target))

@@ -166,14 +166,16 @@ def checked(reason: str) -> str:
     return reason
 
 
-def is_merged(connection: Connection, *ids: str) -> bool:
-    """Say whether one of these patients was merged, or has another merged into it."""
-    either = or_(PatientChange.patient_id.in_(ids), PatientMerge.target_id.in_(ids))
+def is_merged(connection: Connection, patient_id: str, *, into_another: bool = False) -> bool:
+    """Say whether a patient was merged into another or, unless into_another, another into it."""
+    was_merged = PatientChange.patient_id == patient_id
     query = select(PatientMerge.change_id).join_from(
         PatientMerge, PatientChange, PatientChange.id == PatientMerge.change_id
     )
-    holds = query.where(either, PatientChange.ended_at.is_(None))
-    return connection.execute(holds).first() is not None
+    part = was_merged if into_another else or_(was_merged, PatientMerge.target_id == patient_id)
+    return (
+        connection.execute(query.where(part, PatientChange.ended_at.is_(None))).first() is not None
+    )
 
 
 def linked_accounts(connection: Connection, patient_id: str) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from fhirapp.fhir.outcome import FhirError, InvalidParameter, NotFound, UnknownI
 from fhirapp.search.parameter import Context
 from fhirapp.search.reference import Reference
 from fhirapp.search.values import AnyCondition, Condition, all_of, any_of, split
-from fhirapp.store.merge import patients_merged
+from fhirapp.store.merge import merged_target
 from fhirapp.store.prepare import CARRIES
 
 NOTHING = Condition("1 = 0", narrows=True)
@@ -348,15 +348,14 @@ def check_merged(
             if type_name in ("", "Patient")
         }
         if named and (is_empty or len(named) > 1):
-            merged = patients_merged(reader)
             for patient_id, name in named.items():
-                if merged.get(patient_id) not in named:
+                if merged_target(reader, patient_id) not in named:
                     check_not_merged(reader, patient_id, name)
 
 
 def check_not_merged(reader: Reader, patient_id: str, parameter: str = "patient") -> None:
     """Raise InvalidParameter where a patient's record is in another's now."""
-    if target := patients_merged(reader).get(patient_id):
+    if target := merged_target(reader, patient_id):
         raise InvalidParameter(
             parameter,
             f"Patient/{patient_id} was merged into Patient/{target}, which has the record; ask"

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fhirapp.db import Reader
+from fhirapp.fhir import json as fhir_json
 
 # Of a reference: whom it named before. Of a link: what `active` was, "none" where it was not there.
 MERGED_FROM = "urn:fhirapp:merged-from"
@@ -93,8 +94,14 @@ def merged_here(patient: Mapping[str, Any]) -> list[str]:
     return _linked(patient, "replaces")
 
 
+def merged_target(reader: Reader, patient_id: str) -> str:
+    """Return the id of whom a patient was merged into, here or where the record comes from."""
+    row = reader.first("SELECT body FROM patient WHERE id = ? AND is_current", (patient_id,))
+    return merged_into(fhir_json.loads(row[0])) if row else ""
+
+
 def patients_merged(reader: Reader) -> Mapping[str, str]:
-    """Return whom each patient who was merged was merged into, by id."""
+    """Return whom each patient who was merged here was merged into, by id."""
     return dict(
         reader.all(
             "SELECT c.patient_id, m.target_id FROM patient_merge m"

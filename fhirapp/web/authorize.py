@@ -19,7 +19,7 @@ from fhirapp.config import base_url
 from fhirapp.db import reader
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.response import parse_form
-from fhirapp.store.merge import patients_merged
+from fhirapp.store.merge import merged_target
 from fhirapp.web.labels import in_words, returns_to
 from fhirapp.web.pages import (
     PageError,
@@ -122,7 +122,7 @@ def _parked(handle: str) -> ParkedRequest:
 
 def _choose(handle: str, parked: ParkedRequest, offer: Offer, patient_id: str) -> Response:
     is_theirs = offer.patients is None or patient_id in offer.patients
-    is_here = person(patient_id) is not None and patient_id not in patients_merged(reader())
+    is_here = person(patient_id) is not None and not merged_target(reader(), patient_id)
     if parked.user_id is not None or not is_theirs or not is_here:
         raise PageError(
             403,

@@ -13,7 +13,7 @@ from fhirapp.auth.models import Client
 from fhirapp.auth.oauth import authorization_request
 from fhirapp.config import base_url
 from fhirapp.db import db, reader, writing
-from fhirapp.store.merge import patients_merged
+from fhirapp.store.merge import merged_target
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import returns_to
 from fhirapp.web.pages import PageError, blueprint_of, field, for_staff, page, see_other, signed_in
@@ -160,7 +160,7 @@ def _patient(patient_id: str) -> Person:
     """Return the patient that was chosen. Raises PageError."""
     # PostgreSQL refuses a text with NUL in it, instead of not finding it.
     patient = person(patient_id) if patient_id.isprintable() else None
-    if patient is None or patient_id in patients_merged(reader()):
+    if patient is None or merged_target(reader(), patient_id):
         raise PageError(404, _("There is no record of this patient. Choose a different patient."))
     return patient
 

@@ -41,6 +41,7 @@ ELSEWHERE = {
     *("user-removed", "learner-reset"),
     *(f"class-{what}" for what in ("made", "changed", "joined", "ended")),
     *(f"patient-{what}" for what in ("deleted", "erased", "corrected", "admitted")),
+    *("patients-merged", "merge-undone"),
     *(f"schedule-{what}" for what in ("added", "begun", "paused", "resumed", "removed")),
 }
 OF_SHELL = {"token-issued", "keys-changed", "export"}

@@ -402,6 +402,34 @@ def test_two_people_are_not_merged(app, tmp_path, source, target, message):
     assert contents(app) == before
 
 
+def test_three_records_of_one_person_become_one(app, tmp_path):
+    thrice = patient("thrice", "444", **BORN)
+    bring(app, tmp_path, thrice, allergy("bees", "Patient/thrice"))
+    before = contents(app)
+    join(app)
+    join(app, "thrice")
+    fhir = asking(app)
+    assert sorted(fhir.ids("AllergyIntolerance?patient=stays")) == ["bees", "latex", "nuts"]
+    undo(app)
+    assert sorted(fhir.ids("AllergyIntolerance?patient=stays")) == ["bees", "latex"]
+    assert fhir.ids("AllergyIntolerance?patient=twice") == ["nuts"]
+    assert fhir.get("AllergyIntolerance?patient=thrice").status_code == 400
+    undo(app, "thrice")
+    assert contents(app) == before
+
+
+def test_a_server_that_is_fed_from_another_knows_its_merges(app, make_app, tmp_path):
+    join(app)
+    records = [
+        asking(app).read(name)
+        for name in ("Patient/twice", "Patient/stays", "AllergyIntolerance/nuts")
+    ]
+    fed = make_app(seed=False)
+    bring(fed, tmp_path, *records)
+    assert asking(fed).ids("AllergyIntolerance?patient=stays") == ["nuts"]
+    assert asking(fed).get("AllergyIntolerance?patient=twice").status_code == 400
+
+
 def test_a_record_is_part_of_one_merge(app):
     join(app)
     for source, target in (("twice", "other"), ("other", "twice"), ("stays", "other")):

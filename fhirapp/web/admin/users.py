@@ -21,7 +21,7 @@ from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, reader, writing
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.store.merge import patients_merged
+from fhirapp.store.merge import merged_target
 from fhirapp.trail.events import FAILED
 from fhirapp.web.admin.audit import before
 from fhirapp.web.admin.audit_descriptions import VIA, described
@@ -92,7 +92,7 @@ def _set_fhir_user(connection: Connection, user_id: str) -> bool:
 def _link(connection: Connection, user_id: str) -> bool:
     patient_id = field("patient", 64)
     # Not a record that may come some day: it was chosen from those that are here.
-    if person(patient_id) is None or patient_id in patients_merged(reader()):
+    if person(patient_id) is None or merged_target(reader(), patient_id):
         raise RefusedCommand("This record does not exist.")
     return accounts.link(connection, user_id, patient_id, is_self=field("whose") == "own")
 
