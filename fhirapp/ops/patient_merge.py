@@ -136,13 +136,15 @@ def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int
 def _check(connection: Connection, source: str, target: str) -> None:
     """Raise RefusedCommand where two records cannot be merged."""
     if source == target:
-        raise RefusedCommand("These are the same record.")
+        raise RefusedCommand("Choose a different record: these are the same.")
     for one in (source, target):
         if _current(connection, one) is None:
             raise RefusedCommand("Unknown patient: %(id)s.", id=one)
     # Several records may be merged into one, but none that has others in it.
     if is_merged(connection, source) or is_merged(connection, target, into_another=True):
-        raise RefusedCommand("One of the records is part of another merge: undo that first.")
+        raise RefusedCommand(
+            "One of these records is already part of a merge. Undo that merge first."
+        )
     # Names and numbers differ between two records of one person; that is how they came to be two.
     first, other = (_elements(connection, one) for one in (source, target))
     if contradiction({name: first.get(name) for name in ("birthDate", "gender")}, other):

@@ -69,7 +69,7 @@ def delete_patient(
         if "Patient" not in gone:
             raise RefusedCommand("Unknown patient: %(id)s.", id=patient_id)
         if is_merged(connection, patient_id):
-            raise RefusedCommand("This record is part of a merge: undo the merge first.")
+            raise RefusedCommand("This record is part of a merge. Undo the merge first.")
         publisher = publisher_of(connection, settings)
         counts: Mapping[str, int] = removal.delete_all(publisher, gone, patient_id)
         if erase:

@@ -387,7 +387,7 @@ def test_an_account_that_was_unlinked_meanwhile_sees_nothing_after_an_undo(app):
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("twice", "twice", "the same record"),
+        ("twice", "twice", "these are the same"),
         ("twice", "nobody", "Unknown patient: nobody"),
         ("nobody", "stays", "Unknown patient: nobody"),
         ("twice", "younger", "dates of birth"),
@@ -433,10 +433,10 @@ def test_a_server_that_is_fed_from_another_knows_its_merges(app, make_app, tmp_p
 def test_a_record_is_part_of_one_merge(app):
     join(app)
     for source, target in (("twice", "other"), ("other", "twice"), ("stays", "other")):
-        with pytest.raises(RefusedCommand, match="another merge"):
+        with pytest.raises(RefusedCommand, match="already part of a merge"):
             join(app, source, target)
     for patient_id in ("twice", "stays"):
-        with app.app_context(), pytest.raises(RefusedCommand, match="undo the merge"):
+        with app.app_context(), pytest.raises(RefusedCommand, match="Undo the merge"):
             delete_patient(settings_of(app), patient_id, REASON, "admin", erase=True)
     undo(app)
     with pytest.raises(RefusedCommand, match="not merged"):

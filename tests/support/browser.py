@@ -84,9 +84,8 @@ _WITHOUT_LABELS = """
 })
 """
 # What a page and all that it loads may weigh, unpacked, without attachments and what an app reads.
-# The explorer shows an answer as it is.
 _MOST_BYTES = 100_000
-_MOST_OF = {"/api-docs": 2_500_000, "/explore": 110_000}
+_MOST_OF = {"/api-docs": 2_500_000}
 _WEIGH = """
 performance.getEntries()
   .filter((one) => ["navigation", "resource"].includes(one.entryType))

@@ -196,6 +196,7 @@ def test_pages_lead_from_the_merged_record_to_the_other(app, admin):
     clinician = Browser(app).resume(add_person(app, CLINICIAN))
     chart = clinician.get("/patients/twice")
     assert (chart.status, chart.path) == (200, "/patients/vera")
+    assert clinician.get("/patients/twice/allergies/bees").path == "/patients/vera/allergies/bees"
     words = clinician.get("/patients/vera").words
     assert "Includes a record that was merged into this one: twice" in words
     # Found by the number of either, and listed once.
@@ -236,9 +237,9 @@ def test_a_merge_is_undone_with_a_reason(app, admin):
 @pytest.mark.parametrize(
     ("into", "message"),
     [
-        ("999", "No patient matches"),
+        ("999", "No matching patient"),
         ("Verschwunden", "Several patients match"),
-        ("222", "the same record"),
+        ("222", "these are the same"),
     ],
 )
 def test_a_record_is_merged_into_one_that_is_found(app, admin, into, message):

@@ -44,7 +44,7 @@ _DONE: Mapping[str, str] = {
     ERASED: _("Record erased."),
     CORRECTED: _("Record corrected."),
     MERGED: _("The records are merged."),
-    "separated": _("The merge is undone. Check which record each account should see."),
+    "separated": _("The merge is undone. Check which record each user should have access to."),
     "admitted": _("The record can be imported again."),
 }
 _KINDS: Mapping[str, str] = {
@@ -169,11 +169,9 @@ def merge(patient_id: str) -> Response:
     if whose is None or len(found) != 1:
         return _detail(
             patient_id,
-            _("Several patients match: type the id of the record that stays.")
+            _("Several patients match. Enter the ID of the record that stays.")
             if found
-            else _(
-                "No patient matches: type the record number or the id of the record that stays."
-            ),
+            else _("No matching patient. Enter the record number or ID of the record that stays."),
         )
     if len(reason) < patients.SHORTEST_REASON:
         return _detail(patient_id, _("Enter a reason. It is kept in the audit trail."))
@@ -181,7 +179,9 @@ def merge(patient_id: str) -> Response:
     message = ""
     if "typed" in request.form:
         if not _is_named(field("typed", _LONGEST_NAME), patient_id, whose):
-            message = _("That is not this patient's number, id or name. Nothing was merged.")
+            message = _(
+                "This does not match the patient's record number, id or name. Nothing was merged."
+            )
         else:
             who, moves = signed_in().user.username, request.form.get("accounts") == "move"
             db.session.rollback()

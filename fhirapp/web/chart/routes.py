@@ -119,6 +119,8 @@ def _directives(
 def allergy(patient_id: str, allergy_id: str) -> Response:
     """Show an allergy: what it tells, where it comes from, its versions. Aborts with 404."""
     patient, token = record(patient_id)
+    if target := merged_into(patient):
+        return see_other(f"/patients/{target}/allergies/{allergy_id}")
     found, provenances = read_allergy(patient_id, allergy_id, token)
     versions, more = versions_of(allergy_id, token)
     return page(
