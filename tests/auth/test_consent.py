@@ -187,7 +187,7 @@ def test_staff_choose_any_patient_but_must_choose(flow):
     offered = flow.offer(handle)
     assert (offered.patients, offered.patient_id) == (None, None)
     assert offered.needs_patient
-    with pytest.raises(Unanswerable, match="Choose first whose record"):
+    with pytest.raises(Unanswerable, match="Choose a patient record"):
         flow.decide(handle)
     flow.choose(handle, "p7")
     flow.decide(handle)

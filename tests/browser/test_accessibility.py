@@ -70,12 +70,14 @@ def _press_first(words: str) -> Callable[[Visit], None]:
 
 
 def _enter(button: str, **filled: str) -> Callable[[Visit], None]:
-    """Return what fills in fields, by their ids, and presses a button."""
+    """Return what fills in fields, by their ids, and presses a button of their form."""
 
     def go(one: Visit) -> None:
         for name, text in filled.items():
             one.page.locator(f"#{name}").fill(text)
-        one.press(button)
+        form = one.page.locator("form", has=one.page.locator(f"#{name}"))
+        with one.page.expect_navigation():
+            form.get_by_role("button", name=button).click()
 
     return go
 

@@ -125,7 +125,7 @@ def launched(visit: Callable[..., Visit], apps: Mapping[str, Any], demo: Demo) -
     one.sign_in("clinician")
     one.search("Luis")
     one.follow("Luis")
-    one.page.get_by_label("Which visit").select_option("enc-p2-2023-ed")
+    one.page.locator("#encounter").select_option("enc-p2-2023-ed")
     one.press_value(apps[PUBLIC]["clientId"])
     assert one.page.url.startswith(f"{one.app}?iss=")
     return one

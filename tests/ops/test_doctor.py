@@ -304,8 +304,8 @@ def test_the_shell_tells_cron(tmp_path):
 
 def test_administrators_see_it_on_a_page(clinic):
     admin = Browser(clinic).resume(add_person(clinic, ADMINISTRATOR))
-    page = admin.get(admin.get("/admin").links["Check address, disk, keys, backups and jobs"])
-    assert page.heading == "How the server is"
+    page = admin.get(admin.get("/admin").links["Check the server"])
+    assert page.heading == "Server check"
     assert "have no second factor" in page.words
     page = admin.get(page.links["Read the database and the audit trail to their ends too"])
     assert "each follows the one before" in page.words

@@ -154,7 +154,7 @@ def test_how_words_are_read_is_explained_as_people_write_them(fhir):
     bundle = fhir.read(f"DocumentReference?_content={quote('胸痛三天 2.5 mg')}&_explain=true")
     (outcome,) = [one["resource"] for one in bundle["entry"] if "issue" in one["resource"]]
     assert outcome["issue"][0]["diagnostics"].endswith(
-        "finds what has the words '胸痛三天' together and the words '2.5 mg' together."
+        "matches what has the words '胸痛三天' together and the words '2.5 mg' together."
     )
 
 

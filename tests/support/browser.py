@@ -223,7 +223,7 @@ class Visit:
     def press(self, words: str) -> None:
         """Press a button, and wait for the page that comes."""
         with self.page.expect_navigation():
-            self.page.get_by_role("button", name=words, exact=True).click()
+            self.page.get_by_role("button", name=words).click()
 
     def press_first(self, words: str) -> None:
         """Press the first of the buttons that are named alike, and wait for the page that comes."""

@@ -239,7 +239,7 @@ def test_what_was_ignored_is_told_with_the_reason(clinician):
 def test_what_was_not_asked_to_be_explained_is_not_said_to_select_nothing(clinician):
     page = clinician.get("/explore?address=/fhir/AllergyIntolerance?patient=p1%26patients=p1")
     assert "patients: is not a search parameter" in page.words
-    assert "No parameter narrows the search" not in page.words
+    assert "No parameter filters the search" not in page.words
     assert "Add _explain=true to the address" in page.words
 
 

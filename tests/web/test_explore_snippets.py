@@ -280,4 +280,4 @@ def test_the_explorer_shows_them(make_app, is_demo):
     assert "Copy as curl" in page.words
     assert f"'{BASE_URL}/fhir/Patient?name=%3Cb%3E'\"'\"''" in page.words
     assert ("export TOKEN=$(curl" in page.words) is is_demo
-    assert page.links["Your own token" if is_demo else "your own"] == "/explore/token"
+    assert page.links["your own token" if is_demo else "your own"] == "/explore/token"

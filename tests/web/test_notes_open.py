@@ -308,7 +308,7 @@ def test_nobody_opens_a_note_without_signing_in(clinic):
 
 
 def test_a_text_that_turns_nothing_around_is_shown_without_a_warning(browser):
-    assert "marks that turn around" not in browser.get("/notes/n-text").words
+    assert "reverse the direction of text" not in browser.get("/notes/n-text").words
 
 
 def test_the_list_tells_what_a_note_is_about_where_that_is_more_than_its_kind(browser):

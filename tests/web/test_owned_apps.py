@@ -79,7 +79,7 @@ def test_a_secret_is_made_once_it_is_approved_and_shown_once(app):
 @pytest.mark.parametrize("kind", ["public", "backend"])
 def test_an_app_without_a_secret_gets_none(app, kind):
     page = approved(app, kind)
-    assert "Its secret" not in page.words
+    assert "Client secret" not in page.words
     form = {"form_token": form_token_of(page)}
     assert page.browser.post(f"{page.path}/secret", form).status == 409
     assert client_of(app, page).secret_digest is None
