@@ -61,7 +61,7 @@ def list_entries(
         names = {row.id: row.username for row in rows}
         ids = {name: user_id for user_id, name in names.items()}
         if username is not None and username not in ids:
-            raise click.UsageError(f"There is no user {username}")
+            raise click.UsageError(f"Unknown user: {username}")
         listed = entries(
             patient_id=patient_id,
             user_id=ids[username] if username else None,
