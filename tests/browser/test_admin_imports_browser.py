@@ -43,7 +43,7 @@ def test_a_folder_is_uploaded_imported_and_watched_to_its_end(one, folder):
     pieces: list[str] = []
     one.page.on("request", lambda asked: pieces.append(asked.url) if "&at=" in asked.url else None)
     one.page.locator("#folder").set_input_files(folder)
-    assert one.page.locator("#upload-said").inner_text() == "Chosen: 2 files, 1.2 MB"
+    assert one.page.locator("#upload-said").inner_text() == "Selected: 2 files, 1.2 MB"
     one.press(BEGIN)
     # The page looks again by itself.
     one.page.get_by_text("1 record was rejected").wait_for()
