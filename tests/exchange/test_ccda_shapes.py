@@ -264,7 +264,7 @@ SHAPES = {
         ),
         [("none-known", "No known drug allergy")],
         "none-known-in-part",
-        ("no drug allergy is known. Of other allergies nothing is recorded.",),
+        ("o known drug allergies", "Nothing is recorded about other allergies."),
     ),
     "none known as a name beside a null code": Shape(
         document_with(
@@ -278,7 +278,7 @@ SHAPES = {
         document_with(observation(DRUG + uncoded(name="No Known Allergies"))),
         [("none-known", "No Known Allergies")],
         "none-known-in-part",
-        ("no drug allergy is known. Of other allergies nothing is recorded.",),
+        ("o known drug allergies", "Nothing is recorded about other allergies."),
     ),
     "a narrative without entries": Shape(
         document_with(text="<paragraph>Penicillin: anaphylaxis, severe</paragraph>"),
@@ -347,7 +347,7 @@ SHAPES = {
         ("A document states: “Sulfa, Throat swelling”",),
     ),
     "a head of columns alone says nothing": Shape(
-        document_with(text=table()), [], "nothing-recorded", ("Nothing is recorded",)
+        document_with(text=table()), [], "nothing-recorded", ("No allergy entries are recorded.",)
     ),
     "an observation in an organizer": Shape(
         document_with(

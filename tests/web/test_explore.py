@@ -377,7 +377,7 @@ def test_codes_are_suggested_once_and_in_words(clinic, clinician):
     ):
         values = options(markup, "status")
         assert [value for value, _ in values][:3] == ["active", "inactive", "resolved"]
-        assert ("unconfirmed", "unconfirmed") in values
+        assert ("entered-in-error", "entered in error") in values
         assert len({value for value, _ in values}) == len(values)
 
 
