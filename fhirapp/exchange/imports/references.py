@@ -38,7 +38,7 @@ _LITERAL_IN_JSON = re.compile(rf'"(?:reference|url)"\s*:\s*"{_LITERAL_PATTERN}"'
 _HINT = re.compile(rb'"(?:reference|url)"\s*:\s*"(?:[A-Z][A-Za-z]+(?:\?|\\u003[fF])|urn:|https?:)')
 # Conditions, and targets, whose answers are remembered.
 _REMEMBERED = 50_000
-# Of one condition: so many records of one person at least, each merged into the next, are too many.
+# So many rows of a condition are read: records that were merged into one person are several.
 _FOUND = 10
 ANOTHER_SOURCE = (
     "is a record of another source here, and this source sent none with the same content: it may "
