@@ -244,8 +244,8 @@ def test_a_name_that_several_have_is_asked_back(app, admin, operator):
         ({"client": "nothing"}, "No matching app."),
         ({"patient": "Zzz Nobody"}, "No matching patient."),
         ({"status": "x"}, "A status has three digits"),
-        ({"since": "May"}, "Not a date"),
-        ({"until": "2020-13"}, "Not a date"),
+        ({"since": "May"}, "Enter the date as"),
+        ({"until": "2020-13"}, "Enter the date as"),
     ],
 )
 def test_what_means_nobody_or_nothing_is_told(admin, operator, asked, said):

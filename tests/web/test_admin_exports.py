@@ -107,7 +107,7 @@ def test_some_types_since_a_day_with_all_versions(app, admin):
 def test_what_is_no_moment_is_told_on_the_form(admin):
     page = admin.get("/admin/exports").submit(BEGIN, since="yesterday")
     assert page.status == 400
-    assert "Not a date or time" in page.words
+    assert "Enter the date or time as" in page.words
 
 
 def test_sent_twice_is_exported_once(app, admin):

@@ -193,7 +193,7 @@ def _add_times(found: AuditFilter, typed: Mapping[str, str]) -> None:
         try:
             covered = local_interval(typed[name])
         except ValueError:
-            found.faults.append(_("Not a date: use 2026-05-03, 2026-05 or 2026."))
+            found.faults.append(_("Enter the date as 2024-03-05, 2024-03 or 2024."))
             continue
         # The whole of a day that is named last.
         found.filters[name] = instant_of(covered.low if name == "since" else covered.high)

@@ -44,7 +44,9 @@ blueprint = blueprint_of("admin_backups", __name__)
 # What was removed while it was looked at.
 blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
 # More than a form brings without scripts, which send it in pieces.
-blueprint.register_error_handler(BodyTooLong, lambda _error: _too_long())
+blueprint.register_error_handler(
+    BodyTooLong, lambda _error: jobs.too_long("restore FILE", "/admin/backups")
+)
 # In characters; and so many jobs of the past are shown.
 _LONGEST, _SHOWN = 999, 5
 # What a restore's page counts, in this order.
@@ -297,16 +299,6 @@ def _check_restores_here() -> None:
     """Raise PageError where restoring is a matter of the command line."""
     if prepared.why_not_here(settings()):
         raise PageError(409, _("This server restores at the command line only."))
-
-
-def _too_long() -> Response:
-    """Tell what to do with a backup that is too long for one form. Nothing is read of it."""
-    text = _(
-        "This file has more than 1 MB, and without JavaScript a form brings no more. Allow "
-        "JavaScript for this site; or copy the file to the server, and restore it there: "
-        "fhirapp restore FILE."
-    )
-    return error_page(413, text, _("This file is too large to be sent so"), "/admin/backups")
 
 
 def _last_restore() -> prepared.PreparedRestore | None:

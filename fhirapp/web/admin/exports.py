@@ -66,7 +66,7 @@ def begin() -> Response:
         start_at = instant_of(local_interval(since).low) if since else ""
     except ValueError:
         return _form(
-            _("Not a date or time: use 2026-05-03 or 2026-05-03T14:05:00Z, or leave it empty.")
+            _("Enter the date or time as 2026-05-03 or 2026-05-03T14:05:00Z, or leave it empty.")
         )
     history = bool(request.form.get("history"))
     options = {"types": names, "since": start_at, "history": history}

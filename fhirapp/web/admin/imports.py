@@ -142,7 +142,9 @@ blueprint = blueprint_of("admin_imports", __name__)
 # What was removed while it was looked at.
 blueprint.register_error_handler(FileNotFoundError, lambda _error: error_page(404))
 # More than a form brings without scripts, which send it in pieces.
-blueprint.register_error_handler(BodyTooLong, lambda _error: _too_long())
+blueprint.register_error_handler(
+    BodyTooLong, lambda _error: jobs.too_long("import FILES", "/admin/imports")
+)
 # So much of each list of a report is shown.
 _SHOWN = 100
 # What was rejected lies in files whose names begin so.
@@ -243,16 +245,6 @@ def file(job_id: str, name: str) -> Response:
     response = jobs.made_file(job_of(job_id, *IMPORTS), name)
     jobs.note("fetched a file of import %s", job_id)
     return response
-
-
-def _too_long() -> Response:
-    """Tell what to do with files that are too long for one form. Nothing is read of it."""
-    text = _(
-        "Without JavaScript, you can upload at most 1 MB in total, and these files are larger. "
-        "Allow JavaScript for this site, or copy the files to the server and import them there: "
-        "fhirapp import FILES."
-    )
-    return error_page(413, text, _("These files are too large for this form"), "/admin/imports")
 
 
 def _form(

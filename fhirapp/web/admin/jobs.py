@@ -40,6 +40,7 @@ from fhirapp.web.pages import (
     PageError,
     blueprint_of,
     current_session,
+    error_page,
     field,
     for_administrators,
     see_other,
@@ -50,6 +51,16 @@ from fhirapp.web.texts import _, numeral
 
 _log = logging.getLogger(__name__)
 View = TypeVar("View", bound=Callable[..., Any])
+
+
+def too_long(command: str, form: str) -> Response:
+    """Return the page for an upload too large for its form, and the command that takes it."""
+    text = _(
+        "Without JavaScript, you can upload at most 1 MB in total. Allow JavaScript for this site, "
+        "or copy the files to the server and run there: %(command)s",
+        command=f"fhirapp {command}",
+    )
+    return error_page(413, text, _("Too large for this form"), form)
 
 
 def phase_of(job: Job) -> str:
