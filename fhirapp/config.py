@@ -107,23 +107,23 @@ class Settings:
     secret: str = _setting(
         String(),
         "",
-        "Seals the keys that servers on one PostgreSQL share: 32 characters or more, the same on "
-        "each of them; needed with PostgreSQL, and only there",
+        "Encrypts the keys that servers on one PostgreSQL share: 32 characters or more, the same "
+        "on each of them; needed with PostgreSQL, and only there",
         shown="none",
         secret=True,
     )
     files: str = _setting(
         String(),
         "",
-        "Where exports, uploads, backups and reports lie that servers on one PostgreSQL share: a "
-        "folder that all of them reach, or `s3://bucket/prefix`",
+        "Where servers on one PostgreSQL share exports, uploads, backups and reports: a folder "
+        "that all of them reach, or `s3://bucket/prefix`",
         shown="the instance folder",
     )
     replica_urls: str = _setting(
         String(),
         "",
-        "Read replicas of the PostgreSQL database, as `FHIRAPP_DATABASE_URL` is written, with "
-        "commas between: records are read there, all else goes to the primary",
+        "Read replicas of the PostgreSQL database, written like `FHIRAPP_DATABASE_URL`, "
+        "separated by commas: records are read there, everything else uses the primary",
         shown="none",
         # Passwords may be in them.
         secret=True,
@@ -146,7 +146,7 @@ class Settings:
     demo_reset: str = _setting(
         String(validate=OneOf(["off", "hourly", "nightly"])),
         "off",
-        "When a running demo puts itself back as it was at first: `off`, `hourly`, or `nightly` at "
+        "When a running demo resets itself: `off`, `hourly`, or `nightly` at "
         "three o'clock of the server's local time",
     )
     instance_path: str = _setting(
@@ -159,14 +159,14 @@ class Settings:
     trusted_proxy: str = _setting(
         String(validate=_check_networks),
         "",
-        "Reverse proxies whose X-Forwarded-For is believed: addresses or networks such as "
+        "Reverse proxies whose X-Forwarded-For is trusted: addresses or networks such as "
         "`10.0.0.0/8`, with commas between",
         shown="none",
     )
     connections: int = _setting(
         Integer(validate=Range(10, 100_000)),
         4000,
-        "Connections open at once; of more the slowest is closed",
+        "Connections open at once; beyond that the slowest is closed",
     )
     connections_of_address: int = _setting(
         Integer(validate=Range(1, 100_000)),
@@ -188,7 +188,7 @@ class Settings:
         shown="none",
     )
     oidc_client_id: str = _setting(
-        String(), "", "What the provider calls this server", shown="none"
+        String(), "", "Client id of this server at the provider", shown="none"
     )
     oidc_client_secret: str = _setting(
         String(),
@@ -198,36 +198,38 @@ class Settings:
         secret=True,
     )
     oidc_scope: str = _setting(
-        String(), "openid profile email", "What is asked of the provider; `openid` is in it"
+        String(),
+        "openid profile email",
+        "Scopes requested from the provider; must include `openid`",
     )
     oidc_roles: str = _setting(
         String(),
         "",
         "Which role a claim of the provider gives: "
         "`groups: fhir-admins=administrator; doctors=clinician`. `*` is any value, a dot leads "
-        "into a claim (`realm_access.roles`). Without a rule, roles are given here, and an "
-        "administrator links everybody",
+        "into a claim (`realm_access.roles`). Without a rule, an administrator gives roles "
+        "here and links each person",
         shown="none",
     )
     oidc_name: str = _setting(
         String(),
         "",
-        "What people call the provider",
+        "Name of the provider that people see",
         shown="the issuer's host",
         live=True,
     )
     audit: str = _setting(
         String(validate=OneOf(["required", "best-effort"])),
         "required",
-        "Where the audit trail cannot be written, because the disk is full: `required` refuses to "
-        "read records (503), `best-effort` answers and notes later how many lines are missing; the "
-        "demo does so always",
+        "If the audit trail cannot be written, such as on a full disk: `required` refuses requests "
+        "for records (503), `best-effort` answers and records later how many lines are missing; "
+        "the demo always uses this",
     )
     audit_keep: int = _setting(
         Integer(validate=Range(0, 36_500)),
         0,
-        "Days that the audit trail is kept, 0 for ever",
-        shown="0: for ever",
+        "Days that the audit trail is kept, 0 for unlimited",
+        shown="0: unlimited",
     )
     page_size: int = _setting(
         Integer(validate=Range(1, 10_000)), 100, "Results on a page", live=True
@@ -235,7 +237,7 @@ class Settings:
     page_max: int = _setting(
         Integer(validate=Range(1, 10_000)),
         1000,
-        "Greatest page that `_count` can ask for",
+        "Largest page that `_count` can request",
         live=True,
     )
     inline_max: int = _setting(
@@ -274,15 +276,15 @@ class Settings:
     lessons: str = _setting(
         String(),
         "",
-        "Folder with a teacher's own lessons for the demo: its `*.md` files come after ours, and "
-        "`/learn/writing` tells how they are written",
+        "Folder with a teacher's own lessons for the demo: its `*.md` files come after the "
+        "built-in ones; `/learn/writing` explains how to write them",
         shown="none",
     )
     translation: str = _setting(
         String(),
         "",
-        "File with the words of all pages in a language that fhirapp does not bring: a compiled "
-        "gettext catalogue (`.mo`), made of `fhirapp/web/texts/messages.pot`; people do not choose",
+        "File with the texts of all pages in another language: a compiled gettext catalogue "
+        "(`.mo`), made from `fhirapp/web/texts/messages.pot`; people then cannot choose",
         shown="none",
     )
     timezone: str = _setting(
@@ -303,7 +305,7 @@ class Settings:
     access_log: str = _setting(
         String(validate=OneOf(["off", "stdout", "files"])),
         "off",
-        "A line for each request, without what was asked for: `off`, `stdout`, or `files`, one for "
+        "A log line for each request, without search values: `off`, `stdout`, or `files`, one for "
         "each of 14 days in `logs/` of the instance folder",
     )
     metrics: str = _setting(
@@ -604,7 +606,7 @@ def _check_provider(settings: Settings) -> None:
         )
     if not settings.oidc_client_id:
         raise ConfigurationError(
-            "FHIRAPP_OIDC_ISSUER needs FHIRAPP_OIDC_CLIENT_ID: what the provider calls this server."
+            "FHIRAPP_OIDC_ISSUER needs FHIRAPP_OIDC_CLIENT_ID: its client id there."
         )
     if "openid" not in settings.oidc_scope.split():
         raise ConfigurationError("FHIRAPP_OIDC_SCOPE must contain openid.")

@@ -240,7 +240,7 @@ class Bucket:
             from obstore.store import S3Store
         except ImportError:
             raise ConfigurationError(
-                "FHIRAPP_FILES=s3://… needs a package more: pip install 'fhirapp[s3]'."
+                "FHIRAPP_FILES=s3://… needs an extra package: pip install 'fhirapp[s3]'."
             ) from None
         self.place = url
         self._bucket, _, prefix = url.removeprefix(SCHEME).partition("/")

@@ -54,7 +54,7 @@ class _Commands(click.Group):
             cause = getattr(error, "orig", None) or error
             reason = str(cause).strip().splitlines()[0]
             click.echo(
-                f"fhirapp: the database cannot be used ({reason}); what was done stays.", err=True
+                f"fhirapp: the database cannot be used ({reason}); what was done is kept.", err=True
             )
             status = 2
         except click.exceptions.NoArgsIsHelpError as error:

@@ -27,23 +27,27 @@ _MOST = 100_000
 
 @click.group()
 def audit() -> None:
-    """Who looked at what."""
+    """Who requested what, and other events."""
 
 
 @audit.command("list")
-@click.option("--patient", "patient_id", help="Of this record alone.")
-@click.option("--user", "username", help="By this person alone.")
-@click.option("--client", "client_id", help="By this client alone.")
+@click.option("--patient", "patient_id", help="Only requests for this patient's record.")
+@click.option("--user", "username", help="Only by this user.")
+@click.option("--client", "client_id", help="Only by this client.")
 @click.option(
     "--kind",
     type=click.Choice([RECORDS, ADMINISTRATION]),
-    help="Requests for records alone, or what happened to the service.",
+    help="Only requests for records, or only other events.",
 )
-@click.option("--since", help="Not before this instant: 2026-03-01T09:00:00.000+00:00.")
+@click.option("--since", help="From this time on: 2026-03-01T09:00:00.000+00:00.")
 @click.option(
-    "--limit", default=50, show_default=True, type=click.IntRange(1, _MOST), help="At the most."
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1, _MOST),
+    help="How many at most.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each, with all of it.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each.")
 @demo_option
 def list_entries(
     patient_id: str | None,
@@ -55,7 +59,7 @@ def list_entries(
     as_json: bool,
     demo: bool | None,
 ) -> int:
-    """List the requests for records, and what happened to the service, the newest first."""
+    """List requests for records, and other events such as sign-ins, newest first."""
     with reading(demo) as connection:
         rows = connection.execute(select(User.id, User.username))
         names = {row.id: row.username for row in rows}
@@ -76,7 +80,7 @@ def list_entries(
 
 
 def _line(entry: Entry, names: dict[str, str]) -> str:
-    unknown = entry.address if entry.address.startswith("shell:") else "nobody known"
+    unknown = entry.address if entry.address.startswith("shell:") else "unknown"
     who = names.get(entry.user_id or "", "") or entry.client_id or unknown
     by = f" by {entry.client_id}" if entry.user_id and entry.client_id else ""
     if entry.event:
@@ -87,14 +91,14 @@ def _line(entry: Entry, names: dict[str, str]) -> str:
     path = "".join(letter if letter.isprintable() else "�" for letter in entry.path)
     return (
         f"{entry.at}  {who}{by}  {entry.method} {path}  {entry.status}  "
-        f"{len(entry.served)} in the answer"
+        f"{len(entry.served)} returned"
     )
 
 
 @audit.command("head")
 @demo_option
 def head(demo: bool | None) -> None:
-    """Print a signed head of the trail: keep it elsewhere, for `fhirapp audit verify --head`."""
+    """Print the trail's signed head, to keep elsewhere for `fhirapp audit verify --head`."""
     app = core_app(load_settings(demo=demo))
     with app.app_context():
         server_secrets().check()
@@ -107,17 +111,17 @@ def head(demo: bool | None) -> None:
     "copies",
     multiple=True,
     type=click.File("rb"),
-    help="A file of heads that were printed before, a line each; - is standard input.",
+    help="File of heads that were printed before, one a line; - is standard input.",
 )
 @click.option(
     "--key",
     "keys",
     multiple=True,
-    help="The public key of a server before this one, whose heads are good too.",
+    help="Public key of an earlier server whose heads are accepted too.",
 )
 @demo_option
 def verify_(copies: tuple[Any, ...], keys: tuple[str, ...], demo: bool | None) -> int:
-    """Check that nothing in the trail was changed, removed or put in; name the first place."""
+    """Check that no line of the trail was changed, removed or added."""
     heads = [_head(line) for copy in copies for line in copy if line.strip()]
     app = core_app(load_settings(demo=demo))
     with app.app_context():
@@ -128,21 +132,21 @@ def verify_(copies: tuple[Any, ...], keys: tuple[str, ...], demo: bool | None) -
             # Else what pages show may be what a line was before it was changed.
             found.faults += mend()
     if found.older:
-        say(f"{found.older} lines are of the first edition, whose trail had no digests.")
+        say(f"{found.older} lines were written by the first edition, whose trail had no digests.")
     if found.torn:
         say(f"{found.torn} lines were cut off by a full disk or a power cut.")
     for fault in found.faults:
-        click.echo(f"The trail is not whole. {fault}.")
+        click.echo(f"The trail is not intact: {fault}.")
     if found.faults:
         return 1
     beginning = f", from line {found.first} on" if found.first > 1 else ""
     chains = f" in {found.chains} chains" if found.chains else ""
     click.echo(
-        f"The trail is whole{beginning}: {found.lines} lines{chains}, {found.heads} heads that are "
+        f"The trail is intact{beginning}: {found.lines} lines{chains}, {found.heads} heads "
         f"signed with {own}."
     )
     if not heads:
-        say("Whether its end was cut off, only a head that was copied elsewhere can tell: --head.")
+        say("Only a head that was copied elsewhere can show whether its end was cut off: --head.")
     return 0
 
 
@@ -154,7 +158,7 @@ def _head(line: bytes) -> Mapping[str, Any]:
             return {"key": "", "signature": "", "at": "", **head}
     except (ValueError, LookupError, TypeError):
         pass
-    raise RefusedCommand("That is no head: give what `fhirapp audit head` printed.")
+    raise RefusedCommand("This is not a head. Use the output of `fhirapp audit head`.")
 
 
 commands = [audit]

@@ -28,16 +28,16 @@ _T = TypeVar("_T")
 _passphrase_option = click.option(
     "--passphrase-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help=f"File whose first line is the passphrase; else {VARIABLE}, else it is asked for.",
+    help=f"File with the passphrase in line 1.  [default: {VARIABLE}, or a prompt]",
 )
 
 
 @click.command("backup")
 @click.argument("given_path", metavar="FILE", type=click.Path())
-@click.option("--keep", type=click.IntRange(1), help="Keep so many of this naming.")
-@click.option("--encrypt", is_flag=True, help="Encrypt; ask for a passphrase if none is given.")
+@click.option("--keep", type=click.IntRange(1), help="Keep only so many, the newest.")
+@click.option("--encrypt", is_flag=True, help="Encrypt; prompt for a passphrase if none is set.")
 @_passphrase_option
-@click.option("--verify", is_flag=True, help="Take none: open a copy of FILE and read all of it.")
+@click.option("--verify", is_flag=True, help="Only test FILE: open a copy and read all of it.")
 @demo_option
 def backup(
     given_path: str,
@@ -47,9 +47,9 @@ def backup(
     verify: bool,
     demo: bool | None,
 ) -> int:
-    """Back up database and keys while the server runs; with --verify, try a backup out.
+    """Back up the database and keys while the server runs; with --verify, test a backup.
 
-    FILE may be a folder, or hold the time as strftime() writes it (clinic-%Y-%m-%d.backup), in UTC.
+    FILE may be a folder, or a name with the time in UTC as strftime() codes: clinic-%F.backup.
     """
     _end_orderly()
     path = Path(given_path)
@@ -64,7 +64,7 @@ def backup(
             return _verify(settings, found, passphrase)
     if given_path.startswith(SCHEME):
         raise click.UsageError(
-            "FILE is one of this machine; backups taken on the admin page go to FHIRAPP_FILES"
+            "FILE must be on this machine: only the admin page backs up to FHIRAPP_FILES"
         )
     naming = Naming.of(path, stem_of(settings))
     if keep and not naming.has_time:
@@ -78,18 +78,18 @@ def backup(
         passphrase = _prompted(confirm=True)
     taken = back_up(settings, target, moment, passphrase)
     click.echo(taken.path)
-    how = "encrypted" if passphrase else "not encrypted: whoever reads it reads the records"
+    how = "encrypted" if passphrase else "not encrypted: protect it like the records"
     say(f"Backed up, and read back: {megabytes(taken.size)}, {how}.")
     return _rotate(naming, keep, taken.path) if keep else 0
 
 
 @click.command("restore")
 @click.argument("given_path", metavar="FILE", type=click.Path())
-@click.option("--force", is_flag=True, help="Replace a database that holds something; it is kept.")
+@click.option("--force", is_flag=True, help="Replace a database with content; keep the old.")
 @_passphrase_option
 @demo_option
 def restore_(given_path: str, force: bool, passphrase_file: Path | None, demo: bool | None) -> None:
-    """Put a backup in the place of the database and its keys; the server must be stopped.
+    """Restore the database and keys from a backup; the server must be stopped.
 
     FILE may be s3://bucket/prefix/backups/NAME, as the admin page shows it.
     """
@@ -102,7 +102,7 @@ def restore_(given_path: str, force: bool, passphrase_file: Path | None, demo: b
     say(f"Restored as of {done.manifest.taken}: {done.versions} versions of resources.")
     say(NOTICE)
     for kept in done.kept:
-        say(f"What was there is kept in {kept}")
+        say(f"What was there before is kept in {kept}")
 
 
 def _end_orderly() -> None:
@@ -133,7 +133,7 @@ def _rotate(naming: Naming, keep: int, newest: Path) -> int:
     for path in removed:
         say(f"Removed {path}")
     for path in stuck:
-        say(f"{path} is to be removed, and cannot be.")
+        say(f"{path} should be removed, but cannot be.")
     return 1 if stuck else 0
 
 
@@ -151,9 +151,7 @@ def _passphrase(file: Path | None) -> str | None:
 def _prompted(*, confirm: bool) -> str:
     """Ask at the terminal for the passphrase."""
     if not sys.stdin.isatty():
-        raise MissingPassphrase(
-            f"There is no passphrase: name --passphrase-file, or set {VARIABLE}."
-        )
+        raise MissingPassphrase(f"No passphrase is set: use --passphrase-file, or set {VARIABLE}.")
     passphrase: str = click.prompt(
         "Passphrase", hide_input=True, confirmation_prompt=confirm, err=True
     )

@@ -38,7 +38,7 @@ _LISTED = ("client_id", "name", "kind", "auth_method", "scope", "approved_at", "
 
 @click.group()
 def client() -> None:
-    """Apps and backend systems that may ask for tokens."""
+    """Apps and backend systems that can request tokens."""
 
 
 @client.command("add")
@@ -48,25 +48,25 @@ def client() -> None:
     default="backend",
     show_default=True,
     type=click.Choice(KINDS),
-    help="public: an app that can keep no secret; confidential: one that can; backend: no user.",
+    help="public: an app that cannot keep a secret; confidential: one that can; backend: no user.",
 )
-@click.option("--name", help="What people call it.  [default: the client id]")
-@click.option("--scope", required=True, help="Scopes it may ask for, such as 'system/*.rs'.")
+@click.option("--name", help="Name that people see.  [default: the client id]")
+@click.option("--scope", required=True, help="Scopes it may request, such as 'system/*.rs'.")
 @click.option(
     "--redirect-uri",
     "redirect_uris",
     multiple=True,
-    help="Where an app wants its users back; may be repeated.",
+    help="Address to which users return to the app; may be repeated.",
 )
-@click.option("--launch-uri", help="Where our own pages start an app, with a patient in context.")
+@click.option("--launch-uri", help="Address at which fhirapp starts the app for a patient.")
 @click.option(
     "--jwks",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with its public keys, a JSON Web Key Set.",
 )
 @click.option("--jwks-uri", help="Address of its public keys instead.")
-@click.option("--developer", help="Who makes it; people who allow an app are told.")
-@click.option("--contact", help="How to reach them.")
+@click.option("--developer", help="Who develops it; shown to people who allow it access.")
+@click.option("--contact", help="How to reach the developer.")
 @demo_option
 def add(
     client_id: str,
@@ -81,7 +81,7 @@ def add(
     contact: str | None,
     demo: bool | None,
 ) -> None:
-    """Register a client; one that is confidential and without keys gets a secret, printed once."""
+    """Register a client; a confidential one without keys gets a secret, printed once."""
     method = _method(kind, has_keys=jwks is not None or jwks_uri is not None)
     registration = Registration(
         name=name or client_id,
@@ -104,7 +104,7 @@ def add(
 
 
 @client.command("list")
-@click.option("--json", "as_json", is_flag=True, help="For a program to read.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @demo_option
 def list_(as_json: bool, demo: bool | None) -> None:
     """List the clients."""
@@ -115,7 +115,7 @@ def list_(as_json: bool, demo: bool | None) -> None:
         click.echo(fhir_json.dumps_indented(listed))
         return
     # On standard error: what reads the table finds clients alone.
-    say("Client id\tName\tMay ask for")
+    say("Client id\tName\tScopes")
     for row in rows:
         state = " (waiting for approval)" if row["approved_at"] is None else ""
         state += " (disabled)" if row["disabled"] else ""
@@ -141,7 +141,7 @@ def show(client_id: str, demo: bool | None) -> None:
 @click.argument("client_id")
 @demo_option
 def approve(client_id: str, demo: bool | None) -> None:
-    """Let a client that its developer registered ask for tokens."""
+    """Approve a client that its developer registered: it can then request tokens."""
     with changing(demo) as connection:
         administration.approve(connection, client_id)
     say(f"Client {client_id} is approved.")
@@ -161,7 +161,7 @@ def disable(client_id: str, demo: bool | None) -> None:
 @click.argument("client_id")
 @demo_option
 def enable(client_id: str, demo: bool | None) -> None:
-    """Enable a client that was disabled; its tokens that still live work again."""
+    """Enable a disabled client; its tokens that have not expired work again."""
     with changing(demo) as connection:
         administration.set_disabled(connection, client_id, disabled=False)
     say(f"Client {client_id} is enabled.")
@@ -171,7 +171,7 @@ def enable(client_id: str, demo: bool | None) -> None:
 @click.argument("client_id")
 @demo_option
 def rotate(client_id: str, demo: bool | None) -> None:
-    """Print a client's new secret; the old one, and the tokens that came of it, end at once."""
+    """Print a client's new secret; the old one and the client's tokens end at once."""
     with changing(demo) as connection:
         secret = administration.new_secret(connection, client_id)
     say(f"Client {client_id} has a new secret.")

@@ -17,7 +17,7 @@ from fhirapp.fhir.temporal import instant_of, interval
 
 @click.command("export")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--type", "names", multiple=True, metavar="T", help="Only this type; repeats.")
+@click.option("--type", "names", multiple=True, metavar="T", help="Only this type; repeatable.")
 @click.option("--since", metavar="INSTANT", help="Only what was published or deleted since then.")
 @click.option("--history", is_flag=True, help="Every version and deletion.")
 @click.option("--gzip", "compressed", is_flag=True, help="Compress the files.")
@@ -32,7 +32,7 @@ def export(
     as_json: bool,
     demo: bool | None,
 ) -> int:
-    """Write everything that is stored to NDJSON files in DIR, for `fhirapp import`."""
+    """Export all records to NDJSON files in DIR, for `fhirapp import`."""
     start = _instant(since)
     with opened_app(demo), progress_bar("Exporting") as progress:
         options = ExportOptions(types_to_export(types(), names), start, history, compressed)
@@ -40,7 +40,7 @@ def export(
         binary = types()["Binary"]
         manifest = export_to(folder, options, binary, request=request, progress=progress)
     if binary not in options.types and any(type_.attachments for type_ in options.types):
-        say("The documents' bytes are not exported; add --type Binary for them.")
+        say("The files of documents are not exported; add --type Binary for them.")
     click.echo(json.dumps(manifest.content(), indent=2) if as_json else manifest.table())
     return 0
 

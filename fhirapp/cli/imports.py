@@ -40,15 +40,15 @@ _SHOWN = 100
 @click.option("--report", type=click.Path(path_type=Path), help="Write a report: .json or .html.")
 @click.option("--rejected", type=click.Path(path_type=Path), help="File for rejected records.")
 @click.option("--dry-run", is_flag=True, help="Report what would happen; change nothing.")
-@click.option("--repair", is_flag=True, help="Repair by rule what is invalid; each is listed.")
+@click.option("--repair", is_flag=True, help="Repair invalid records by rule, and list how.")
 @click.option("--source", default="", help="Name of the system that the records come from.")
-@click.option("--delete-missing", is_flag=True, help="Delete what the source no longer holds.")
+@click.option("--delete-missing", is_flag=True, help="Delete what the source no longer has.")
 @click.option("--force", is_flag=True, help="Delete even most of a source's records.")
-@click.option("--id-prefix", default="", help="Put before every id, where sources share ids.")
-@click.option("--base", "bases", multiple=True, help="FHIR address whose references mean here.")
+@click.option("--id-prefix", default="", help="Prefix for all ids, if sources share ids.")
+@click.option("--base", "bases", multiple=True, help="FHIR address of the source, in references.")
 @click.option("--provenance/--no-provenance", default=True, help="Record what was loaded, when.")
-@click.option("--client-id", help="Backend client at the server of an address.")
-@click.option("--key", type=click.Path(path_type=Path), help="File of its private key, a JWK.")
+@click.option("--client-id", help="Client id at the other FHIR server.")
+@click.option("--key", type=click.Path(path_type=Path), help="File with its private key, a JWK.")
 @click.option("--template", "table", help="Print the headings of a table: allergies or documents.")
 @demo_option
 def import_(
@@ -64,7 +64,7 @@ def import_(
 ) -> int:
     """Load records into the database: FHIR, C-CDA and tables.
 
-    PATHS are files, folders, - for standard input, or addresses of Bulk Data at another server.
+    PATHS are files, folders, - for standard input, or Bulk Data addresses of another FHIR server.
     """
     if table is not None:
         click.echo(_template(table), nl=False)
@@ -94,7 +94,7 @@ def import_(
 
 def _template(table: str) -> str:
     if table not in KINDS:
-        raise click.UsageError(f"--template knows {' and '.join(KINDS)}")
+        raise click.UsageError(f"--template takes {' or '.join(KINDS)}")
     return template(table)
 
 
@@ -159,7 +159,7 @@ def _import(downloads: Downloads, settings: Settings, options: Options) -> Repor
 
 
 def _waits() -> None:
-    say("Another import is running; this one begins when it has ended.")
+    say("Another import is running; this one starts when it has finished.")
 
 
 commands = [import_]

@@ -16,20 +16,20 @@ from fhirapp.ops.patients import delete_patient
 
 @click.group()
 def patient() -> None:
-    """Records of patients, as a whole."""
+    """Whole patient records."""
 
 
 @patient.command("delete")
 @click.argument("patient_id", metavar="ID")
-@click.option("--reason", required=True, help="Why; the audit trail keeps it.")
-@click.option("--erase", is_flag=True, help="Remove the content of every version too, for good.")
-@click.option("--yes", is_flag=True, help="Do not ask for the id again.")
+@click.option("--reason", required=True, help="Reason, kept in the audit trail.")
+@click.option("--erase", is_flag=True, help="Remove the content of every version for good.")
+@click.option("--yes", is_flag=True, help="Do not ask for the id as confirmation.")
 @demo_option
 def delete(patient_id: str, reason: str, erase: bool, yes: bool, demo: bool | None) -> None:
     """Delete a patient's record and all that belongs to it; --erase leaves no content."""
     patient_id = patient_id.removeprefix("Patient/")
-    if not yes and click.prompt("Type the id again", err=True) != patient_id:
-        raise click.ClickException("That is another id; nothing was deleted")
+    if not yes and click.prompt("Type the id to confirm", err=True) != patient_id:
+        raise click.ClickException("The ids differ; nothing was deleted")
     with opened_app(demo):
         settings = settings_of(current_app)
         counts = delete_patient(settings, patient_id, reason, _who(), erase=erase)
@@ -40,20 +40,24 @@ def delete(patient_id: str, reason: str, erase: bool, yes: bool, demo: bool | No
 @patient.command("merge")
 @click.argument("source", metavar="ID")
 @click.argument("target", metavar="INTO")
-@click.option("--reason", required=True, help="Why; the audit trail keeps it.")
-@click.option("--move-accounts", is_flag=True, help="Let who saw the one record see the other.")
-@click.option("--yes", is_flag=True, help="Do not ask for the id again.")
+@click.option("--reason", required=True, help="Reason, kept in the audit trail.")
+@click.option(
+    "--move-accounts",
+    is_flag=True,
+    help="Give users who see ID access to INTO; otherwise they lose ID.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask for the id as confirmation.")
 @demo_option
 def merge(
     source: str, target: str, reason: str, move_accounts: bool, yes: bool, demo: bool | None
 ) -> None:
-    """Merge a patient's record into another one of the same person."""
+    """Merge a patient's record ID into INTO, another record of the same person."""
     source, target = (one.removeprefix("Patient/") for one in (source, target))
     if (
         not yes
-        and click.prompt("Type the id of the record that is merged again", err=True) != source
+        and click.prompt("Type the id of the merged record (ID) to confirm", err=True) != source
     ):
-        raise click.ClickException("That is another id; nothing was merged")
+        raise click.ClickException("The ids differ; nothing was merged")
     with opened_app(demo):
         counts = merge_patients(
             settings_of(current_app), source, target, reason, _who(), move_accounts=move_accounts
@@ -64,7 +68,7 @@ def merge(
 
 @patient.command("undo-merge")
 @click.argument("source", metavar="ID")
-@click.option("--reason", required=True, help="Why; the audit trail keeps it.")
+@click.option("--reason", required=True, help="Reason, kept in the audit trail.")
 @demo_option
 def undo(source: str, reason: str, demo: bool | None) -> None:
     """Undo a merge: what was moved goes back to the record ID."""

@@ -1,4 +1,4 @@
-"""`fhirapp schedule`: what the server does again and again."""
+"""`fhirapp schedule`: what the server does at set times."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LOOK_SECONDS = 0.5
 
 @click.group("schedule")
 def schedule() -> None:
-    """What the server does again and again."""
+    """What the server does at set times."""
 
 
 @schedule.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each schedule.")
 @demo_option
 def list_(as_json: bool, demo: bool | None) -> None:
-    """List the schedules: what, when, when next, and how the last run ended."""
+    """List the schedules, with their next run and how the last one ended."""
     with opened_app(demo) as app:
         zone, found = settings_of(app).zone, table.schedules()
     for one in found:
@@ -39,7 +39,7 @@ def list_(as_json: bool, demo: bool | None) -> None:
             click.echo(json.dumps({**one._asdict(), "next": due, "history": _shown(one)}))
             continue
         state = (
-            "at work" if one.job_id else f"{last.outcome} {last.note}" if last else "not run yet"
+            "running" if one.job_id else f"{last.outcome} {last.note}" if last else "not run yet"
         )
         click.echo(f"{one.name}  {one.kind}  {one.timing}  next {due or 'paused'}  {state.strip()}")
 
@@ -52,17 +52,17 @@ def _shown(one: table.Schedule) -> list[dict[str, Any]]:
 @click.argument("name")
 @click.argument("kind", type=click.Choice([*schedules.KINDS]))
 @click.argument("when")
-@click.option("--folder", help="Folder of the backups, or the one that is watched.")
-@click.option("--keep", type=click.IntRange(1), help="Keep so many backups of this schedule.")
-@click.option("--drill", is_flag=True, help="Try each backup out.")
+@click.option("--folder", help="Folder for the backups, or the folder to watch.")
+@click.option("--keep", type=click.IntRange(1), help="Keep only so many of its backups.")
+@click.option("--drill", is_flag=True, help="Test each backup.")
 @click.option("--encrypt", is_flag=True, help="Take no backup without a passphrase.")
 @click.option("--passphrase-file", help="File whose first line is the passphrase.")
 @click.option("--address", help="Address of the other server's $export.")
-@click.option("--client-id", help="Backend client at that server.")
-@click.option("--key", help="File of its private key, a JWK.")
-@click.option("--since", help="Moment from which the first pull asks; else it asks for all.")
+@click.option("--client-id", help="Client id at that server.")
+@click.option("--key", help="File with its private key, a JWK.")
+@click.option("--since", help="First pull: only what changed since then, else everything.")
 @click.option("--source", help="Name of the system that the records come from.")
-@click.option("--repair", is_flag=True, help="Repair by rule what is invalid.")
+@click.option("--repair", is_flag=True, help="Repair invalid records by fixed rules.")
 @demo_option
 def add(name: str, kind: str, when: str, demo: bool | None, **options: Any) -> None:
     """Add a schedule: hourly, 'every 15 minutes', 'daily 02:00' or 'weekly sunday 02:00'.
@@ -81,7 +81,7 @@ def add(name: str, kind: str, when: str, demo: bool | None, **options: Any) -> N
 @click.argument("name")
 @demo_option
 def remove(name: str, demo: bool | None) -> None:
-    """Remove a schedule; what it made stays."""
+    """Remove a schedule; its backups and imported records stay."""
     with opened_app(demo):
         table.remove(name)
     say(f"The schedule {name} is removed.")
@@ -91,7 +91,7 @@ def remove(name: str, demo: bool | None) -> None:
 @click.argument("name")
 @demo_option
 def run(name: str, demo: bool | None) -> int:
-    """Run a schedule now, and wait for its end."""
+    """Run a schedule now, and wait until the run ends."""
     with opened_app(demo):
         schedules.run_now(name, int(time.time()))
         while table.settle(one := table.find(name), int(time.time())):

@@ -57,14 +57,14 @@ def serve(demo: bool | None, host: str | None, port: int | None) -> None:
         with app.app_context():
             record_settings(live_settings.started_with(app))
     except Unwritable as error:
-        say(f"{error} Until it can, nothing of a record is answered.")
+        say(f"{error} Until it can, requests for records are refused.")
     code = first_setup_code(app)
     _greet(settings, listener.getsockname()[1], code)
     if seems_behind_proxy(settings):
         say(
-            f"Clients reach this server at {settings.base_url}, so a reverse proxy seems to be in "
-            "front, and FHIRAPP_TRUSTED_PROXY does not name it: all clients count as one, and "
-            "wrong passwords of one lock out the others."
+            f"Clients reach this server at {settings.base_url}, so there seems to be a reverse "
+            "proxy, but FHIRAPP_TRUSTED_PROXY does not name it: all clients count as one, and "
+            "wrong passwords from one lock out the others."
         )
     if for_metrics is not None:
         host, port = for_metrics.getsockname()[:2]
@@ -78,8 +78,8 @@ def _greet(settings: Settings, port: int, code: str | None) -> None:
     say(f"fhirapp serves FHIR R4 at {address}/fhir")
     if code is not None:
         say(
-            f"There is no administrator yet: make the first one at {address}/setup?code={code}\n"
-            "This address serves once, for a day at most; each start prints it, or a new one."
+            f"There is no administrator yet: create the first one at {address}/setup?code={code}\n"
+            "This address works once, within a day; each start prints it or a new one."
         )
     if settings.demo:
         people = ", ".join(person.username for person in PEOPLE)
@@ -98,7 +98,7 @@ def demo() -> None:
 
 @demo.command("reset")
 def reset_() -> None:
-    """Put the demo's database back as it was at first; a server that runs goes on."""
+    """Reset the demo's database to its first state; a running server keeps running."""
     settings = load_settings(demo=True)
     app = create_app(settings)
     # Before it is made ready: that would add the demo's people to whatever it is.
@@ -107,7 +107,7 @@ def reset_() -> None:
     with in_use(settings), app.app_context():
         count = reset(app, time.time())
         db.engine.dispose()
-    say(f"The demo is as it was at first: {count} versions.")
+    say(f"The demo was reset to its first state: {count} versions.")
 
 
 @click.group()
@@ -117,27 +117,27 @@ def key() -> None:
 
 @key.command("rotate")
 def rotate() -> None:
-    """Make a new key for id tokens; nothing is restarted, and tokens that live stay good."""
+    """Create a new key for id tokens; existing tokens stay valid, and nothing restarts."""
     now = int(time.time())
     app = core_app(load_settings())
     with app.app_context():
         server_secrets().check()
         record("keys-changed", what="a new key for id tokens")
         minutes = (openid.rotate(now) - now) // 60
-    say(f"The new key is published at once and signs in {minutes} minutes.")
+    say(f"The new key is published now, and starts to sign in {minutes} minutes.")
 
 
 _MARKS = {GOOD: "ok", NOTE: "note", WRONG: "WRONG"}
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Leave out what reads whole files.")
+@click.option("--quick", is_flag=True, help="Skip what reads whole files.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each finding.")
 @demo_option
 def doctor(quick: bool, as_json: bool, demo: bool | None) -> int:
-    """Look at settings, address, disk, database, trail, backups and jobs; tell what to do.
+    """Check settings, address, disk, database, audit trail, backups and jobs; say what to do.
 
-    The exit code is 1 where something is wrong, so that cron tells you.
+    The exit code is 1 if something is wrong, so that cron reports it.
     """
     app = create_app(load_settings(demo=demo))
     with app.app_context():
@@ -156,11 +156,11 @@ def doctor(quick: bool, as_json: bool, demo: bool | None) -> int:
 
 @click.command()
 @click.argument("request_id", required=False, metavar="[ID]")
-@click.option("--since", help="Not before this day or instant, UTC: 2026-03-01, 2026-03-01T09:00.")
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each, with all of it.")
+@click.option("--since", help="From this day or time on, UTC: 2026-03-01, 2026-03-01T09:00.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each.")
 @demo_option
 def logs(request_id: str | None, since: str | None, as_json: bool, demo: bool | None) -> None:
-    """Print the last warnings and errors, the newest first, or those of a request's ID."""
+    """Print the latest warnings and errors, newest first, or those of one request ID."""
     app = core_app(load_settings(demo=demo))
     with app.app_context():
         found = last_errors(app)
@@ -171,7 +171,7 @@ def logs(request_id: str | None, since: str | None, as_json: bool, demo: bool | 
     if request_id is not None:
         found = [one for one in found if request_id in (one.request, one.key)]
         if not found:
-            raise RefusedCommand(f"Nothing is kept of a request with the id {request_id}.")
+            raise RefusedCommand(f"No warnings or errors are kept for the request ID {request_id}.")
     for one in found:
         if as_json:
             click.echo(json.dumps(one._asdict()))
@@ -186,7 +186,7 @@ def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise RefusedCommand(f"{text!r} is no instant; write 2026-03-01T09:00.") from None
+        raise RefusedCommand(f"{text!r} is not a date or time; use 2026-03-01T09:00.") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -194,7 +194,7 @@ def _moment(text: str) -> datetime:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what completes these commands in a shell: eval "$(fhirapp completion bash)"."""
+    """Print a script for shell completion: eval "$(fhirapp completion bash)"."""
     made = get_completion_class(shell)
     assert made is not None
     commands = context.find_root().command
@@ -209,7 +209,7 @@ def database() -> None:
 @database.command("upgrade")
 @demo_option
 def upgrade(demo: bool | None) -> None:
-    """Bring the database to this release's schema."""
+    """Upgrade the database to this release's schema."""
     # The tables of the pages too.
     app = create_app(load_settings(demo=demo))
     prepare(app, say)
@@ -218,18 +218,18 @@ def upgrade(demo: bool | None) -> None:
 
 
 @database.command("check")
-@click.option("--quick", is_flag=True, help="Leave out the bodies, and indexes against their rows.")
+@click.option("--quick", is_flag=True, help="Skip bodies, and comparing indexes with rows.")
 @demo_option
 def check(demo: bool | None, quick: bool) -> int:
-    """Tell which schema the database has, what a start would do, and whether all of it is whole."""
+    """Show the database's schema and what a start would do, and check for damage."""
     with core_app(load_settings(demo=demo)).app_context():
         schema = schema_version(db.engine)
         if schema is None:
-            state = "is empty; a start makes it"
+            state = "is empty; a start creates its tables"
         elif is_newer(schema):
             state = f"has schema {schema} of a newer fhirapp; a start refuses it"
         elif is_older(schema):
-            state = f"has schema {schema}; a start copies it and carries it to {HEAD}"
+            state = f"has schema {schema}; a start copies it and upgrades it to {HEAD}"
         else:
             state = "is up to date"
         click.echo(f"{shown(db.engine)} {state}.")
@@ -237,25 +237,25 @@ def check(demo: bool | None, quick: bool) -> int:
             return 0
         if schema != HEAD:
             # The rest needs tables as this release knows them.
-            faults, looked_at = check_file(db.engine, quick=quick), "SQLite's own checks were made"
+            faults, looked_at = check_file(db.engine, quick=quick), "SQLite's own checks were run"
         else:
             checked = check_database(db.engine, types(), quick=quick)
-            faults, looked_at = checked.faults, f"{checked.versions} versions were looked at"
+            faults, looked_at = checked.faults, f"{checked.versions} versions were checked"
         db.engine.dispose()
     for fault in faults:
         click.echo(fault)
-    say(f"{looked_at}: {'it is not whole' if faults else 'it is whole'}.")
+    say(f"{looked_at}: {'damage found' if faults else 'no damage found'}.")
     return 2 if faults else 0
 
 
 @database.command("reindex")
 @demo_option
 def reindex_(demo: bool | None) -> None:
-    """Make every body and index row anew from the columns."""
+    """Rebuild all resource bodies and index rows from the columns."""
     with opened_app(demo) as app, writing() as connection:
         rendering = rendering_in_force(connection, Rendering.of(settings_of(app)))
         count = reindex(connection, types(), rendering)
-    say(f"{count} versions made anew.")
+    say(f"{count} versions rebuilt.")
 
 
 @click.command()

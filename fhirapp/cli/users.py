@@ -43,11 +43,11 @@ def user() -> None:
 def _password_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the ways to give a password other than at the terminal."""
     for option in (
-        click.option("--invite", is_flag=True, help="Print a one-time address to choose it at."),
+        click.option("--invite", is_flag=True, help="Print a one-time address to choose it."),
         click.option(
             "--password-stdin",
             is_flag=True,
-            help="Read it as one line from standard input.  [default: ask for it]",
+            help="Read it as one line from standard input.  [default: a prompt]",
         ),
     ):
         command = option(command)
@@ -62,14 +62,14 @@ _keep_apps = click.option(
 @user.command("add")
 @click.argument("username")
 @click.option("--role", required=True, type=click.Choice(ROLES))
-@click.option("--name", help="What people call them.  [default: the user name]")
+@click.option("--name", help="Name that people see.  [default: the user name]")
 @click.option(
     "--patient",
     "patients",
     multiple=True,
-    help="The record of a user with the role patient; repeated, the first is their own.",
+    help="Record that a patient may see; repeatable, their own first.",
 )
-@click.option("--practitioner", help="Who one of the others is in the records.")
+@click.option("--practitioner", help="Their Practitioner record, for the other roles.")
 @_password_options
 @demo_option
 def add(
@@ -82,7 +82,7 @@ def add(
     invite: bool,
     demo: bool | None,
 ) -> None:
-    """Add a user; the password is asked for at the terminal."""
+    """Add a user; you are asked for the password at the terminal."""
     password = _password(password_stdin, invite)
     with changing(demo) as connection:
         fhir_user = None
@@ -106,7 +106,7 @@ def add(
 
 
 @user.command("list")
-@click.option("--json", "as_json", is_flag=True, help="For a program to read.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @demo_option
 def list_(as_json: bool, demo: bool | None) -> None:
     """List the users, their roles and the records that are linked to them."""
@@ -134,7 +134,7 @@ def list_(as_json: bool, demo: bool | None) -> None:
 def password(
     username: str, password_stdin: bool, invite: bool, keep_apps: bool, demo: bool | None
 ) -> None:
-    """Give a user another password; whoever is signed in as that user is signed out."""
+    """Set a user's password; all sessions of that user end."""
     with reading(demo) as connection:
         user_id = accounts.find_user(connection, username)["id"]
     chosen = _password(password_stdin, invite)
@@ -152,7 +152,7 @@ def password(
 @click.argument("username")
 @demo_option
 def disable(username: str, demo: bool | None) -> None:
-    """Disable a user: signed out, and what apps were allowed stops working at once."""
+    """Disable a user: sessions, and the access of allowed apps, end at once."""
     with changing(demo) as connection:
         user_id = accounts.find_user(connection, username)["id"]
         accounts.set_user_disabled(connection, user_id, disabled=True)
@@ -163,7 +163,7 @@ def disable(username: str, demo: bool | None) -> None:
 @click.argument("username")
 @demo_option
 def enable(username: str, demo: bool | None) -> None:
-    """Enable a user who was disabled; what apps were allowed works again."""
+    """Enable a disabled user; apps that were allowed have access again."""
     with changing(demo) as connection:
         user_id = accounts.find_user(connection, username)["id"]
         accounts.set_user_disabled(connection, user_id, disabled=False)
@@ -176,7 +176,7 @@ def enable(username: str, demo: bool | None) -> None:
 @_keep_apps
 @demo_option
 def role(username: str, role: str, keep_apps: bool, demo: bool | None) -> None:
-    """Change a user's role; it holds from the next request on."""
+    """Change a user's role, with effect from the next request."""
     with changing(demo) as connection:
         user_id = accounts.find_user(connection, username)["id"]
         accounts.set_role(connection, user_id, role, keep_apps=keep_apps)
@@ -186,7 +186,7 @@ def role(username: str, role: str, keep_apps: bool, demo: bool | None) -> None:
 @user.command("link")
 @click.argument("username")
 @click.argument("patient_id")
-@click.option("--proxy", is_flag=True, help="The record is not the user's own: a child's, say.")
+@click.option("--proxy", is_flag=True, help="The record is someone else's, such as a child's.")
 @demo_option
 def link(username: str, patient_id: str, proxy: bool, demo: bool | None) -> None:
     """Let a user with the role patient see a record."""
@@ -194,8 +194,8 @@ def link(username: str, patient_id: str, proxy: bool, demo: bool | None) -> None
         user_id = accounts.find_user(connection, username)["id"]
         known = known_id(connection, "Patient", patient_id)
         accounts.link(connection, user_id, known, is_self=not proxy)
-    whose = "another's" if proxy else "their own"
-    say(f"User {username} sees Patient/{known}, as {whose} record.")
+    whose = "someone else's" if proxy else "their own"
+    say(f"User {username} can see Patient/{known}, as {whose} record.")
 
 
 @user.command("unlink")
@@ -203,13 +203,13 @@ def link(username: str, patient_id: str, proxy: bool, demo: bool | None) -> None
 @click.argument("patient_id")
 @demo_option
 def unlink(username: str, patient_id: str, demo: bool | None) -> None:
-    """Take a record from a user; apps follow at once."""
+    """Remove a user's access to a record; their apps lose it at once."""
     linked = patient_id.removeprefix("Patient/")
     with changing(demo) as connection:
         user_id = accounts.find_user(connection, username)["id"]
         if not accounts.unlink(connection, user_id, linked):
             raise RefusedCommand(f"User {username} is not linked to Patient/{linked}.")
-    say(f"User {username} does not see Patient/{linked} any more.")
+    say(f"User {username} can no longer see Patient/{linked}.")
 
 
 @user.command("second-factor-off")
@@ -217,7 +217,7 @@ def unlink(username: str, patient_id: str, demo: bool | None) -> None:
 @_keep_apps
 @demo_option
 def second_factor_off(username: str, keep_apps: bool, demo: bool | None) -> None:
-    """Ask a user who lost their phone for the password alone."""
+    """Turn off a user's second factor, such as after a lost phone."""
     with changing(demo) as connection:
         user_id = accounts.find_user(connection, username)["id"]
         accounts.end_second_factor(connection, user_id, keep_apps=keep_apps)
@@ -249,7 +249,7 @@ def _prompted() -> str:
             "There is no terminal to ask for the password at; use --password-stdin or --invite."
         )
     password: str = click.prompt(
-        "Password", hide_input=True, confirmation_prompt="The same again", err=True
+        "Password", hide_input=True, confirmation_prompt="Repeat the password", err=True
     )
     return password
 
@@ -260,7 +260,7 @@ def _setup_address(connection: Connection, user_id: str) -> str:
 
 def _print_setup(address: str) -> None:
     hours = accounts.SETUP_SECONDS // 3600
-    say(f"Whoever opens this address chooses the password, once, within {hours} hours:")
+    say(f"At this address the password can be chosen once, within {hours} hours:")
     click.echo(address)
 
 
@@ -268,7 +268,7 @@ def _records(row: Mapping[str, Any]) -> str:
     if row["role"] != PATIENT:
         return row["fhir_user"] or ""
     return ", ".join(
-        f"Patient/{id_}" if id_ == row["own_patient"] else f"Patient/{id_} (another's)"
+        f"Patient/{id_}" if id_ == row["own_patient"] else f"Patient/{id_} (someone else's)"
         for id_ in row["patients"]
     )
 

@@ -267,7 +267,7 @@ def _writable(value: Any) -> Any:
     try:
         fhir_json.dumps(value)
     except (TypeError, RecursionError):
-        raise InvalidElement("is nested too deeply, or has text that is no Unicode") from None
+        raise InvalidElement("is nested too deeply, or has text that is not Unicode") from None
     return value
 
 

@@ -138,7 +138,7 @@ def start(
     """
     configured = settings()
     if sys.platform == "win32" or not sys.executable:
-        raise ConfigurationError("This server cannot begin a process here; use the command line.")
+        raise ConfigurationError("This server cannot start a process here; use the command line.")
     with writing() as connection:
         is_ours = claim(connection)
         is_full = is_ours and table.count(connection, kind, under_way=True) >= MOST
@@ -146,7 +146,7 @@ def start(
             connection, job_id, kind, owner, int(time.time()), request=request, runs=True
         )
     if is_full and table.find(job_id, kind) is None:
-        raise ConfigurationError(f"{MOST} of these are under way already; wait for one to end.")
+        raise ConfigurationError(f"{MOST} of these are already running; wait for one to end.")
     if not is_new:
         return False
     folder = folder_of(job_id, configured.instance)
@@ -164,7 +164,7 @@ def start(
     except OSError as error:
         table.delete_job(job_id)
         shutil.rmtree(folder, ignore_errors=True)
-        raise ConfigurationError(f"No process can be begun ({because(error)}).") from None
+        raise ConfigurationError(f"No process can be started ({because(error)}).") from None
     return True
 
 
@@ -228,7 +228,7 @@ def perform(app: Flask, job_id: str, kinds: Mapping[str, Callable[[Job, Tracker]
             tracker.end(FAILED, _sentence(error))
         except Exception:
             _ignore_stop()
-            tracker.end(FAILED, "It failed by a mistake of this server's; its log says more.")
+            tracker.end(FAILED, "It failed because of an error in this server; see its log.")
             raise
 
 

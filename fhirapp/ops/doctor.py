@@ -71,7 +71,7 @@ _LEAST_INODES = 10_000
 _LATE_SECONDS = 900
 # What cannot be looked at where the database cannot be read.
 _OF_DATABASE = ("Clock", "Keys", "Audit trail", "Backups", "Jobs", "Schedules", "Accounts")
-_NOT_LOOKED_AT = f"Until then not looked at: {', '.join(_OF_DATABASE)}."
+_NOT_CHECKED = f"Until this is fixed, not checked: {', '.join(_OF_DATABASE)}."
 _MANY_BYTES, _MANY_ROWS = 16 * 1024 * 1024, 10_000
 # Large and never looked at, or changed by half since.
 _UNKNOWN_TABLES = text(
@@ -122,8 +122,8 @@ def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
         except Exception as error:  # noqa: BLE001
             # What one check stumbles over hides no other.
             reason = because(error) if isinstance(error, OSError) else type(error).__name__
-            words = f"cannot be looked at ({reason})"
-            found.append(Finding(what, WRONG, words, "See the log of the server."))
+            words = f"cannot be checked ({reason})"
+            found.append(Finding(what, WRONG, words, "See the server's log."))
         finally:
             db.session.rollback()
     return found
@@ -134,19 +134,19 @@ def _unusable() -> Iterator[Finding]:
     try:
         is_empty = schema_version(db.engine) is None
     except ConfigurationError as error:
-        yield Finding("Database", WRONG, str(error), _NOT_LOOKED_AT)
+        yield Finding("Database", WRONG, str(error), _NOT_CHECKED)
     else:
         if is_empty:
             words = f"{shown(db.engine)} is empty"
-            yield Finding("Database", WRONG, words, "Start the server, which makes its tables.")
+            yield Finding("Database", WRONG, words, "Start the server: it creates the tables.")
 
 
 def _readiness() -> Iterator[Finding]:
     reason = why_not_ready()
     if reason:
-        yield Finding("Readiness", WRONG, reason, "Until then /health/ready answers 503.")
+        yield Finding("Readiness", WRONG, reason, "Until this is fixed, /health/ready answers 503.")
     else:
-        yield Finding("Readiness", GOOD, "requests can be answered")
+        yield Finding("Readiness", GOOD, "the server can answer requests")
 
 
 def _settings(settings: Settings) -> Iterator[Finding]:
@@ -155,23 +155,23 @@ def _settings(settings: Settings) -> Iterator[Finding]:
         for origin in (COMMAND_LINE, ENVIRONMENT, STORED)
         if origin in settings.origins.values()
     ]
-    yield Finding("Settings", GOOD, "; ".join(by_origin) or "all are the defaults")
+    yield Finding("Settings", GOOD, "; ".join(by_origin) or "all have their defaults")
     for name, reason in live_settings.chosen().ignored.items():
         yield Finding(
-            *("Settings", NOTE, f"{name} of the admin page has no effect: {reason}"),
-            "Change it on the page Settings, or use the default again.",
+            *("Settings", NOTE, f"{name}, set on the admin page, has no effect: {reason}"),
+            "Change it on the Settings page, or reset it to the default.",
         )
 
 
 def _address(settings: Settings) -> Iterator[Finding]:
     reach = reach_of(settings)
     if reach == NO_ADDRESS:
-        words = f"on {settings.host} it knows no address of its own"
-        advice = "Set FHIRAPP_BASE_URL to the address that clients use."
+        words = f"others can reach {settings.host}, but FHIRAPP_BASE_URL is not set"
+        advice = "Set it to the address that clients use."
         yield Finding("Address", WRONG, words, advice)
         return
     if not settings.base_url:
-        yield Finding("Address", GOOD, "this machine only, as no FHIRAPP_BASE_URL is set")
+        yield Finding("Address", GOOD, "this machine only, because FHIRAPP_BASE_URL is not set")
         return
     if reach == PLAIN:
         yield Finding(
@@ -180,8 +180,8 @@ def _address(settings: Settings) -> Iterator[Finding]:
         )
     if seems_behind_proxy(settings):
         yield Finding(
-            *("Proxy", WRONG, "a proxy seems to be in front, and FHIRAPP_TRUSTED_PROXY names none"),
-            "Name its address or network: else all clients count as one.",
+            *("Proxy", WRONG, "there seems to be a proxy, but FHIRAPP_TRUSTED_PROXY is not set"),
+            "Set it to the proxy's address or network. Until then all clients count as one.",
         )
     yield _asked(settings.base_url)
 
@@ -205,17 +205,17 @@ def _asked(base_url: str) -> Finding:
             body = answer.read(1000)
     except ssl.SSLCertVerificationError as error:
         words = f"the certificate of {host} is not trusted ({error.verify_message})"
-        return Finding("Address", WRONG, words, "Renew it, or install its authority.")
+        return Finding("Address", WRONG, words, "Renew it, or install its issuer's certificate.")
     except (OSError, HTTPException, socket.gaierror) as error:
         words = f"{base_url} does not answer from here ({type(error).__name__})"
-        return Finding("Address", NOTE, words, "Ask from another machine, too.")
+        return Finding("Address", NOTE, words, "Try it from another machine too.")
     if answer.status != 200 or b"alive" not in body:
-        words = f"{base_url}/health/live answers {answer.status}, and not as this server does"
-        return Finding("Address", WRONG, words, "Look at what the proxy passes on.")
+        words = f"{base_url}/health/live answers {answer.status}, but not as this server would"
+        return Finding("Address", WRONG, words, "Check where the proxy sends requests.")
     if days is not None and days < _CERTIFICATE_DAYS:
-        words = f"the certificate of {host} ends in {days} days"
+        words = f"the certificate of {host} expires in {days} days"
         return Finding("Address", WRONG if days < 3 else NOTE, words, "Renew it.")
-    return Finding("Address", GOOD, f"{base_url} leads here")
+    return Finding("Address", GOOD, f"{base_url} reaches this server")
 
 
 def _days_left(line: ssl.SSLSocket) -> int | None:
@@ -233,12 +233,12 @@ def _clock() -> Iterator[Finding]:
             newest = max(newest, db.session.execute(select(func.max(column))).scalar() or "")
     if newest and moment_of(newest).timestamp() > time.time() + 60:
         yield Finding(
-            *("Clock", WRONG, f"a record is of {newest}, which is still to come"),
-            "Set this machine's clock by NTP; searches by _lastUpdated miss it until then.",
+            *("Clock", WRONG, f"a record is dated {newest}, which is in the future"),
+            "Set this machine's clock by NTP. Until then, searches by _lastUpdated miss it.",
         )
     else:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        yield Finding("Clock", GOOD, f"{now}, and no record is of the future")
+        yield Finding("Clock", GOOD, f"{now}; no record is dated in the future")
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
@@ -247,15 +247,15 @@ def _disk(settings: Settings) -> Iterator[Finding]:
     for folder in sorted({settings.instance, *([database.parent] if database else [])}):
         free = shutil.disk_usage(folder).free
         if free < max(_LEAST_FREE, size):
-            words = f"{folder} has {megabytes(free)} left, and the database takes {megabytes(size)}"
-            yield Finding("Disk", WRONG, words, "A backup or an upgrade needs as much again.")
+            words = f"{folder} has {megabytes(free)} left; the database takes {megabytes(size)}"
+            yield Finding("Disk", WRONG, words, "A backup or an upgrade needs as much space again.")
         else:
             yield Finding("Disk", GOOD, f"{folder} has {megabytes(free)} left")
         inodes = os.statvfs(folder).f_favail if hasattr(os, "statvfs") else 0
         # File systems that make them as they need them say 0.
         if 0 < inodes < _LEAST_INODES:
-            words = f"{folder} has room for {inodes} files"
-            yield Finding("Disk", WRONG, words, "Remove what lies there in many small files.")
+            words = f"{folder} has room for only {inodes} more files"
+            yield Finding("Disk", WRONG, words, "Delete files on this disk that you do not need.")
 
 
 def _database(settings: Settings, *, quick: bool) -> Iterator[Finding]:
@@ -272,14 +272,14 @@ def _database(settings: Settings, *, quick: bool) -> Iterator[Finding]:
     log = beside(database, "-wal")
     if log.exists() and log.stat().st_size > _LARGE_LOG:
         yield Finding(
-            *("Database", NOTE, f"its log has {megabytes(log.stat().st_size)}"),
-            "Something reads for very long: look for an export or a backup that hangs.",
+            *("Database", NOTE, f"its log (WAL) has {megabytes(log.stat().st_size)}"),
+            "Something has been reading for very long: look for an export or a backup that hangs.",
         )
     with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
             yield Finding(
-                *("Database", NOTE, "it has planner statistics, which grow old"),
-                "Its indexes need none: DROP TABLE sqlite_stat1 in SQLite's shell.",
+                *("Database", NOTE, "it has planner statistics, which become outdated"),
+                "Its indexes need none. In SQLite's shell, run DROP TABLE sqlite_stat1.",
             )
 
 
@@ -292,18 +292,18 @@ def _statistics() -> Iterator[Finding]:
     )
     if rows:
         yield Finding(
-            *("Database", WRONG, f"the planner knows little of {', '.join(rows)}"),
-            "Run ANALYZE, and see that autovacuum is on.",
+            *("Database", WRONG, f"planner statistics are missing or outdated: {', '.join(rows)}"),
+            "Run ANALYZE, and check that autovacuum is on.",
         )
     else:
-        yield Finding("Database", GOOD, "the planner's statistics are those of the tables")
+        yield Finding("Database", GOOD, "planner statistics are up to date")
 
 
 def _replicas() -> Iterator[Finding]:
     advice = {
-        BEHIND: "Until it has caught up, records are read elsewhere; see its log and its disk.",
+        BEHIND: "Until it has caught up, records are read elsewhere; check its log and its disk.",
         AWAY: "Until it answers, records are read elsewhere.",
-        REFUSED: "Name replicas of the database of FHIRAPP_DATABASE_URL in FHIRAPP_REPLICA_URLS.",
+        REFUSED: "FHIRAPP_REPLICA_URLS must only name replicas of FHIRAPP_DATABASE_URL.",
     }
     for one in replica_standings():
         lag = "" if one.lag is None else f", {one.lag:.1f} s behind"
@@ -315,27 +315,27 @@ def _replicas() -> Iterator[Finding]:
 def _keys(settings: Settings) -> Iterator[Finding]:
     for path in (settings.instance / SECRET_KEY, settings.instance / openid.NAME):
         if path.exists() and path.stat().st_mode & 0o077:
-            words = f"others on this machine may read {path}"
-            yield Finding("Keys", WRONG, words, f"chmod 600 {path}")
+            words = f"other users of this machine can read {path}"
+            yield Finding("Keys", WRONG, words, f"Run chmod 600 {path}")
     changed_at = server_secrets().changed_at(openid.NAME)
     if changed_at is None:
         return
     try:
         openid.published()
     except ConfigurationError as error:
-        yield Finding("Keys", WRONG, str(error), "Until then no app gets an id token.")
+        yield Finding("Keys", WRONG, str(error), "Until this is fixed, no app gets an id token.")
         return
     days = int((time.time() - changed_at) // _DAY)
     if days > OLD_KEY_DAYS:
-        words = f"the key of id tokens is {days} days old"
-        yield Finding("Keys", NOTE, words, "Make a new one: fhirapp key rotate.")
+        words = f"the key that signs id tokens is {days} days old"
+        yield Finding("Keys", NOTE, words, "Create a new one: fhirapp key rotate.")
     else:
-        yield Finding("Keys", GOOD, f"the key of id tokens is {days} days old")
+        yield Finding("Keys", GOOD, f"the key that signs id tokens is {days} days old")
 
 
 def _trail(*, quick: bool) -> Iterator[Finding]:
     if reason := trail.state(current_app):
-        advice = "Until then records are not answered, unless FHIRAPP_AUDIT=best-effort."
+        advice = "Until it can, records cannot be read, unless FHIRAPP_AUDIT=best-effort."
         yield Finding("Audit trail", WRONG, f"it cannot be written ({reason})", advice)
     if quick:
         return
@@ -347,11 +347,11 @@ def _trail(*, quick: bool) -> Iterator[Finding]:
     found = verify_trail(current_app, {trail.public_key(key_of(current_app))})
     if found.fault:
         yield Finding(
-            *("Audit trail", WRONG, f"it is not whole: {found.fault}"),
-            "Keep it, and find out who could write it: fhirapp audit verify.",
+            *("Audit trail", WRONG, f"it is not intact: {found.fault}"),
+            "Keep it, and find out who could change it. See also: fhirapp audit verify.",
         )
     else:
-        yield Finding("Audit trail", GOOD, f"{found.lines} lines, each follows the one before")
+        yield Finding("Audit trail", GOOD, f"{found.lines} lines in an unbroken chain")
 
 
 def _files(settings: Settings) -> Iterator[Finding]:
@@ -360,7 +360,7 @@ def _files(settings: Settings) -> Iterator[Finding]:
     try:
         shared_files(settings).check()
     except ConfigurationError as error:
-        advice = "Until then exports, uploads and backups fail; records are answered."
+        advice = "Until this is fixed, exports, uploads and backups fail; records can be read."
         yield Finding("Files", WRONG, str(error), advice)
     else:
         yield Finding("Files", GOOD, f"{settings.files} can be written and read")
@@ -370,24 +370,24 @@ def _backups(settings: Settings) -> Iterator[Finding]:
     if settings.demo:
         return
     if why := why_no_backup(settings):
-        yield Finding("Backups", NOTE, "none can be taken here", why)
+        yield Finding("Backups", NOTE, "this server cannot take any", why)
     newest = next(iter(backups(settings)), None)
     if newest is None:
         yield Finding(
-            *("Backups", NOTE, "none is in the server's folder"),
-            "Take one each night, and keep it elsewhere: fhirapp backup DIR --keep 14.",
+            *("Backups", NOTE, "there is none in the server's folder"),
+            "Take one every night, and keep it on another machine: fhirapp backup DIR --keep 14.",
         )
         return
     days = int((time.time() - newest.taken_at) // _DAY)
     state = WRONG if days > OLD_BACKUP_DAYS else GOOD
-    advice = "Take one each night: fhirapp backup DIR --keep 14." if state == WRONG else ""
-    yield Finding("Backups", state, f"the last is {days} days old ({newest.name})", advice)
+    advice = "Take one every night: fhirapp backup DIR --keep 14." if state == WRONG else ""
+    yield Finding("Backups", state, f"the newest is {days} days old ({newest.name})", advice)
     drills = [one for one in jobs.jobs("drill") if one.state == jobs.DONE and not one.error]
     tried = max((one.ended_at or 0 for one in drills), default=0)
     if tried < time.time() - OLD_DRILL_DAYS * _DAY:
         yield Finding(
-            *("Backups", NOTE, "none was tried out lately on the page Backups"),
-            "Try one out: fhirapp backup --verify DIR.",
+            *("Backups", NOTE, f"none tested on the page Backups in {OLD_DRILL_DAYS} days"),
+            "Test one there. fhirapp backup --verify DIR tests one too, but is not counted here.",
         )
 
 
@@ -403,14 +403,14 @@ def _jobs() -> Iterator[Finding]:
     # How long one went on that broke off is not known.
     lately = [one for one in failed if (one.ended_at or one.created_at) > now - 7 * _DAY]
     for one in hanging:
-        words = f"the {one.kind} of {one.owner} is at work and tells nothing"
-        yield Finding("Jobs", WRONG, words, "Is a server running? It ends or begins it again.")
+        words = f"the {one.kind} of {one.owner} has stopped reporting progress"
+        yield Finding("Jobs", WRONG, words, "Is a server running? It ends or restarts it.")
     for one in lately[:5]:
-        why = one.error or next(iter(one.progress.notes), "it broke off")
+        why = one.error or next(iter(one.progress.notes), "it was interrupted")
         words = f"the {one.kind} of {one.owner} failed: {why}"
         yield Finding("Jobs", NOTE, words, "See its page under Administer.")
     if not hanging and not lately:
-        yield Finding("Jobs", GOOD, "none hangs, none failed in a week")
+        yield Finding("Jobs", GOOD, "none hangs, none failed in the last 7 days")
 
 
 def _schedules(settings: Settings) -> Iterator[Finding]:
@@ -418,7 +418,7 @@ def _schedules(settings: Settings) -> Iterator[Finding]:
     for one in found:
         due_at = one.due_at(settings.zone)
         if one.failures:
-            note = one.why_failed or "it broke off"
+            note = one.why_failed or "it was interrupted"
             words = f"{one.name} failed ({one.failures} consecutive failures): {note}"
             yield Finding("Schedules", WRONG, words, "See it under Administer, Schedules.")
         if count := count_failed(one):
@@ -427,15 +427,15 @@ def _schedules(settings: Settings) -> Iterator[Finding]:
                 *(
                     "Schedules",
                     WRONG,
-                    f"{one.name}: not all was stored of what lies in {failed} ({count})",
+                    f"{one.name}: {failed} has what was not fully imported ({count})",
                 ),
-                "Read the reports there; put back what is mended, and remove the rest.",
+                "Read the reports there; put corrected files back, and delete the rest.",
             )
         if due_at is not None and due_at < now - _LATE_SECONDS and one.job_id is None:
             words = f"{one.name} has been due for {int((now - due_at) // 60)} minutes"
-            yield Finding("Schedules", WRONG, words, "Is a server running? It alone begins them.")
+            yield Finding("Schedules", WRONG, words, "Is a server running? Schedules need one.")
     if found and not any(one.failures for one in found):
-        yield Finding("Schedules", GOOD, f"the last run of none of {len(found)} failed")
+        yield Finding("Schedules", GOOD, f"none of {len(found)} failed in its last run")
 
 
 def _accounts(settings: Settings) -> Iterator[Finding]:
@@ -445,14 +445,14 @@ def _accounts(settings: Settings) -> Iterator[Finding]:
     if there == 0:
         yield Finding(
             *("Accounts", WRONG, "there is no administrator"),
-            "Make the first at the address that the server prints when it is started.",
+            "Create the first at the address that the server prints when it starts.",
         )
         return
     without = db.session.execute(count.where(User.totp_secret.is_(None))).scalar_one()
     if without and not settings.demo and not settings.oidc_issuer:
         yield Finding(
             *("Accounts", NOTE, f"{without} of {there} administrators have no second factor"),
-            "Ask for it: FHIRAPP_SECOND_FACTOR=administrators.",
+            "Require it: FHIRAPP_SECOND_FACTOR=administrators.",
         )
     else:
         yield Finding("Accounts", GOOD, f"{there} administrators")
@@ -463,14 +463,14 @@ def _documents() -> Iterator[Finding]:
         try:
             extractor.html_of(b"<p>", "text/html")
         except Unreadable as error:
-            words = f"their reader does not work ({error})"
-            yield Finding("Documents", WRONG, words, "See the log of the server.")
+            words = f"the document reader does not work ({error})"
+            yield Finding("Documents", WRONG, words, "See the server's log.")
             return
         lacking = extractor.lacking
     if lacking:
         yield Finding(
-            *("Documents", NOTE, f"their reader is not confined: {lacking}"),
-            "Run it on Linux, in a container that lets seccomp be used.",
+            *("Documents", NOTE, f"the document reader is not fully sandboxed: {lacking}"),
+            "Run the server on Linux; a container must allow seccomp.",
         )
     else:
-        yield Finding("Documents", GOOD, "their reader may call nothing but what it needs")
+        yield Finding("Documents", GOOD, "the document reader is sandboxed")

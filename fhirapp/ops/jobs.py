@@ -156,7 +156,7 @@ def _keep_uploaded(settings: Settings, job: Job, tracker: Tracker, moment: datet
         path = next(one for one in (tracker.folder / _LAID).rglob("*") if one.is_file())
         uploads.remove(job.id)
     if not is_backup(path):
-        raise InvalidBackup("What was uploaded is no backup.")
+        raise InvalidBackup("What was uploaded is not a backup.")
     stem = "".join(one for one in path.stem if one.isascii() and (one.isalnum() or one in "-_"))
     named = path.rename(path.with_name(f"uploaded-{moment:%Y%m%dT%H%M%SZ}-{stem[:80]}.backup"))
     keep_backup(settings, named)

@@ -48,8 +48,7 @@ def alone(database: Path) -> Iterator[None]:
     with _held(database, alone=True) as held:
         if not held:
             raise ConfigurationError(
-                f"A server runs on the database {database}, or a command works on it; stop that "
-                "first."
+                f"A server runs on the database {database}, or a command uses it; stop that first."
             )
         yield
 
@@ -61,7 +60,7 @@ def alone_on_server(settings: Settings) -> Iterator[None]:
         if not held:
             raise ConfigurationError(
                 f"A server runs on the database {shown(server_engine(checked_url(settings)))}, or "
-                "a command works on it; stop that first."
+                "a command uses it; stop that first."
             )
         yield
 

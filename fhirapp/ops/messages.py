@@ -75,7 +75,7 @@ class Refusal(ErrorTask):  # type: ignore[misc]
 _SENTENCES = {
     413: (
         "What you sent is larger than 1 MB, so nothing was done. Go back. To import larger files,"
-        " allow JavaScript for this site; or copy them to the server, and there: fhirapp import"
+        " allow JavaScript for this site, or copy them to the server and run there: fhirapp import"
         " FILES\n"
     ),
     503: "So much is asked of this server that your turn did not come. Try again in a moment.\n",

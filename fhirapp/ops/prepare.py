@@ -65,7 +65,7 @@ def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | No
             faults = faults_of(copy)
             if faults:
                 raise ConfigurationError(
-                    f"The database {database} is damaged and is not carried forward ({faults[0]}); "
+                    f"The database {database} is damaged and was not upgraded ({faults[0]}); "
                     "restore a backup."
                 )
             if schema_of(copy) != schema:
@@ -74,7 +74,7 @@ def copy_before_upgrade(database: Path, schema: str, now: datetime) -> Path | No
             sync_folder(target.parent)
         except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(
-                f"The database {database} cannot be copied before it is carried forward "
+                f"The database {database} cannot be copied before the upgrade "
                 f"({because(error)}); nothing was changed."
             ) from None
     return target
@@ -88,7 +88,7 @@ def _dump_before_upgrade(
     Raises ConfigurationError: what cannot be copied is not carried forward.
     """
     if why := why_no_backup(settings):
-        say(f"The database is carried forward without a copy. {why}")
+        say(f"The database is upgraded without a copy. {why}")
         return None
     path = settings.instance / f"fhirapp.schema-{schema}.{now:%Y%m%dT%H%M%SZ}.backup"
     return back_up(settings, path, now, None).path
@@ -109,7 +109,7 @@ def prepare(
     if finish_swap(database):
         # The keys may be others than when the app was made.
         keys.init_app(app)
-        say("A restore that was interrupted was brought to its end.")
+        say("An interrupted restore was completed.")
     restored = carry_out(settings_of(app), is_restart=is_restart) if serving else None
     if restored is not None:
         keys.init_app(app)
@@ -129,7 +129,7 @@ def prepare(
         if restored is not None:
             say(note_outcome(app, restored))
         if serving and (days := bring_in(app)):
-            say(f"The audit trail's files of {days} days were brought into the database.")
+            say(f"The audit trail's files of {days} days were loaded into the database.")
         db.engine.dispose()
 
 
@@ -144,7 +144,7 @@ def _check_files(settings: Settings, say: Callable[[str], None]) -> None:
     except UnusableFiles as error:
         if not error.passes:
             raise
-        say(f"{error} Until then exports, uploads and backups fail.")
+        say(f"{error} Until this is fixed, exports, uploads and backups fail.")
 
 
 def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> None:
@@ -162,10 +162,10 @@ def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> Non
             stored = rendering_in_force(connection, rendering)
             if outdated:
                 count = reindex(connection, types(), rendering if serving else stored)
-                say(f"What searches look in is made by this release's rules: {count} versions.")
+                say(f"The search index was rebuilt by this release's rules: {count} versions.")
             elif serving and stored != rendering:
                 count = reindex(connection, types(), rendering)
-                say(f"The settings changed how resources look: {count} versions made anew.")
+                say(f"The settings changed how resources look: {count} versions rebuilt.")
     except DatabaseError as error:
         reason = str(error.orig).strip().splitlines()[0]
         raise ConfigurationError(
@@ -187,8 +187,8 @@ def _carry_forward(settings: Settings, say: Callable[[str], None]) -> None:
             kept = _dump_before_upgrade(settings, schema, now, say)
     before = upgrade(db.engine)
     if before is not None and migrate.is_older(before):
-        copied = f"; as it was it is kept in {kept}" if kept else ""
-        say(f"The database was carried forward from schema {before} to {migrate.HEAD}{copied}.")
+        copied = f"; the old one is kept in {kept}" if kept else ""
+        say(f"The database was upgraded from schema {before} to {migrate.HEAD}{copied}.")
 
 
 def _fill_demo(app: Flask, rendering: Rendering, say: Callable[[str], None]) -> None:

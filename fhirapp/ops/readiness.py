@@ -81,11 +81,11 @@ def _run(look: Callable[[], str], answer: Future[str]) -> None:
         answer.set_result(look())
     except ConfigurationError:
         # It names the database's address, which is for operators.
-        answer.set_result("the database cannot be asked")
+        answer.set_result("the database cannot be queried")
     except Exception as error:  # noqa: BLE001
         # Whatever it is, who asks is told, and nobody waits for an answer that never comes.
         _log.warning("not ready: %s", type(error).__name__)
-        answer.set_result(f"the database cannot be asked ({type(error).__name__})")
+        answer.set_result(f"the database cannot be queried ({type(error).__name__})")
 
 
 def _look(app: Flask) -> str:
@@ -117,7 +117,7 @@ def _unwritable(engine: Engine) -> str:
         with engine.connect() as connection:
             is_replica = connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one()
             read_only = connection.exec_driver_sql("SHOW transaction_read_only").scalar_one()
-        return "the database can only be read" if is_replica or read_only == "on" else ""
+        return "the database is read-only" if is_replica or read_only == "on" else ""
     with engine.connect() as connection:
         driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
         driver.execute("PRAGMA busy_timeout = 0")
@@ -129,7 +129,7 @@ def _unwritable(engine: Engine) -> str:
         except sqlite3.OperationalError as error:
             # With the reason in the higher bits, such as a folder that cannot be written.
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
-                return "the database can only be read"
+                return "the database is read-only"
             raise
         finally:
             connection.invalidate()

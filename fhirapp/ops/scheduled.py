@@ -76,7 +76,7 @@ def after_backup(
             else prune_kept(settings, naming, keep, name)
         )
         if stuck:
-            raise ConfigurationError(f"The old backup {stuck[0]} is to be removed, and cannot be.")
+            raise ConfigurationError(f"The old backup {stuck[0]} should be removed, but cannot be.")
     return sentence
 
 
@@ -253,7 +253,7 @@ def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str
     with with_patience(PATIENCE), current_core(settings), _work_folder(folder, job.id) as work:
         units = [*waiting(folder, job.request["now"]), *_left(folder, job.id)]
         if not units:
-            return "Nothing was there to take."
+            return "There was nothing to import."
         tracker.phase(WORKS, total_bytes([unit for unit in units if not unit.is_symlink()]))
         importing, failed = _Importing(settings, job, tracker), 0
         # Files are named as they lay there.
@@ -270,7 +270,7 @@ def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str
                 _remove_empty(left)
     if failed:
         raise ConfigurationError(
-            f"{failed} of {len(units)} were not taken; what failed lies in "
+            f"{failed} of {len(units)} were not fully imported; what failed is in "
             f"{folder / FAILED_FOLDER}, with a report."
         )
     return f"{len(units)} taken."
@@ -337,7 +337,7 @@ def _take_unit(unit: Path, folder: Path, work: Path, importing: _Importing) -> s
     """Import a unit, and move it to where it belongs; return why it failed, empty if it did not."""
     taken, made = work / unit.name, work / _MADE
     if os.path.lexists(taken):
-        return "another of this name could not be moved yet; it is taken after that."
+        return "another with this name could not be moved yet; it is imported after that one."
     try:
         unit.rename(taken)
     except FileNotFoundError:
@@ -350,7 +350,7 @@ def _take_unit(unit: Path, folder: Path, work: Path, importing: _Importing) -> s
         if _state(taken) != before:
             # Whoever writes it has not finished.
             _put_back(taken, folder)
-            return "it changed while it was read, and is taken again."
+            return "it changed while it was read, and is imported again."
         if fault:
             _move(taken, folder / FAILED_FOLDER, made)
         else:

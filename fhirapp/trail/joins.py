@@ -128,7 +128,7 @@ def _check_chain(check: _Check, chain: str, rows: Iterator[_Row]) -> None:
     except Misfit as misfit:
         found.faults.append(f"{place}: {misfit}")
     except MEANINGLESS:
-        found.faults.append(f"{place}: a head that says nothing")
+        found.faults.append(f"{place}: a head that cannot be read")
     check.total.faults += found.faults
     if not is_of_files(chain):
         _add(check.total, found)
@@ -153,7 +153,7 @@ def _take_row(check: _Check, found: Verified, row: _Row, place: str) -> None:
         if len(check.names) >= _AT_ONCE:
             _look_up(check)
     elif row.n == 1 and not is_file:
-        raise Misfit("the chain begins with what is no head")
+        raise Misfit("the chain begins with what is not a head")
     elif content.get("event") == PACKED:
         check.removed = max(check.removed, str(content["what"])[-10:])
 
@@ -196,7 +196,7 @@ def _take_copied(check: _Check, head: Mapping[str, Any]) -> None:
     except Misfit as misfit:
         check.total.faults.append(f"{place}: {misfit}")
     except MEANINGLESS:
-        check.total.faults.append(f"{place}: a head that says nothing")
+        check.total.faults.append(f"{place}: a head that cannot be read")
 
 
 def _look_up(check: _Check) -> None:
@@ -219,7 +219,7 @@ def _look_up(check: _Check) -> None:
         elif digest != one.last.digest:
             check.total.faults.append(
                 f"{one.place}: it names line {one.last.number} of chain {one.chain}, "
-                "which was another then: it was made anew"
+                "which was different then: it was rewritten"
             )
     check.names = []
 

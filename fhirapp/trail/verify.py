@@ -89,7 +89,7 @@ def verify(
     except Misfit as misfit:
         found.faults.append(f"{place}: {misfit}")
     except MEANINGLESS:
-        found.faults.append(f"{place}: a head that says nothing")
+        found.faults.append(f"{place}: a head that cannot be read")
     except (OSError, EOFError, zlib.error) as error:
         found.faults.append(f"{place or folder}: cannot be read ({error})")
     return found
@@ -113,7 +113,7 @@ def take(
     body, head = parts
     content = _object(line)
     if content is None:
-        raise Misfit(f"line {head.number} of the trail is no JSON")
+        raise Misfit(f"line {head.number} of the trail is not JSON")
     if found.last == NOTHING:
         _begin(found, head, content, kept=kept)
     expected = found.last.number + 1
@@ -122,8 +122,7 @@ def take(
         raise Misfit(f"{missing} of the trail's lines missing before it, from number {expected} on")
     if head.number < expected:
         raise Misfit(
-            f"line {head.number} of the trail stands where {expected} should: "
-            "it was put in or moved"
+            f"line {head.number} of the trail stands where {expected} should: it was added or moved"
         )
     note(found)
     if following(found.last, body)[0] != head:
@@ -143,7 +142,7 @@ def take(
 def _begin(found: Verified, head: Head, content: Mapping[str, Any], *, kept: bool) -> None:
     """Begin with the first line that there is: a head, which says what it follows."""
     if content.get("event") != HEAD:
-        raise Misfit(f"the trail begins with line {head.number}, which is no head")
+        raise Misfit(f"the trail begins with line {head.number}, which is not a head")
     if head.number > 1 and not kept:
         raise Misfit(
             f"the trail begins with line {head.number}, and no setting removes what is old"
@@ -158,7 +157,7 @@ def _take_other(found: Verified, line: bytes) -> None:
         found.older += 1
         return
     if _object(line) is not None:
-        raise Misfit("this line has no digest: it was put in, or its digest was taken off")
+        raise Misfit("this line has no digest: it was added, or its digest was taken off")
     if line.strip():
         found.torn += 1
     found.pending += line
@@ -181,7 +180,7 @@ def _compare(found: Verified, head: Mapping[str, Any], keys: Collection[str]) ->
             f"the trail ends with line {found.last.number}, and had {number}: it was cut off"
         )
     if number >= found.first and found.seen[number] != digest:
-        raise Misfit(f"line {number} was another when the head was copied: it was made anew")
+        raise Misfit(f"line {number} was different when the head was copied: it was rewritten")
 
 
 def _object(line: bytes) -> Mapping[str, Any] | None:
@@ -202,7 +201,7 @@ def check_signature(head: Mapping[str, Any], keys: Collection[str]) -> None:
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(head["key"]))
         key.verify(base64.b64decode(head["signature"]), signed)
     except (InvalidSignature, binascii.Error, *MEANINGLESS):
-        raise Misfit("the signature of this head is not right") from None
+        raise Misfit("the signature of this head is wrong") from None
 
 
 def others(head: Mapping[str, Any]) -> dict[str, Head]:

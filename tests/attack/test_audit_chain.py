@@ -77,7 +77,7 @@ def all_without_digests(lines: list[bytes]) -> list[bytes]:
         (lambda lines: lines[:3] + lines[5:], "line 4: 2 of the trail's lines missing before it"),
         (lambda lines: [*lines[:3], *lines[2:]], "line 4: line 3 of the trail stands"),
         (lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]], "line 4: 1 of the trail's"),
-        (lambda lines: lines[1:], "line 1: the trail begins with line 2, which is no head"),
+        (lambda lines: lines[1:], "line 1: the trail begins with line 2, which is not a head"),
         (without_digest, "line 4: this line has no digest"),
         (all_without_digests, "line 4: this line has no digest"),
         (lambda lines: [*lines[:3], b'{"at":"2026"}\n', *lines[3:]], "line 4: this line has no"),
@@ -260,7 +260,7 @@ def test_the_shell_prints_a_head_and_checks_the_trail(tmp_path):
     copied = tmp_path / "copied"
     copied.write_text(head)
     whole = fhirapp(tmp_path, "audit", "verify", "--head", str(copied))
-    assert (whole.returncode, whole.stdout[:20]) == (0, "The trail is whole: ")
+    assert (whole.returncode, whole.stdout[:20]) == (0, "The trail is intact: ")
     (file,) = files(tmp_path / FOLDER)
     assert file.stat().st_mode & 0o777 == 0o600
     file.write_bytes(file.read_bytes().replace(b"clinician", b"patient"))

@@ -176,7 +176,7 @@ SHOWN_AND_GONE = ("UPDATE audit_chain SET done = 9", "DELETE FROM audit_line")
                 "chain {b}: it ends with line 5, and chain ",
             ],
         ),
-        (forged_head, ["chain {c}, line 1: the signature of this head is not right"]),
+        (forged_head, ["chain {c}, line 1: the signature of this head is wrong"]),
         (
             sql(*RENAMED),
             [
@@ -220,9 +220,7 @@ def test_the_end_of_what_nobody_names_yet_is_found_by_a_copied_head(joined):
     (fault,) = verified(joined, head).faults
     assert fault == f"chain {d}: it is missing, and a copied head names its line 6"
     forged = {**head, "others": {}}
-    assert verified(joined, forged).faults == [
-        "a copied head: the signature of this head is not right"
-    ]
+    assert verified(joined, forged).faults == ["a copied head: the signature of this head is wrong"]
 
 
 def test_a_chain_that_was_made_anew_up_to_its_end_is_not_what_was_named(joined):
@@ -232,4 +230,4 @@ def test_a_chain_that_was_made_anew_up_to_its_end_is_not_what_was_named(joined):
     found = verified(joined).faults
     assert len(found) == 2
     for fault in found:
-        assert f"names line 6 of chain {b}, which was another then: it was made anew" in fault
+        assert f"names line 6 of chain {b}, which was different then: it was rewritten" in fault

@@ -143,7 +143,7 @@ BAD = {
 def test_what_is_no_whole_backup_is_refused_and_nothing_is_written_elsewhere(content, tmp_path):
     folder = tmp_path / "below" / "copy"
     folder.mkdir(parents=True)
-    with pytest.raises(InvalidBackup, match=r"clinic\.backup is no backup, or it is damaged"):
+    with pytest.raises(InvalidBackup, match=r"clinic\.backup is not a backup, or it is damaged"):
         read(content, folder)
     assert {path.name for path in folder.iterdir()} <= {*CONTENT}
     assert not any(path.is_symlink() for path in folder.iterdir())

@@ -238,9 +238,9 @@ def test_a_line_of_the_shell_says_who_what_and_how_much(tmp_path):
     _in_the_demo(tmp_path)
     listed = fhirapp(tmp_path, *LIST).stdout.splitlines()
     assert [line.partition("  ")[2] for line in listed] == [
-        "nobody known  GET /fhir/Patient/p2  401  0 in the answer",
-        "operator  GET /fhir/Patient?name=%0Anobody  200  0 in the answer",
-        "operator  GET /fhir/AllergyIntolerance/al-p1-latex  200  1 in the answer",
+        "unknown  GET /fhir/Patient/p2  401  0 returned",
+        "operator  GET /fhir/Patient?name=%0Anobody  200  0 returned",
+        "operator  GET /fhir/AllergyIntolerance/al-p1-latex  200  1 returned",
     ]
 
 

@@ -346,7 +346,7 @@ def test_the_files_of_a_server_are_brought_in_and_lose_nothing(own_app, monkeypa
     with own_app.app_context():
         trail_of(own_app).append(line("in the table"))
     head = in_a_folder(own_app, monkeypatch, 3)
-    assert begin(own_app) == ["The audit trail's files of 3 days were brought into the database."]
+    assert begin(own_app) == ["The audit trail's files of 3 days were loaded into the database."]
     assert [one.body for one in shown(own_app)] == [
         "in the table",
         *[f"{day}.{count}" for day in (1, 2, 3) for count in (2, 1, 0)],
@@ -411,7 +411,7 @@ def test_the_shell_lists_and_checks_it(two, tmp_path):
     copied.write_text(head)
     assert json.loads(head)["others"]
     whole = run("verify", "--head", str(copied))
-    assert (whole.returncode, whole.stdout[:20]) == (0, "The trail is whole: "), whole
+    assert (whole.returncode, whole.stdout[:20]) == (0, "The trail is intact: "), whole
     assert " chains, " in whole.stdout
     assert len(run("list", "--patient", "p1").stdout.splitlines()) == 1
     with app.app_context(), db.engine.begin() as connection:

@@ -199,10 +199,10 @@ def test_keys_are_readable_by_the_servers_user_alone(tmp_path):
 def test_db_check_and_reindex(tmp_path):
     before = fhirapp(tmp_path, "db", "check")
     assert (before.returncode, before.stderr) == (0, "")
-    assert before.stdout.endswith("fhirapp.db is empty; a start makes it.\n")
+    assert before.stdout.endswith("fhirapp.db is empty; a start creates its tables.\n")
     assert fhirapp(tmp_path, "db", "upgrade").returncode == 0
     assert fhirapp(tmp_path, "db", "check").stdout.endswith("is up to date.\n")
-    assert fhirapp(tmp_path, "db", "reindex").stderr == "0 versions made anew.\n"
+    assert fhirapp(tmp_path, "db", "reindex").stderr == "0 versions rebuilt.\n"
 
 
 def test_the_shell_completes_commands(tmp_path):

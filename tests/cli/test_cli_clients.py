@@ -270,7 +270,7 @@ def test_a_client_that_waits_for_approval_is_listed_approved_and_its_owner_not_t
         db.engine.dispose()
     table = done(tmp_path, "client", "list")
     assert table.stdout == "chart (waiting for approval)\tChart\topenid\n"
-    assert table.stderr == "Client id\tName\tMay ask for\n"
+    assert table.stderr == "Client id\tName\tScopes\n"
     waiting = shown(tmp_path, "chart")
     assert (waiting["approved_at"], waiting["approved"]) == (None, None)
     assert done(tmp_path, "client", "list", "--json").stderr == ""
@@ -315,7 +315,7 @@ def test_a_signing_key_is_added_and_nobody_else_can_read_it(tmp_path):
     result = done(tmp_path, "key", "rotate")
     assert (result.stdout, result.stderr) == (
         "",
-        "The new key is published at once and signs in 10 minutes.\n",
+        "The new key is published now, and starts to sign in 10 minutes.\n",
     )
     kept = json.loads(path.read_bytes())["keys"]
     assert len(kept) == 2

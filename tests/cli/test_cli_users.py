@@ -232,7 +232,7 @@ def type_at(clinic: Path, *arguments: str, typed: list[str]) -> tuple[str, list[
     try:
         for answer in typed:
             # What is typed before the question was asked would be shown, and forgotten.
-            shown += read_until(terminal, b"Password: ", b"The same again: ")
+            shown += read_until(terminal, b"Password: ", b"Repeat the password: ")
             os.write(terminal, f"{answer}\n".encode())
         shown += read_until(terminal)
         stdout, _ = process.communicate(timeout=60)
@@ -247,7 +247,7 @@ def test_a_password_is_asked_for_twice_and_not_shown(clinic):
     asked = ("user", "add", "maria", "--role", "clinician")
     stdout, shown = type_at(clinic, *asked, typed=[PASSWORD, PASSWORD])
     assert stdout == ""
-    assert shown == ["Password: ", "The same again: ", "User maria is added."]
+    assert shown == ["Password: ", "Repeat the password: ", "User maria is added."]
     assert has_password(clinic, "maria", PASSWORD)
 
 
@@ -259,10 +259,10 @@ def test_two_passwords_that_differ_are_asked_for_again(clinic):
     assert stdout == ""
     assert shown == [
         "Password: ",
-        "The same again: ",
+        "Repeat the password: ",
         "Error: The two entered values do not match.",
         "Password: ",
-        "The same again: ",
+        "Repeat the password: ",
         "User maria has a new password.",
     ]
     assert has_password(clinic, "maria", another)
@@ -291,7 +291,7 @@ def test_whoever_is_invited_chooses_the_password_at_an_address(clinic):
     result = done(clinic, "user", "add", "maria", *options, BASE_URL=BASE_URL)
     assert result.stderr.splitlines() == [
         "User maria is added.",
-        "Whoever opens this address chooses the password, once, within 24 hours:",
+        "At this address the password can be chosen once, within 24 hours:",
     ]
     code = code_of(result, BASE_URL)
     assert user_of(clinic, code) == "maria"
@@ -370,16 +370,16 @@ def test_a_role_is_changed(clinic):
 def test_records_are_linked_and_unlinked(clinic):
     add(clinic, "maria", "patient")
     own = done(clinic, "user", "link", "maria", "Patient/ana")
-    assert own.stderr == "User maria sees Patient/ana, as their own record.\n"
+    assert own.stderr == "User maria can see Patient/ana, as their own record.\n"
     proxy = done(clinic, "user", "link", "maria", "ben", "--proxy")
-    assert proxy.stderr == "User maria sees Patient/ben, as another's record.\n"
-    line = "maria\tpatient\tmaria\tPatient/ana, Patient/ben (another's)\n"
+    assert proxy.stderr == "User maria can see Patient/ben, as someone else's record.\n"
+    line = "maria\tpatient\tmaria\tPatient/ana, Patient/ben (someone else's)\n"
     table = done(clinic, "user", "list")
     assert table.stdout == line
     assert table.stderr == "User name\tRole\tName\tIn the records\n"
     assert done(clinic, "user", "list", "--json").stderr == ""
     gone = done(clinic, "user", "unlink", "maria", "Patient/ana")
-    assert gone.stderr == "User maria does not see Patient/ana any more.\n"
+    assert gone.stderr == "User maria can no longer see Patient/ana.\n"
     row = listed(clinic)["maria"]
     assert (row["own_patient"], row["patients"]) == (None, ["ben"])
 

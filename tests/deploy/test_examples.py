@@ -140,7 +140,7 @@ def test_the_server_runs_with_the_calls_that_the_unit_allows(calls, tmp_path):
     assert status == 0, log.read_text()
     found = {one["what"]: one for one in map(json.loads, done.stdout.splitlines())}
     # Its reader confines itself, for which it needs a call more than systemd's own group has.
-    assert found["Documents"]["words"] == "their reader may call nothing but what it needs"
+    assert found["Documents"]["words"] == "the document reader is sandboxed"
 
 
 @pytest.fixture(scope="module")

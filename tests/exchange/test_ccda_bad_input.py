@@ -61,7 +61,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "FHIR": (
         '<Bundle xmlns="http://hl7.org/fhir"/>',
         (
-            "line 1, {http://hl7.org/fhir}Bundle: is no clinical document: it must begin with "
+            "line 1, {http://hl7.org/fhir}Bundle: is not a clinical document: it must begin with "
             "ClinicalDocument of urn:hl7-org:v3"
         ),
     ),

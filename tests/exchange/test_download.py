@@ -89,7 +89,7 @@ def test_an_export_is_begun_waited_for_fetched_and_deleted(server, client):
     assert 4 <= client.waited[1] <= 5
     assert client.waited[2:] == [4, 8]
     assert client.said == [
-        f"The export is begun: {server.url}/job",
+        f"The export has started: {server.url}/job",
         "The server is exporting: 10%",
         "The server is exporting: 90%",
         "The server is exporting",
@@ -195,7 +195,7 @@ def test_an_export_that_expired_between_two_runs_is_begun_anew(server, client):
     client.said.clear()
     found = client.download(server.url + EXPORT)
     assert [one.path.read_bytes() for one in found.output] == [PATIENTS, ALLERGIES]
-    assert client.said[0] == "The export is not at the server any more; it is begun anew."
+    assert client.said[0] == "The export is no longer on the server; it is started again."
     # All of it, so that all is of one time.
     assert server.lines == [
         "GET /job",
@@ -270,7 +270,7 @@ def test_a_server_that_stays_busy_is_given_up(server, client):
     server.answers[EXPORT] = [outcome("503 Service Unavailable", "Come back later.")]
     said = refused(client, server.url + EXPORT)
     assert said == (
-        f"No export was begun ({server.url}{EXPORT} answers 503: Come back later), after 4 "
+        f"No export was started ({server.url}{EXPORT} answers 503: Come back later), after 4 "
         "attempts; run this again later, and it goes on where it stopped."
     )
     assert client.waited == [1, 2, 4]
@@ -299,7 +299,7 @@ def test_what_a_server_says_is_cut_and_made_harmless(server, client):
 def test_an_export_that_cannot_be_deleted_is_told_and_fetched_all_the_same(server, client):
     server.answers["DELETE /job"] = [reply("405 Method Not Allowed")]
     assert len(client.download(server.url + EXPORT).output) == 2
-    assert "not told to delete the export (it answers 405)" in client.said[-1]
+    assert "could not be told to delete the export (it answers 405)" in client.said[-1]
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_what_is_no_manifest_is_one_sentence(server, client, content, why):
     ("path", "answer", "why"),
     [
         (EXPORT, ok({}), "answers 200, and not 202"),
-        (EXPORT, reply("202 Accepted"), "does not tell where to ask how far it is"),
+        (EXPORT, reply("202 Accepted"), "does not say where its progress can be read"),
         (EXPORT, accepted("ftp://h/"), "is not an http:// or https:// address"),
         (EXPORT, reply("302 Found", b"", f"Location: {EXPORT}"), "redirected again and again"),
         (EXPORT, reply("302 Found", b"", "Location: gopher://h/"), "is not an http://"),
@@ -390,7 +390,7 @@ def test_a_folder_that_another_run_fetches_into_is_left_alone(server, client):
     other = Client(client.folder)
 
     def meanwhile(_asked):
-        assert "Another run fetches into" in refused(other, server.url + EXPORT)
+        assert "Another run downloads into" in refused(other, server.url + EXPORT)
         return file(PATIENTS)
 
     server.answers["/files/Patient"] = [meanwhile]
@@ -414,7 +414,9 @@ def test_a_state_that_cannot_be_read_is_told(server, client, change):
     client.download(server.url + EXPORT)
     path = client.folder / "state.json"
     path.write_bytes(change(json.loads(path.read_bytes())))
-    assert "delete the folder, and the download begins anew" in refused(client, server.url + EXPORT)
+    assert "delete the folder, and the download starts again" in refused(
+        client, server.url + EXPORT
+    )
 
 
 def test_a_folder_that_cannot_be_made_is_told(server, client):

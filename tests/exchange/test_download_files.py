@@ -267,8 +267,8 @@ def test_gzip_that_is_not_what_it_should_be_is_refused(server, client, content, 
     ("answer", "why"),
     [
         (file(PATIENTS, "Content-Encoding: br"), "encoded as br, which was not asked for"),
-        (reply("200 OK", b"<html>", "Content-Type: text/html"), "is a web page and no NDJSON"),
-        (file(b"<html>Sign in</html>"), "the file is no NDJSON, twice"),
+        (reply("200 OK", b"<html>", "Content-Type: text/html"), "is a web page, not NDJSON"),
+        (file(b"<html>Sign in</html>"), "the file is not NDJSON, twice"),
         (
             reply("200 OK").replace(b"Content-Length: 0", b"Content-Length: 10000000000"),
             "is 10000000000 bytes; more than 4194304 are refused",
@@ -366,7 +366,7 @@ def test_resources_are_the_lines_that_are_not_blank(tmp_path, content, count):
 def test_what_does_not_begin_as_ndjson_is_none(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"\n\n <!doctype html>")
-    with pytest.raises(Passing, match="no NDJSON"):
+    with pytest.raises(Passing, match="not NDJSON"):
         count_resources(path)
 
 

@@ -223,11 +223,11 @@ def _entry(elsewhere: BulkServer) -> dict[str, str]:
     [
         (DISCOVERY, reply("404 Not Found"), "there is no token_endpoint at"),
         (DISCOVERY, ok({}), "there is no token_endpoint at"),
-        (DISCOVERY, ok(b"<html>"), "answers with what is no JSON object"),
+        (DISCOVERY, ok(b"<html>"), "answers with something other than a JSON object"),
         (DISCOVERY, ok({"token_endpoint": "javascript:1"}), "is not an http://"),
         ("/token", ok({}), "answers without one"),
         ("/token", ok({"access_token": "a\r\nX: y"}), "answers without one"),
-        ("/token", ok([]), "answers with what is no JSON object"),
+        ("/token", ok([]), "answers with something other than a JSON object"),
         ("/token", reply("302 Found", b"", "Location: /elsewhere"), "answers 302"),
         (
             "/token",

@@ -106,7 +106,7 @@ def test_with_history_versions_are_counted_beside_resources(clinic, tmp_path):
 def test_who_leaves_the_bytes_out_is_told_how_to_have_them(seeded, tmp_path):
     done = run(seeded, "export", str(tmp_path), "--type", "DocumentReference")
     assert done.returncode == 0
-    assert done.stderr == ("The documents' bytes are not exported; add --type Binary for them.\n")
+    assert done.stderr == ("The files of documents are not exported; add --type Binary for them.\n")
 
 
 @pytest.mark.parametrize(

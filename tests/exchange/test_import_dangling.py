@@ -200,14 +200,14 @@ def test_a_provenance_whose_targets_are_not_here_is_reported_with_what_to_do(tak
         "Provenance/waiting": "its target AllergyIntolerance/a is not here",
     }
     ((advice, count),) = report.unreachable_count.items()
-    assert "import those" in advice
+    assert "import the missing" in advice
     assert count == 2
-    assert "nobody can read" in report.table()
+    assert "cannot be read" in report.table()
     content = json.loads(json.dumps(report.content()))
     assert content["unreachable"] == report.unreachable
     assert content["unreachableCount"] == {advice: 2}
     text = page(report)
-    assert "nobody can read it" in text
+    assert "Stored, but unreadable" in text
     assert "Provenance/waiting" in text
     fhir = asking(empty)
     assert fhir.get("Provenance/waiting").status_code == 404
@@ -219,7 +219,7 @@ def test_a_provenance_whose_targets_are_not_here_is_reported_with_what_to_do(tak
 
 def test_a_binary_that_no_document_carries_is_reported_with_what_to_do(take, empty):
     report = take({**BINARY, "id": "lone"}, BINARY, document("d", {"url": "Binary/b"}))
-    assert report.unreachable == {"Binary/lone": "no document carries it"}
+    assert report.unreachable == {"Binary/lone": "no document links to it"}
     ((advice, count),) = report.unreachable_count.items()
     assert "DocumentReference" in advice
     assert count == 1

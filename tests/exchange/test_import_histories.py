@@ -93,9 +93,17 @@ def test_a_history_that_ends_in_a_deletion_is_gone(take, empty):
 @pytest.mark.parametrize(
     ("stored", "coming", "message"),
     [
-        ([], [2], "goes on with version 2 where 1 would be next; import what came before"),
-        ([1], [1, 3], "goes on with version 3 where 2 would be next; import what came before"),
-        ([1, 2], [4], "goes on with version 4 where 3 would be next; import what came before"),
+        ([], [2], "continues with version 2, but 1 would be next; import those before it first"),
+        (
+            [1],
+            [1, 3],
+            "continues with version 3, but 2 would be next; import those before it first",
+        ),
+        (
+            [1, 2],
+            [4],
+            "continues with version 4, but 3 would be next; import those before it first",
+        ),
     ],
 )
 def test_a_gap_is_refused(take, empty, stored, coming, message):
@@ -209,5 +217,5 @@ def test_what_does_not_have_histories_afterwards_is_told(take):
     # Into an empty database there is nobody who followed it.
     assert not take(patient("one"), came).remarks
     (said,) = take(history(version(allergy("b"), 1))).remarks
-    assert "an export --since the last one does not have them" in said
+    assert "an export --since the last one lacks them" in said
     assert not take(came).remarks

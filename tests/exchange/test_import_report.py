@@ -175,7 +175,7 @@ def test_reports_are_written_as_a_page_and_as_json(tmp_path):
         (["--id-prefix", "a" * 21], "--id-prefix takes up to 20 letters"),
         (["--base", "example.org"], "--base takes the address of a FHIR server"),
         (["--report", "r.txt"], "--report takes a file that ends in .json or .html"),
-        (["--template", "nonsense"], "--template knows"),
+        (["--template", "nonsense"], "--template takes"),
     ],
 )
 def test_options_that_do_not_fit_are_one_sentence(tmp_path, options, words):

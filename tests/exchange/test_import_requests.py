@@ -163,7 +163,7 @@ def test_a_change_with_a_condition_that_finds_none_creates(take, empty):
         ("identifier=" + ",".join(f"urn:mrn|{one}" for one in range(40_000)), ""),
         ("identifier=a\0b", ""),
         ("birthdate=nonsense", "birthdate: "),
-        ("identifier=a b", "is no condition"),
+        ("identifier=a b", "is not a condition"),
     ],
 )
 def test_a_condition_that_cannot_be_asked_refuses_its_entry_alone(take, empty, condition, reason):

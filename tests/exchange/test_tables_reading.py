@@ -56,8 +56,8 @@ def test_a_table_is_recognised_by_its_header(head, kind):
         ("patient_id,substnce,note", ("substnce", "is not a column; is substance meant?")),
         ("patient_id,note", ("substance", "is required")),
         ("substance,note", ("patient_id", "is required, or patient_identifier")),
-        ("patient_id,substance,Substance", ("substance", "is there twice")),
-        ("patient_id,substance,status,clinical_status", ("clinical_status", "is there twice")),
+        ("patient_id,substance,Substance", ("substance", "appears twice")),
+        ("patient_id,substance,status,clinical_status", ("clinical_status", "appears twice")),
         (
             "patient_id,substance," + ",".join(f"c{n}" for n in range(300)),
             ("", "has 302 columns; 200 are read"),
@@ -162,7 +162,7 @@ def test_a_cell_of_ten_megabytes_is_read():
 def test_utf_16_that_ends_within_a_character_is_reported():
     table_ = "patient_id,substance\np1,Latexä".encode("utf-16")[:-1]
     _, row = read(table_)
-    assert ("substance", "has a character that was lost before, U+FFFD") in row.notes
+    assert ("substance", "has a damaged character, U+FFFD") in row.notes
 
 
 def test_rows_are_read_one_by_one():

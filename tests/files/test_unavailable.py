@@ -93,7 +93,7 @@ def test_a_store_that_is_away_is_told_and_records_are_served(tmp_path, store):
     done = start(tmp_path, f"s3://{BUCKET}", AWS_ENDPOINT_URL="http://127.0.0.1:9")
     told, listened = done.stderr.splitlines()
     assert f"FHIRAPP_FILES=s3://{BUCKET} cannot be used: {UNREACHABLE}" in told
-    assert told.endswith("Until then exports, uploads and backups fail.")
+    assert told.endswith("Until this is fixed, exports, uploads and backups fail.")
     assert "Cannot listen on 192.0.2.1" in listened
 
 

@@ -153,7 +153,7 @@ def test_a_process_stops_when_it_is_asked_and_ends_at_once_when_asked_again(
 def test_a_process_that_cannot_be_started_leaves_nothing(app, tmp_path, monkeypatch):
     job_id = table.new_id()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
-    with app.app_context(), pytest.raises(ConfigurationError, match="No process can be begun"):
+    with app.app_context(), pytest.raises(ConfigurationError, match="No process can be started"):
         process.start(job_id, IMPORT, module="x", owner="admin", request={})
     with app.app_context():
         assert table.find(job_id, IMPORT) is None

@@ -221,9 +221,9 @@ def test_a_backup_while_others_write_is_of_one_instant(clinic, tmp_path):
     [
         ("instance/fhirapp.db", "is the server's own file"),
         ("instance/secret.key", "is the server's own file"),
-        ("notes.txt", "is there and is no backup"),
+        ("notes.txt", "exists and is not a backup"),
         ("missing/clinic.backup", "There is no folder"),
-        ("fifo", "is there and is no backup"),
+        ("fifo", "exists and is not a backup"),
     ],
 )
 def test_a_place_that_a_backup_cannot_take_is_refused_and_left_alone(
@@ -259,7 +259,7 @@ def make_foreign(clinic: Path) -> None:
         (lambda clinic: (clinic / "fhirapp.db").write_bytes(b"x" * 9999), "cannot be copied"),
         (remove_key, "secret.key is not there"),
         (damage, "is damaged, no backup was taken"),
-        (make_foreign, "is none of fhirapp's"),
+        (make_foreign, "is not a fhirapp database"),
     ],
     ids=["none", "empty", "no-database", "no-key", "damaged", "foreign"],
 )

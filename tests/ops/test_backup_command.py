@@ -58,13 +58,13 @@ def test_the_command_encrypts_with_a_passphrase_from_file_or_environment(clinic,
     assert f"{backup}, taken 2" in tried.stdout
     assert " is whole: " in tried.stdout
     assert_not_done(fhirapp(clinic, *verify, BACKUP_PASSPHRASE="wrong"), "does not open")
-    assert_not_done(fhirapp(clinic, *verify), "There is no passphrase: name --passphrase-file")
+    assert_not_done(fhirapp(clinic, *verify), "No passphrase is set: use --passphrase-file")
 
 
 @pytest.mark.parametrize(
     ("arguments", "settings", "words"),
     [
-        (["{}", "--encrypt"], {}, "There is no passphrase"),
+        (["{}", "--encrypt"], {}, "No passphrase is set"),
         (["{}/x.backup", "--keep", "3"], {}, "--keep needs a folder, or a name with a time"),
         (["{}", "--keep", "0"], {}, "--keep"),
         (["{}", "--verify", "--keep", "3"], {}, "--verify takes no backup"),

@@ -192,7 +192,7 @@ def test_a_backup_brings_everything_back_into_an_empty_database(example, backup,
 
 def test_what_was_there_is_replaced_by_force_alone_and_kept(example, clinic, backup):
     before = contents(clinic.url)
-    with pytest.raises(ConfigurationError, match="holds records or accounts already; with --force"):
+    with pytest.raises(ConfigurationError, match="already holds records or accounts; --force"):
         restore(clinic.settings, backup, NOW, None, force=False)
     assert contents(clinic.url) == before
     done = clinic.restore(backup)
@@ -261,7 +261,7 @@ def test_a_backup_that_is_cut_off_or_changed_is_refused(clinic, backup, tmp_path
     spoilt.write_bytes(spoil(backup.read_bytes()))
     before = contents(clinic.url)
     for use in (clinic.restore, lambda path: drill(clinic.settings, path, None)):
-        with pytest.raises(ConfigurationError, match="is no backup, or it is damaged"):
+        with pytest.raises(ConfigurationError, match="is not a backup, or it is damaged"):
             use(spoilt)
     assert contents(clinic.url) == before
 
@@ -374,7 +374,7 @@ def test_nothing_is_restored_while_a_server_runs(clinic, backup, processes):
         server.end()
         done = clinic.run("restore", str(backup), "--force")
         assert done.returncode == 0, done.stderr
-        assert f"What was there is kept in the schema {KEPT[:15]}" in done.stderr
+        assert f"What was there before is kept in the schema {KEPT[:15]}" in done.stderr
 
 
 def test_no_server_starts_and_none_asks_while_a_restore_goes_on(clinic):
@@ -517,14 +517,14 @@ def test_an_older_schema_is_backed_up_before_it_is_carried_forward(clinic, monke
     app = create_app(clinic.settings)
     prepare(app, told.append)
     (kept,) = clinic.folder.glob("fhirapp.schema-0003.*.backup")
-    assert any(f"from schema 0003 to {HEAD}; as it was it is kept in {kept}" in one for one in told)
+    assert any(f"from schema 0003 to {HEAD}; the old one is kept in {kept}" in one for one in told)
     assert clinic.restore(kept).manifest.schema == "0003"
     assert clinic.sql("SELECT version_num FROM alembic_version") == [(HEAD,)]
     clinic.sql("UPDATE alembic_version SET version_num = '0003'")
     monkeypatch.setattr(client, "DEBIAN", clinic.folder / "none")
     monkeypatch.setenv("PATH", "")
     prepare(app, told.append)
-    assert "The database is carried forward without a copy. For a backup of" in told[-2]
+    assert "The database is upgraded without a copy. For a backup of" in told[-2]
     with app.app_context():
         db.engine.dispose()
 

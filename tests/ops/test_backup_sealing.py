@@ -49,7 +49,7 @@ def test_a_sealed_file_that_is_cut_off_or_changed_is_refused(sealed):
 
 
 def test_a_key_that_is_cut_off_or_changed_is_refused(sealed):
-    with pytest.raises(InvalidBackup, match="is no backup, or its beginning is damaged"):
+    with pytest.raises(InvalidBackup, match="is not a backup, or its beginning is damaged"):
         open_(sealed[:200])
     changed = bytearray(sealed)
     changed[300] ^= 1

@@ -378,7 +378,7 @@ def test_the_command_resets_the_demo_alone(tmp_path):
     for _ in range(2):
         done = fhirapp(tmp_path, "demo", "reset")
         assert (done.returncode, done.stdout) == (0, "")
-        assert "The demo is as it was at first: " in done.stderr
+        assert "The demo was reset to its first state: " in done.stderr
     assert not (tmp_path / "fhirapp.db").exists()
 
 

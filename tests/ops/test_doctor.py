@@ -102,7 +102,7 @@ def test_an_empty_database_is_one_finding(new_database, tmp_path):
         wrong = {one.what: one for one in examine(app) if one.state == WRONG}
         db.engine.dispose()
     assert wrong.keys() == {"Database", "Readiness"}
-    assert wrong["Database"].advice == "Start the server, which makes its tables."
+    assert wrong["Database"].advice == "Start the server: it creates the tables."
 
 
 def test_statistics_of_which_plans_are_made_are_told(clinic, monkeypatch):
@@ -112,20 +112,20 @@ def test_statistics_of_which_plans_are_made_are_told(clinic, monkeypatch):
         if is_sqlite:
             assert {one.state for one in found(clinic, "Database")} == {GOOD}
         else:
-            assert "the planner knows little of " in only(clinic, "Database", WRONG)
+            assert "planner statistics are missing or outdated: " in only(clinic, "Database", WRONG)
         with db.engine.begin() as connection:
             connection.execute(text("ANALYZE"))
     if is_sqlite:
-        assert only(clinic, "Database", NOTE) == "it has planner statistics, which grow old"
+        assert only(clinic, "Database", NOTE) == "it has planner statistics, which become outdated"
     else:
         good = [one.words for one in found(clinic, "Database")]
-        assert "the planner's statistics are those of the tables" in good
+        assert "planner statistics are up to date" in good
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"host": "0.0.0.0"}, "knows no address of its own"),
+        ({"host": "0.0.0.0"}, "but FHIRAPP_BASE_URL is not set"),
         ({"base_url": "http://clinic.invalid"}, "is not encrypted: passwords can be read"),
     ],
 )
@@ -206,7 +206,7 @@ def test_an_old_key_is_told(clinic):
     # One of the two is where it is kept.
     os.utime(path, (long_ago, long_ago))
     alter(clinic, update(ServerSecret).values(changed_at=long_ago))
-    assert only(clinic, "Keys", NOTE) == "the key of id tokens is 500 days old"
+    assert only(clinic, "Keys", NOTE) == "the key that signs id tokens is 500 days old"
 
 
 def test_a_trail_that_was_changed_is_told_by_the_whole_look(clinic):
@@ -214,7 +214,7 @@ def test_a_trail_that_was_changed_is_told_by_the_whole_look(clinic):
     Browser(clinic).sign_in("nobody", "nonsense")
     change(clinic, b"sign-in-failed", b"sign-in")
     assert [one.state for one in found(clinic, "Audit trail")] == []
-    assert "it is not whole" in only(clinic, "Audit trail", WRONG, quick=False)
+    assert "it is not intact" in only(clinic, "Audit trail", WRONG, quick=False)
 
 
 def test_a_damaged_database_is_told_by_the_whole_look(clinic):
@@ -228,12 +228,12 @@ def test_a_damaged_database_is_told_by_the_whole_look(clinic):
 
 
 def test_backups_that_are_old_or_none_are_told(clinic, monkeypatch):
-    assert only(clinic, "Backups", NOTE) == "none is in the server's folder"
+    assert only(clinic, "Backups", NOTE) == "there is none in the server's folder"
     made = Backup("fhirapp-20260101T000000Z.backup", 1, time.time(), is_sealed=False)
     monkeypatch.setattr(doctor, "backups", lambda _settings: [made])
     first, tried = found(clinic, "Backups")
-    assert (first.state, first.words) == (GOOD, f"the last is 0 days old ({made.name})")
-    assert (tried.state, "tried out lately" in tried.words) == (NOTE, True)
+    assert (first.state, first.words) == (GOOD, f"the newest is 0 days old ({made.name})")
+    assert (tried.state, "in 35 days" in tried.words) == (NOTE, True)
     monkeypatch.setattr(doctor, "backups", lambda _settings: [made._replace(taken_at=0)])
     assert "days old" in only(clinic, "Backups", WRONG)
 
@@ -257,7 +257,7 @@ def test_a_job_that_hangs_and_one_that_failed_are_told(clinic):
     }
     failed = {"id": "b" * 24, "state": "failed", "ended_at": now, "error": "No room."}
     alter(clinic, insert(JobRow).values(row), insert(JobRow).values({**row, **failed}))
-    assert only(clinic, "Jobs", WRONG) == "the export of Ada is at work and tells nothing"
+    assert only(clinic, "Jobs", WRONG) == "the export of Ada has stopped reporting progress"
     assert only(clinic, "Jobs", NOTE) == "the export of Ada failed: No room."
     # One that began on a page says why in its notes; of one that was killed no end is known.
     noted = {"state": "failed", "error": None, "progress": asdict(Progress(notes=["No key."]))}
@@ -268,7 +268,7 @@ def test_a_job_that_hangs_and_one_that_failed_are_told(clinic):
         update(JobRow).where(JobRow.id == "b" * 24).values(noted),
     )
     assert {one.words for one in found(clinic, "Jobs")} == {
-        *("the export of Ada failed: it broke off", "the export of Ada failed: No key.")
+        *("the export of Ada failed: it was interrupted", "the export of Ada failed: No key.")
     }
 
 
@@ -280,7 +280,7 @@ def test_a_server_without_administrators_is_told(clinic):
 
 def test_a_reader_that_is_not_confined_is_told(clinic, monkeypatch):
     monkeypatch.setattr(doctor.Extractor, "html_of", lambda self, *_: setattr(self, "lacking", "x"))
-    assert "is not confined: x" in only(clinic, "Documents", NOTE)
+    assert "is not fully sandboxed: x" in only(clinic, "Documents", NOTE)
 
 
 def test_one_fault_hides_no_other(clinic, monkeypatch):
@@ -288,7 +288,7 @@ def test_one_fault_hides_no_other(clinic, monkeypatch):
         raise PermissionError
 
     monkeypatch.setattr(doctor, "_clock", fails)
-    assert only(clinic, "Clock", WRONG) == "cannot be looked at (PermissionError)"
+    assert only(clinic, "Clock", WRONG) == "cannot be checked (PermissionError)"
     assert found(clinic, "Accounts")
 
 
@@ -308,4 +308,4 @@ def test_administrators_see_it_on_a_page(clinic):
     assert page.heading == "Server check"
     assert "have no second factor" in page.words
     page = admin.get(page.links["Read the database and the audit trail to their ends too"])
-    assert "each follows the one before" in page.words
+    assert "lines in an unbroken chain" in page.words

@@ -212,7 +212,7 @@ def test_the_command_prints_an_entry_by_its_id(app):
     assert len(logs("--since", first["time"], "--json").splitlines()) == 1
     assert logs("--since", "2999-01-01") == ""
     for arguments, words in (
-        (("logs", "f" * 16), "Nothing is kept of a request with the id ffffffffffffffff"),
-        (("logs", "--since", "yesterday"), "'yesterday' is no instant"),
+        (("logs", "f" * 16), "No warnings or errors are kept for the request ID ffffffffffffffff"),
+        (("logs", "--since", "yesterday"), "'yesterday' is not a date or time"),
     ):
         assert_not_done(fhirapp(settings.folder, *arguments, **variables), words)

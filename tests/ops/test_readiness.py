@@ -52,7 +52,7 @@ def test_a_database_of_another_schema_is_not(clinic):
 def test_a_database_that_can_only_be_read_is_told(clinic):
     path = path_of(clinic)
     engine = create_engine(f"sqlite:///file:{path}?mode=ro&uri=true")
-    assert readiness._unwritable(engine) == "the database can only be read"
+    assert readiness._unwritable(engine) == "the database is read-only"
     engine.dispose()
     with clinic.app_context():
         assert readiness._unwritable(db.engine) == ""
@@ -93,7 +93,7 @@ def test_a_database_that_cannot_be_asked_is_told_without_its_words(clinic, monke
         raise OSError("the password is hunter2")
 
     monkeypatch.setattr(readiness, "_look", fails)
-    assert ready(clinic) == (503, "the database cannot be asked (OSError)")
+    assert ready(clinic) == (503, "the database cannot be queried (OSError)")
 
 
 def test_a_damaged_file_is_not_served(clinic):

@@ -117,7 +117,7 @@ def test_a_database_that_holds_something_is_replaced_only_by_force_and_kept(
     with app_in(clinic) as app:
         load_lines(app, tmp_path, PATIENT, ALLERGY)
     now, before = clinical(clinic / "fhirapp.db"), state(clinic)
-    with pytest.raises(ConfigurationError, match="holds records or accounts already; with --force"):
+    with pytest.raises(ConfigurationError, match="already holds records or accounts; --force"):
         restored(backup, clinic)
     assert state(clinic) == before
     generation = (clinic / "generation").read_bytes()
@@ -228,11 +228,11 @@ def missing(clinic: Path) -> Path:
     ("make", "words"),
     [
         (own_file, "is the database itself, and no backup"),
-        (other_program, r"nothing was changed \(it is no database of fhirapp's\)"),
+        (other_program, r"nothing was changed \(it is not a fhirapp database\)"),
         (newer, r"was made by a newer fhirapp \(schema 9999"),
         (inconsistent, r"nothing was changed \(Patient/p1, version \d has no body\)"),
-        (plain_sqlite, "is no backup, or it is damaged"),
-        (cut_off, "is no backup, or it is damaged"),
+        (plain_sqlite, "is not a backup, or it is damaged"),
+        (cut_off, "is not a backup, or it is damaged"),
         (folder, "There is no file"),
         (missing, "There is no file"),
     ],
@@ -257,7 +257,7 @@ def test_a_file_that_may_not_be_read_is_one_sentence(clinic, backup, tmp_path, m
 def test_an_encrypted_backup_needs_its_passphrase(clinic, example, tmp_path):
     sealed = taken(example / "instance", tmp_path / "sealed.backup", "correct horse")
     before = state(clinic)
-    assert_not_done(fhirapp(clinic, "restore", str(sealed), "--force"), "There is no passphrase")
+    assert_not_done(fhirapp(clinic, "restore", str(sealed), "--force"), "No passphrase is set")
     secret = tmp_path / "secret"
     secret.write_text("wrong")
     options = ("restore", str(sealed), "--force", "--passphrase-file", str(secret))
@@ -267,7 +267,7 @@ def test_an_encrypted_backup_needs_its_passphrase(clinic, example, tmp_path):
     done = fhirapp(clinic, *options)
     assert done.returncode == 0, done.stderr
     assert "Restored as of 2026-01-05T10:15:00.000+00:00: " in done.stderr
-    assert f"What was there is kept in {clinic / 'fhirapp.db'}.before-" in done.stderr
+    assert f"What was there before is kept in {clinic / 'fhirapp.db'}.before-" in done.stderr
 
 
 def test_a_backup_taken_during_an_import_restores_and_passes_the_drill(tmp_path, synthea_folder):

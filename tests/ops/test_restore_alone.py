@@ -52,7 +52,7 @@ def test_nothing_is_restored_while_an_import_waits_for_its_input(clinic, backup)
             while not (clinic / "import.lock").exists():
                 assert importing.poll() is None
             done = fhirapp(clinic, "restore", "--force", str(backup))
-            assert_not_done(done, "or a command works on it")
+            assert_not_done(done, "or a command uses it")
         finally:
             importing.kill()
 

@@ -72,8 +72,8 @@ def test_what_a_restore_gives_back_is_told(tmp_path):
     done = fhirapp(folder, "restore", str(backup), "--force")
     assert done.returncode == 0, done.stderr
     assert (
-        "Accounts with their passwords, links to records, and clients with their secrets and keys "
-        "are as of then too: who was disabled, unlinked or changed since must be again."
+        "links to records, and clients with their secrets and keys are as they were then: what you "
+        "have disabled, unlinked or changed since, do again."
     ) in done.stderr
     assert NOTICE in done.stderr
     with app_in(folder) as app, app.app_context():

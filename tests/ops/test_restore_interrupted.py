@@ -125,7 +125,7 @@ def half_done(tmp_path: Path) -> Path:
 def test_the_next_start_says_that_it_brought_a_restore_to_its_end(half_done):
     done = fhirapp(half_done, "db", "upgrade")
     assert done.returncode == 0
-    assert "A restore that was interrupted was brought to its end." in done.stderr
+    assert "An interrupted restore was completed." in done.stderr
     assert (half_done / "fhirapp.db.before").exists()
     assert not journal_of(half_done / "fhirapp.db").exists()
     assert "interrupted" not in fhirapp(half_done, "db", "upgrade").stderr
@@ -141,7 +141,9 @@ def test_nothing_is_brought_to_its_end_under_a_server(half_done):
 def test_a_journal_that_cannot_be_read_stops_the_start(half_done):
     database = half_done / "fhirapp.db"
     journal_of(database).write_text("[[")
-    with pytest.raises(ConfigurationError, match="A restore was interrupted and cannot be brought"):
+    with pytest.raises(
+        ConfigurationError, match="A restore was interrupted and cannot be completed"
+    ):
         finish_swap(database)
 
 

@@ -158,7 +158,7 @@ def test_what_cannot_be_put_in_its_place_leaves_what_is_there(clinic):
             time.sleep(0.1)
     # Nobody is signed out.
     assert "x.backup was not restored on" in page.words
-    assert "or a command works on it" in page.words
+    assert "or a command uses it" in page.words
     assert it.server.end() == 0
     assert it.patients() == 15
     assert [line["event"] for line in it.events()] == ["restore-confirmed", "restore-failed"]

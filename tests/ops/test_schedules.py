@@ -256,7 +256,7 @@ def test_units_of_a_watched_folder_are_imported_and_moved(app, inbox):
     ended = look(app)
     assert patients(app) == {"p1", "p2", "p3", "p4", "p5"}
     assert ended.last.outcome == FAILED
-    assert ended.last.note.startswith("1 of 5 were not taken; what failed lies in ")
+    assert ended.last.note.startswith("1 of 5 were not fully imported; what failed is in ")
     assert names(inbox) == [".fhirapp", ".hidden.ndjson", "done", "failed"]
     assert names(inbox / ".fhirapp") == []
     assert names(inbox / "done") == ["-", "export", "lab.ndjson", "\u00e4 & 'quote'.ndjson"]
@@ -602,7 +602,10 @@ def test_the_command_adds_lists_runs_and_removes(tmp_path):
     listed = fhirapp(folder, "schedule", "list").stdout
     assert listed.startswith("lab  folder  every 5 minutes  next ")
     ran = fhirapp(folder, "schedule", "run", "lab")
-    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (0, "done. Nothing was there to take.")
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (
+        0,
+        "done. There was nothing to import.",
+    )
     told = json.loads(fhirapp(folder, "schedule", "list", "--json").stdout)
     assert (told["name"], told["history"][0]["outcome"], told["failures"]) == ("lab", DONE, 0)
     inbox.rename(tmp_path / "away")

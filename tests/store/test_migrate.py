@@ -331,8 +331,8 @@ def test_a_database_of_an_older_release_is_copied_and_carried_forward(
     said: list[str] = []
     prepare(open_app(file), said.append)
     (copy,) = copies(tmp_path)
-    carried = f"The database was carried forward from schema {HEAD} to {number}"
-    assert said == [f"{carried}; as it was it is kept in {copy}."]
+    carried = f"The database was upgraded from schema {HEAD} to {number}"
+    assert said == [f"{carried}; the old one is kept in {copy}."]
     assert re.fullmatch(rf"clinic\.schema-{HEAD}\.\d{{8}}T\d{{6}}Z\.db", copy.name)
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert tables_of(copy) == before

@@ -131,7 +131,7 @@ def test_a_database_of_older_rules_is_read_and_indexed_anew(make_app, new_databa
     said: list[str] = []
     prepare(app, said.append)
     count = sum(len(before[name]) for name in table_names(app))
-    assert said == [f"What searches look in is made by this release's rules: {count} versions."]
+    assert said == [f"The search index was rebuilt by this release's rules: {count} versions."]
     assert contents(app) == before
     assert asking(app).ids(search) == found
     prepare(app, said.append, serving=True)

@@ -140,7 +140,7 @@ def test_a_damaged_backup_is_told(app, admin):
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
     page = tried(page)
-    assert "no backup, or it is damaged" in page.words
+    assert "not a backup, or it is damaged" in page.words
     assert "test failed" in admin.get("/admin/backups").words
     path.unlink()
 
@@ -231,7 +231,7 @@ def test_what_is_no_backup_is_not_kept_with_them(app, admin):
     form = dict(page.form("Upload the backup").fields)
     sent = {"files": (io.BytesIO(b"{}"), "x.backup")}
     admin.post("/admin/backups/upload", {**form, **sent}, content_type="multipart/form-data")
-    assert newest(app, BACKUP).progress.notes[0] == "What was uploaded is no backup."
+    assert newest(app, BACKUP).progress.notes[0] == "What was uploaded is not a backup."
     assert {*(settings_of(app).instance / "backups").iterdir()} == before
     page = admin.get("/admin/backups").submit("Upload the backup")
     assert (page.status, "Choose the file of a backup" in page.words) == (400, True)

@@ -423,7 +423,7 @@ def test_a_damaged_archive_stands_in_the_report(admin):
 def test_what_is_no_record_is_told(admin):
     files = [("a.ndjson", patient("beside")), ("scan.pdf", b"%PDF-")]
     assert (
-        "scan.pdf is read only where a table names it."
+        "scan.pdf is only read if a table names it."
         in report(admin, with_form(admin, *files)).words
     )
 
@@ -455,8 +455,8 @@ def test_records_of_other_types_are_not_said_to_be_stored(admin):
 def test_what_nobody_can_read_is_told_with_what_to_do(admin):
     binary = b'{"resourceType":"Binary","id":"lone","contentType":"text/plain","data":"QUJD"}\n'
     page = report(admin, with_form(admin, ("a.ndjson", binary)))
-    assert "1 stored, but unreadable: Binary is read by way of a document" in page.words
-    assert "import the DocumentReference that has its address too" in page.words
+    assert "1 stored, but unreadable: Binary can only be read through a document" in page.words
+    assert "import the DocumentReference with its address too" in page.words
 
 
 def test_a_file_that_is_cut_off_is_named_first(admin, reads):
@@ -473,7 +473,7 @@ def test_a_file_that_is_cut_off_is_named_first(admin, reads):
 def test_an_upload_that_is_too_large_without_scripts_says_what_to_do(admin):
     kind = "multipart/form-data; boundary=x"
     page = admin.post("/admin/imports", b" " * 1_500_000, content_type=kind)
-    assert (page.status, page.heading) == (413, "These files are too large for this form")
+    assert (page.status, page.heading) == (413, "Too large for this form")
     assert "Allow JavaScript for this site, or copy the files to the server" in page.words
     assert page.offered["Back to the form"] == "/admin/imports"
 

@@ -133,7 +133,7 @@ def test_what_cannot_be_is_not_corrected(app, admin, details, told):
 def test_an_import_takes_what_is_new_and_not_what_was_corrected(app, admin, tmp_path):
     corrected(admin, family="Wieder").submit("Correct details")
     report = load(app, write(tmp_path, bundle("collection", plain(VERA))))
-    assert "Patient/vera: was corrected here since" in report.table()
+    assert "Patient/vera: was corrected here, which is kept" in report.table()
     assert asking(app).read("Patient/vera")["name"][0]["family"] == "Wieder"
     anew = {**VERA, "name": [{"family": "Zurueck"}]}
     assert load(app, write(tmp_path, bundle("collection", plain(anew)))).complete

@@ -89,7 +89,7 @@ def test_a_schedule_is_added_run_paused_and_removed(app, admin, inbox):
     page = admin.get(page.path)
     assert "done" in page.words
     # What was just written may still grow.
-    assert "Nothing was there to take." in page.words
+    assert "There was nothing to import." in page.words
     report = admin.get(f"/admin/imports/{job.id}")
     assert "by schedule:lab" in report.words
     page = page.submit("Pause")
@@ -184,7 +184,7 @@ def test_what_was_refused_waits_until_somebody_sees_to_it(app, admin, inbox):
     )
     assert admin.get("/admin").links[told] == "/admin/schedules/lab"
     assert "In the folder failed/ 1 " in admin.get("/admin/schedules/lab").words
-    words = f"lab: not all was stored of what lies in {inbox / 'failed'} (1)"
+    words = f"lab: {inbox / 'failed'} has what was not fully imported (1)"
     with app.app_context():
         assert words in [one.words for one in doctor.examine(app, quick=True)]
     for path in (inbox / "failed").iterdir():

@@ -306,5 +306,5 @@ def _check_root(element: Element) -> None:
     if element.name == "{}ClinicalDocument":
         message = f'is a ClinicalDocument without its namespace: add xmlns="{HL7}"'
     else:
-        message = f"is no clinical document: it must begin with ClinicalDocument of {HL7}"
+        message = f"is not a clinical document: it must begin with ClinicalDocument of {HL7}"
     raise element.refused(message)

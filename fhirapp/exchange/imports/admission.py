@@ -41,10 +41,10 @@ MISFILED = (
 )
 _URL_BESIDE_DATA = "came with data, which is stored; the url is kept in an extension"
 _DELETED = (
-    "was deleted here by an administrator, so nothing of that record is taken; delete it at its"
-    " source too, or let imports bring it again (Administer, Patients)"
+    "was deleted here by an administrator, so nothing of that record is imported; delete it at its"
+    " source too, or allow its re-import (Administer, Patients)"
 )
-_CORRECTED = "was corrected here since, and stays so; correct it at its source too"
+_CORRECTED = "was corrected here, which is kept; correct it at its source too"
 _MERGED = (
     "was merged with another record here: import its resources as they are now, without their"
     " history, or undo the merge first"
@@ -156,7 +156,7 @@ class Admission:
 
     def _history(self, record: Record, snapshot: Reader, *, final: bool) -> ResourceHistory | None:
         if self._options.prefix:
-            raise Rejected("is a history, which keeps its ids: none takes --id-prefix")
+            raise Rejected("is a history, whose ids stay: import it without --id-prefix")
         history = read_history(record.resource, self._definitions)
         if history is None:
             self._report.skipped["Bundle"] += 1
@@ -209,7 +209,7 @@ class Admission:
         if not record.is_unicode():
             # Its other faults are more to the point.
             prepare(definition, resource)
-            raise Rejected("has text that is no Unicode")
+            raise Rejected("has text that is not Unicode")
         if record.bundle in self._disputed:
             raise PatientRejected
         if not (record.was_deferred or record.is_identified):

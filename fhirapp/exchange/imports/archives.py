@@ -104,7 +104,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, EOFError):
         return "the compressed data is cut off"
     if isinstance(error, UnicodeDecodeError):
-        return "a name in it is no text"
+        return "a file name in it is not text"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 

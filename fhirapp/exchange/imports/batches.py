@@ -229,25 +229,25 @@ def _misfit(history: ResourceHistory, stored: Mapping[int, _Stored], publisher: 
         if publisher.is_foreign(held.source_id):
             return "is known from another source, as version 1 is here; give it other ids"
         if first.last_updated < held.last_updated:
-            return f"goes on, with version {first.version_id}, before the version {newest} here"
+            return f"continues with version {first.version_id}, dated before version {newest} here"
         # A deletion alone does not tell whose record it was.
         has_patient = len(new) == len(history.versions) and not first.deleted
         if has_patient and held.patient_id not in (None, first.prepared.columns["patient_id"]):
             return f"is another patient's than version {newest}, which is here"
     if history.versions[-1].last_updated > publisher.now:
-        return "was changed in the future: the clock of its server is wrong, or ours is"
+        return "is dated in the future: the clock of its server or of this one is wrong"
     for version in history.versions:
         if here := stored.get(version.version_id):
             content = (version.last_updated, version.prepared.digest or None)
             if (here.last_updated, here.digest) != content:
                 return (
-                    f"has another version {version.version_id} than this server: these are two "
+                    f"has another version {version.version_id} than this server, so these are two "
                     "histories; import the resource as it is now, without its history"
                 )
         elif version.version_id != newest + 1:
             return (
-                f"goes on with version {version.version_id} where {newest + 1} would be next; "
-                "import what came before"
+                f"continues with version {version.version_id}, but {newest + 1} would be next; "
+                "import those before it first"
             )
         else:
             newest = version.version_id

@@ -23,10 +23,10 @@ _TARGET = "target"
 # Bodies in memory, ids in one statement, and resources remembered as present.
 _BODIES, _IDS, _REMEMBERED = 50, 500, 50_000
 _IMPORT_TARGETS = (
-    "Provenance is shown to whoever may see all its targets: import those that are not here too"
+    "Provenance can only be read if all its targets are here: import the missing ones too"
 )
 _IMPORT_CARRIER = (
-    "Binary is read by way of a document: import the DocumentReference that has its address too"
+    "Binary can only be read through a document: import the DocumentReference with its address too"
 )
 
 # (type, id)
@@ -107,7 +107,7 @@ def unreachable(
                 yield f"{name}/{resource_id}", f"its target {target} is not here", _IMPORT_TARGETS
         elif definition.visibility is Visibility.CARRIER:
             for resource_id in _uncarried(connection, definitions, definition, last):
-                yield f"{name}/{resource_id}", "no document carries it", _IMPORT_CARRIER
+                yield f"{name}/{resource_id}", "no document links to it", _IMPORT_CARRIER
 
 
 def _without_target(

@@ -64,7 +64,7 @@ _REJECTIONS: Mapping[Change | str, str] = {
     Change.MISFILED: MISFILED,
 }
 _OWN_TIMES = (
-    "histories keep their own times: an export --since the last one does not have them, export all"
+    "histories keep their own times: an export --since the last one lacks them, so export all"
 )
 
 
@@ -340,7 +340,7 @@ class Import:
         if missing and is_most and not self._options.force:
             self.report.notes.append(
                 f"Nothing was deleted: {missing} of the {total} resources of "
-                f"{self._options.source!r} did not come. With --force they are deleted."
+                f"{self._options.source!r} are missing. With --force they are deleted."
             )
             return
         for definition, ids in deletions.missing_pages(self._definitions, source_id, self._scratch):

@@ -153,7 +153,7 @@ def _keep(stream: BinaryIO, path: Path) -> None:
             copyfileobj(stream, file)
     except OSError as error:
         raise ConfigurationError(
-            f"What comes by a pipe cannot be kept in {shown(path.parent)} ({error.strerror}); "
+            f"Standard input cannot be kept in {shown(path.parent)} ({error.strerror}); "
             "nothing was imported."
         ) from None
 
@@ -201,7 +201,7 @@ def kind_of(source: Input) -> tuple[Kind, str]:
     if _is_xml(start):
         return Kind.CDA, ""
     if head.startswith(_OTHER_MARKS) or b"\0" in start[:4]:
-        raise Broken("is in another encoding than UTF-8; save it in that")
+        raise Broken("is not in UTF-8; save it as UTF-8")
     if source.name.lower().removesuffix(".gz").endswith(_LINES) or _is_lines(start):
         return Kind.LINES, ""
     return (Kind.DOCUMENT if start[:1] in (b"{", b"[") else Kind.UNKNOWN), ""

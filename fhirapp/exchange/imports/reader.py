@@ -32,8 +32,8 @@ from fhirapp.fhir import json as fhir_json
 
 _LONGEST_CDA = 50_000_000
 _UNKNOWN_KIND = (
-    "is none of what is imported: NDJSON, a resource or Bundle in JSON, a C-CDA document, a table "
-    "with the headings of a template, gzip and zip of these"
+    "is in none of the formats that are imported: NDJSON, a resource or Bundle in JSON, a C-CDA "
+    "document, a table with the headings of a template, gzip and zip of these"
 )
 _FHIR_XML = (
     "is FHIR in XML, which is not read: ask its source for FHIR in JSON (application/fhir+json)"

@@ -190,7 +190,7 @@ class Resolver:
             return known
         parts = _CONDITIONAL.fullmatch(condition)
         if parts is None:
-            return Unresolved(condition, "is no condition: Type?parameter=value is")
+            return Unresolved(condition, "is not a condition, such as Type?parameter=value")
         found = self._search(parts[1], parts[2], snapshot)
         if isinstance(found, Unresolved):
             return found

@@ -160,7 +160,7 @@ class Report:
         counters: Iterable[tuple[str, Counter[str]]] = (
             ("not stored", self.skipped),
             ("references kept", self.kept_count),
-            ("nobody can read", self.unreachable_count),
+            ("cannot be read", self.unreachable_count),
             ("documents without words", self.unreadable),
             ("parts without words", self.unread),
             ("repaired", self.repaired_count),

@@ -318,7 +318,7 @@ def lay_out(upload_id: str, laid: Path) -> tuple[list[Path], list[str]]:
                 if row.stored:
                     file.write(store.read(row.stored))
         if str(place) != first.name.strip("/"):
-            remarks.append(f"{_NEVER.sub(_UNKNOWN, first.name)} was taken as {place}.")
+            remarks.append(f"{_NEVER.sub(_UNKNOWN, first.name)} was stored as {place}.")
     paths = sorted(Path(path.name) for path in laid.iterdir())
     records = [
         path for path in paths if (laid / path).is_dir() or path.name.lower().endswith(SUFFIXES)
@@ -326,7 +326,7 @@ def lay_out(upload_id: str, laid: Path) -> tuple[list[Path], list[str]]:
     if not records:
         return paths, remarks
     others = (path for path in paths if path not in records)
-    remarks += [f"{path} is read only where a table names it." for path in others]
+    remarks += [f"{path} is only read if a table names it." for path in others]
     return records, remarks
 
 

@@ -172,7 +172,7 @@ def _discovered(wire: Wire, bases: Sequence[str]) -> tuple[str, str]:
         address = f"{base}/.well-known/smart-configuration"
         with wire.open("GET", address, {"Accept": "application/json"}) as answer:
             if answer.status in (429, 502, 503, 504):
-                raise wire.fault("The server does not tell where tokens are got", address, answer)
+                raise wire.fault("The server does not say where to get tokens", address, answer)
             if answer.status != 200:
                 continue
             content = _object(wire, answer, address)
@@ -183,7 +183,7 @@ def _discovered(wire: Wire, bases: Sequence[str]) -> tuple[str, str]:
             scope = "system/*.rs" if is_second else "system/*.read"
             return following(address, endpoint), scope
     raise RemoteError(
-        f"{place(bases[0])} does not tell where tokens are got: there is no token_endpoint at "
+        f"{place(bases[0])} does not say where to get tokens: there is no token_endpoint at "
         "/.well-known/smart-configuration under it."
     )
 
@@ -196,7 +196,7 @@ def _object(wire: Wire, answer: Any, address: str) -> dict[str, Any]:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise RemoteError(f"{place(address)} answers with what is no JSON object.")
+        raise RemoteError(f"{place(address)} answers with something other than a JSON object.")
     return content
 
 

@@ -47,8 +47,8 @@ _FIRST_ATTEMPTS = 4
 _ATTEMPTS = 10
 _MOST_PAGES = 1_000
 _FETCHED = (
-    "It was fetched already, for a dry run or an import that did not end; what has changed at the "
-    "server since is not in it."
+    "It was fetched already, for a dry run or an import that did not end; later changes on the "
+    "server are not in it."
 )
 _USUAL, _SYSTEM = Bounds(), Clock()
 
@@ -96,7 +96,7 @@ def download(
             return _begun(_Download(address, where, credentials, say, bounds, clock), where, say)
     except OSError as error:
         raise RemoteError(
-            f"The folder {folder} cannot be written: {error.strerror}; mend that, run this again, "
+            f"The folder {folder} cannot be written: {error.strerror}; fix that, run this again, "
             "and it goes on where it stopped."
         ) from None
 
@@ -107,7 +107,7 @@ def _begun(run: _Download, where: Place, say: Say) -> Manifest:
     except Expired:
         if not run.is_ours:
             raise
-    say("The export is not at the server any more; it is begun anew.")
+    say("The export is no longer on the server; it is started again.")
     where.clear()
     return run.run()
 
@@ -157,7 +157,7 @@ class _Download:
                 self._say(f"File {number} of {len(files)}: {size}")
 
     def _kick_off(self) -> None:
-        what = "No export was begun"
+        what = "No export was started"
         headers = {"Accept": "application/fhir+json", "Prefer": "respond-async"}
 
         def attempt() -> str:
@@ -166,13 +166,15 @@ class _Download:
                     raise self._refusal(what, self._address, answer)
                 named = answer.getheader("Content-Location")
             if not named:
-                raise RemoteError(f"{what}: the server does not tell where to ask how far it is.")
+                raise RemoteError(
+                    f"{what}: the server does not say where its progress can be read."
+                )
             return following(self._address, named)
 
         self._state.job = steadily(what, _FIRST_ATTEMPTS, self._clock, attempt)
         self._state.base = fhir_base(self._address)
         self._save()
-        self._say(f"The export is begun: {place(self._state.job)}")
+        self._say(f"The export has started: {place(self._state.job)}")
 
     def _refusal(self, what: str, address: str, answer: HTTPResponse) -> Exception:
         if answer.status < 300:
@@ -185,7 +187,7 @@ class _Download:
         first = pages[0]
         entries = [entry for page in pages for entry in page.entries]
         if not self._state.take(entries, first.transaction_time):
-            self._say("The server offers other files than before; they are fetched anew.")
+            self._say("The server offers other files than before; they are fetched again.")
             self._place.clear()
             fresh = State(self._address, self._state.base, self._state.job)
             self._state = fresh
@@ -208,7 +210,7 @@ class _Download:
 
     def _offer(self, address: str) -> Offer:
         """Wait until an export is complete; return what it offers. Raises RemoteError."""
-        what, waits = "It is not known how far the export is", 0
+        what, waits = "The progress of the export is not known", 0
         headers = {"Accept": "application/json"}
 
         def attempt() -> Offer | float:
@@ -267,7 +269,9 @@ class _Download:
                 reason = f"it answers {answer.status}"
         except (Passing, RemoteError) as error:
             reason = str(error).rstrip(".")
-        self._say(f"The server was not told to delete the export ({reason}); it will in time.")
+        self._say(
+            f"The server could not be told to delete the export ({reason}); it will do so in time."
+        )
 
     def _save(self) -> None:
         self._place.save(self._state)

@@ -68,7 +68,7 @@ def count_resources(path: Path) -> int:
             if is_first:
                 text = block.removeprefix(_BOM).lstrip()
                 if text and not text.startswith(b"{"):
-                    raise Passing("the file is no NDJSON")
+                    raise Passing("the file is not NDJSON")
                 is_first = not text
             *ended, rest = block.split(b"\n")
             for line in ended:
@@ -195,7 +195,7 @@ class Fetch:
                 f"{self._name} comes encoded as {shown(encoding, 40)}, which was not asked for."
             )
         if (answer.getheader("Content-Type") or "").lower().startswith("text/html"):
-            raise RemoteError(f"{self._name} is a web page and no NDJSON.")
+            raise RemoteError(f"{self._name} is a web page, not NDJSON.")
         # First: what is here must never be taken for the beginning of this one.
         self._part.unlink(missing_ok=True)
         file.encoding, file.validator = encoding, _validator(answer)

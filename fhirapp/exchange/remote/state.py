@@ -101,8 +101,8 @@ def _number(value: Any) -> int | None:
 def _no_manifest(address: str, why: str) -> RemoteError:
     where = place(address)
     return RemoteError(
-        f"{where} is no manifest of a Bulk Data export ({why}); to export from a FHIR server, name "
-        f"its export address, such as {where.rstrip('/')}/$export."
+        f"{where} is not the manifest of a Bulk Data export ({why}); to export from a FHIR server, "
+        f"name its export address, such as {where.rstrip('/')}/$export."
     )
 
 
@@ -208,7 +208,7 @@ class Place:
         if state is None:
             raise RemoteError(
                 f"The file {self.folder / _STATE} cannot be read; delete the folder, and the "
-                "download begins anew."
+                "download starts again."
             )
         if state.address != address:
             raise RemoteError(
@@ -275,7 +275,7 @@ def opened(folder: Path) -> Iterator[Place]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise RemoteError(f"Another run fetches into {folder}; wait for it.") from None
+                raise RemoteError(f"Another run downloads into {folder}; wait for it.") from None
         yield Place(folder)
     finally:
         with suppress(OSError):

@@ -9,11 +9,11 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import terminology
 
 RULES: Mapping[str, str] = {
-    "empty": "Empty strings, lists and objects, and null, say nothing and are left out.",
+    "empty": "Empty strings, lists and objects, and null, are left out.",
     "list": "A single value where R4 has a list becomes a list of one.",
     "number": "A number or a boolean written as a string becomes one.",
     "string": "A number where R4 has a string becomes its digits.",
-    "trim": "Spaces around a code, an id, an address or a date are taken off.",
+    "trim": "Spaces around a code, an id, an address or a date are removed.",
     "time": "A time without a zone is in UTC, without seconds at second 0; 24:00 is 00:00 of the "
     "next day.",
     "instant": "A date where R4 has an instant is its first moment, in UTC.",
@@ -92,7 +92,7 @@ class Log:
                 continue
             value = holder[before]
             if after in holder and holder[after] != value:
-                self.cannot(path + before, f"contradicts {after}, which it is in FHIR R4")
+                self.cannot(path + before, f"contradicts {after}, its name in FHIR R4")
                 continue
             del holder[before]
             holder[after] = value

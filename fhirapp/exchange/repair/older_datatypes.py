@@ -62,7 +62,7 @@ def refer(log: Log, holder: Resource, name: str, path: str) -> None:
         if old not in holder:
             continue
         if name in holder:
-            log.cannot(f"{path}{old}", f"contradicts {name}, which it is in FHIR R4")
+            log.cannot(f"{path}{old}", f"contradicts {name}, its name in FHIR R4")
             continue
         reference = {element: holder.pop(old)}
         if kind == "Uri":

@@ -326,7 +326,7 @@ def _move_into(log: Log, holder: Resource, old: str, element: str, new: str, pat
         return
     reference = holder.setdefault(element, {})
     if type(reference) is not dict or reference.get(new, holder[old]) != holder[old]:
-        log.cannot(f"{path}{old}", f"contradicts {element}.{new}, which it is in FHIR R4")
+        log.cannot(f"{path}{old}", f"contradicts {element}.{new}, its name in FHIR R4")
         return
     reference[new] = holder.pop(old)
     if old == new and f"_{old}" in holder:

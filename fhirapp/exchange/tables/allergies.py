@@ -81,12 +81,14 @@ def _code(cells: Cells) -> dict[str, Any] | None:
         return {"coding": [none_known.coding()], "text": name}
     if is_unknown(name):
         if not own:
-            cells.note("substance", "is unknown: taken as no information, which is not no allergy")
+            cells.note(
+                "substance", "is unknown: taken as no information, which does not mean no allergy"
+            )
         return {"coding": [own or _NO_INFORMATION], "text": name}
     known = look_up(SUBSTANCES, name)
     if own:
         if known and known.system == own["system"] and known.code != own["code"]:
-            cells.note("substance_code", f"is kept, though {known.display} is {known.code} here")
+            cells.note("substance_code", f"is kept, but {known.display} is {known.code} here")
         return {"coding": [own], "text": name}
     if known is None:
         cells.note("substance", without_code(SUBSTANCES, name))
@@ -103,7 +105,7 @@ def _own_coding(cells: Cells) -> dict[str, Any] | None:
         return None
     system = system_of(cells.raw("substance_system"))
     if ":" not in system:
-        cells.fault("substance_system", "is no code system known here; write its address")
+        cells.fault("substance_system", "is not a known code system; write its address")
         return None
     code = cells.checked("substance_code", datatypes.code)
     return {"system": system, "code": code} if code else None

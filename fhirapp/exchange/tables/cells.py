@@ -58,7 +58,7 @@ class Cells:
         elif not column.lines and _LINE_END.search(text):
             self.fault(column.name, "has a line break: is a quote missing?")
         if _LOST in text:
-            self.note(column.name, "has a character that was lost before, U+FFFD")
+            self.note(column.name, "has a damaged character, U+FFFD")
         self._cells[column.name] = text.replace("\r\n", "\n").replace("\r", "\n")
 
     def fault(self, column: str, message: str) -> None:
@@ -218,12 +218,12 @@ def _why_no_date(text: str) -> str:
     if match := _DAY_FIRST.fullmatch(text):
         month, day = sorted((int(match[1]), int(match[2])))
         if day <= 12 and month != day:
-            return "may be two days, by which number is the month; write YYYY-MM-DD"
-        return f"is not in this form; write {match[3]}-{month:02}-{day:02} if that is meant"
+            return "can be two days, as either number can be the month; write YYYY-MM-DD"
+        return f"is not an accepted date; write {match[3]}-{month:02}-{day:02} if that is meant"
     if match := _RUN.fullmatch(text):
-        return f"is not in this form; write {match[1]}-{match[2]}-{match[3]} if that is meant"
+        return f"is not an accepted date; write {match[1]}-{match[2]}-{match[3]} if that is meant"
     if _EXCEL.fullmatch(text):
-        return "looks like Excel's number of a day; make it a date, and write YYYY-MM-DD"
+        return "looks like Excel's number for a day; format it as a date, YYYY-MM-DD"
     return ""
 
 
@@ -275,7 +275,7 @@ def _patient(cells: Cells, patient_id: str, identifier: dict[str, Any] | None) -
     for name in given_names:
         cells.check_text("patient_given", name)
     if not family and not given_names:
-        cells.fault("patient_family", "is required of a patient who is to be made")
+        cells.fault("patient_family", "is required to create a patient")
     whole = {"family": family, "given": given_names}
     patient["name"] = [{part: value for part, value in whole.items() if value}]
     gender = _GENDERS.get(cells.raw("patient_gender").casefold()) or cells.code(

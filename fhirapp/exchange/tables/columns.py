@@ -151,7 +151,7 @@ def read_header(record: Record, kind: str) -> Header:
     columns = [known.get(_normal(cell)) for cell in cells]
     names = [column.name for column in columns if column]
     repeated = dict.fromkeys(name for name in names if names.count(name) > 1)
-    faults = [(name, "is there twice") for name in repeated]
+    faults = [(name, "appears twice") for name in repeated]
     notes = []
     probable = set()
     unused = {name: column.name for name, column in known.items() if column.name not in names}

@@ -118,12 +118,12 @@ def _type(cells: Cells) -> dict[str, Any] | None:
 
 def _attachment(cells: Cells, folder: Path | None) -> dict[str, Any] | None:
     if "file" in cells and "text" in cells:
-        cells.fault("file", "and text are both there; one of them is the document")
+        cells.fault("file", "and text are both given; leave one out")
         return None
     title = cells.text("title")
     if "text" in cells:
         if "content_type" in cells:
-            cells.fault("content_type", "is of the file; text is plain text")
+            cells.fault("content_type", "goes with file only; text is plain text")
         media_type, content = _PLAIN, cells.raw("text").encode(errors="replace")
     elif "file" in cells:
         try:

@@ -48,7 +48,7 @@ _BLOCK = tarfile.BLOCKSIZE
 
 
 class InvalidBackup(ConfigurationError):
-    """A file that is no backup, or one that is damaged."""
+    """A file that is not a backup, or one that is damaged."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def unpack(
                 _read_member(packed, member, folder)
             _expect_end(packed)
     except (gzip.BadGzipFile, zlib.error, EOFError, tarfile.TarError, ValueError) as error:
-        raise InvalidBackup(f"{name} is no backup, or it is damaged ({error}).") from None
+        raise InvalidBackup(f"{name} is not a backup, or it is damaged ({error}).") from None
     return manifest
 
 
@@ -153,7 +153,7 @@ def _manifest(packed: gzip.GzipFile) -> Manifest:
     stated = json.loads(content)
     form = stated.get("format") if isinstance(stated, dict) else None
     if not isinstance(form, str) or not form.startswith("fhirapp-backup-"):
-        raise ValueError("it has no manifest of fhirapp's")
+        raise ValueError("it has no fhirapp manifest")
     if form != FORMAT or is_newer(str(stated.get("schema"))):
         raise InvalidBackup(
             f"The backup was made by a newer fhirapp ({stated.get('fhirapp')}, schema "
@@ -281,13 +281,13 @@ def unseal(sealed: BinaryIO, name: str, out: BinaryIO, passphrase: str) -> None:
     head = sealed.read(_HEAD_BYTES)
     end = head.find(_END) + len(_END)
     if end < len(_END):
-        raise InvalidBackup(f"{name} is no backup, or its beginning is damaged.")
+        raise InvalidBackup(f"{name} is not a backup, or its beginning is damaged.")
     try:
         key = pyrage.passphrase.decrypt(head[:end], passphrase)
     except pyrage.DecryptError:
         raise WrongPassphrase(
-            f"The passphrase does not open {name}: it is another one, or the file's beginning is "
-            "damaged."
+            f"The passphrase does not open {name}: it is the wrong one, or the file's beginning "
+            "is damaged."
         ) from None
     sealed.seek(end)
     writer = _Writer(out)

@@ -160,8 +160,7 @@ def back_up(settings: Settings, path: Path, taken: datetime, passphrase: str | N
             _write(path, manifest, paths, passphrase, folder)
         except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(
-                f"The backup {path} cannot be written ({because(error)}); nothing of it was left "
-                "there."
+                f"The backup {path} cannot be written ({because(error)}); nothing was left there."
             ) from None
     return Taken(path, manifest, path.stat().st_size)
 
@@ -224,7 +223,7 @@ def _check_place(path: Path, database: Path | None, instance: Path) -> None:
     if path.exists() and any(one.exists() and path.samefile(one) for one in own):
         raise ConfigurationError(f"{path} is the server's own file; name another for the backup.")
     if path.exists() and not (stat.S_ISREG(path.stat().st_mode) and is_backup(path)):
-        raise ConfigurationError(f"{path} is there and is no backup; name another file.")
+        raise ConfigurationError(f"{path} exists and is not a backup; name another file.")
 
 
 def _keys(instance: Path) -> dict[str, Path]:
@@ -262,7 +261,7 @@ def _checked(copy: Path, database: Path) -> str:
         )
     schema = schema_of(copy)
     if schema is None:
-        raise ConfigurationError(f"The database {database} is none of fhirapp's.")
+        raise ConfigurationError(f"The database {database} is not a fhirapp database.")
     return schema
 
 

@@ -199,7 +199,7 @@ class _Reading:
             ).one()
             run(f"DROP TABLE temp.{shown}_seen")
         except DatabaseError:
-            self._faults.add("is damaged; `fhirapp db reindex` makes it anew", shown)
+            self._faults.add("is damaged; `fhirapp db reindex` rebuilds it", shown)
             return
         if list(figures) != self._words:
             self._faults.add("has other words than the records; see `fhirapp db reindex`", shown)

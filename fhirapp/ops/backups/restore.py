@@ -100,7 +100,7 @@ def finish_swap(database: Path | None) -> bool:
             except (OSError, ValueError) as error:
                 reason = because(error) if isinstance(error, OSError) else str(error)
                 raise ConfigurationError(
-                    f"A restore was interrupted and cannot be brought to its end ({reason}): see "
+                    f"A restore was interrupted and cannot be completed ({reason}): see "
                     f"{journal_of(database)}."
                 ) from None
     return True
@@ -144,9 +144,9 @@ def _move_into_place(move: Move) -> None:
 
 # What an administrator must know after a restore.
 NOTICE = (
-    "Accounts with their passwords, links to records, and clients with their secrets and keys are "
-    "as of then too: who was disabled, unlinked or changed since must be again. Everybody signs in "
-    "anew, and apps ask for consent and tokens anew."
+    "Accounts, passwords, links to records, and clients with their secrets and keys are as they "
+    "were then: what you have disabled, unlinked or changed since, do again. Everybody must sign "
+    "in again, and apps must ask for consent and tokens again."
 )
 
 
@@ -169,8 +169,8 @@ _OF_A_START = (
     *("audit_line", "audit_chain", "audit_entry", "audit_file"),
 )
 _HOLDS = (
-    "The database {} holds records or accounts already; with --force it is replaced, and kept "
-    "beside."
+    "The database {} already holds records or accounts; --force replaces it, and keeps the old one "
+    "beside it."
 )
 
 
@@ -281,7 +281,7 @@ def make_ready(settings: Settings, folder: Path, path: Path, now: datetime) -> i
     copy = folder / DATABASE
     faults = faults_of(copy)
     if not faults and schema_of(copy) is None:
-        faults = ["it is no database of fhirapp's"]
+        faults = ["it is not a fhirapp database"]
     if faults:
         raise InvalidBackup(f"{path} is damaged, nothing was changed ({faults[0]}).")
     versions = _end_and_check(settings, folder, path, now)
@@ -328,8 +328,8 @@ def put_in_place(settings: Settings, database: Path, folder: Path, now: datetime
                 raise
     except (OSError, sqlite3.Error) as error:
         raise ConfigurationError(
-            f"The backup cannot be put in its place ({because(error)}); what was begun, if "
-            "anything, the next start brings to its end."
+            f"The backup cannot be put in its place ({because(error)}); the next start "
+            "completes what was begun, if anything."
         ) from None
     Generation(settings.instance).change()
     return kept
