@@ -63,12 +63,12 @@ BY_NOVAK = Finds("al-p6-no-information", "al-p2-morphine", "al-p2-lidocaine")
 
 ASKING = (
     Row("Search of one type", "Introduction",
-        "By GET, or by POST of a form; what stands in the URL counts too",
+        "By GET, or by POST of a form; parameters in the URL count too",
         [(OF_P4, NKDA), (f"{ALLERGY}/_search?patient=p4", FindsByForm("al-p4-nkda"))]),
     Row("Search in a compartment", "Introduction",
         "404. Use `AllergyIntolerance?patient=p1`, or `Patient/p1/$everything`",
         [(f"Patient/p1/{ALLERGY}", NOWHERE)]),
-    Row("Search of all types", "Introduction", "404. Ask one type after the other",
+    Row("Search of all types", "Introduction", "404. Search one type after the other",
         [("?_lastUpdated=gt2024", NOWHERE)]),
     Row("Messaging, GraphQL", "Introduction", "404",
         [("$process-message", NOWHERE), ("$graphql", NOWHERE)]),
@@ -77,8 +77,8 @@ ASKING = (
     Row("What cannot be read", "errors", "400, with the parameter and what would be right",
         [(f"{ALLERGY}?date=yesterday", WRONG)]),
     Row("Values that nothing has", "errors",
-        "Nothing is found, which is no error; of a code that cannot be the answer names the"
-        " nearest that can",
+        "No matches, which is not an error; for a code that cannot occur the answer names the"
+        " nearest one",
         [(f"{ALLERGY}?patient=nobody", Finds()), (f"{ALLERGY}?code=nonsense", Finds()),
          (f"{ALLERGY}?patient=p4&clinical-status=activ", Doubted())]),
     Row("Empty values", "errors", "Ignored, and the answer says so",
@@ -111,12 +111,12 @@ KINDS = (
         [(f"{OF_P1}&date=2024-01", Finds(*IN_JANUARY)),
          (f"{OF_P1}&date=ge2024-01-01&date=lt2024-02-01", Finds(*IN_JANUARY)),
          (f"{OF_P1}&date=gt2023&date=gt2024", WRONG)]),
-    Row("string", "string", "Begins so, whatever the case and accents",
+    Row("string", "string", "The beginning, whatever the case and accents",
         [("Patient?name=ekstrom", Finds("p9"))]),
     Row("uri", "uri", "As a whole; a canonical also without its version",
         [(f"{OF_P4}&_profile={PROFILE}", NKDA)]),
-    Row("token", "token", "`code`, `system|code`, `|code` or `system|`; case counts in codes of"
-        " HL7's systems and UCUM and in identifiers, else not",
+    Row("token", "token", "`code`, `system|code`, `|code` or `system|`; case matters in codes of"
+        " HL7's systems and UCUM and in identifiers, otherwise not",
         [(f"{OF_P1}&type=18842-5", Finds("doc-p1-discharge-2024")),
          (f"{OF_P1}&type=http://loinc.org|18842-5", Finds("doc-p1-discharge-2024")),
          (f"{OF_P1}&type=|18842-5", Finds()), (f"{OF_P1}&status=CURRENT", Doubted()),
@@ -155,13 +155,13 @@ MODIFIERS = (
          ("Patient?name:exact=Ekström", Finds("p9")), ("Patient?name:exact=ekström", Finds())]),
     Row("`:text`", "token", "On a token: the beginning of its text, or of a word in it",
         [(f"{ALLERGY}?code:text=latex", Finds("al-p1-latex"))]),
-    Row("`:not`", "token", "On a token: what has not the code, or no code at all",
+    Row("`:not`", "token", "On a token: resources without the code, or without any code",
         [(f"{ALLERGY}?patient=p1&clinical-status:not=active", Finds("al-p1-metformin"))]),
     Row("`:of-type`", "token", "On an identifier: system and code of its type, and its value",
         [("Patient?identifier:of-type=http://terminology.hl7.org/CodeSystem/v2-0203|MR|LGH-100385",
           Finds("p5"))]),
     Row("`:in`, `:not-in`, `:above`, `:below` on a token", "token",
-        "400: there is no terminology here",
+        "400: there is no terminology service here",
         [(f"{ALLERGY}?code:{one}=x", NOT_HERE) for one in ("in", "not-in", "above", "below")]),
     Row("`:below` on a media type", "token", "Its beginning: `text`, or `text/plain`",
         [(f"{OF_P1}&type=18842-5&contenttype:below=text", Finds("doc-p1-discharge-2024"))]),
@@ -182,7 +182,7 @@ MODIFIERS = (
 
 COMBINING = (
     Row("References and versions", "versions",
-        "A search heeds no version; `_include` brings the one that a reference names",
+        "A search ignores versions; `_include` adds the one that a reference names",
         [(f"{ALLERGY}?recorder=Practitioner/dr-novak/_history/1", BY_NOVAK)]),
     Row("Chained parameters", "chaining", "400",
         [(f"{ALLERGY}?{one}.name=okafor", NOT_HERE) for one in ("patient", "patient:Patient")]),
@@ -192,14 +192,14 @@ COMBINING = (
           Finds("doc-p1-progress-2024", "doc-p1-discharge-2024", "doc-p1-progress-2023")),
          (f"{OF_P1}&type=11506-3&type=18842-5", Finds())]),
     Row("Missing data", "missing",
-        "A search for a value leaves out what has none: ask `:missing=true` too",
+        "A search for a value leaves out resources without one: search `:missing=true` too",
         [(f"{ALLERGY}?patient=p2&severity:missing=true", Finds("al-p2-lidocaine"))]),
     Row("Escaping", "escaping", r"A backslash before `,` `|` `$` and itself",
         [(rf"{OF_P4}&code=716186003\,x", Finds()), (rf"{OF_P4}&code=a\|b\|c", Finds()),
          (f"{OF_P4}&code=a|b|c", WRONG)]),
     Row("`_text`, `_content`", "text",
-        "Words that must all be there, `\"words together\"`, `begin*`; a comma means or. On the two"
-        " types alone; 400 for AND, OR, NOT, a minus and parentheses",
+        "Words that must all be there, `\"words together\"`, `begin*`; a comma means or. Only on"
+        " the two main types; 400 for AND, OR, NOT, a minus and parentheses",
         [(f'{OF_P1}&_text="chest pain"', Finds("doc-p1-discharge-2024", "doc-p1-progress-2023")),
          (f"{ALLERGY}?_content=lat*,peanut", Finds("al-p3-peanut", "al-p1-latex")),
          (f"{ALLERGY}?_content=latex OR peanut", UNREADABLE),
@@ -247,8 +247,8 @@ def is_ranked(bundle: Bundle) -> bool:
 
 ANSWER = (
     Row("`_sort`", "sort",
-        "By up to five parameters; the first of several values counts, what has none comes last,"
-        " and of equals the id decides",
+        "By up to five parameters; the first of several values counts, resources without one"
+        " come last, and ties are sorted by id",
         [(f"{ALLERGY}?patient=p2&_sort=code",
           Finds("al-p2-dust-mite", "al-p2-morphine", "al-p2-lidocaine", "al-p2-mariscos")),
          (f"{OF_P1}&date=2024-01&_sort=-status,date", Finds(*IN_JANUARY[::-1]))]),
