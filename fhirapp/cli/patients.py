@@ -44,7 +44,7 @@ def delete(patient_id: str, reason: str, erase: bool, yes: bool, demo: bool | No
 @click.option(
     "--move-accounts",
     is_flag=True,
-    help="Give users who see ID access to INTO; otherwise they lose ID.",
+    help="Give users who see ID access to INTO; else they just lose ID.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for the id as confirmation.")
 @demo_option
