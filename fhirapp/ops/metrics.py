@@ -90,17 +90,15 @@ def init_app(app: Flask) -> None:
         "fhirapp_resources", "Resources answered, of all pages", labels, registry=registry
     )
     cached = Counter(
-        "fhirapp_cache", "Looks into a cache: hit, miss", ["cache", "result"], registry=registry
+        "fhirapp_cache", "Cache lookups: hit, miss", ["cache", "result"], registry=registry
     )
     in_flight = Gauge(
         "fhirapp_requests_in_flight",
-        "Requests at work",
+        "Requests in progress",
         multiprocess_mode="livesum",
         registry=registry,
     )
-    events = Counter(
-        "fhirapp_events", "What the trail tells happened", ["event"], registry=registry
-    )
+    events = Counter("fhirapp_events", "Events in the audit trail", ["event"], registry=registry)
 
     def begin() -> None:
         setattr(g, _BEGAN, time.perf_counter())
@@ -249,7 +247,7 @@ class _State:
         if not standings:
             return
         used = GaugeMetricFamily(
-            "fhirapp_replica_used", "Whether records are read there", labels=["replica"]
+            "fhirapp_replica_used", "Whether the replica is used", labels=["replica"]
         )
         lag = GaugeMetricFamily(
             "fhirapp_replica_lag_seconds", "How far a replica is behind", labels=["replica"]
@@ -263,7 +261,9 @@ class _State:
     def _jobs(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        metric = GaugeMetricFamily("fhirapp_jobs", "Jobs that are kept", labels=["kind", "state"])
+        metric = GaugeMetricFamily(
+            "fhirapp_jobs", "Jobs by kind and state", labels=["kind", "state"]
+        )
         counts: dict[tuple[str, str], int] = {}
         for one in jobs.jobs():
             counts[one.kind, one.state] = counts.get((one.kind, one.state), 0) + 1
@@ -276,9 +276,9 @@ class _State:
 
         found = schedule.schedules()
         for name, doc, value in (
-            ("success_seconds", "When its last run was done, since 1970", "succeeded_at"),
-            ("failure_seconds", "When its last run failed, since 1970", "failed_at"),
-            ("failures", "Failed runs, one after the other until now", "failures"),
+            ("success_seconds", "Last successful run, Unix time", "succeeded_at"),
+            ("failure_seconds", "Last failed run, Unix time", "failed_at"),
+            ("failures", "Consecutive failed runs", "failures"),
         ):
             metric = GaugeMetricFamily(f"fhirapp_schedule_{name}", doc, labels=["schedule"])
             for one in found:
@@ -308,7 +308,7 @@ class _State:
         if database is not None:
             yield _gauge("database_bytes", "Size of SQLite's file", database.stat().st_size)
         free = shutil.disk_usage(settings.instance).free
-        yield _gauge("disk_free_bytes", "Room on the instance folder's disk", free)
+        yield _gauge("disk_free_bytes", "Free space on the instance folder's disk", free)
         size = trail.trail_of(self._app).size()
         yield _gauge("audit_bytes", "Size of the audit trail", size)
 

@@ -162,7 +162,7 @@ def test_what_cannot_be_put_in_its_place_leaves_what_is_there(clinic):
     assert it.server.end() == 0
     assert it.patients() == 15
     assert [line["event"] for line in it.events()] == ["restore-confirmed", "restore-failed"]
-    assert "was not restored, and what was there is served" in (it.folder / "log").read_text()
+    assert "was not restored, and the old database is served" in (it.folder / "log").read_text()
 
 
 def test_an_encrypted_backup_asks_for_its_passphrase_and_keeps_it_nowhere(clinic):

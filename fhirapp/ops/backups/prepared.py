@@ -272,4 +272,4 @@ def note_outcome(app: Flask, outcome: PreparedRestore) -> str:
         shutil.rmtree(_folder(settings), ignore_errors=True)
     if is_done:
         return f"Restored {outcome.name} as of {outcome.taken}, for {outcome.username}."
-    return f"{outcome.name} was not restored, and what was there is served: {outcome.error}"
+    return f"{outcome.name} was not restored, and the old database is served: {outcome.error}"
