@@ -260,7 +260,7 @@ def test_the_shell_prints_a_head_and_checks_the_trail(tmp_path):
     copied = tmp_path / "copied"
     copied.write_text(head)
     whole = fhirapp(tmp_path, "audit", "verify", "--head", str(copied))
-    assert (whole.returncode, whole.stdout[:20]) == (0, "The trail is intact: ")
+    assert (whole.returncode, whole.stdout[:21]) == (0, "The trail is intact: ")
     (file,) = files(tmp_path / FOLDER)
     assert file.stat().st_mode & 0o777 == 0o600
     file.write_bytes(file.read_bytes().replace(b"clinician", b"patient"))

@@ -411,7 +411,7 @@ def test_the_shell_lists_and_checks_it(two, tmp_path):
     copied.write_text(head)
     assert json.loads(head)["others"]
     whole = run("verify", "--head", str(copied))
-    assert (whole.returncode, whole.stdout[:20]) == (0, "The trail is intact: "), whole
+    assert (whole.returncode, whole.stdout[:21]) == (0, "The trail is intact: "), whole
     assert " chains, " in whole.stdout
     assert len(run("list", "--patient", "p1").stdout.splitlines()) == 1
     with app.app_context(), db.engine.begin() as connection:
