@@ -122,7 +122,9 @@ def test_another_history_is_refused(take, empty):
     other = version(allergy("a", note=[{"text": "other"}]), 2, TIMES[5])
     before = bodies(empty)
     report = take(history(made(1), other, made(6)))
-    assert "has another version 2 than this server: these are two histories" in report.rejected[0]
+    assert (
+        "has another version 2 than this server, so these are two histories" in report.rejected[0]
+    )
     assert bodies(empty) == before
 
 

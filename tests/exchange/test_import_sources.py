@@ -139,7 +139,7 @@ def test_most_of_a_source_is_deleted_by_force_alone(take, empty):
     take(*many, source="s")
     report = take(*many[:10], source="s", delete_missing=True)
     assert report.notes == [
-        f"{NOTHING}: 20 of the 30 resources of 's' did not come. With --force they are deleted."
+        f"{NOTHING}: 20 of the 30 resources of 's' are missing. With --force they are deleted."
     ]
     assert not report.complete
     assert len(current(empty, "AllergyIntolerance")) == 30

@@ -357,7 +357,7 @@ def test_a_missing_clinical_status_follows_from_the_verification_status(
 def test_a_code_of_the_source_is_kept_though_the_name_has_another_here(one):
     row = one(substance="Latex", substance_code="12", substance_system="snomed ct")
     assert the_last(row)["code"]["coding"] == [{"system": SNOMED, "code": "12"}]
-    assert row.notes == [("substance_code", "is kept, though Latex is 111088007 here")]
+    assert row.notes == [("substance_code", "is kept, but Latex is 111088007 here")]
 
 
 def test_an_unknown_name_is_text_without_a_code_and_noted(one):

@@ -254,7 +254,7 @@ def test_files_of_hostile_names_are_imported_under_others(app, admin, reads):
     upload.send(98, "file-2.ndjson", patient("hostile-98"))
     upload.send(99, "file-2.ndjson/x.ndjson", patient("hostile-99"))
     page = report(admin, upload.begin())
-    assert "../../escape.ndjson was taken as file-0.ndjson." in page.words
+    assert "../../escape.ndjson was stored as file-0.ndjson." in page.words
     found = [0, 1, 2, 3, 6, 7, 8, 9, 98, 99]
     assert [reads.get(f"Patient/hostile-{n}").status_code for n in found] == [200] * len(found)
 
