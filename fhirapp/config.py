@@ -22,10 +22,12 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
-from flask import Flask, current_app, has_app_context, has_request_context, request
+from flask import Flask, has_app_context, has_request_context, request
 from marshmallow import ValidationError
 from marshmallow.fields import Boolean, Field, Integer, String
 from marshmallow.validate import OneOf, Range
+
+from fhirapp.current import this_app
 
 PREFIX = "FHIRAPP_"
 # Where a value comes from; what comes from nowhere is the default.
@@ -488,7 +490,7 @@ FOREIGN = frozenset(
 
 def settings() -> Settings:
     """Return the settings of the app that is running."""
-    return settings_of(current_app)
+    return settings_of(this_app())
 
 
 def settings_of(app: Flask) -> Settings:

@@ -16,11 +16,12 @@ from authlib.integrations.flask_oauth2 import ResourceProtector
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import MissingAuthorizationError, UnsupportedTokenTypeError
 from authlib.oauth2.rfc6750 import BearerTokenValidator
-from flask import Flask, current_app, g, request
+from flask import Flask, request
 
 from fhirapp.auth.models import PATIENT, digest
 from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, access_of
 from fhirapp.auth.throttle import Failures
+from fhirapp.current import kept, this_app, this_request
 from fhirapp.db import reader
 from fhirapp.db.generation import generation
 from fhirapp.db.reader import note_cache, read_since
@@ -140,7 +141,7 @@ class _Validator(BearerTokenValidator):  # type: ignore[misc]
     def authenticate_token(self, token_string: str) -> Token | None:
         token = self._verified.get(digest(token_string), look_up)
         if token is not None:
-            setattr(g, _FOUND, token)
+            setattr(kept(), _FOUND, token)
         return token
 
     def validate_token(self, token: Token | None, scopes: Any, request: Any) -> None:
@@ -170,7 +171,7 @@ class Protector(ResourceProtector):  # type: ignore[misc]
         """Return the request's token. Raises LoginRequired, TokenExpired or Throttled."""
         try:
             # Not acquire_token: it works out the request's whole address, which nobody asks for.
-            token: Token = self.validate_request(None, request)
+            token: Token = self.validate_request(None, this_request())
         except TokenExpired:
             self._count_failure()
             raise
@@ -220,13 +221,13 @@ def init_app(app: Flask) -> None:
 
 def authenticate() -> Token:
     """Return the token of the request that is served. Raises FhirError."""
-    protector: Protector = current_app.extensions[_EXTENSION]
+    protector: Protector = this_app().extensions[_EXTENSION]
     return protector.authenticate()
 
 
 def used_token() -> Token | None:
     """Return the token that the request came with; None where it has none that is known."""
-    found: Token | None = g.get(_FOUND)
+    found: Token | None = kept().get(_FOUND)
     return found
 
 
@@ -235,14 +236,15 @@ def request_id() -> str:
 
     That of a named proxy, whose own log has it: X-Request-Id, or the trace of traceparent (W3C).
     """
-    known: str | None = g.get("request_id")
+    here = kept()
+    known: str | None = here.get("request_id")
     if known is None:
-        known = g.request_id = _id_of_proxy() or new_id()
+        known = here.request_id = _id_of_proxy() or new_id()
     return known
 
 
 def _id_of_proxy() -> str:
-    environ = request.environ
+    environ = this_request().environ
     if not environ.get(VIA_PROXY):
         return ""
     if _ID_OF_REQUEST.fullmatch(named := environ.get("HTTP_X_REQUEST_ID", "")):

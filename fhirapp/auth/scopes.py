@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -240,6 +240,14 @@ class Access:
     # Who the user is in the records, as (type, id), where the token says so (fhirUser): readable
     # whatever else is not.
     own: tuple[str, str] | None = None
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.scopes, self.patient, self.own))
+
+    def __hash__(self) -> int:
+        # Asked for at each look into a cache, and scopes are many.
+        return self._hash
 
     def grants(self, resource_type: str, permission: str) -> tuple[Grant, ...]:
         """Return what may be seen of a type with permission "r" or "s"; nothing is forbidden.

@@ -12,10 +12,10 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from flask import g
 from sqlalchemy import Engine
 from sqlalchemy.pool import PoolProxiedConnection
 
+from fhirapp.current import kept
 from fhirapp.db.base import db
 from fhirapp.db.generation import generation
 from fhirapp.db.plan import PlanStep, postgresql_steps, sqlite_steps
@@ -127,25 +127,27 @@ READER, RECORDS = "reader", "records"
 
 def reader() -> Reader:
     """Return this request's snapshot of the primary, taken at the first call."""
-    found: Reader | None = g.get(READER)
+    here = kept()
+    found: Reader | None = here.get(READER)
     if found is None:
         # Before the snapshot is taken: what is committed between the two is not in it.
-        g.read_since = generation().now()
-        found = g.reader = Reader(db.engine)
+        here.read_since = generation().now()
+        found = here.reader = Reader(db.engine)
     return found
 
 
 def read_since() -> bytes:
     """Return the generation of this request's snapshot, taking it now if there is none."""
     reader()
-    since: bytes = g.read_since
+    since: bytes = kept().read_since
     return since
 
 
 def forget_reader(_error: BaseException | None = None) -> None:
     """Close this request's snapshots; the next reader() sees what was committed since."""
+    here = kept()
     for name in (READER, RECORDS):
-        found: Reader | None = g.pop(name, None)
+        found: Reader | None = here.pop(name, None)
         if found is not None:
             add_seconds(found.seconds)
             found.close()
@@ -156,27 +158,29 @@ _SECONDS, _CACHES = "database_seconds", "caches"
 
 def add_seconds(seconds: float) -> None:
     """Note that this request, or command, used the database so long."""
-    setattr(g, _SECONDS, g.get(_SECONDS, 0.0) + seconds)
+    here = kept()
+    setattr(here, _SECONDS, here.get(_SECONDS, 0.0) + seconds)
 
 
 def database_seconds() -> float:
     """Return how long this request has used the database."""
-    seconds: float = g.get(_SECONDS, 0.0)
+    here = kept()
+    seconds: float = here.get(_SECONDS, 0.0)
     for name in (READER, RECORDS):
-        found: Reader | None = g.get(name)
+        found: Reader | None = here.get(name)
         seconds += found.seconds if found else 0.0
     return seconds
 
 
 def note_cache(name: str, *, hit: bool) -> None:
     """Note that this request looked into a cache of what was read, and whether it was there."""
-    caches: dict[str, bool] = g.setdefault(_CACHES, {})
+    caches: dict[str, bool] = kept().setdefault(_CACHES, {})
     caches[name] = hit
 
 
 def caches_used() -> Mapping[str, bool]:
     """Return into which caches this request looked, and what it found there."""
-    found: Mapping[str, bool] = g.get(_CACHES, {})
+    found: Mapping[str, bool] = kept().get(_CACHES, {})
     return found
 
 

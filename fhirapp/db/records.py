@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple, TypeVar
 
-from flask import Flask, current_app, g
+from flask import Flask, g
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
 from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.current import this_app
 from fhirapp.db.base import db
 from fhirapp.db.reader import RECORDS, Reader, forget_reader, reader
 from fhirapp.db.replicas import LOOK_TAKES, AskPrimary, Replicas, Standing
@@ -46,7 +47,7 @@ def init_app(app: Flask) -> None:
 
 
 def _replicas() -> Replicas | None:
-    found: Replicas | None = current_app.extensions[_EXTENSION]
+    found: Replicas | None = this_app().extensions[_EXTENSION]
     return found
 
 

@@ -12,6 +12,7 @@ def init_app(app: Flask) -> None:
     """Give the app its errors, scopes, pages and descriptions of itself."""
     middleware.init_app(app)
     errors.init_app(app)
+    access.init_app(app)
     scopes.init_app(app, scopes.ServedTypes(access.enforceable, access.types_of_scopes))
     paging.init_app(app)
     capability.init_app(app)

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from flask import Flask
 
 from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access, Grant, Scope
 from fhirapp.config import base_url
+from fhirapp.current import this_app
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.datatypes import ID_PATTERN
@@ -27,6 +31,7 @@ ANYTHING = Condition("1 = 1")
 _TARGET = "target"
 # A Provenance may be of a Provenance. One of a Provenance of a Provenance is not shown to anyone.
 _NESTED = 1
+_BY_TARGETS = "fhirapp.by_targets"
 
 
 def carriers() -> Iterable[Definition]:
@@ -43,7 +48,9 @@ def visible(
     may be of a TARGETS type itself.
     """
     if definition.visibility is Visibility.TARGETS:
-        return _by_targets(definition, access, permission, nested)
+        by_targets = this_app().extensions[_BY_TARGETS]
+        found: Condition = by_targets(definition.name, access, permission, nested, base_url())
+        return found
     if definition.visibility is not Visibility.SCOPE:
         return None
     grants = access.grants(definition.name, permission)
@@ -88,13 +95,20 @@ def filtered(
     return conditions
 
 
-def _by_targets(definition: Definition, access: Access, permission: str, nested: int) -> Condition:
+def init_app(app: Flask) -> None:
+    """Give the app its memory of conditions on targets: to make one takes as long as a read."""
+    app.extensions[_BY_TARGETS] = lru_cache(maxsize=256)(_by_targets)
+
+
+def _by_targets(
+    type_name: str, access: Access, permission: str, nested: int, _base_url: str
+) -> Condition:
     """Return the condition that every target of a row `r` may be seen.
 
     A target that is here only by an identifier, or elsewhere, is none that we could show: the index
     row of the one names no type, that of the other no type that is served.
     """
-    targets = quoted(definition.tables.reference.name)
+    targets = quoted(types()[type_name].tables.reference.name)
     seen, ids = [], []
     for target in types().values():
         one = _seen(target, access, permission, Condition("t.target_id"), nested)

@@ -11,13 +11,15 @@ import json
 import re
 from urllib.parse import urlsplit
 
-from flask import Flask, Response, current_app, request
+from flask import Flask, Response, request
 
 from fhirapp.auth.models import ANY_LOOPBACK
 from fhirapp.auth.protector import REQUEST_ID_HEADER, request_id
 from fhirapp.config import is_loopback, settings
+from fhirapp.current import this_app, this_request
 from fhirapp.db import reader
 from fhirapp.fhir.outcome import BodyTooLong, HeadersTooLong, UrlTooLong
+from fhirapp.rest.response import POLICY, Answer
 
 # In bytes. Waitress is told more (ops/serve.py), so that these answers are ours.
 MAX_URL = 8 * 1024
@@ -47,8 +49,6 @@ _SHOWS = (
 _MAX_AGE_SECONDS = 600
 # A year. Not of subdomains, which may be other programs'.
 _HSTS = "max-age=31536000"
-# Of what is no page: nothing in it runs, and nobody frames it.
-_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _PORTS = {"http": 80, "https": 443}
 _CLIENTS = (
     "SELECT redirect_uris FROM oauth_client"
@@ -66,22 +66,26 @@ def init_app(app: Flask) -> None:
 
 def check_size() -> None:
     """Refuse what is too long to be meant. Raises UrlTooLong, HeadersTooLong or BodyTooLong."""
-    environ = request.environ
-    is_long = environ["PATH_INFO"].startswith(current_app.extensions.get(LONG_URLS, ()))
-    most = MAX_LONG_URL if is_long else MAX_URL
-    if len(environ["PATH_INFO"]) + len(environ.get("QUERY_STRING", "")) > most:
-        raise UrlTooLong(f"The address is longer than {most} bytes; send a POST to _search.")
+    asked = this_request()
+    environ = asked.environ
+    length = len(environ["PATH_INFO"]) + len(environ.get("QUERY_STRING", ""))
+    if length > MAX_URL:
+        is_long = environ["PATH_INFO"].startswith(this_app().extensions.get(LONG_URLS, ()))
+        most = MAX_LONG_URL if is_long else MAX_URL
+        if length > most:
+            raise UrlTooLong(f"The address is longer than {most} bytes; send a POST to _search.")
     if sum(len(name) + len(value) for name, value in environ.items() if name[:5] == "HTTP_") > (
         MAX_HEADERS
     ):
         raise HeadersTooLong(f"The headers are longer than {MAX_HEADERS} bytes.")
-    if (request.content_length or 0) > MAX_BODY:
+    if (asked.content_length or 0) > MAX_BODY:
         raise BodyTooLong(f"The body is longer than {MAX_BODY} bytes.")
 
 
 def _preflight() -> Response | None:
-    is_preflight = request.method == "OPTIONS" and (
-        "Access-Control-Request-Method" in request.headers
+    environ = this_request().environ
+    is_preflight = environ["REQUEST_METHOD"] == "OPTIONS" and (
+        "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in environ
     )
     if not is_preflight or not (_is_public() or _is_for_registered()):
         return None
@@ -91,14 +95,15 @@ def _preflight() -> Response | None:
 
 
 def _allow(response: Response) -> Response:
-    headers = response.headers
-    headers["X-Content-Type-Options"] = "nosniff"
-    headers[REQUEST_ID_HEADER] = request_id()
-    if "Content-Security-Policy" not in headers:
-        headers["Content-Security-Policy"] = _POLICY
+    added = {"X-Content-Type-Options": "nosniff", REQUEST_ID_HEADER: request_id()}
     if settings().base_url.startswith("https:"):
-        headers["Strict-Transport-Security"] = _HSTS
-    if "HTTP_ORIGIN" not in request.environ:
+        added["Strict-Transport-Security"] = _HSTS
+    if isinstance(response, Answer):
+        response.headers.more(added.items())
+    else:
+        response.headers.update(added)
+        response.headers.setdefault("Content-Security-Policy", POLICY)
+    if "HTTP_ORIGIN" not in this_request().environ:
         return response
     if _is_public():
         allowed = "*"

@@ -28,7 +28,6 @@ from fhirapp.fhir.outcome import InvalidParameter
 from fhirapp.keys import key_of
 from fhirapp.search.fulltext import words_table
 from fhirapp.search.page import (
-    COLUMNS,
     NEWEST_FIRST,
     Cursor,
     Order,
@@ -37,7 +36,6 @@ from fhirapp.search.page import (
     Selection,
     find_page,
     last_row,
-    place_of,
 )
 from fhirapp.search.query import MAX_IDS, Controls, Query
 from fhirapp.search.values import IndexCondition
@@ -142,8 +140,8 @@ class Match(NamedTuple):
     @classmethod
     def of(cls, row: Place) -> Match:
         """Return the match that a row of find_page is."""
-        row_id, version_id, last_updated, pk, body = row[: len(COLUMNS)]
-        return cls(row_id, version_id, last_updated, pk, body, place_of(row))
+        row_id, version_id, last_updated, pk, body, *place = row
+        return cls(row_id, version_id, last_updated, pk, body, tuple(place))
 
 
 class Page(NamedTuple):

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from flask import Response, request
+from werkzeug.datastructures import Headers
 from werkzeug.http import http_date, parse_date, parse_list_header, parse_options_header
 
 from fhirapp.config import base_url
+from fhirapp.current import this_request
 from fhirapp.db.records import are_from_replica
 from fhirapp.db.replicas import AskPrimary
 from fhirapp.fhir.json import compact
@@ -47,6 +50,8 @@ _CACHE = "no-cache, private"
 # RFC 7240 §2: Prefer, for under strict handling another answer may come.
 _CONDITIONS = frozenset({"HTTP_IF_NONE_MATCH", "HTTP_IF_MODIFIED_SINCE"})
 _VARY = "Accept, Authorization, Prefer"
+# Of what is no page: nothing in it runs, and nobody frames it.
+POLICY = "default-src 'none'; frame-ancestors 'none'"
 
 
 def arguments() -> list[tuple[str, str]]:
@@ -54,7 +59,7 @@ def arguments() -> list[tuple[str, str]]:
 
     Raises InvalidParameter.
     """
-    query = request.environ.get("QUERY_STRING", "")
+    query = this_request().environ.get("QUERY_STRING", "")
     return parse_form(query.encode("latin-1")) if query else []
 
 
@@ -125,7 +130,7 @@ def handling() -> str | None:
 
     Of several the first counts. Source: RFC 7240 §2, §4.4; FHIR R4 search §3.1.1.1.
     """
-    prefer = request.environ.get("HTTP_PREFER")
+    prefer = this_request().environ.get("HTTP_PREFER")
     if not prefer:
         return None
     # RFC 7240 separates preferences by commas; some clients write semicolons.
@@ -160,7 +165,7 @@ def _check_accept() -> None:
 
     A header without a range that can be read asks for nothing.
     """
-    accept = request.environ.get("HTTP_ACCEPT")
+    accept = this_request().environ.get("HTTP_ACCEPT")
     if accept is None or accept in (FHIR_JSON, "*/*") or not request.accept_mimetypes:
         return
     matching, misfits = [], []
@@ -207,6 +212,38 @@ def _refusal(misfit: str) -> str:
     return f"{misfit[:SHOWN]} is not supported; this server answers {FHIR_JSON} with {ours}."
 
 
+class OwnHeaders(Headers):
+    """Headers that are this server's own: none can have the end of a line in it.
+
+    Werkzeug looks for that in each, whenever it is added or copied.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self._list = [*pairs]
+
+    def more(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Add headers that are not there yet."""
+        self._list += pairs
+
+
+class Answer(Response):
+    """An answer that is whole: its body is sent as it is, and so are its headers.
+
+    Werkzeug would copy them, and look for addresses and lengths to be corrected.
+    """
+
+    headers: OwnHeaders
+
+    def get_wsgi_headers(self, environ: dict[str, Any]) -> Headers:  # noqa: ARG002
+        return self.headers
+
+    def get_app_iter(self, environ: dict[str, Any]) -> Iterable[bytes]:
+        if self.direct_passthrough:
+            return super().get_app_iter(environ)
+        is_bare = environ["REQUEST_METHOD"] == "HEAD" or self.status_code == 304
+        return () if is_bare else cast("Iterable[bytes]", self.response)
+
+
 def respond(
     body: bytes,
     pretty: bool,
@@ -220,19 +257,27 @@ def respond(
     last_modified is an instant. Raises AskPrimary where the client has something else than what a
     replica holds: that may be newer, and nobody is led back to what is older.
     """
-    headers = [("Cache-Control", _CACHE), ("ETag", etag), ("Vary", _VARY)]
+    headers = OwnHeaders(
+        [
+            ("Cache-Control", _CACHE),
+            ("Content-Security-Policy", POLICY),
+            ("ETag", etag),
+            ("Vary", _VARY),
+        ]
+    )
     if preferred := handling():
-        headers.append(("Preference-Applied", f"handling={preferred}"))
+        headers.more([("Preference-Applied", f"handling={preferred}")])
     if last_modified is not None:
-        headers.append(("Last-Modified", http_date(moment_of(last_modified))))
+        headers.more([("Last-Modified", http_date(moment_of(last_modified)))])
     if _is_known(etag, last_modified):
-        response = Response(status=304, headers=headers)
+        response = Answer(status=304, headers=headers)
         del response.headers["Content-Type"]
         return response
-    if _CONDITIONS & request.environ.keys() and are_from_replica():
+    if _CONDITIONS & this_request().environ.keys() and are_from_replica():
         raise AskPrimary("the client may have seen what is newer")
-    headers.append(("Content-Type", content_type))
-    return Response(body if pretty else compact(body), headers=headers)
+    content = body if pretty else compact(body)
+    headers.more([("Content-Type", content_type), ("Content-Length", str(len(content)))])
+    return Answer([content], headers=headers)
 
 
 def accepts_gzip() -> bool:
@@ -261,7 +306,7 @@ def _is_known(etag: str, last_modified: str | None) -> bool:
 
     RFC 9110 §13.1: of GET and HEAD only.
     """
-    environ = request.environ
+    environ = this_request().environ
     if environ["REQUEST_METHOD"] == "POST":
         return False
     held = environ.get("HTTP_IF_NONE_MATCH")

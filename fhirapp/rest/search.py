@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from flask import Response, request
 
-from fhirapp.audit.write import served
+from fhirapp.audit.write import all_served
 from fhirapp.config import base_url, settings
 from fhirapp.db import records
 from fhirapp.definition import Definition, types
@@ -195,26 +195,30 @@ def _entries(
     issues: Sequence[Issue],
 ) -> Iterator[Entry]:
     """Yield the matches, then what is included with them, then the outcome."""
+    name, base, known = definition.name, fhir_address(""), types()
+    all_served([f"{name}/{match.id}/{match.version_id}" for match in page.matches])
+    all_served([f"{one.type}/{one.id}/{one.version_id}" for one in inclusion.resources])
+    body_of = _part if controls.is_part else _whole
     for match in page.matches:
-        served(definition.name, match.id, match.version_id)
-        address = fhir_address(f"{definition.name}/{match.id}")
-        body = _body(definition, match.body, controls, controls.elements)
+        body = body_of(definition, match.body, controls, controls.elements)
         score = page.scores.get(match.pk)
-        yield Entry(address, body, MATCH if score is None else scored(score))
-    for resource in inclusion.resources:
-        served(resource.type, resource.id, resource.version_id)
-        address = fhir_address(f"{resource.type}/{resource.id}")
+        beside = MATCH if score is None else scored(score)
+        yield Entry(f"{base}{name}/{match.id}", body, beside)
+    for one in inclusion.resources:
         # FHIR R4 search §3.1.1.5.9: _elements is about the matches alone.
-        body = _body(types()[resource.type], resource.body, controls, ())
-        yield Entry(address, body, INCLUDE)
+        body = body_of(known[one.type], one.body, controls, ())
+        yield Entry(f"{base}{one.type}/{one.id}", body, INCLUDE)
     if issues:
         yield Entry("", fhir_json.dumps_indented(operation_outcome(issues)), OUTCOME)
 
 
-def _body(
+def _whole(definition: Definition, body: bytes, *_: object) -> bytes:
+    """Return a stored body as it is answered."""
+    return with_addresses(body, definition.attachments)
+
+
+def _part(
     definition: Definition, body: bytes, controls: Controls, elements: Sequence[str]
 ) -> bytes:
-    """Return a stored body as it is answered."""
-    if controls.is_part:
-        body = subset(definition, body, controls.summary, elements)
-    return with_addresses(body, definition.attachments)
+    """Return the part of a stored body that is asked for."""
+    return _whole(definition, subset(definition, body, controls.summary, elements))

@@ -17,10 +17,11 @@ from functools import cache
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from flask import Flask, current_app, g
+from flask import Flask, g
 from sqlalchemy import event
 
 from fhirapp.config import Settings, settings_of
+from fhirapp.current import this_app
 from fhirapp.db import db
 from fhirapp.fhir.temporal import instant
 from fhirapp.keys import key_of
@@ -68,14 +69,15 @@ def append(line: dict[str, Any]) -> bool:
 
     Raises Unwritable where the settings ask for a trail that lacks nothing.
     """
-    trail = trail_of(current_app)
+    app = this_app()
+    trail = trail_of(app)
     missing = trail.missing
     try:
         trail.append(line)
     except Unwritable as error:
         if not missing:
             _log.error("the audit trail cannot be written: %s", error.reason)
-        if is_required(settings_of(current_app)):
+        if is_required(settings_of(app)):
             raise
         return False
     if missing:
