@@ -75,9 +75,20 @@ class Clinic:
         page = self.browser.get("/admin/backups/x.backup/restore")
         page = page.submit("Prepare the restore", **fields)
         # Where the machine is slow, it is taken for dead until it goes on.
-        while "The server stays available" in page.words or "interrupted" in page.words:
-            time.sleep(0.2)
-            page = self.browser.get(page.path)
+        busy = ("Running for", "interrupted")
+        return self._once(page, page.path, lambda page: not any(one in page.words for one in busy))
+
+    def restored(self) -> Page:
+        """Wait until the server has started anew; return the page that was waited for."""
+        path = "/admin/restoring"
+        return self._once(self.browser.get(path), path, lambda page: page.heading != "Restoring")
+
+    def _once(self, page: Page, path: str, is_so: Callable[[Page], bool]) -> Page:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not is_so(page):
+            assert time.monotonic() < deadline, page.words
+            time.sleep(0.1)
+            page = self.browser.get(path)
         return page
 
     def confirm(self, page: Page, typed: str = "restore", reason: str = REASON) -> Page:
@@ -127,8 +138,7 @@ def test_a_restore_from_the_page_is_served_by_the_same_process(clinic, processes
         midst.sendall(form[10:])
         # Whoever was in the midst of a request has its answer.
         assert answer(midst)[0].status in (400, 401)
-    while (page := it.browser.get("/admin/restoring")).heading == "Restoring":
-        time.sleep(0.1)
+    page = it.restored()
     # No session is left, and the server is the same process on the same port.
     assert page.heading == "Sign in"
     assert it.server.process.poll() is None
@@ -154,8 +164,7 @@ def test_what_cannot_be_put_in_its_place_leaves_what_is_there(clinic):
     # Another program works on the database.
     with in_use(it.settings):
         it.confirm(page)
-        while (page := it.browser.get("/admin/restoring")).heading == "Restoring":
-            time.sleep(0.1)
+        page = it.restored()
     # Nobody is signed out.
     assert "x.backup was not restored on" in page.words
     assert "or a command uses it" in page.words
