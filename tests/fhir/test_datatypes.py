@@ -125,7 +125,7 @@ VALUES: dict[str, Any] = {
     "Uri": "urn:x",
     "Url": "https://a.example",
     "Uuid": "urn:uuid:c757873d-ec9a-4326-a141-556f43239520",
-    "URL": {"use": "home", "type": "both", "line": ["a", "b"], "period": {"start": "2024"}},
+    "Address": {"use": "home", "type": "both", "line": ["a", "b"], "period": {"start": "2024"}},
     "Age": COMPARED,
     "Count": COMPARED,
     "Distance": COMPARED,
