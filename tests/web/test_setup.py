@@ -130,6 +130,7 @@ def test_without_a_code_there_is_no_page(clinic):
     assert (page.status, page.heading) == (404, "Page not found")
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_one_of_two_who_use_an_address_at_once_makes_the_password(clinic, person):
     code = new_code(clinic, person)
     pages = [Browser(clinic).get(f"/setup?code={code}") for _ in range(4)]
