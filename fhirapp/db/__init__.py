@@ -250,6 +250,8 @@ def init_app(app: Flask) -> None:
     if url.get_backend_name() == "sqlite" and url.database:
         _make_folder(Path(url.database).parent)
     db.init_app(app)
+    # Of Flask-SQLAlchemy: _forget_session does what it does.
+    app.teardown_appcontext_funcs.clear()
     init_replicas(app)
     app.teardown_appcontext(forget_reader)
     app.teardown_appcontext(_forget_session)
@@ -263,7 +265,9 @@ def init_app(app: Flask) -> None:
 
 
 def _forget_session(_error: BaseException | None = None) -> None:
-    """End the request's session, before Flask-SQLAlchemy does: what is answered stays answered."""
+    """End the request's session, in place of Flask-SQLAlchemy: what is answered stays answered."""
+    if not db.session.registry.has():
+        return
     try:
         db.session.remove()
     except DBAPIError:

@@ -137,7 +137,7 @@ def bundle(
         parts.append(opening)
         opening = b",\n    {"
         if full_url:
-            parts.append(b'\n      "fullUrl": %s' % dumps(full_url))
+            parts.append(b'\n      "fullUrl": %s' % orjson.dumps(full_url))
             if body is not None:
                 parts.append(b",")
         if body is not None:
