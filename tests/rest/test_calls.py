@@ -14,12 +14,14 @@ import pytest
 from flask import Flask
 from werkzeug.test import EnvironBuilder
 
+from fhirapp.config import settings_of
 from tests.support.helpers import Fhir
 
 
 def calls(app: Flask, path: str, token: str) -> int:
     """Return how many functions written in Python the answer to a GET takes."""
     count = 0
+    statuses: list[str] = []
 
     def note(_frame: FrameType, event: str, _argument: Any) -> None:
         nonlocal count
@@ -28,7 +30,7 @@ def calls(app: Flask, path: str, token: str) -> int:
     for watched in (False, False, True):
         # As the WSGI server calls the app: the tests' client has calls of its own.
         builder = EnvironBuilder(path, headers={"Authorization": f"Bearer {token}"})
-        environ, statuses = builder.get_environ(), list[str]()
+        environ = builder.get_environ()
         builder.close()
         sys.setprofile(note if watched else None)
         try:
@@ -38,7 +40,7 @@ def calls(app: Flask, path: str, token: str) -> int:
             b"".join(content)
         finally:
             sys.setprofile(None)
-        assert statuses == ["200 OK"]
+        assert statuses.pop() == "200 OK"
     return count
 
 
@@ -55,4 +57,6 @@ def calls(app: Flask, path: str, token: str) -> int:
     ],
 )
 def test_a_request_takes_no_more_calls_than_it_needs(app: Flask, fhir: Fhir, path: str, most: int):
+    if settings_of(app).is_postgresql:
+        pytest.skip("the driver of PostgreSQL is written in Python too")
     assert calls(app, f"/fhir/{path}", fhir.token) <= most
