@@ -178,8 +178,8 @@ class Words(Parameter):
         else:
             return
         raise self.invalid(
-            f"does not take {operator}: words side by side must all be there, a comma means or,"
-            " and what lacks a word is not looked for; in quotes it is a word"
+            f"has no operator {operator}: all words given must be found, a comma means OR, and"
+            " words cannot be excluded; put it in quotes to search for it as a word"
         )
 
 

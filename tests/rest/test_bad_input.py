@@ -36,8 +36,8 @@ NO_PAIR = "is not a pair; use code$reference"
 NO_WORD = "has no letter or digit to look for"
 NO_WORDS = 'is not understood; use words, "words that stand together" and beginnings*'
 NO_OPERATOR = (
-    "does not take NEAR: words side by side must all be there, a comma means or, and what lacks a"
-    " word is not looked for; in quotes it is a word"
+    "has no operator NEAR: all words given must be found, a comma means OR, and words cannot be"
+    " excluded; put it in quotes to search for it as a word"
 )
 TOO_MANY_WORDS = "takes at most 20 words and 500 characters"
 NO_CURSOR = "is not one of this server's; start again from the first page"

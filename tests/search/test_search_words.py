@@ -143,8 +143,8 @@ def test_an_operator_of_other_servers_is_refused_and_not_read_as_a_word(
     fhir, name, asked, operator
 ):
     diagnostics = (
-        f"{name}: does not take {operator}: words side by side must all be there, a comma means or,"
-        " and what lacks a word is not looked for; in quotes it is a word"
+        f"{name}: has no operator {operator}: all words given must be found, a comma means OR, and"
+        " words cannot be excluded; put it in quotes to search for it as a word"
     )
     response = fhir.get(f"DocumentReference?{name}={quote(asked)}")
     assert_outcome(response, 400, "value", diagnostics, name)

@@ -102,7 +102,7 @@ def test_of_many_the_best_are_shown_and_the_newest_can_be_paged(browser):
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("q=AND", "does not take AND: words side by side must all be there, a comma means or"),
+        ("q=AND", "has no operator AND: all words given must be found, a comma means OR"),
         ("q=%22", "is not understood; use words"),
         ("q=...", "has no letter or digit to look for"),
         ("q=" + "a+" * 21, "takes at most 20 words and 500 characters"),

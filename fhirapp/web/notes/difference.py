@@ -1,7 +1,7 @@
 """What differs between two texts, line beside line, with the words that changed marked.
 
 Beside each change stands the heading of its section, also where that is far above; a section of
-allergies that changed is shown whole, for what did not change in it matters as much.
+allergies is shown whole where any of it is, for what did not change in it matters as much.
 
 difflib's time grows with the square of what differs, or worse; so what it is given is bounded: what
 is longer is compared by paragraphs, and what is longer still not at all.
@@ -186,11 +186,12 @@ def _folded(rows: Sequence[Row]) -> Iterator[Row]:
     near = bytearray(len(rows))
     for at in changed:
         low, high = max(0, at - _KEPT_AROUND), min(len(rows), at + _KEPT_AROUND + 1)
-        begin = sections[at]
-        if begin >= 0 and _ALLERGIES.match(_text(rows[begin])):
-            end = next((n for n in range(begin, len(rows)) if sections[n] != begin), len(rows))
-            low, high = min(low, begin), max(high, min(end, begin + _MOST_OF_SECTION))
         near[low:high] = b"\1" * (high - low)
+    for begin in {sections[at] for at, is_near in enumerate(near) if is_near} - {-1}:
+        if _ALLERGIES.match(_text(rows[begin])):
+            end = next((n for n in range(begin, len(rows)) if sections[n] != begin), len(rows))
+            end = min(end, begin + _MOST_OF_SECTION)
+            near[begin:end] = b"\1" * (end - begin)
     alike = 0
     for at, row in enumerate(rows):
         if not near[at]:
