@@ -291,14 +291,16 @@ def fhir_address(path: str) -> str:
     return f"{base_url()}/fhir/{path}"
 
 
-def with_addresses(body: bytes, attachments: str) -> bytes:
+def with_addresses(body: bytes, attachments: str, address: str = "") -> bytes:
     """Make the attachments' addresses in a stored body absolute (decisions 2.18).
 
-    The pattern cannot stand in text: there its quotes would be escaped.
+    The pattern cannot stand in text: there its quotes would be escaped. address is what
+    fhir_address("") returns, for one who has many bodies.
     """
     if not attachments:
         return body
-    return body.replace(b'"url": "Binary/', f'"url": "{base_url()}/fhir/Binary/'.encode())
+    address = address or fhir_address("")
+    return body.replace(b'"url": "Binary/', b'"url": "%bBinary/' % address.encode())
 
 
 def _is_known(etag: str, last_modified: str | None) -> bool:

@@ -198,27 +198,20 @@ def _entries(
     name, base, known = definition.name, fhir_address(""), types()
     all_served([f"{name}/{match.id}/{match.version_id}" for match in page.matches])
     all_served([f"{one.type}/{one.id}/{one.version_id}" for one in inclusion.resources])
-    body_of = _part if controls.is_part else _whole
+
+    def shown(definition: Definition, body: bytes, elements: Sequence[str]) -> bytes:
+        if controls.is_part:
+            body = subset(definition, body, controls.summary, elements)
+        return with_addresses(body, definition.attachments, base)
+
     for match in page.matches:
-        body = body_of(definition, match.body, controls, controls.elements)
+        body = shown(definition, match.body, controls.elements)
         score = page.scores.get(match.pk)
         beside = MATCH if score is None else scored(score)
         yield Entry(f"{base}{name}/{match.id}", body, beside)
     for one in inclusion.resources:
         # FHIR R4 search §3.1.1.5.9: _elements is about the matches alone.
-        body = body_of(known[one.type], one.body, controls, ())
+        body = shown(known[one.type], one.body, ())
         yield Entry(f"{base}{one.type}/{one.id}", body, INCLUDE)
     if issues:
         yield Entry("", fhir_json.dumps_indented(operation_outcome(issues)), OUTCOME)
-
-
-def _whole(definition: Definition, body: bytes, *_: object) -> bytes:
-    """Return a stored body as it is answered."""
-    return with_addresses(body, definition.attachments)
-
-
-def _part(
-    definition: Definition, body: bytes, controls: Controls, elements: Sequence[str]
-) -> bytes:
-    """Return the part of a stored body that is asked for."""
-    return _whole(definition, subset(definition, body, controls.summary, elements))
