@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from flask import Flask
+from typing import TYPE_CHECKING
 
-from fhirapp.config import Settings, load_settings
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from fhirapp.config import Settings
 
 __all__ = ["create_app"]
 
@@ -17,6 +20,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     """
     # Imported here: commands and background tasks are without pages (core.py), and start sooner.
     from fhirapp import audit, auth, db, resources, rest, trail, web
+    from fhirapp.config import load_settings
     from fhirapp.core import bare_app
     from fhirapp.exchange import bulk
     from fhirapp.jobs import worker

@@ -1,11 +1,13 @@
 """The `fhirapp` command, thin: each command calls one function elsewhere.
 
 Results on standard output, progress and messages on standard error; exit codes 0 done, 1 done in
-part, 2 not done.
+part, 2 not done. What needs neither records nor settings is here, and imports neither Flask nor
+SQLAlchemy.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import sqlite3
 import sys
@@ -14,30 +16,38 @@ from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
-from sqlalchemy.exc import DBAPIError
+from click.shell_completion import get_completion_class
 
-from fhirapp.config import ConfigurationError
-from fhirapp.trail import Unwritable
+from fhirapp.docs import pages
 
-_MODULES = (
-    *("server", "imports", "exports", "clients", "users", "patients"),
-    *("audit", "backup", "schedule"),
-)
+# Each module's commands: to run one, the others are not read.
+MODULES = {
+    "server": ("serve", "doctor", "logs", "demo", "key", "db"),
+    "imports": ("import",),
+    "exports": ("export",),
+    "clients": ("client", "token"),
+    "users": ("user",),
+    "patients": ("patient",),
+    "audit": ("audit",),
+    "backup": ("backup", "restore"),
+    "schedule": ("schedule",),
+}
 
 
 class _Commands(click.Group):
     """Commands whose errors are one sentence and exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        for name in _MODULES:
+        for name in MODULES:
             self._load(name)
         return super().list_commands(ctx)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        # One that is its module's name reads no other: a backup is to take little memory.
-        names = (cmd_name,) if cmd_name in _MODULES else _MODULES
-        for name in names:
-            self._load(name)
+        if cmd_name not in self.commands:
+            named = [name for name, commands in MODULES.items() if cmd_name in commands]
+            # Of a command that is misspelled all are read: one of them may be meant.
+            for name in named or MODULES:
+                self._load(name)
         return super().get_command(ctx, cmd_name)
 
     def _load(self, name: str) -> None:
@@ -47,16 +57,6 @@ class _Commands(click.Group):
     def main(self, *arguments: Any, **extra: Any) -> NoReturn:
         try:
             status = super().main(*arguments, **{**extra, "standalone_mode": False})
-        except (ConfigurationError, Unwritable) as error:
-            click.echo(f"fhirapp: {error}", err=True)
-            status = 2
-        except (DBAPIError, sqlite3.Error) as error:
-            cause = getattr(error, "orig", None) or error
-            reason = str(cause).strip().splitlines()[0]
-            click.echo(
-                f"fhirapp: the database cannot be used ({reason}); what was done is kept.", err=True
-            )
-            status = 2
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
             status = 2
@@ -67,13 +67,62 @@ class _Commands(click.Group):
             status = 2
         except (click.Abort, KeyboardInterrupt):
             status = 130
+        except Exception as error:  # noqa: BLE001
+            click.echo(f"fhirapp: {_refusal(error)}", err=True)
+            status = 2
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _refusal(error: Exception) -> str:
+    """Return why a command was not done; raises the error where that is a mistake of ours."""
+    from sqlalchemy.exc import DBAPIError
+
+    from fhirapp.config import ConfigurationError
+    from fhirapp.trail import Unwritable
+
+    if isinstance(error, ConfigurationError | Unwritable):
+        return str(error)
+    if isinstance(error, DBAPIError | sqlite3.Error):
+        cause = getattr(error, "orig", None) or error
+        reason = str(cause).strip().splitlines()[0]
+        return f"the database cannot be used ({reason}); what was done is kept."
+    raise error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="fhirapp")
 def cli() -> None:
     """fhirapp: a small FHIR R4 server for clinical notes and allergies."""
+
+
+@cli.command()
+@click.argument("name", required=False)
+def docs(name: str | None) -> None:
+    """Print a page of the manual; without NAME, list the pages."""
+    if name is None:
+        width = max(map(len, pages()))
+        for page in pages().values():
+            click.echo(f"{page.name:{width}}  {page.title}")
+        return
+    shown = pages().get(name.removesuffix(".md"))
+    if shown is None:
+        nearest = difflib.get_close_matches(name, pages(), n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else "`fhirapp docs` lists the pages."
+        from fhirapp.config import RefusedCommand
+
+        raise RefusedCommand(f"The manual has no page {name}; {hint}")
+    click.echo(shown.source)
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a script for shell completion: eval "$(fhirapp completion bash)"."""
+    made = get_completion_class(shell)
+    assert made is not None
+    commands = context.find_root().command
+    click.echo(made(commands, {}, "fhirapp", "_FHIRAPP_COMPLETE").source())
 
 
 def main() -> None:

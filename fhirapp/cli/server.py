@@ -1,15 +1,13 @@
-"""The commands of the server itself: `serve`, `doctor`, `logs`, `demo`, `key`, `db`, `docs`."""
+"""The commands of the server itself: `serve`, `doctor`, `logs`, `demo`, `key`, `db`."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import textwrap
 import time
 from datetime import UTC, datetime
 
 import click
-from click.shell_completion import get_completion_class
 
 from fhirapp import create_app
 from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
@@ -17,7 +15,6 @@ from fhirapp.auth.oauth import openid
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.cli.common import demo_option, opened_app, ready_app, say
 from fhirapp.config import (
-    ConfigurationError,
     RefusedCommand,
     Settings,
     load_settings,
@@ -26,7 +23,6 @@ from fhirapp.config import (
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
-from fhirapp.docs import pages
 from fhirapp.ops import health, live_settings, metrics
 from fhirapp.ops.check import check_database, check_file
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
@@ -190,17 +186,6 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
-    """Print a script for shell completion: eval "$(fhirapp completion bash)"."""
-    made = get_completion_class(shell)
-    assert made is not None
-    commands = context.find_root().command
-    click.echo(made(commands, {}, "fhirapp", "_FHIRAPP_COMPLETE").source())
-
-
 @click.group("db")
 def database() -> None:
     """The database."""
@@ -258,21 +243,4 @@ def reindex_(demo: bool | None) -> None:
     say(f"{count} versions rebuilt.")
 
 
-@click.command()
-@click.argument("name", required=False)
-def docs(name: str | None) -> None:
-    """Print a page of the manual; without NAME, list the pages."""
-    if name is None:
-        width = max(map(len, pages()))
-        for page in pages().values():
-            click.echo(f"{page.name:{width}}  {page.title}")
-        return
-    shown = pages().get(name.removesuffix(".md"))
-    if shown is None:
-        nearest = difflib.get_close_matches(name, pages(), n=1)
-        hint = f"did you mean {nearest[0]}?" if nearest else "`fhirapp docs` lists the pages."
-        raise ConfigurationError(f"The manual has no page {name}; {hint}")
-    click.echo(shown.source)
-
-
-commands = [serve, doctor, logs, completion, demo, key, database, docs]
+commands = [serve, doctor, logs, demo, key, database]

@@ -6,6 +6,7 @@ import json
 import stat
 import subprocess
 import sys
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey
 
+from fhirapp.cli import MODULES
 from fhirapp.cli.common import progress_bar
 from tests.exchange.test_import import ALLERGY, PATIENT, lines
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp, fhirapp_anew
@@ -41,6 +43,31 @@ def test_an_unknown_command_or_option_is_named(tmp_path, arguments):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "nonsense" in done.stderr.strip().splitlines()[-1]
+
+
+def test_a_misspelled_command_leads_to_what_may_be_meant(tmp_path):
+    assert "Did you mean" in fhirapp(tmp_path, "improt").stderr
+
+
+def test_each_command_is_looked_for_where_it_stands():
+    found = {
+        name: tuple(command.name for command in import_module(f"fhirapp.cli.{name}").commands)
+        for name in MODULES
+    }
+    assert found == MODULES
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["docs"], ["completion", "bash"]])
+def test_what_touches_no_records_reads_neither_flask_nor_sqlalchemy(arguments):
+    code = (
+        "import atexit, sys; from fhirapp.cli import main;"
+        "atexit.register(lambda: print({'flask', 'sqlalchemy', 'marshmallow'} & {*sys.modules}));"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "set()"
 
 
 @pytest.mark.parametrize(
