@@ -39,10 +39,11 @@ _MOST_PLACES = 256
 
 
 class _App(Flask):
-    """Flask without what nobody uses here, and a read would pay for with a fifth of its calls.
+    """Flask without what nobody uses here, and what a read would pay for with a fifth of its calls.
 
-    That is coroutines, signals, Flask's own sessions, functions for one request or after it; and
-    the host of an address is looked through once for all requests.
+    That is: coroutines, signals, Flask's own sessions, `after_this_request`, `teardown_request`,
+    and functions that look at a view's arguments. The host of an address is looked through once for
+    all requests; so is what is called before and after the view of an endpoint.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:

@@ -276,7 +276,12 @@ def respond(
     if _CONDITIONS & this_request().environ.keys() and are_from_replica():
         raise AskPrimary("the client may have seen what is newer")
     content = body if pretty else compact(body)
-    headers.more([("Content-Type", content_type), ("Content-Length", str(len(content)))])
+    headers.more([("Content-Length", str(len(content)))])
+    if content_type == FHIR_JSON:
+        headers.more([("Content-Type", FHIR_JSON)])
+    else:
+        # Of a Binary it is what the record says, so Werkzeug looks through it.
+        headers["Content-Type"] = content_type
     return Answer([content], headers=headers)
 
 
