@@ -124,7 +124,7 @@ def init_app(app: Flask) -> None:
 
     app.before_request(begin)
     app.after_request(end)
-    app.teardown_request(leave)
+    app.teardown_appcontext(leave)
     app.extensions[ON_EVENT] = lambda event: events.labels(event).inc()
 
 

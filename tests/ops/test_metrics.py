@@ -58,7 +58,7 @@ def test_requests_of_all_processes_are_counted_and_nothing_of_a_record(start, tm
     server = start("--demo", METRICS="127.0.0.1:0")
     scraped = Scraped(tmp_path)
     for _ in range(12):
-        server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))
+        assert server.ask(get("/fhir/AllergyIntolerance/al-p1-latex"))[0].status == 401
     for number in range(3):
         server.ask(get(f"/nothing-{number}"))
     assert scraped.value(READS) == 12
