@@ -455,7 +455,7 @@ def _accounts(settings: Settings) -> Iterator[Finding]:
             "Require it: FHIRAPP_SECOND_FACTOR=administrators.",
         )
     else:
-        yield Finding("Accounts", GOOD, f"{there} administrators")
+        yield Finding("Accounts", GOOD, f"administrators: {there}")
 
 
 def _documents() -> Iterator[Finding]:
