@@ -225,9 +225,13 @@ class _Builder:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
+        if self._left_out and self._depth <= _MAX_DEPTH:
+            # Most of a document, of which nothing is kept.
+            self._left_out += 1
+            return
         self._check(attributes)
         name = _name(name)
-        if self._left_out or self._is_left_out(name):
+        if self._is_left_out(name):
             self._left_out += 1
             return
         self._count += 1
