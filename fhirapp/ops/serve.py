@@ -9,6 +9,7 @@ same process, on the same listening socket: who comes meanwhile waits there.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -101,6 +102,9 @@ def serve(
         if hasattr(signal, "SIGUSR1"):
             app.extensions[RESTARTS] = os.getpid()
         of_metrics = 0 if metrics_listener is None else _serve_metrics(app, metrics_listener)
+        # What is there now stays: no collection looks through it, or has a child copy its pages.
+        gc.collect()
+        gc.freeze()
         # As PID 1 of a container it is the parent of every orphan, and must wait for them.
         if (count == 1 and os.getpid() != 1) or not hasattr(os, "fork"):
             _pin(cores[0])
