@@ -267,12 +267,12 @@ def respond(
     )
     if preferred := handling():
         headers.more([("Preference-Applied", f"handling={preferred}")])
-    if last_modified is not None:
-        headers.more([("Last-Modified", http_date(moment_of(last_modified)))])
     if _is_known(etag, last_modified):
         response = Answer(status=304, headers=headers)
         del response.headers["Content-Type"]
         return response
+    if last_modified is not None:
+        headers.more([("Last-Modified", http_date(moment_of(last_modified)))])
     if _CONDITIONS & this_request().environ.keys() and are_from_replica():
         raise AskPrimary("the client may have seen what is newer")
     content = body if pretty else compact(body)

@@ -74,6 +74,8 @@ def test_what_the_client_holds_is_not_sent_again(fhir, method, path, held):
     assert (response.status_code, response.data) == (304, b"")
     assert response.headers["ETag"] == 'W/"3"'
     assert response.headers["Cache-Control"] == "no-cache, private"
+    # RFC 9110 §15.4.5: with an ETag no other metadata of what is not sent.
+    assert "Last-Modified" not in response.headers
     assert "Content-Type" not in response.headers
 
 
