@@ -76,6 +76,9 @@ def test_pages_are_shown_under_the_servers_own_name_only(make_app, host, status)
     client = make_app(base_url="https://clinic.example").test_client()
     answer = client.get("/sign-in", headers={"Host": host})
     assert answer.status_code == status
+    # `GET http://evil.example HTTP/1.1`: it is not sent on to / of whatever it names.
+    no_path = client.get("/", headers={"Host": host}, environ_overrides={"PATH_INFO": ""})
+    assert no_path.status_code == status
     # What programs read they name by the address that they were given.
     assert client.get("/fhir/metadata", headers={"Host": host}).status_code == 200
 
