@@ -55,7 +55,7 @@ class _App(Flask):
         return func
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        if request is None or "HTTP_UPGRADE" in request.environ:
+        if request is None:
             return super().create_url_adapter(request)
         place = tuple(map(request.environ.get, _PLACE))
         known = self._places.get(place)
@@ -70,7 +70,8 @@ class _App(Flask):
             known.server_name,
             known.script_name,
             known.subdomain,
-            known.url_scheme,
+            # There are no websockets: Upgrade is ignored, as RFC 9110 §7.8 allows.
+            request.scheme,
             request.path,
             request.method,
             request.environ.get("QUERY_STRING", ""),

@@ -77,8 +77,10 @@ def test_pages_are_shown_under_the_servers_own_name_only(make_app, host, status)
     answer = client.get("/sign-in", headers={"Host": host})
     assert answer.status_code == status
     # `GET http://evil.example HTTP/1.1`: it is not sent on to / of whatever it names.
-    no_path = client.get("/", headers={"Host": host}, environ_overrides={"PATH_INFO": ""})
-    assert no_path.status_code == status
+    for more in ({"Upgrade": "websocket", "Connection": "Upgrade"}, {}):
+        headers = {"Host": host, **more}
+        no_path = client.get("/", headers=headers, environ_overrides={"PATH_INFO": ""})
+        assert no_path.status_code == status
     # What programs read they name by the address that they were given.
     assert client.get("/fhir/metadata", headers={"Host": host}).status_code == 200
 
