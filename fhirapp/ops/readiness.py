@@ -19,6 +19,7 @@ from flask import Flask, current_app
 from sqlalchemy import Engine
 
 from fhirapp.config import ConfigurationError, settings_of
+from fhirapp.current import this_app
 from fhirapp.db import database_errors, db, is_busy
 from fhirapp.disk import because, beside, database_path, take
 from fhirapp.ops.backups.backup import integrity_faults, opened
@@ -67,7 +68,7 @@ def init_app(app: Flask) -> None:
 def why_not_ready(seconds: float = SECONDS) -> str:
     """Return why this server cannot do its work, empty where it can; soon enough in any case."""
     found: Readiness = current_app.extensions[_EXTENSION]
-    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
+    app = this_app()
 
     def look() -> str:
         with app.app_context():

@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 from flask import Flask, current_app
 
 from fhirapp.config import ConfigurationError, RefusedCommand, Settings, settings_of
+from fhirapp.current import this_app
 from fhirapp.db import writing
 from fhirapp.disk import database_path
 from fhirapp.exchange.remote.address import is_export, origin, place
@@ -254,7 +255,7 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
             with writing() as connection:
                 is_ours = claim(connection)
             if is_ours:
-                app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
+                app = this_app()
                 count = reset(app, now)
                 ended = now + round(time.monotonic() - began)
                 schedule.finish(one.name, Run(now, ended, DONE, f"{count} versions.", job_id))

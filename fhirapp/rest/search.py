@@ -196,11 +196,12 @@ def _entries(
 ) -> Iterator[Entry]:
     """Yield the matches, then what is included with them, then the outcome."""
     name, base, known = definition.name, fhir_address(""), types()
+    is_part = controls.is_part
     all_served([f"{name}/{match.id}/{match.version_id}" for match in page.matches])
     all_served([f"{one.type}/{one.id}/{one.version_id}" for one in inclusion.resources])
 
     def shown(definition: Definition, body: bytes, elements: Sequence[str]) -> bytes:
-        if controls.is_part:
+        if is_part:
             body = subset(definition, body, controls.summary, elements)
         return with_addresses(body, definition.attachments, base)
 

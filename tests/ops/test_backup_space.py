@@ -47,7 +47,10 @@ def fill_disk_at(suffix: str) -> Callable[[int], None]:
 @pytest.mark.parametrize(
     ("suffix", "words"),
     [
-        (".part", r"cannot be written \(No space left on device\); nothing was left there"),
+        (
+            ".part",
+            r"clinic\.backup cannot be written \(No space left on device\); nothing was left there",
+        ),
         (DATABASE, r"cannot be copied into .* \(No space left on device\)"),
     ],
 )

@@ -52,7 +52,7 @@ def calls(app: Flask, path: str, token: str) -> int:
         ("AllergyIntolerance?patient=p1", 555),
         ("AllergyIntolerance?patient=p1&_revinclude=Provenance:target", 750),
         ("AllergyIntolerance?_count=100", 770),
-        ("DocumentReference?patient=p1", 630),
+        ("DocumentReference?patient=p1", 585),
         ("metadata", 225),
     ],
 )

@@ -12,11 +12,12 @@ from importlib.metadata import version as library_version
 from pathlib import Path
 from typing import NamedTuple
 
-from flask import Flask, Response, current_app, request
+from flask import Response, request
 from sqlalchemy import ColumnElement, func, select
 
 from fhirapp.auth.models import ADMINISTRATOR, OF_PAGES, OF_SHELL, Client, User
 from fhirapp.config import STORED, settings
+from fhirapp.current import this_app
 from fhirapp.db import db
 from fhirapp.ops import live_settings
 from fhirapp.ops.backups.backup import why_no_backup
@@ -131,7 +132,7 @@ def hide_steps() -> Response:
 @for_administrators
 def index() -> Response:
     """Look at everything; with whole=1 also at what reads whole files."""
-    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
+    app = this_app()
     is_whole = request.args.get("whole") == "1"
     found = examine(app, quick=not is_whole)
     groups = [(state, [one for one in found if one.state == state]) for state in STATES]
@@ -165,7 +166,7 @@ def about() -> Response:
 @for_administrators
 def errors() -> Response:
     """Show the newest entries, those of a level and worse, or those of a request."""
-    app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
+    app = this_app()
     id_ = request.args.get("id", "").strip()[:100]
     level = request.args.get("level", "")
     wanted = LEVELS[LEVELS.index(level) :] if level in LEVELS else LEVELS
