@@ -15,7 +15,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
-from sqlalchemy.dialects.postgresql import insert as upsert
 
 from fhirapp.auth.models import Attempt, digest
 from fhirapp.config import settings
@@ -128,9 +127,11 @@ def _count_of_all(key: str) -> tuple[int, float]:
     It waits for no other writer and for no disk. Where it fails none is counted: what is answered
     is a refusal anyway.
     """
+    from sqlalchemy.dialects.postgresql import insert
+
     now = int(time.time())
     row = {"digest": digest(key), "times": 1, "expires_at": now + 60}
-    added = upsert(Attempt).values(row)
+    added = insert(Attempt).values(row)
     is_fresh = Attempt.expires_at > now
     counted = added.on_conflict_do_update(
         index_elements=[Attempt.digest],

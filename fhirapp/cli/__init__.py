@@ -20,17 +20,24 @@ from click.shell_completion import get_completion_class
 
 from fhirapp.docs import pages
 
-# Each module's commands: to run one, the others are not read.
-MODULES = {
-    "server": ("serve", "doctor", "logs", "demo", "key", "db"),
-    "imports": ("import",),
-    "exports": ("export",),
-    "clients": ("client", "token"),
-    "users": ("user",),
-    "patients": ("patient",),
-    "audit": ("audit",),
-    "backup": ("backup", "restore"),
-    "schedule": ("schedule",),
+# The commands of other modules, each with its module and what it does: to list them none is read.
+COMMANDS = {
+    "audit": ("audit", "List what was requested, and verify that no line was changed."),
+    "backup": ("backup", "Back up the database and keys while the server runs."),
+    "client": ("clients", "Register apps and backend systems, approve and disable them."),
+    "db": ("server", "Check, upgrade and index the database."),
+    "demo": ("server", "Start the demo anew."),
+    "doctor": ("server", "Check settings, disk, database, audit trail and backups."),
+    "export": ("exports", "Export all records as FHIR."),
+    "import": ("imports", "Import records: FHIR, C-CDA and tables."),
+    "key": ("server", "Replace the key that signs id tokens."),
+    "logs": ("server", "Show the latest warnings and errors."),
+    "patient": ("patients", "Delete a patient's record, or merge two."),
+    "restore": ("backup", "Restore the database and keys from a backup."),
+    "schedule": ("schedule", "Set what the server does at set times."),
+    "serve": ("server", "Serve FHIR until stopped."),
+    "token": ("clients", "Issue access tokens."),
+    "user": ("users", "Add people who can sign in, change and disable them."),
 }
 
 
@@ -38,21 +45,21 @@ class _Commands(click.Group):
     """Commands whose errors are one sentence and exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        for name in MODULES:
-            self._load(name)
-        return super().list_commands(ctx)
+        return sorted({*super().list_commands(ctx), *COMMANDS})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands:
-            named = [name for name, commands in MODULES.items() if cmd_name in commands]
             # Of a command that is misspelled all are read: one of them may be meant.
-            for name in named or MODULES:
-                self._load(name)
+            for name, _ in [COMMANDS[cmd_name]] if cmd_name in COMMANDS else COMMANDS.values():
+                for command in import_module(f"fhirapp.cli.{name}").commands:
+                    self.add_command(command)
         return super().get_command(ctx, cmd_name)
 
-    def _load(self, name: str) -> None:
-        for command in import_module(f"fhirapp.cli.{name}").commands:
-            self.add_command(command)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        known = {name: command.get_short_help_str(100) for name, command in self.commands.items()}
+        known |= {name: summary for name, (_, summary) in COMMANDS.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, known[name]) for name in self.list_commands(ctx)])
 
     def main(self, *arguments: Any, **extra: Any) -> NoReturn:
         try:
@@ -63,7 +70,8 @@ class _Commands(click.Group):
         except click.ClickException as error:
             # click lists what could have been chosen, each on a line.
             message = " ".join(error.format_message().split()).rstrip(".")
-            click.echo(f"fhirapp: {message}. See --help.", err=True)
+            end = "" if message.endswith("?") else "."
+            click.echo(f"fhirapp: {message}{end} See --help.", err=True)
             status = 2
         except (click.Abort, KeyboardInterrupt):
             status = 130

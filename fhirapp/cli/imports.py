@@ -16,16 +16,16 @@ from flask import Flask
 from fhirapp.cli.common import demo_option, opened_app, progress_bar, say
 from fhirapp.config import Settings, load_settings, settings_of
 from fhirapp.db import with_patience
+from fhirapp.exchange.imports import ID_PREFIX, PATIENCE
 from fhirapp.exchange.imports.downloads import (
     Downloads,
     download_all,
     import_downloads,
     is_address,
 )
-from fhirapp.exchange.imports.importer import PATIENCE
 from fhirapp.exchange.imports.inputs import total_bytes
 from fhirapp.exchange.imports.report import Report, write_report
-from fhirapp.exchange.imports.runs import ID_PREFIX, Options, dry_run_copy
+from fhirapp.exchange.imports.runs import Options, dry_run_copy
 from fhirapp.exchange.remote.authorization import Credentials
 from fhirapp.exchange.tables import KINDS, template
 from fhirapp.ops.lock import in_use

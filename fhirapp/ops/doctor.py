@@ -53,8 +53,8 @@ from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.rotation import backups
 from fhirapp.ops.proxies import NO_ADDRESS, PLAIN, reach_of, seems_behind_proxy
 from fhirapp.ops.readiness import fault_of, why_not_ready
-from fhirapp.ops.scheduled import FAILED_FOLDER
 from fhirapp.ops.schedules import count_failed
+from fhirapp.ops.watched import FAILED_FOLDER
 from fhirapp.store.migrate import schema_version, shown
 from fhirapp.trail.joins import verify_trail
 

@@ -21,7 +21,7 @@ from fhirapp.config import RefusedCommand, Settings
 from fhirapp.db import writing
 from fhirapp.db.turns import turn
 from fhirapp.definition import types
-from fhirapp.exchange.imports.importer import PATIENCE, TURN
+from fhirapp.exchange.imports import PATIENCE, TURN
 from fhirapp.exchange.models import CORRECTED, DELETED, ERASED, PatientChange, PatientMerge
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import instant

@@ -11,7 +11,6 @@ Imports are idempotent, so a unit, or a pull, that broke off is simply taken aga
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import time
@@ -24,9 +23,9 @@ from pathlib import Path
 from fhirapp.config import ConfigurationError, Settings, with_parameters
 from fhirapp.core import current_core
 from fhirapp.db import with_patience, writing
-from fhirapp.disk import because, naming_in, owned_as, take
+from fhirapp.disk import naming_in, take
+from fhirapp.exchange.imports import PATIENCE
 from fhirapp.exchange.imports.downloads import Downloads, download_all, import_downloads
-from fhirapp.exchange.imports.importer import PATIENCE
 from fhirapp.exchange.imports.inputs import shown, total_bytes
 from fhirapp.exchange.imports.report import Report, write_report
 from fhirapp.exchange.imports.runs import Options
@@ -37,14 +36,11 @@ from fhirapp.jobs.process import MADE, Tracker
 from fhirapp.jobs.table import DONE, FAILED, WAITS, WORKS, Job, Progress
 from fhirapp.ops.backups.drill import drill
 from fhirapp.ops.backups.rotation import Naming, at_hand, place_of, prune, prune_kept
+from fhirapp.ops.jobs import DRILL, FOLDER
+from fhirapp.ops.watched import DONE_FOLDER, FAILED_FOLDER, own_folder, state_of, waiting
 
-BACKUP, DRILL, FOLDER, PULL = "backup", "drill", "folder", "pull"
-DONE_FOLDER, FAILED_FOLDER, _WORK = "done", "failed", ".fhirapp"
+_WORK = ".fhirapp"
 REPORTS, REJECTED = ("report.json", "report.html"), "rejected.ndjson"
-# What lies beside a unit that failed; of tables the kind is in the name too.
-_OF_A_REPORT = re.compile(r"\.(report\.(json|html)|rejected(\.\w+)?\.\w+)$")
-# A unit that changed less long ago may still be growing.
-QUIET_SECONDS = 30
 # In a work folder: what a living run holds, and what it makes of a unit.
 _HELD, _MADE = ".held", ".made"
 _SHOWN = 20
@@ -190,63 +186,6 @@ def _write(report: Report, made: Path) -> None:
             write_report(report, made / name)
 
 
-def waiting(folder: Path, now: float) -> list[Path]:
-    """Return the units of a watched folder that are quiet, by name. Raises ConfigurationError."""
-    try:
-        units = [path for path in folder.iterdir() if path.name[0] != "." and not _is_own(path)]
-        return sorted(unit for unit in units if _is_quiet(unit, now))
-    except OSError as error:
-        raise ConfigurationError(
-            f"The watched folder {folder} cannot be read ({because(error)})."
-        ) from None
-
-
-def failed_units(folder: Path) -> list[str]:
-    """Return the names of what lies in a watched folder's failed/, without the reports of it."""
-    names = {path.name for path in Path(folder, FAILED_FOLDER).iterdir() if path.name[0] != "."}
-    return sorted(name for name in names if not _OF_A_REPORT.search(name))
-
-
-def _is_own(path: Path) -> bool:
-    return path.name in (DONE_FOLDER, FAILED_FOLDER)
-
-
-def _is_quiet(unit: Path, now: float) -> bool:
-    try:
-        # Not the time of modification, which a copy keeps; a clock may have been set back.
-        newest = max(state.st_ctime for _path, state in _contents(unit))
-    except OSError:
-        return False
-    return abs(now - newest) >= QUIET_SECONDS
-
-
-def _contents(unit: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield a file, or a folder and all in it, without following links. Raises OSError."""
-    yield unit, unit.lstat()
-    if unit.is_dir() and not unit.is_symlink():
-        for folder, folders, files in os.walk(unit):
-            for name in (*folders, *files):
-                path = Path(folder, name)
-                yield path, path.lstat()
-
-
-def _state(unit: Path) -> dict[Path, tuple[int, int]]:
-    return {path: (state.st_size, state.st_mtime_ns) for path, state in _contents(unit)}
-
-
-def own_folder(path: Path) -> Path:
-    """Make a folder of ours in a watched folder, unless it is there. Raises ConfigurationError."""
-    try:
-        path.mkdir(mode=0o770, exist_ok=True)
-        owned_as(path, path.parent)
-        is_ours = not path.is_symlink()
-    except OSError as error:
-        raise ConfigurationError(f"The folder {path} cannot be made ({because(error)}).") from None
-    if not is_ours:
-        raise ConfigurationError(f"{path} is a link; there must be a folder in its place.")
-    return path
-
-
 def take_folder(settings: Settings, job: Job, tracker: Tracker, _passphrase: str) -> str:
     """Import each unit of a watched folder. Raises ConfigurationError where one has failed."""
     folder, notes = Path(job.request["folder"]), tracker.progress.notes
@@ -344,10 +283,10 @@ def _take_unit(unit: Path, folder: Path, work: Path, importing: _Importing) -> s
         # Another server has it.
         return ""
     try:
-        before = _state(taken)
+        before = state_of(taken)
         made.mkdir(mode=0o700, exist_ok=True)
         fault = _import_unit(taken, made, before, importing)
-        if _state(taken) != before:
+        if state_of(taken) != before:
             # Whoever writes it has not finished.
             _put_back(taken, folder)
             return "it changed while it was read, and is imported again."

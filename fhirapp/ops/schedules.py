@@ -33,17 +33,9 @@ from fhirapp.jobs.table import DONE, FAILED
 from fhirapp.ops.backups.backup import why_no_backup
 from fhirapp.ops.backups.passphrase import VARIABLE, read_passphrase
 from fhirapp.ops.backups.rotation import stem_of
+from fhirapp.ops.jobs import BACKUP, FOLDER, PULL
 from fhirapp.ops.reset import reset
-from fhirapp.ops.scheduled import (
-    BACKUP,
-    DONE_FOLDER,
-    FAILED_FOLDER,
-    FOLDER,
-    PULL,
-    failed_units,
-    own_folder,
-    waiting,
-)
+from fhirapp.ops.watched import DONE_FOLDER, FAILED_FOLDER, failed_units, own_folder, waiting
 from fhirapp.trail.events import record
 
 _log = logging.getLogger(__name__)
@@ -269,7 +261,7 @@ def _start(one: Schedule, job_id: str, now: int, passphrase: str, *, is_due: boo
         return process.start(
             job_id,
             one.kind,
-            module="fhirapp.ops.jobs",
+            module="fhirapp.ops.work",
             owner=one.owner,
             request={**one.options, **state, "encrypted": bool(passphrase)},
             passphrase=passphrase,

@@ -14,7 +14,6 @@ from typing import Any
 
 from flask import Flask
 from sqlalchemy import Connection, func, insert, select
-from sqlalchemy.dialects import postgresql
 
 from fhirapp.config import ConfigurationError, settings_of
 from fhirapp.db import db
@@ -79,6 +78,8 @@ def bring_in(app: Flask) -> int:
 
 def _bring_in(connection: Connection, folder: Path, days: list[Path]) -> dict[str, Head]:
     """Insert the lines of files and what is beside them; return the last line of each chain."""
+    from sqlalchemy.dialects import postgresql
+
     with opened(days[0]) as first:
         stream = f"{_FILES}{hashlib.sha256(first.readline()).hexdigest()[:12]}"
     counts = {day: sum(1 for _ in _lines(day)) for day in days}

@@ -40,7 +40,6 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -167,6 +166,8 @@ class TableTrail(Trail):
 
     def put(self, name: str, content: bytes) -> None:
         """Write a row."""
+        from sqlalchemy.dialects import postgresql
+
         row = postgresql.insert(AuditFile).values(name=name, content=content)
         with self._errors(), self._engine.connect() as connection:
             connection.execute(
@@ -278,6 +279,8 @@ class TableTrail(Trail):
 
     def _others(self) -> dict[str, Head]:
         """Return the last line of each other chain that went on since the heads before."""
+        from sqlalchemy.dialects import postgresql
+
         assert self._connection is not None
         heads = select(AuditLine.pk).where(AuditLine.is_head).order_by(AuditLine.pk.desc())
         since = heads.offset(_HEADS_BACK).limit(1).scalar_subquery()

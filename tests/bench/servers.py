@@ -33,8 +33,15 @@ class Answer(NamedTuple):
 
 
 def environment(instance: Path, **settings: str) -> dict[str, str]:
-    """Return the environment of our own processes: these settings and no others."""
-    outside = {name: value for name, value in os.environ.items() if name[:8] != "FHIRAPP_"}
+    """Return the environment of our own processes: these settings and no others.
+
+    Python keeps what it compiled, as it does for users: else each start compiles it all anew.
+    """
+    outside = {
+        name: value
+        for name, value in os.environ.items()
+        if name[:8] != "FHIRAPP_" and name != "PYTHONDONTWRITEBYTECODE"
+    }
     return outside | {"FHIRAPP_INSTANCE_PATH": str(instance), **settings}
 
 

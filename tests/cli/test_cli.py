@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey
 
-from fhirapp.cli import MODULES
+from fhirapp.cli import COMMANDS
 from fhirapp.cli.common import progress_bar
 from tests.exchange.test_import import ALLERGY, PATIENT, lines
 from tests.support.shell import MAIN, assert_not_done, environment, fhirapp, fhirapp_anew
@@ -50,14 +50,16 @@ def test_a_misspelled_command_leads_to_what_may_be_meant(tmp_path):
 
 
 def test_each_command_is_looked_for_where_it_stands():
+    modules = {module for module, _ in COMMANDS.values()}
     found = {
-        name: tuple(command.name for command in import_module(f"fhirapp.cli.{name}").commands)
-        for name in MODULES
+        command.name: module
+        for module in modules
+        for command in import_module(f"fhirapp.cli.{module}").commands
     }
-    assert found == MODULES
+    assert found == {name: module for name, (module, _) in COMMANDS.items()}
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["docs"], ["completion", "bash"]])
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["docs"], ["completion", "bash"]])
 def test_what_touches_no_records_reads_neither_flask_nor_sqlalchemy(arguments):
     code = (
         "import atexit, sys; from fhirapp.cli import main;"

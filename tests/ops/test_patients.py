@@ -17,7 +17,7 @@ from fhirapp.config import RefusedCommand, settings_of
 from fhirapp.db import db
 from fhirapp.db.turns import turn
 from fhirapp.definition import types
-from fhirapp.exchange.imports.importer import TURN
+from fhirapp.exchange.imports import TURN
 from fhirapp.exchange.imports.report import Report
 from fhirapp.ops.check import check_database
 from fhirapp.ops.patients import admit_again, belongings, delete_patient

@@ -28,8 +28,8 @@ from fhirapp.jobs.schedule import IDLE, SKIPPED, Schedule
 from fhirapp.jobs.table import DONE, FAILED, INTERRUPTED
 from fhirapp.ops import schedules
 from fhirapp.ops.jobs import BACKUP, DRILL, FOLDER, PULL
-from fhirapp.ops.scheduled import waiting
 from fhirapp.ops.schedules import run_due
+from fhirapp.ops.watched import waiting
 from tests.support.bulk_server import EXPORT, TIME, BulkServer, accepted, file, lines_of, running
 from tests.support.contract import versions_held
 from tests.support.importing import allergy, patient

@@ -30,7 +30,7 @@ from fhirapp.db import connect_args, db, writing
 from fhirapp.db.generation import following_others, generation
 from fhirapp.db.turns import _OURS, is_taken, turn
 from fhirapp.exchange.bulk.run import KIND, run_next
-from fhirapp.exchange.imports.importer import TURN
+from fhirapp.exchange.imports import TURN
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE
 from fhirapp.jobs.worker import running_jobs

@@ -24,8 +24,7 @@ from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.config import settings_of
 from fhirapp.db import db, writing
 from fhirapp.db.turns import turn
-from fhirapp.exchange.imports import uploads
-from fhirapp.exchange.imports.importer import TURN
+from fhirapp.exchange.imports import TURN, uploads
 from fhirapp.exchange.imports.uploads import safe_name
 from fhirapp.exchange.models import ImportRun, UploadPiece
 from fhirapp.jobs import process, table

@@ -2,4 +2,22 @@
 
 The road of a record: inputs (files and archives) → reader (records) → admission (id, references,
 check) → batches (one transaction each) → store. importer.py runs it from start to end.
+
+Here is what pages and jobs know of imports: they do without the rest, and so start sooner.
 """
+
+import re
+
+# What imports take turns at.
+TURN = "import"
+# How many seconds an import waits for another writer.
+PATIENCE = 60
+# Short enough that most ids, with it, stay within FHIR's 64 characters.
+ID_PREFIX = re.compile(r"[A-Za-z0-9.-]{0,20}")
+LINES = (".ndjson", ".jsonl")
+# What a folder is searched for; its other files may be what a table names.
+SUFFIXES = (*LINES, ".json", ".gz", ".zip", ".xml", ".csv", ".tsv")
+# Of a report: so many of a kind are listed; all are counted.
+LISTED = 10_000
+# The columns of its counts, in their order.
+OUTCOMES = ("read", "new", "changed", "same", "deleted", "rejected")

@@ -19,7 +19,7 @@ from fhirapp.db import Reader, db, writing
 from fhirapp.db.turns import turn
 from fhirapp.definition import Definition
 from fhirapp.disk import scratch as scratch_folder
-from fhirapp.exchange.imports import deletions, runs
+from fhirapp.exchange.imports import PATIENCE, TURN, deletions, runs
 from fhirapp.exchange.imports.admission import MISFILED, OLDER, REFERENCE, Admission, PublishFirst
 from fhirapp.exchange.imports.archives import Archives, OnRead
 from fhirapp.exchange.imports.batches import (
@@ -48,10 +48,6 @@ from fhirapp.store.write import Rendering, rendering_in_force
 
 # Values of one SELECT: SQLite takes 32,766.
 _IDS = 10_000
-# What imports take turns at.
-TURN = "import"
-# How many seconds an import waits for another writer.
-PATIENCE = 60
 _REJECTIONS: Mapping[Change | str, str] = {
     Change.FOREIGN: (
         "is known from another source, with other content; give the ids of one of them a prefix "

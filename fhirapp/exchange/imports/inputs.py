@@ -19,6 +19,7 @@ import orjson
 
 from fhirapp.config import ConfigurationError
 from fhirapp.definition import Definition
+from fhirapp.exchange.imports import LINES, SUFFIXES
 from fhirapp.exchange.imports.archives import (
     CHUNK,
     Archives,
@@ -40,9 +41,6 @@ MARK = b"\xef\xbb\xbf"
 _OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 # How much of a long first line is looked at.
 _LONG_HEAD = 8_388_608
-_LINES = (".ndjson", ".jsonl")
-# What a folder is searched for; its other files may be what a table names.
-SUFFIXES = (*_LINES, ".json", ".gz", ".zip", ".xml", ".csv", ".tsv")
 _NO_RECORDS = f"holds no file that ends in {', '.join(SUFFIXES)}"
 # The first element of XML, with its attributes.
 _ROOT = re.compile(rb"<[A-Za-z_][^>]*>")
@@ -202,7 +200,7 @@ def kind_of(source: Input) -> tuple[Kind, str]:
         return Kind.CDA, ""
     if head.startswith(_OTHER_MARKS) or b"\0" in start[:4]:
         raise Broken("is not in UTF-8; save it as UTF-8")
-    if source.name.lower().removesuffix(".gz").endswith(_LINES) or _is_lines(start):
+    if source.name.lower().removesuffix(".gz").endswith(LINES) or _is_lines(start):
         return Kind.LINES, ""
     return (Kind.DOCUMENT if start[:1] in (b"{", b"[") else Kind.UNKNOWN), ""
 

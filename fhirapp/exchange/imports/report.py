@@ -17,12 +17,9 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fhirapp.config import ConfigurationError
+from fhirapp.exchange.imports import LISTED, OUTCOMES
 from fhirapp.exchange.imports.records import Record
 
-# So many of a kind are listed; all are counted.
-LISTED = 10_000
-# The columns of the counts, in their order.
-OUTCOMES = ("read", "new", "changed", "same", "deleted", "rejected")
 _UNKNOWN_TYPE = "?"
 
 

@@ -27,8 +27,6 @@ from fhirapp.exchange.models import ImportRun, ImportShared, ImportSource
 from fhirapp.store.prepare import prepare
 from fhirapp.store.publish import Publisher
 
-# Short enough that most ids, with it, stay within FHIR's 64 characters.
-ID_PREFIX = re.compile(r"[A-Za-z0-9.-]{0,20}")
 # Targets of one Provenance.
 _TARGETS = 500
 # Provenances that are published at once.

@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db, writing
 from fhirapp.disk import because, need_space
-from fhirapp.exchange.imports.inputs import SUFFIXES
+from fhirapp.exchange.imports import SUFFIXES
 from fhirapp.exchange.models import UploadPiece
 from fhirapp.files import orphans, shared_files
 from fhirapp.jobs import table

@@ -14,10 +14,7 @@ from sqlalchemy import select
 from fhirapp.config import ConfigurationError, settings
 from fhirapp.db import db
 from fhirapp.db.turns import is_taken
-from fhirapp.exchange.imports import uploads
-from fhirapp.exchange.imports.importer import TURN
-from fhirapp.exchange.imports.report import LISTED, OUTCOMES
-from fhirapp.exchange.imports.runs import ID_PREFIX
+from fhirapp.exchange.imports import ID_PREFIX, LISTED, OUTCOMES, TURN, uploads
 from fhirapp.exchange.imports.uploads import Upload
 from fhirapp.exchange.models import ImportRun, ImportSource
 from fhirapp.fhir.outcome import BodyTooLong

@@ -131,7 +131,7 @@ def begin(kind: str, options: Mapping[str, Any], passphrase: str = "") -> str:
         is_new = process.start(
             job_id,
             kind,
-            module="fhirapp.ops.jobs",
+            module="fhirapp.ops.work",
             owner=user.username,
             request=options,
             passphrase=passphrase,
