@@ -1,7 +1,8 @@
 """`python -m tests.bench`: load a database, serve it, and print what that costs as a table.
 
 `python -m tests.bench scale` is another: cost against rows and against servers (scale.py), and
-`python -m tests.bench paint` only that of pages in a browser (paint.py).
+`python -m tests.bench paint` only that of pages in a browser (paint.py). With `--compare FOLDER`
+requests are asked of this checkout and of the one in that folder, in turn (compare.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.bench import database, measure, scale
+from tests.bench.compare import compare
 from tests.bench.database import Database
 from tests.bench.paint import first_paint
 from tests.bench.records import Size
@@ -36,6 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(table(first_paint(Path(folder), Effort.rounds)))
         return
     options = _options(words)
+    if options.compare:
+        with tempfile.TemporaryDirectory(prefix="fhirapp-bench-") as folder:
+            print(table([compare(options.compare.absolute(), Path(folder))]))
+        return
     size = Size(options.patients, options.allergies, options.documents)
     effort = _QUICK if options.quick else Effort(rounds=options.rounds)
     if options.keep:
@@ -77,6 +83,12 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--patients", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=Effort.rounds, help="of CPU time")
     parser.add_argument("--quick", action="store_true", help="a trial: one short round")
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="FOLDER",
+        help="ask another checkout too, request by request",
+    )
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="keep the databases here, and use them again"
     )

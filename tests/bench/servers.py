@@ -53,14 +53,16 @@ def command(*arguments: str) -> list[str]:
 class Server:
     """A server's process, ended on leaving the context."""
 
-    def __init__(self, words: list[str], environ: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, words: list[str], environ: Mapping[str, str], log: Path, checkout: Path = ROOT
+    ) -> None:
         # Once it is known: the server chooses one that is free, and says which.
         self.port = 0
         self.log = log
         self.started = time.perf_counter()
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                words, cwd=ROOT, env=environ, stdout=output, stderr=output
+                words, cwd=checkout, env=environ, stdout=output, stderr=output
             )
 
     def __enter__(self) -> Self:
@@ -110,10 +112,10 @@ class Server:
         return [anonymous_megabytes(pid) for pid in self.workers()]
 
 
-def ours(instance: Path, log: Path, **settings: str) -> Server:
-    """Start our server as users do."""
+def ours(instance: Path, log: Path, checkout: Path = ROOT, **settings: str) -> Server:
+    """Start our server as users do, of this checkout or another."""
     words = [sys.executable, "app.py", "--port", "0"]
-    return Server(words, environment(instance, **settings), log)
+    return Server(words, environment(instance, **settings), log, checkout)
 
 
 def bare(answers: Answers, log: Path, cores: list[int]) -> Server:
@@ -160,11 +162,11 @@ def recorded(server: Server, token: str, asked: Mapping[str, list[str]]) -> Answ
     return answers
 
 
-def issue_token(instance: Path) -> str:
+def issue_token(instance: Path, checkout: Path = ROOT) -> str:
     """Return a token that may read and search everything for a day."""
     words = command("token", "issue", "--scope", "system/*.rs", "--expires", "86400")
     done = subprocess.run(
-        words, cwd=ROOT, env=environment(instance), check=True, capture_output=True, text=True
+        words, cwd=checkout, env=environment(instance), check=True, capture_output=True, text=True
     )
     return done.stdout.strip()
 
