@@ -24,7 +24,9 @@ from tests.bench.records import Size
 from tests.bench.rows import Section, table
 from tests.bench.sections import Bench, Effort
 
-_QUICK = Effort(rounds=1, cpu_seconds=0.01, rate_rounds=1, rate_seconds=0.2, starts=1, burden=100)
+_QUICK = Effort(
+    rounds=1, cpu_seconds=0.01, rate_rounds=1, rate_seconds=0.2, starts=1, burden=100, documents=3
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -60,18 +62,19 @@ def run(folder: Path, size: Size, effort: Effort) -> None:
     small = database.load(folder / "small", size.hundredth(), timed=False)
     bench = Bench(folder, full, small, effort)
     _say("measuring CPU time per request")
-    costs, memory_alone = bench.costs()
+    costs, memory = bench.costs()
     costs.append(bench.protection())
     _say("measuring requests per second")
-    rates, memory = bench.rates()
+    rates, memory_later = bench.rates()
+    of_cores = bench.cores()
     _say("measuring starts")
     starts = bench.starts()
-    private = Section("RssAnon, MB a process", "ours", "bare", [memory_alone, memory])
+    private = Section("RssAnon, MB a process", "ours", "bare", [*memory, memory_later])
     _say("measuring data in and out")
     in_and_out = bench.exchange()
     _say("measuring pages in a browser")
     painted = first_paint(folder, effort.starts)
-    print(table([*costs, rates, *in_and_out, private, starts, *painted]))
+    print(table([*costs, rates, *of_cores, *in_and_out, private, starts, *painted]))
     print()
     print(_notes(effort, full, small, time.monotonic() - began))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import shutil
 import tempfile
 import time
@@ -15,15 +16,18 @@ from tests.bench.database import LEAST, Database, run, start
 from tests.bench.questions import ALLERGIES, by_patient
 from tests.bench.records import Size
 from tests.bench.rows import Row, Section, Target
-from tests.bench.servers import Server, issue_token, ours
+from tests.bench.servers import ROOT, Server, issue_token, ours
 
-_ALLERGIES = Target(5_000, at_most=False, of_measured=True)
-_DOCUMENTS = Target(1_500, at_most=False, of_measured=True)
-_FLAT = Target(0.8, at_most=False)
+_ALLERGIES = Target(4_000, at_most=False, of_measured=True)
+_DOCUMENTS = Target(2_000, at_most=False, of_measured=True)
+_FLAT = Target(0.9, at_most=False)
 _MEMORY = Target(150, of_measured=True)
-_DISK = Target(5, of_measured=True)
-_EXPORT = Target(20_000, at_most=False, of_measured=True)
+_DISK = Target(4, of_measured=True)
+_EXPORT = Target(100_000, at_most=False, of_measured=True)
 _BESIDE = Target(2)
+_CDA_RATE = Target(60, at_most=False, of_measured=True)
+# Characters of a document.
+_CDA = 90_000
 
 
 def imports(database: Database) -> list[Section]:
@@ -46,6 +50,27 @@ def imports(database: Database) -> list[Section]:
         Section("RssAnon, MB at the most", "ours", "", memory),
         Section("On disk, kB with indexes", "ours", "", disk),
     ]
+
+
+def documents_of_cda(folder: Path, count: int) -> Section:
+    """Measure what importing C-CDA documents costs, each of 90 kB and of the same patient."""
+    source = (ROOT / "tests" / "ccda" / "ccd.xml").read_text()
+    sections = re.findall(r"<component>\s*<section.*?</section>\s*</component>", source, re.DOTALL)
+    entries = "".join(re.findall(r"<entry.*?</entry>", max(sections, key=len), re.DOTALL))
+    # In a section of problems, whose entries are read and not kept.
+    problems = '<component><section><code code="11450-4" codeSystem="2.16.840.1.113883.6.1"/>'
+    problems += f"<text>-</text>{entries * ((_CDA - len(source)) // len(entries))}"
+    large = source.replace(sections[-1], f"{sections[-1]}{problems}</section></component>", 1)
+    (identity,) = re.findall(r"<ClinicalDocument.*?<id ([^>]*)/>", source, re.DOTALL)[:1]
+    instance, documents = folder / "cda", folder / "documents"
+    documents.mkdir()
+    for number in range(count):
+        another = f'root="2.16.840.1.113883.19.5" extension="{number}"'
+        (documents / f"{number}.xml").write_text(large.replace(identity, another, 1))
+    start = run("import", ROOT / "tests" / "ccda" / "plain-cda.xml", instance=instance).cpu_seconds
+    cost = run("import", documents, instance=instance).cpu_seconds - start
+    row = Row("C-CDA documents of 90 kB", [count / max(cost, LEAST)], target=_CDA_RATE)
+    return Section("Imported per CPU second", "ours", "", [row])
 
 
 def exports(database: Database, rounds: int) -> Section:

@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -81,6 +82,36 @@ class Load:
                         connection.send(self._requests)
                         sent += 1
         return answered
+
+
+class Waits(Load):
+    """Requests at set times, whether those before are answered or not."""
+
+    def at_rate(self, rate: float, seconds: float) -> list[float]:
+        """Ask so many a second; return how long each waited for its answer, from when it was due.
+
+        A request for which no connection is free is sent once one is: that is waiting too.
+        """
+        count = max(2, round(rate * seconds))
+        idle, due_of = deque(self._connections), dict[_Connection, float]()
+        waits: list[float] = []
+        start = time.perf_counter()
+        sent = 0
+        while len(waits) < count:
+            now = time.perf_counter()
+            while sent < count and idle and (due := start + sent / rate) <= now:
+                connection = idle.popleft()
+                connection.send(self._requests)
+                due_of[connection] = due
+                sent += 1
+            rest = start + sent / rate - now if idle and sent < count else 1.0
+            for key, _ in self._selector.select(max(0.0, rest)):
+                connection = key.data
+                if connection.receive():
+                    waits.append(time.perf_counter() - due_of[connection])
+                    idle.append(connection)
+        self.close()
+        return waits
 
 
 def _request(port: int, token: str, question: Question) -> bytes:

@@ -52,7 +52,7 @@ class Candidate:
 
 def cpu_rounds(candidates: Sequence[Candidate], rounds: int, seconds: float) -> None:
     """Measure each candidate for so many processor seconds in each round, one after the other."""
-    with _apart():
+    with apart():
         for candidate in candidates:
             candidate.calibrate(seconds)
         for _ in range(rounds):
@@ -111,7 +111,7 @@ def cores() -> list[int]:
 
 
 @contextmanager
-def _apart() -> Iterator[None]:
+def apart() -> Iterator[None]:
     """Keep this process, which asks, off the first core, where a single server process runs."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, before - {min(before)} or before)

@@ -19,10 +19,17 @@ BY_PATIENT = "search by patient"
 UNFILTERED = "search without parameters"
 REVINCLUDE = "search by patient, _revinclude"
 UNCHANGED = "search by patient, 304"
-COMMON_RANKED = "_content of a common word, _sort=_score"
+COMMON = "_content of a common word"
+COMMON_RANKED = f"{COMMON}, _sort=_score"
 PAGE = 100
 DEEP_PAGE = 500
 FIRST_PAGE = f"page 1, _count={PAGE}"
+# What needs no token, and is the same for everybody.
+PUBLIC = {
+    "CapabilityStatement": ["/fhir/metadata"],
+    "SMART configuration": ["/fhir/.well-known/smart-configuration"],
+    "JSON Web Key Set": ["/oauth/jwks.json"],
+}
 
 
 def label(type_name: str, question: str) -> str:
@@ -98,7 +105,7 @@ def kinds_of_search(size: Size) -> dict[str, list[str]]:
         label(DOCUMENTS, "_content"): [
             f"{documents}?_content={ward(number)}" for number in _patients(size)
         ],
-        label(DOCUMENTS, "_content of a common word"): [f"{documents}?_content=wound&{few_notes}"],
+        label(DOCUMENTS, COMMON): [f"{documents}?_content=wound&{few_notes}"],
         label(DOCUMENTS, COMMON_RANKED): [f"{documents}?_content=wound&_sort=_score&{few_notes}"],
     }
 
