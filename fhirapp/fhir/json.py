@@ -87,6 +87,7 @@ def _default(value: Any) -> orjson.Fragment:
 _LINE = re.compile(rb"\n *")
 # A resource in a Bundle stands three levels deep.
 _DEEPER = b"\n      "
+_WITH_URL = b'\n      "fullUrl": %s,\n      "resource": %s'
 
 
 class Entry(NamedTuple):
@@ -134,15 +135,14 @@ def bundle(
     parts = [dumps_indented(head)[:-2]]
     opening = b',\n  "entry": [\n    {'
     for full_url, body, beside in entries:
-        parts.append(opening)
+        if body is None:
+            members = b'\n      "fullUrl": %s' % orjson.dumps(full_url) if full_url else b""
+        elif full_url:
+            members = _WITH_URL % (orjson.dumps(full_url), body.replace(b"\n", _DEEPER))
+        else:
+            members = b'\n      "resource": %s' % body.replace(b"\n", _DEEPER)
+        parts += (opening, members, beside, b"\n    }")
         opening = b",\n    {"
-        if full_url:
-            parts.append(b'\n      "fullUrl": %s' % orjson.dumps(full_url))
-            if body is not None:
-                parts.append(b",")
-        if body is not None:
-            parts += (b'\n      "resource": ', body.replace(b"\n", _DEEPER))
-        parts += (beside, b"\n    }")
     if len(parts) > 1:
         parts.append(b"\n  ]")
     parts.append(b"\n}")

@@ -140,8 +140,7 @@ class Match(NamedTuple):
     @classmethod
     def of(cls, row: Place) -> Match:
         """Return the match that a row of find_page is."""
-        row_id, version_id, last_updated, pk, body, *place = row
-        return cls(row_id, version_id, last_updated, pk, body, tuple(place))
+        return cls._make((*row[:5], row[5:]))
 
 
 class Page(NamedTuple):
