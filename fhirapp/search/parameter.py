@@ -132,7 +132,7 @@ class Parameter:
                 break
         return rows
 
-    def rows_of(self, value: Any) -> list[IndexRow]:
+    def rows_of(self, value: Any) -> Sequence[IndexRow]:
         """Return the index rows of one value in a resource, and that it is there."""
         found = self.index(value)
         if not found or type(found[0]) is not self.row:

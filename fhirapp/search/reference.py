@@ -6,6 +6,7 @@ Source: FHIR R4 search §3.1.1.4.9, §3.1.1.4.14.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,7 +50,7 @@ class Reference(Parameter):
     modifiers = frozenset({"identifier"})
     row = ReferenceRow
 
-    def rows_of(self, value: Any) -> list[IndexRow]:
+    def rows_of(self, value: Any) -> Sequence[IndexRow]:
         found = super().rows_of(value)
         if len(self.targets) != 1:
             return found

@@ -9,9 +9,12 @@ case-insensitive manner". Index rows hold such codes folded.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
+from fhirapp.fhir import json as fhir_json
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, string_rows
@@ -30,6 +33,8 @@ _UNCASED = "http://terminology.hl7.org/CodeSystem/v2-"
 _IS_CASED = " OR ".join(["(k.system >= ? AND k.system < ?)"] * len(_CASED))
 _IS_CASED = f"(({_IS_CASED}) AND NOT (k.system >= ? AND k.system < ?))"
 _CASED_VALUES = tuple(end for one in (*_CASED, _UNCASED) for end in (one, one + "\U0010ffff"))
+# Bytes of JSON: a longer concept is not remembered.
+_LONGEST = 1_000
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,20 @@ class Token(Parameter):
 
     def accepts(self, modifier: str) -> bool:
         return modifier in self.modifiers or (modifier == "of-type" and self.of_identifier)
+
+    def rows_of(self, value: Any) -> Sequence[IndexRow]:
+        if type(value) is not dict or self.of_identifier:
+            return super().rows_of(value)
+        text = fhir_json.dumps(value)
+        if len(text) > _LONGEST:
+            return super().rows_of(value)
+        return self._remembered(text)
+
+    @cached_property
+    def _remembered(self) -> Callable[[bytes], Sequence[IndexRow]]:
+        # Most concepts come again: thousands of allergies have some dozens.
+        found = super().rows_of
+        return lru_cache(maxsize=500)(lambda text: tuple(found(fhir_json.loads(text))))
 
     def index(self, value: Any) -> list[IndexRow]:
         name = self.name

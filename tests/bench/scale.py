@@ -373,6 +373,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of a round of asking")
     options = parser.parse_args(arguments)
     began = time.monotonic()
+    if options.folder:
+        options.folder.mkdir(parents=True, exist_ok=True)
     for name, sized, work in (
         ("sqlite", options.sqlite, on_sqlite),
         ("postgresql", options.sizes, on_postgresql),
