@@ -259,9 +259,9 @@ def init_app(app: Flask) -> None:
         if db.engine.dialect.name == "sqlite":
             event.listen(db.engine, "connect", _prepare_sqlite)
             event.listen(db.engine, "begin", _begin_sqlite)
-            event.listen(db.engine, "engine_disposed", forget_spares)
         else:
             event.listen(db.engine, "connect", _hold_postgresql)
+        event.listen(db.engine, "engine_disposed", forget_spares)
 
 
 def _forget_session(_error: BaseException | None = None) -> None:

@@ -28,7 +28,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from fhirapp.config import Settings
 from fhirapp.db.base import connect_args
-from fhirapp.db.reader import Reader
+from fhirapp.db.reader import Reader, forget_spares
 
 # How a replica is: one that is behind is used again by itself, one that is refused is none of ours.
 USED, BEHIND, AWAY, REFUSED = "used", "behind", "unreachable", "refused"
@@ -109,6 +109,7 @@ class Replica:
         self._lines: WeakKeyDictionary[Any, socket.socket] = WeakKeyDictionary()
         event.listen(self.engine, "connect", self._keep_line)
         event.listen(self.engine, "close", self._drop_line)
+        event.listen(self.engine, "engine_disposed", forget_spares)
 
     def _keep_line(self, connection: Any, _record: object) -> None:
         line = socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)

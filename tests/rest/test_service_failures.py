@@ -10,10 +10,12 @@ from sqlalchemy import create_engine, text
 
 from fhirapp.auth.throttle import PER_MINUTE
 from fhirapp.db import db
+from fhirapp.trail import table
 from tests.conftest import token_for
 from tests.support.helpers import Fhir, assert_outcome
 
 ALLERGY = "AllergyIntolerance"
+END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"
 
 
 def test_a_body_that_is_too_long_is_a_413(fhir):
@@ -109,7 +111,9 @@ def test_a_busy_database_is_a_503(make_app, monkeypatch):
     assert fhir.get(f"{ALLERGY}/al-p1-latex").status_code == 200
 
 
-def test_a_database_that_is_away_is_a_503(make_app):
+def test_a_database_that_is_away_is_a_503(make_app, monkeypatch):
+    # As a client that comes again when it was told to.
+    monkeypatch.setattr(table, "_PAUSE_SECONDS", 0.0)
     app = make_app()
     fhir = Fhir(app, token_for(app, "system/*.rs"))
     with app.app_context():
@@ -121,7 +125,7 @@ def test_a_database_that_is_away_is_a_503(make_app):
     with engine.connect() as connection:
         connection.execute(text(allow + "FALSE"))
         connection.execute(
-            text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"),
+            text(END),
             {"name": url.database},
         )
         response = fhir.get(f"{ALLERGY}/al-p1-latex")
@@ -130,6 +134,27 @@ def test_a_database_that_is_away_is_a_503(make_app):
     assert_outcome(response, 503, "transient", "The database is busy; try again shortly.")
     assert response.headers["Retry-After"] == "2"
     assert fhir.get(f"{ALLERGY}/al-p1-latex").status_code == 200
+
+
+def test_connections_that_were_lost_are_replaced_unnoticed(make_app):
+    app = make_app()
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    with app.app_context():
+        url = db.engine.url
+    if url.get_backend_name() != "postgresql":
+        pytest.skip("SQLite's cannot be lost")
+    engine = create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT")
+    for _ in range(2):
+        assert fhir.get(f"{ALLERGY}/al-p1-latex").status_code == 200
+        with engine.connect() as connection:
+            connection.execute(
+                text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"
+                ),
+                {"name": url.database},
+            )
+    assert fhir.get(f"{ALLERGY}/al-p1-latex").status_code == 200
+    engine.dispose()
 
 
 @pytest.mark.parametrize(
