@@ -260,19 +260,22 @@ def access_to(definition: Definition, permission: str, resource_id: str | None =
     if resource_id is not None:
         check_id(definition, resource_id)
     access = authenticate().access()
-    if definition.visibility is Visibility.SCOPE:
-        reaches = bool(access.grants(definition.name, permission))
-    elif definition.visibility is Visibility.CARRIER:
-        reaches = any(access.grants(carrier.name, permission) for carrier in carriers())
-    else:
-        is_user = permission == "r" and access.own == (definition.name, resource_id)
-        reaches = access.allows_any(permission) or is_user
-    if not reaches:
+    is_user = permission == "r" and access.own == (definition.name, resource_id)
+    if not (reaches(definition, access, permission) or is_user):
         raise insufficient_scope(
             f"The token's scope does not cover {_NAMES[permission]} of {definition.name}.",
             f"system/{definition.name}.{permission}",
         )
     return access
+
+
+def reaches(definition: Definition, access: Access, permission: str) -> bool:
+    """Say whether a token may see anything of a type at all."""
+    if definition.visibility is Visibility.SCOPE:
+        return bool(access.grants(definition.name, permission))
+    if definition.visibility is Visibility.CARRIER:
+        return any(access.grants(carrier.name, permission) for carrier in carriers())
+    return access.allows_any(permission)
 
 
 def check_id(definition: Definition, resource_id: str) -> None:

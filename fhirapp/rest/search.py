@@ -21,6 +21,7 @@ from fhirapp.fhir.elements import Binding
 from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle, scored
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
 from fhirapp.rest.access import access_to, check_merged, check_patients, visible
+from fhirapp.rest.chains import Chains
 from fhirapp.rest.explain import Statements, explain_limits
 from fhirapp.rest.include import Inclusion, included_with, not_served, parse_includes, target_types
 from fhirapp.rest.paging import (
@@ -64,7 +65,11 @@ def search_type(definition: Definition) -> Response:
 
     controls = parse_controls(parameters, default=config.page_size, greatest=config.page_max)
     context = Context(definition.tables, base_url())
-    query = parse_query(definition.params, controls.rest, context, strict=strict)
+    snapshot = records()
+    statements = Statements(snapshot) if controls.explain and config.demo else None
+    run = statements or snapshot.all
+    chain = Chains(snapshot, run, definition, access, context.base_url)
+    query = parse_query(definition.params, controls.rest, context, strict=strict, chain=chain)
     order = parse_sort(controls.sort, definition.params, context)
     joins = parse_includes(definition, controls.includes)
     ignored = [*query.ignored]
@@ -72,15 +77,12 @@ def search_type(definition: Definition) -> Response:
         ignored += check_subset(definition, controls, strict=strict)
     ignored += not_served(joins)
 
-    check_patients(definition, access, query.applied, context)
+    check_patients(definition, access, query.direct, context)
     limit = visible(definition, access, "s")
     is_wide = limit is None or not limit.narrows
     if is_wide and definition.patient_or_id and (strict or config.require_patient_or_id):
         require_patient_or_id([name for name, _ in query.applied])
 
-    snapshot = records()
-    statements = Statements(snapshot) if controls.explain and config.demo else None
-    run = statements or snapshot.all
     conditions = query.conditions if limit is None else (*query.conditions, limit)
     selection = select(definition.sql_table, conditions, snapshot.all)
     query_fingerprint = fingerprint(definition.name, [*query.applied, ("_sort", controls.sort)])
@@ -95,18 +97,19 @@ def search_type(definition: Definition) -> Response:
         is_all = page.is_single and controls.sort != BY_SCORE
         total = len(page.matches) if is_all else total_of(snapshot, selection)
     is_empty = not (page.matches or total)
-    check_merged(snapshot, definition, access, query.applied, context, is_empty=is_empty)
+    check_merged(snapshot, definition, access, query.direct, context, is_empty=is_empty)
     links = links_of(definition.name, query.applied, controls, page, query_fingerprint)
     inclusion = included_with(snapshot, definition, access, joins, controls, page.matches)
 
     issues = [*_warnings(ignored, inclusion)]
-    for impossible in impossible_values(definition, query.applied):
+    for impossible in impossible_values(definition, query.direct):
         if (warning := impossible.issue()) not in issues:
             issues.append(warning)
     if controls.explain:
         issues += explain_query(definition.params, query, context)
         issues += explain_answer(controls)
-        issues += explain_limits([definition.name, *target_types(joins)], access)
+        led_to = [name for one in query.chains.values() for name in one.types]
+        issues += explain_limits([definition.name, *led_to, *target_types(joins)], access)
         issues += statements.explain() if statements else ()
     matched = [(match.id, match.version_id) for match in page.matches]
     included = [resource.name for resource in inclusion.resources]

@@ -204,9 +204,16 @@ def explain_query(parameters: Parameters, query: Query, context: Context) -> Ite
     for name, value in query.applied:
         grouped.setdefault(name, []).append(value)
     for name, values in grouped.items():
-        base, _, modifier = name.partition(":")
-        parameter = parameters.by_name[base]
-        links = [f"{SPEC}#{_SECTIONS.get(base, parameter.kind)}"]
+        chained = query.chains.get(name)
+        if chained is None:
+            base, _, modifier = name.partition(":")
+            parameter, asked, before = parameters.by_name[base], context, ""
+        else:
+            _, parameter, modifier, asked, steps, _ = chained
+            base, before = f"{steps}.{parameter.name}", f"{steps}."
+        links = [f"{SPEC}#{_SECTIONS.get(parameter.name, parameter.kind)}"]
+        if chained is not None:
+            links.append(f"{SPEC}#chaining")
         if modifier:
             links.append(f"{SPEC}#{_SECTIONS.get(modifier, 'modifiers')}")
         if parameter.spec:
@@ -215,11 +222,11 @@ def explain_query(parameters: Parameters, query: Query, context: Context) -> Ite
             name=base,
             modifier=modifier,
             kind=parameter.kind,
-            paths=parameter.paths,
+            paths=[before + path for path in parameter.paths],
             is_first_of=parameter.first_of,
             doc=parameter.doc,
             repetitions=[
-                [_sought(parameter, modifier, part, context) for part in parameter.choices(value)]
+                [_sought(parameter, modifier, part, asked) for part in parameter.choices(value)]
                 for value in dict.fromkeys(values)
             ],
             links=links,

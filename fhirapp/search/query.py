@@ -7,9 +7,11 @@ Source: service.md 4, rules 3, 5; FHIR R4 search §3.1.1, §3.1.1.5; decisions 2
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from fhirapp.fhir.outcome import (
     InvalidParameter,
@@ -20,7 +22,7 @@ from fhirapp.fhir.outcome import (
 from fhirapp.search.date import LastUpdated
 from fhirapp.search.fulltext import WordsCondition
 from fhirapp.search.page import Run, Selection
-from fhirapp.search.parameter import Context, Identity, Parameters
+from fhirapp.search.parameter import Context, Identity, Parameter, Parameters
 from fhirapp.search.string import Uri
 from fhirapp.search.token import Token
 from fhirapp.search.values import (
@@ -151,9 +153,13 @@ def _sorted_out(
     return single, tuple(includes), rest
 
 
+_OF_FEW = {"_id", "patient", "subject", "patient.identifier", "subject.identifier"}
+
+
 def require_patient_or_id(parameters: Sequence[str]) -> None:
     """Refuse a search that names no patient and no id (decisions 2.4). Raises MissingParameter."""
-    if not {"_id", "patient", "subject"} & {name.partition(":")[0] for name in parameters}:
+    named = {re.sub(r":\w+", "", name) for name in parameters}
+    if not _OF_FEW & named:
         raise MissingParameter("patient", "is required when _id is not given")
 
 
@@ -190,28 +196,67 @@ _REFUSED = frozenset({"_filter", "_has", "_list", "_query"})
 _NOT_HERE = frozenset({"_contained", "_containedType"})
 
 
+class Chained(NamedTuple):
+    """A chained parameter that was read: its conditions, and what its last part searches.
+
+    steps are the references that lead there, as they were named, types those that they lead to.
+    """
+
+    conditions: tuple[AnyCondition, ...]
+    parameter: Parameter
+    modifier: str
+    context: Context
+    steps: str
+    types: Sequence[str]
+
+
 @dataclass(frozen=True)
 class Query:
     """What selects resources: conditions that all hold, and what was made of the request.
 
     applied are the parameters that were used, as they stand in links; ignored pairs each name that
-    was not with the reason.
+    was not with the reason; chains are those of applied that are chained, by name.
     """
 
     conditions: tuple[AnyCondition, ...]
     applied: tuple[tuple[str, str], ...] = ()
     ignored: tuple[tuple[str, str], ...] = ()
+    chains: Mapping[str, Chained] = field(default_factory=dict)
+
+    @property
+    def direct(self) -> list[tuple[str, str]]:
+        """What was applied of the type itself, without chains."""
+        return [pair for pair in self.applied if pair[0] not in self.chains]
 
 
 def parse_query(
-    parameters: Parameters, arguments: Arguments, context: Context, *, strict: bool
+    parameters: Parameters,
+    arguments: Arguments,
+    context: Context,
+    *,
+    strict: bool,
+    chain: Callable[[str, Sequence[str]], Chained] | None = None,
 ) -> Query:
-    """Read search parameters; unknown ones are ignored, if strict refused. Raises FhirError."""
+    """Read search parameters; unknown ones are ignored, if strict refused. Raises FhirError.
+
+    chain reads chained ones by name and values; without it they are refused.
+    """
     grouped, ignored = _group(arguments)
     conditions: list[AnyCondition] = []
     applied = []
+    chains: dict[str, Chained] = {}
     listed = 0
     for name, values in grouped.items():
+        listed += sum(len(split(value, ",")) for value in values)
+        if listed > MAX_VALUES:
+            raise InvalidParameter(name, f"{MAX_VALUES} values in a search are the most")
+        if "." in name:
+            if chain is None:
+                raise UnsupportedParameter(name, "is not supported here")
+            chains[name] = chain(name, values)
+            conditions += chains[name].conditions
+            applied += [(name, value) for value in values]
+            continue
         base, _, modifier = name.partition(":")
         parameter = parameters.by_name.get(base)
         if parameter is None:
@@ -222,9 +267,6 @@ def parse_query(
             continue
         if ":" in name and not modifier:
             raise UnsupportedParameter(name, "the modifier after the colon is missing")
-        listed += sum(len(split(value, ",")) for value in values)
-        if listed > MAX_VALUES:
-            raise InvalidParameter(base, f"{MAX_VALUES} values in a search are the most")
         if isinstance(parameter, Identity) and (ids := len(parameter.ids(values))) > MAX_IDS:
             # decisions 2.5: all of them go on one page
             raise InvalidParameter("_id", f"lists {ids} ids; {MAX_IDS} is the most")
@@ -232,7 +274,7 @@ def parse_query(
         if len(conditions) > MAX_CONDITIONS:
             raise InvalidParameter(base, f"{MAX_CONDITIONS} conditions in a search are the most")
         applied += [(name, value) for value in values]
-    return Query(tuple(conditions), tuple(applied), tuple(ignored))
+    return Query(tuple(conditions), tuple(applied), tuple(ignored), chains)
 
 
 def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
@@ -244,7 +286,7 @@ def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, 
             raise UnsupportedParameter(name[:SHOWN], "is longer than any parameter's name")
         if not name.partition(":")[0]:
             raise UnsupportedParameter(name or "parameter", "has no name before its value")
-        if name.partition(":")[0] in _REFUSED or "." in name:
+        if name.partition(":")[0] in _REFUSED:
             raise UnsupportedParameter(name, "is not supported here")
         if "\0" in value:
             raise InvalidParameter(name, "has a NUL character")

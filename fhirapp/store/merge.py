@@ -7,7 +7,7 @@ way, so that its content is the same again. All functions change the elements th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fhirapp.db import Reader
@@ -98,6 +98,16 @@ def merged_target(reader: Reader, patient_id: str) -> str:
     """Return the id of whom a patient was merged into, here or where the record comes from."""
     row = reader.first("SELECT body FROM patient WHERE id = ? AND is_current", (patient_id,))
     return merged_into(fhir_json.loads(row[0])) if row else ""
+
+
+def merged_among(reader: Reader, ids: Sequence[str]) -> dict[str, str]:
+    """Return whom each of these patients who was merged was merged into, by id."""
+    if not ids:
+        return {}
+    marks = ", ".join("?" * len(ids))
+    sql = f"SELECT id, body FROM patient WHERE is_current AND link IS NOT NULL AND id IN ({marks})"
+    linked = ((one, merged_into(fhir_json.loads(body))) for one, body in reader.all(sql, ids))
+    return {one: into for one, into in linked if into}
 
 
 def patients_merged(reader: Reader) -> Mapping[str, str]:

@@ -144,6 +144,9 @@ def test_one_record_has_all_after_a_merge(app):
         "Patient/twice/$everything",
         "AllergyIntolerance?patient=twice,other",
         "AllergyIntolerance?asserter=Patient/twice",
+        "AllergyIntolerance?patient._id=twice",
+        "DocumentReference?subject:Patient._id=twice,other",
+        "AllergyIntolerance?asserter:Patient._id=twice",
         "Group?member=Patient/twice",
     ],
 )

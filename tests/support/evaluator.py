@@ -574,3 +574,49 @@ def picked(resources: Iterable[Resource], terms: Terms) -> list[str]:
     found = [one for one in resources if all(fits(name, one, value) for name, value in terms)]
     found.sort(key=lambda one: (one["meta"]["lastUpdated"], one["id"]), reverse=True)
     return [one["id"] for one in found]
+
+
+# What a chain may search of the types that references lead to, beside KINDS.
+TARGETS: dict[str, dict[str, Kind]] = {
+    "Patient": {
+        "identifier": Token(("identifier",), of_identifier=True),
+        "family": String(("name.family",)),
+        "gender": Token(("gender",), HL7 + "administrative-gender"),
+        "birthdate": Date(("birthDate",)),
+    },
+    "Practitioner": {
+        "identifier": Token(("identifier",), of_identifier=True),
+        "family": String(("name.family",)),
+    },
+    "Organization": {"identifier": Token(("identifier",), of_identifier=True)},
+    "Encounter": {"class": Token(("class",)), "date": Date(("period",))},
+}
+
+
+def fits_chain(
+    name: str, resource: Resource, value: str, here: Mapping[str, Mapping[str, Resource]]
+) -> bool:
+    """Say whether what a reference leads to fits: `author:Practitioner.family`, as fits() does.
+
+    here are the resources by type and id.
+    """
+    step, _, asked = name.partition(".")
+    own, _, target_type = step.partition(":")
+    kind = KINDS[resource["resourceType"]][own]
+    asked, _, modifier = asked.partition(":")
+    target_kind = TARGETS[target_type][asked]
+    negated, modifier = (True, "") if modifier == "not" else (False, modifier)
+
+    def has(target: Resource) -> bool:
+        if modifier == "missing":
+            held = bool(values_of(target_kind, target))
+            return any((one == "true") != held for one in value.split(","))
+        fit = _FITS[type(target_kind)]
+        return any(fit(target_kind, modifier, target, one) for one in value.split(",")) != negated
+
+    for reference in references(kind, resource):
+        found_type, _, rest = reference.partition("/")
+        target = here.get(found_type, {}).get(rest.partition("/_history/")[0])
+        if found_type == target_type and target is not None and has(target):
+            return True
+    return False

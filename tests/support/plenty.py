@@ -87,7 +87,13 @@ VALUES = {
 
 
 def publish(app: Flask, size: int) -> None:
-    """Publish so many records of either type."""
+    """Publish so many records of either type, and their patients and practitioners."""
+    with app.app_context():
+        for kind, people in (("Practitioner", _practitioners()), ("Patient", _patients(size))):
+            definition, binary = types()[kind], types()["Binary"]
+            with writing() as connection:
+                publisher = Publisher(connection, now=FIRST, rendering=RENDERING, binary=binary)
+                publisher.publish([prepare(definition, one) for one in people])
     for kind, make in ((ALLERGY, _allergy), (DOCUMENT, _document)):
         records = [*_records(kind, make, size)]
         parts = (FIRST, records[:FEW]), (BETWEEN, records[FEW:-FEW]), (LAST, records[-FEW:])
@@ -97,6 +103,24 @@ def publish(app: Flask, size: int) -> None:
                 with writing() as connection:
                     publisher = Publisher(connection, now=now, rendering=RENDERING, binary=binary)
                     publisher.publish([prepare(definition, one) for one in part])
+
+
+def _practitioners() -> Iterator[dict[str, Any]]:
+    for mark in MARKS:
+        yield {"resourceType": "Practitioner", "id": mark, "identifier": [_identifier(mark)]}
+
+
+def _patients(size: int) -> Iterator[dict[str, Any]]:
+    """Yield the patients; ten are of the rarer gender and practitioner."""
+    for number in range(-(-size // OF_A_PATIENT)):
+        is_rare = number < FEW
+        yield {
+            "resourceType": "Patient",
+            "id": f"p{number}",
+            "identifier": [_identifier(f"n{number}")],
+            "gender": "male" if is_rare else "female",
+            "generalPractitioner": [_reference("Practitioner", MARKS[is_rare])],
+        }
 
 
 Said = Mapping[str, str]

@@ -184,8 +184,10 @@ COMBINING = (
     Row("References and versions", "versions",
         "A search ignores versions; `_include` adds the one that a reference names",
         [(f"{ALLERGY}?recorder=Practitioner/dr-novak/_history/1", BY_NOVAK)]),
-    Row("Chained parameters", "chaining", "400",
-        [(f"{ALLERGY}?{one}.name=okafor", NOT_HERE) for one in ("patient", "patient:Patient")]),
+    Row("Chained parameters", "chaining",
+        "Up to two steps, over every reference; it takes the permission to search what it leads to",
+        [(f"{ALLERGY}?{one}.name=okafor", Finds("al-p13-nka", "al-p4-nkda"))
+         for one in ("patient", "patient:Patient")]),
     Row("`_has`", "has", "400", [(f"{ALLERGY}?_has:Provenance:target:agent=x", NOT_HERE)]),
     Row("And, or", "combining", "A repeated parameter means and, a comma means or",
         [(f"{OF_P1}&type=11506-3,18842-5",

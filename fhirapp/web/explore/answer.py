@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from werkzeug.datastructures import Headers
 
 from fhirapp.config import base_url
-from fhirapp.definition import Definition
 from fhirapp.rest.response import FHIR_JSON
 from fhirapp.web.explore.address import HEADERS, SENT_VIA, Address, NoAddressError
 from fhirapp.web.explore.explanation import Note, issues_of, note_of
@@ -134,13 +133,6 @@ def _can_be_sent(value: str) -> bool:
     return len(value) <= _LONGEST_HEADER and re.fullmatch(r"[\x20-\x7e]+", value) is not None
 
 
-class Refused(NamedTuple):
-    """Why a request was refused, and what to do about it."""
-
-    note: Note
-    advice: str = ""
-
-
 class Description(NamedTuple):
     """An answer in words; content is its JSON, None where it has none.
 
@@ -154,7 +146,8 @@ class Description(NamedTuple):
     time: str
     content: Any
     issues: Sequence[Mapping[str, Any]]
-    refused: Sequence[Refused]
+    # Why it was refused.
+    refused: Sequence[Note]
     raw: str | None
     is_cut: bool
 
@@ -163,9 +156,7 @@ class Description(NamedTuple):
         return isinstance(self.content, dict) and self.content.get("total") == 0
 
 
-def described(
-    answer: Answer, searched: Definition | None, *, is_bytes: bool = False
-) -> Description:
+def described(answer: Answer, *, is_bytes: bool = False) -> Description:
     """Return an answer in words.
 
     is_bytes: the body may be that of a Binary, which may hold any JSON; it is not parsed.
@@ -182,7 +173,7 @@ def described(
         time=_time(answer.seconds),
         content=content,
         issues=issues,
-        refused=_refused(issues, searched) if is_refused else (),
+        refused=[*filter(lambda note: note.sentence, map(note_of, issues))] if is_refused else (),
         raw=answer.body[:MOST_RAW].decode(errors="replace") if is_text else None,
         is_cut=is_text and len(answer.body) > MOST_RAW,
     )
@@ -211,22 +202,6 @@ def _meaning(status: int) -> str:
     if status >= 500:
         return _("This is a server error, not a problem with your request.")
     return _("The request was rejected.") if status >= 400 else ""
-
-
-def _refused(issues: Sequence[Mapping[str, Any]], searched: Definition | None) -> Sequence[Refused]:
-    notes = filter(lambda note: note.sentence, map(note_of, issues))
-    return [Refused(note, _advice(note.parameter, searched)) for note in notes]
-
-
-def _advice(parameter: str, searched: Definition | None) -> str:
-    """Return what to do about a chained parameter; the server itself suggests a similar name."""
-    name, dot, _rest = parameter.partition(":")[0].partition(".")
-    if searched is None or not dot:
-        return ""
-    return _(
-        "Chained parameters are not supported: find the id first, then search by %(name)s.",
-        name=name,
-    )
 
 
 def _total(content: Any) -> str:

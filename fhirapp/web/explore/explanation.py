@@ -192,7 +192,8 @@ class Search(NamedTuple):
         """The values of each parameter that selects; code:text is another than code."""
         values: dict[str, list[str]] = {}
         for name, value in self.parameters:
-            if name.partition(":")[0] in self.definition.params.by_name and value.strip():
+            is_own = name.partition(":")[0] in self.definition.params.by_name
+            if (is_own or "." in name) and value.strip():
                 values.setdefault(name, []).append(value)
         return values
 
@@ -288,6 +289,8 @@ def _corrected(text: str, definition: Definition) -> str:
     """Return a piece of an address with what its name and codes resemble; as it is if nothing."""
     name, value = pair(text) or ("", "")
     base, colon, modifier = name.partition(":")
+    if "." in name:
+        return text
     parameters = definition.params
     if base not in parameters.by_name and base not in CONTROLS:
         base = similar_name(base, parameters) if base else ""

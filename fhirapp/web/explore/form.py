@@ -165,7 +165,8 @@ def read_form(address: Address) -> Form:
     for text in address.pieces if searched else ():
         name, value = pair(text) or ("", "")
         name, colon, modifier = name.partition(":")
-        field = fields.get(name)
+        # A chain may begin as a field: patient:Patient.name.
+        field = None if "." in modifier else fields.get(name)
         line = field.line_of(colon + modifier, value) if field else None
         if field is None or line is None or len(lines.get(name, ())) == len(field.lines):
             extra.append(text)

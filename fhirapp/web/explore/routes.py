@@ -245,7 +245,7 @@ def _answered(typed: str, address: Address) -> Response:
     sent = send(address, token.secret, request.args, MOST_BYTES, by_post=_is_post())
     # With another Accept header a Binary is sent as its bytes (FHIR R4 binary §2.41.4).
     is_bytes = address.type_name == "Binary" and bool(request.args.get("accept", "").strip())
-    answer = described(sent.answer, address.searched, is_bytes=is_bytes)
+    answer = described(sent.answer, is_bytes=is_bytes)
     view = _view(answer.content)
     more: dict[str, Any] = {}
     if view == "json":

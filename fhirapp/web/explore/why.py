@@ -184,6 +184,9 @@ def _read(name: str, resource_id: str, token: OwnToken) -> Mapping[str, Any]:
 
 def _value_of(definition: Definition, name: str, resource: Mapping[str, Any]) -> str:
     """Return what a resource has where a parameter looks; empty where that is not simple."""
+    if "." in name:
+        # It would be another resource's.
+        return ""
     parameter = definition.params.by_name[name.partition(":")[0]]
     if not resource or not parameter.paths or any("(" in path for path in parameter.paths):
         return ""

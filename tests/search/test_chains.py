@@ -1,0 +1,234 @@
+"""Chained parameters: what is found by them, what is refused, and what they do not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fhirapp.rest import chains
+from tests.conftest import token_for
+from tests.search.test_semantics import THOROUGH, all_pages, everything, terms_of
+from tests.support.contract import allergy
+from tests.support.evaluator import (
+    KINDS,
+    TARGETS,
+    Reference,
+    Resource,
+    fits_chain,
+    picked,
+    values_of,
+)
+from tests.support.helpers import Fhir, assert_outcome, ids
+from tests.support.noted import add
+
+ALLERGY, DOCUMENT = "AllergyIntolerance", "DocumentReference"
+# Who sees everything; of whom the records of the tests are.
+ALL = "system/*.rs"
+
+
+def leads(name: str, held: list[Resource]) -> set[str]:
+    """Return the references of a type that lead to types which are searched, as they are named."""
+    return {
+        f"{own}:{target}"
+        for own, kind in KINDS[name].items()
+        if isinstance(kind, Reference)
+        for one in held
+        for value in values_of(kind, one)
+        if (target := str(value.get("reference")).partition("/")[0]) in TARGETS
+    }
+
+
+@pytest.mark.parametrize("most", [1_000, 1], ids=["targets listed", "row by row"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_random_chain_finds_what_fits_in_order(app, monkeypatch, name, most):
+    monkeypatch.setattr(chains, "MOST", most)
+    fhir = Fhir(app, token_for(app, ALL))
+    held = everything(fhir, name)
+    targets = {target: everything(fhir, target) for target in TARGETS}
+    here = {target: {one["id"]: one for one in some} for target, some in targets.items()}
+    chained = [
+        strategy.map(lambda term, lead=lead: (f"{lead}.{term[0]}", term[1]))
+        for lead in sorted(leads(name, held))
+        for own, kind in TARGETS[lead.partition(":")[2]].items()
+        for strategy in terms_of(own, kind, targets[lead.partition(":")[2]])
+    ]
+    direct = [one for own, kind in KINDS[name].items() for one in terms_of(own, kind, held)]
+    direct = [one.filter(lambda term: term[0] != "date") for one in direct]
+    assert len({lead.partition(":")[2] for lead in leads(name, held)}) > 1
+
+    @THOROUGH
+    @given(
+        st.lists(st.one_of(*chained), min_size=1, max_size=2),
+        st.lists(st.one_of(*direct), max_size=1),
+    )
+    def check(asked: list[tuple[str, str]], beside: list[tuple[str, str]]) -> None:
+        fitting = [
+            one for one in held if all(fits_chain(own, one, value, here) for own, value in asked)
+        ]
+        found = all_pages(fhir, name, [*asked, *beside, ("_count", "4")])
+        assert found == picked(fitting, beside)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("patient.identifier=LGH-100385&code=7984", ()),
+        (
+            "patient.identifier=LGH-100385&_count=2&_sort=_id",
+            ("al-p5-antibiotic", "al-p5-atorvastatin"),
+        ),
+        ("patient.name=okafor", ("al-p13-nka", "al-p4-nkda")),
+        ("patient:Patient.name:exact=okafor", ()),
+        ("patient._id=p4", ("al-p4-nkda",)),
+        ("recorder.family=Novak", ("al-p6-no-information", "al-p2-morphine", "al-p2-lidocaine")),
+        ("patient.name=nobody", ()),
+        ("patient.name=", None),
+    ],
+)
+def test_a_chain_is_searched_as_the_target_is(fhir, query, found):
+    answered = fhir.read(f"{ALLERGY}?{query}")
+    assert answered["total"] == 39 if found is None else ids(answered)[:3] == [*found]
+
+
+def test_a_chain_goes_two_steps(app, fhir, tmp_path):
+    person = {
+        "resourceType": "Patient",
+        "id": "led",
+        "generalPractitioner": [{"reference": "Practitioner/dr-novak"}],
+    }
+    add(app, tmp_path, person, allergy("led", "led"))
+    two = "patient.general-practitioner:Practitioner.family"
+    assert fhir.ids(f"{ALLERGY}?{two}=novak") == ["led"]
+    assert fhir.ids(f"{ALLERGY}?{two}=nobody") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nonsense.name", "nonsense is no reference of AllergyIntolerance"),
+        ("code.text", "code is no reference of AllergyIntolerance"),
+        ("patient.nonsense", "nonsense cannot be searched of Patient"),
+        ("patient._content", "_content cannot be searched of Patient"),
+        ("patient:Group.name", "name cannot be searched of Group, which is not served"),
+        (
+            "recorder:RelatedPerson.name",
+            "name cannot be searched of RelatedPerson, which is not served",
+        ),
+        ("patient.", "has a dot without a parameter beside it"),
+        (".name", "has a dot without a parameter beside it"),
+        ("patient..name", "has a dot without a parameter beside it"),
+        ("patient.organization.partof.name", "has more than 2 steps"),
+        ("patient.general-practitioner.organization", "organization cannot be searched of"),
+        ("patient.name:below", "patient.name:below: the modifier is not supported on a string"),
+        ("patient.birthdate", "patient.birthdate: 'x' is not a date"),
+    ],
+)
+def test_a_chain_that_leads_nowhere_is_refused(fhir, name, reason):
+    response = fhir.get(f"{ALLERGY}?{name}=x")
+    assert response.status_code == 400
+    assert reason in response.get_json(force=True)["issue"][0]["diagnostics"]
+
+
+def test_a_reference_to_any_type_has_to_name_it(fhir):
+    response = fhir.get("Provenance?target.code=x")
+    assert_outcome(
+        response,
+        400,
+        "not-supported",
+        "target.code: target leads to any type; name one: target:Patient",
+        "target.code",
+    )
+    assert fhir.read(f"Provenance?target:{ALLERGY}.code=7984")["total"] == 1
+
+
+def test_an_explanation_says_where_a_chain_looks(fhir):
+    issues = fhir.read(f"{ALLERGY}?patient.name=okafor&_explain=true")["entry"][-1]["resource"][
+        "issue"
+    ]
+    told = "\n".join(issue["diagnostics"] for issue in issues)
+    assert "patient.name: a string parameter that searches patient.name and matches what" in told, (
+        told
+    )
+
+
+def tells(fhir: Fhir, query: str) -> Mapping[str, Any]:
+    """Return all that an answer tells, without what differs from one app to the other."""
+    bundle = fhir.read(f"{ALLERGY}?{query}")
+    found = [
+        {name: one for name, one in entry["resource"].items() if name != "meta"}
+        for entry in bundle.get("entry", ())
+    ]
+    links = sorted(link["relation"] for link in bundle["link"])
+    return {"total": bundle["total"], "found": found, "links": links}
+
+
+LEAKS = (
+    *("identifier=secret", "identifier:not=secret", "family=Hidden", "family:missing=false"),
+    *(
+        "birthdate=lt1930",
+        "birthdate:missing=true",
+        "gender=other",
+        "gender:not=other",
+        "_id=hidden",
+    ),
+    *("name:contains=idde", "general-practitioner:Practitioner.family=Novak"),
+)
+
+
+@pytest.mark.parametrize(
+    ("scope", "patient"),
+    [
+        ("patient/*.rs", "p1"),
+        (f"patient/{ALLERGY}.rs patient/Patient.rs", "p1"),
+        # Allergies of everybody, and only some of the patients.
+        (f"system/{ALLERGY}.rs system/Patient.rs?gender=female", None),
+    ],
+)
+def test_a_chain_tells_nothing_of_a_target_that_is_out_of_reach(make_app, tmp_path, scope, patient):
+    hidden = {
+        "resourceType": "Patient",
+        "id": "hidden",
+        "identifier": [{"system": "urn:x", "value": "secret"}],
+        "name": [{"family": "Hidden"}],
+        "gender": "other",
+        "birthDate": "1920-01-01",
+        "generalPractitioner": [{"reference": "Practitioner/dr-novak"}],
+    }
+    # It is there, and its allergy is; or both are of nobody who is here.
+    with_it, without = make_app(), make_app()
+    for name, app, people in (("with", with_it, [hidden]), ("without", without, [])):
+        folder = tmp_path / name
+        folder.mkdir()
+        add(app, folder, *people, allergy("of-hidden", "hidden"))
+    for query in LEAKS:
+        answers = [
+            tells(Fhir(app, token_for(app, scope, patient=patient)), f"patient.{query}&_count=100")
+            for app in (with_it, without)
+        ]
+        assert answers[0] == answers[1], query
+
+
+@pytest.mark.parametrize(
+    ("scope", "name"),
+    [
+        (f"system/{ALLERGY}.rs", "patient.name"),
+        (f"system/{ALLERGY}.rs system/Patient.r", "patient.identifier"),
+        (f"system/{ALLERGY}.rs", "recorder.identifier"),
+    ],
+)
+def test_a_chain_takes_the_permission_to_search_what_it_leads_to(app, scope, name):
+    response = Fhir(app, token_for(app, scope)).get(f"{ALLERGY}?{name}=x")
+    assert_outcome(
+        response,
+        403,
+        "forbidden",
+        f"{name}: the token's scope does not cover search of Patient.",
+        name,
+    )
+    assert 'scope="system/Patient.s"' in response.headers["WWW-Authenticate"]
