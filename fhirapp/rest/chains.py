@@ -28,8 +28,9 @@ from fhirapp.search.words import Words
 from fhirapp.store.merge import merged_among
 
 MAX_STEPS = 2
-# So many targets are listed; where there are more, each row is asked.
-MOST = 1_000
+# So many targets of a chain are listed, and of a search: SQLite takes 32,766 values in a statement.
+# Where there are more, each row is asked.
+MOST, _MOST_OF_SEARCH = 1_000, 10_000
 # So many patients' rows are few.
 _FEW = 10
 
@@ -42,6 +43,7 @@ class Chains:
     ) -> None:
         self._reader, self._run, self._definition = reader, run, definition
         self._access, self._base_url = access, base_url
+        self._left = _MOST_OF_SEARCH
 
     def __call__(self, name: str, values: Sequence[str]) -> Chained:
         """Return what one asks, a condition for each repetition. Raises FhirError."""
@@ -127,7 +129,10 @@ class Chains:
             f"SELECT r.id FROM {target.sql_table} r WHERE {selection.current} LIMIT {MOST + 1}",
             selection.values,
         )
-        return [row[0] for row in rows] if len(rows) <= MOST else None
+        if len(rows) > min(MOST, self._left):
+            return None
+        self._left -= len(rows)
+        return [row[0] for row in rows]
 
 
 class _Lead(NamedTuple):

@@ -96,7 +96,9 @@ def test_a_chain_is_searched_as_the_target_is(fhir, query, found):
     assert answered["total"] == 39 if found is None else ids(answered)[:3] == [*found]
 
 
-def test_a_chain_goes_two_steps(app, fhir, tmp_path):
+@pytest.mark.parametrize("most", [1_000, 0], ids=["targets listed", "row by row"])
+def test_a_chain_goes_two_steps(app, fhir, tmp_path, monkeypatch, most):
+    monkeypatch.setattr(chains, "MOST", most)
     person = {
         "resourceType": "Patient",
         "id": "led",
@@ -106,6 +108,14 @@ def test_a_chain_goes_two_steps(app, fhir, tmp_path):
     two = "patient.general-practitioner:Practitioner.family"
     assert fhir.ids(f"{ALLERGY}?{two}=novak") == ["led"]
     assert fhir.ids(f"{ALLERGY}?{two}=nobody") == []
+
+
+def test_many_chains_that_lead_to_many_are_one_statement_that_the_database_takes(app, monkeypatch):
+    monkeypatch.setattr(chains, "_MOST_OF_SEARCH", 60)
+    fhir = Fhir(app, token_for(app, ALL))
+    query = "&".join(f"patient.birthdate=ge{1900 + year}" for year in range(15))
+    many = fhir.read(f"{ALLERGY}?{query}&patient.name:missing=false&patient.gender=female,male")
+    assert many["total"] == 39
 
 
 @pytest.mark.parametrize(
