@@ -97,8 +97,10 @@ def test_a_chain_is_searched_as_the_target_is(fhir, query, found):
 
 
 @pytest.mark.parametrize("most", [1_000, 0], ids=["targets listed", "row by row"])
-def test_a_chain_goes_two_steps(app, fhir, tmp_path, monkeypatch, most):
+def test_a_chain_goes_two_steps(make_app, tmp_path, monkeypatch, most):
     monkeypatch.setattr(chains, "MOST", most)
+    app = make_app()
+    fhir = Fhir(app, token_for(app, ALL))
     person = {
         "resourceType": "Patient",
         "id": "led",
