@@ -114,10 +114,9 @@ INCLUDE = searched("include")
 OUTCOME = searched("outcome")
 
 
-def interaction(request: Mapping[str, str], response: Mapping[str, str]) -> bytes:
-    """Return what stands beside the resource of a history's entry."""
-    text = dumps_indented({"request": request, "response": response})
-    return b"," + text[1:-2].replace(b"\n", b"\n    ")
+def beside(**members: Mapping[str, Any]) -> bytes:
+    """Return members that stand beside the resource of an entry: its request, its response."""
+    return b"," + dumps_indented(members)[1:-2].replace(b"\n", b"\n    ")
 
 
 def bundle(
@@ -131,7 +130,8 @@ def bundle(
     head: dict[str, Any] = {"resourceType": "Bundle", "id": bundle_id, "type": kind}
     if total is not None:
         head["total"] = total
-    head["link"] = [{"relation": relation, "url": url} for relation, url in links]
+    if links:
+        head["link"] = [{"relation": relation, "url": url} for relation, url in links]
     parts = [dumps_indented(head)[:-2]]
     opening = b',\n  "entry": [\n    {'
     for full_url, body, beside in entries:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask
 
 from fhirapp.auth import scopes
-from fhirapp.rest import access, capability, definitions, errors, middleware, openapi, paging
+from fhirapp.rest import access, batch, capability, definitions, errors, middleware, openapi, paging
 
 
 def init_app(app: Flask) -> None:
@@ -16,5 +16,6 @@ def init_app(app: Flask) -> None:
     scopes.init_app(app, scopes.ServedTypes(access.enforceable, access.types_of_scopes))
     paging.init_app(app)
     capability.init_app(app)
+    app.register_blueprint(batch.blueprint)
     definitions.init_app(app)
     openapi.init_app(app)

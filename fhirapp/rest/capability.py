@@ -15,7 +15,7 @@ from fhirapp.definition import Definition, Operation, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import terminology
 from fhirapp.fhir.temporal import check_date
-from fhirapp.rest import definitions
+from fhirapp.rest import batch, definitions
 from fhirapp.rest.include import includable
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
@@ -115,6 +115,7 @@ def capability_statement() -> dict[str, Any]:
                     *current_app.extensions.get(_RESOURCES, ()),
                     *map(_definitions, definitions.SERVED),
                 ],
+                "interaction": [{"code": kind} for kind in batch.KINDS],
                 **_operations(),
             }
         ],

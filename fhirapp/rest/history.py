@@ -24,7 +24,7 @@ from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
 from fhirapp.db import Reader, records
 from fhirapp.definition import Definition
-from fhirapp.fhir.json import Entry, bundle, interaction
+from fhirapp.fhir.json import Entry, beside, bundle
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.keys import key_of
@@ -262,13 +262,13 @@ def _entry(definition: Definition, version: Version) -> Entry:
         method, status = "PUT", "201 Created"
     else:
         method, status = "PUT", "200 OK"
-    beside = interaction(
-        {"method": method, "url": path},
-        {
+    said = beside(
+        request={"method": method, "url": path},
+        response={
             "status": status,
             "etag": f'W/"{version.version_id}"',
             "lastModified": version.last_updated,
         },
     )
     body = None if version.body is None else with_addresses(version.body, definition.attachments)
-    return Entry(fhir_address(path), body, beside)
+    return Entry(fhir_address(path), body, said)

@@ -186,7 +186,7 @@ def document() -> dict[str, Any]:
         "servers": [{"url": base_url()}],
         "security": [{"token": []}],
         "tags": [{"name": one.name, "description": one.doc} for one in served],
-        "paths": paths | _definitions() | _others(),
+        "paths": paths | _batch() | _definitions() | _others(),
         "components": parts.components(served, groups, others),
     }
 
@@ -312,6 +312,15 @@ def _post(
 def _found(answer: Node) -> Node:
     headers = {"ETag": {"required": True, "schema": {"type": "string"}}}
     return {"description": "What was asked for", "headers": headers, "content": answer}
+
+
+def _batch() -> Node:
+    """Return the path of batches."""
+    body = {"required": True, "content": content("Bundle")}
+    parameters = (*parts.FORM_PARAMETERS, *parts.PREFERENCES)
+    summary = "Read and search several times at once: a Bundle of type batch or transaction"
+    statuses = (*_GUARDED, 404, 405, 410)
+    return {"/fhir": {"post": _post("Batch", summary, body, parameters, statuses)}}
 
 
 def _definitions() -> Node:

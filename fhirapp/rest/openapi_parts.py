@@ -201,6 +201,7 @@ _INSTEAD = {
     401: "No access token, or one that is invalid or expired",
     403: "The token's scope does not cover it",
     404: "Unknown, or outside of what the token may see",
+    405: "An entry of a transaction would write: this server only reads",
     406: "No JSON is acceptable",
     410: "Deleted",
     412: "Not the version that the client holds",

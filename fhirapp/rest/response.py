@@ -36,8 +36,8 @@ FHIR_JSON = "application/fhir+json"
 FORM = "application/x-www-form-urlencoded"
 # What else a client may call it.
 _OTHER_NAMES = frozenset({"application/json", "text/json"})
-_JSON = _OTHER_NAMES | {FHIR_JSON}
-_FORMATS = _JSON | {"json"}
+JSON_NAMES = _OTHER_NAMES | {FHIR_JSON}
+_FORMATS = JSON_NAMES | {"json"}
 # The ranges that hold FHIR JSON: of those in a request, the one with the greatest number decides.
 _MATCHING = {FHIR_JSON: 3, **dict.fromkeys(_OTHER_NAMES, 2), "application/*": 1, "*/*": 0}
 # The parameters of a media type that are heeded, and the values that fit; 4.0.1 is no value of
@@ -120,7 +120,7 @@ def prefers_json() -> bool:
     if request.args.get("_format"):
         return True
     named = [(_essence(media), quality) for media, quality in request.accept_mimetypes]
-    wanted = max((quality for media, quality in named if media in _JSON), default=0)
+    wanted = max((quality for media, quality in named if media in JSON_NAMES), default=0)
     others = max((quality for media, quality in named if media not in _MATCHING), default=0)
     return wanted > 0 and wanted >= others
 

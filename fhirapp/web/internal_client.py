@@ -6,22 +6,18 @@ same requests are refused, logged and audited.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
 
-from flask import current_app, request
+from flask import current_app
 from werkzeug.datastructures import Headers
-from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from fhirapp.audit.write import VIA
 from fhirapp.auth.clients.first_party import OwnToken, own_token
 from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models import PATIENT
-from fhirapp.config import base_url
 from fhirapp.db import db
-from fhirapp.fhir import json as fhir_json
+from fhirapp.rest import internal
+from fhirapp.rest.internal import Answer
 from fhirapp.store.version import GENERATION, get_state
 from fhirapp.web.pages import PageError, signed_in
 from fhirapp.web.texts import _
@@ -34,33 +30,6 @@ _REFUSED = {
     404: _("This record does not exist, or you don't have access to it."),
     410: _("This record was deleted."),
 }
-
-
-class Answer(NamedTuple):
-    """The answer of an address of ours, and how long it took.
-
-    line is the status line: 200 OK. is_cut: the body is longer than was wanted, and cut.
-    """
-
-    line: str
-    headers: Headers
-    body: bytes
-    seconds: float
-    is_cut: bool = False
-
-    @property
-    def status(self) -> int:
-        return int(self.line[:3])
-
-    @property
-    def size(self) -> int:
-        """The bytes of the whole body."""
-        length = self.headers.get("Content-Length", type=int)
-        return length if self.is_cut and length else len(self.body)
-
-    def json(self) -> Any:
-        """Return the body as JSON. Raises ValueError where it is none."""
-        return fhir_json.loads(self.body)
 
 
 def token_of(patient_id: str | None = None) -> OwnToken:
@@ -89,44 +58,10 @@ def ask(
     via: str = "pages",
     most: int | None = None,
 ) -> Answer:
-    """Send a request to an address of ours, path with its query: /fhir/Patient/p1.
-
-    It goes through the whole application, as if it came over HTTP. via names the page that asks,
-    for the audit trail. A body of more than most bytes is cut at the chunk that exceeds them.
-    """
-    path, _mark, query = path.partition("?")
-    sent = Headers(headers)
-    sent["Authorization"] = f"Bearer {token}"
-    server = urlsplit(base_url())
-    builder = EnvironBuilder(
-        path,
-        f"{server.scheme}://{server.netloc}",
-        query_string=query,
-        method=method,
-        headers=sent,
-        data=body or None,
-        environ_base={"REMOTE_ADDR": request.remote_addr or "", VIA: via},
+    """Send a request to an address of ours, as rest/internal.py does, with a token."""
+    return internal.ask(
+        path, f"Bearer {token}", method=method, headers=headers, body=body, via=via, most=most
     )
-    began = time.perf_counter()
-    # In a context of its own: snapshot, token and line in the audit trail belong to one request.
-    with current_app.app_context():
-        chunks, line, answered = run_wsgi_app(current_app.wsgi_app, builder.get_environ())
-        content, is_cut = _body(chunks, most)
-        if close := getattr(chunks, "close", None):
-            close()
-    return Answer(line, answered, content, time.perf_counter() - began, is_cut)
-
-
-def _body(chunks: Iterable[bytes], most: int | None) -> tuple[bytes, bool]:
-    """Return the body as far as it is wanted, and whether it is cut."""
-    pieces: list[bytes] = []
-    size = 0
-    for chunk in chunks:
-        pieces.append(chunk)
-        size += len(chunk)
-        if most is not None and size > most:
-            return b"".join(pieces), True
-    return b"".join(pieces), False
 
 
 def read(path: str, token: OwnToken | None = None, via: str = "pages") -> dict[str, Any]:

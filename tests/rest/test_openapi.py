@@ -25,7 +25,7 @@ from tests.support.openapi import Described, path_of_rule
 from tests.support.operations import DOCREF, EVERYTHING, FORM, parameters, post
 
 # The roots of what is documented.
-ROOTS = ("/fhir/", "/api/", "/oauth/", "/health/", "/.well-known/", "/openapi.json")
+ROOTS = ("/fhir", "/api/", "/oauth/", "/health/", "/.well-known/", "/openapi.json")
 
 
 @pytest.fixture(scope="module")

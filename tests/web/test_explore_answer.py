@@ -15,6 +15,7 @@ from werkzeug.datastructures import Headers
 from fhirapp.audit.read import entries
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT
 from fhirapp.definition import types
+from fhirapp.rest.internal import Answer, _body
 from fhirapp.web.explore import routes
 from fhirapp.web.explore.answer import described
 from fhirapp.web.explore.tables import (
@@ -26,7 +27,6 @@ from fhirapp.web.explore.tables import (
     tables_of,
 )
 from fhirapp.web.explore.views import MOST, folded
-from fhirapp.web.internal_client import Answer, _body
 from tests.conftest import token_for
 from tests.store.test_publish import TIMES
 from tests.store.test_publish import publish as publish_resources

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from werkzeug.datastructures import Headers
 
 from fhirapp.config import base_url
+from fhirapp.rest.internal import Answer
 from fhirapp.rest.response import FHIR_JSON
 from fhirapp.web.explore.address import HEADERS, SENT_VIA, Address, NoAddressError
 from fhirapp.web.explore.explanation import Note, issues_of, note_of
-from fhirapp.web.internal_client import Answer, ask
+from fhirapp.web.internal_client import ask
 from fhirapp.web.texts import _, numeral
 
 # Larger bodies are not parsed or shown; they are saved as a file, up to MOST_WHOLE.

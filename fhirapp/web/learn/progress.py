@@ -19,7 +19,8 @@ from fhirapp.auth.models import AccessToken, Grant, User
 from fhirapp.config import settings
 from fhirapp.db import db, writing
 from fhirapp.fhir.temporal import instant
-from fhirapp.web.internal_client import Answer, ask, token_of
+from fhirapp.rest.internal import Answer
+from fhirapp.web.internal_client import ask, token_of
 from fhirapp.web.learn import expected as senders
 from fhirapp.web.learn.checks import Check, last_of, meeting, nearest, shown_by
 from fhirapp.web.learn.classes import learner_of

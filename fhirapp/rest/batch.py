@@ -1,0 +1,208 @@
+"""POST /fhir: a Bundle of reads and searches, each answered as if it were asked by itself.
+
+Each entry has its own status, its own access and its own line in the audit trail. Nothing is
+written: an entry that would is refused, and so is a transaction that has one.
+Source: FHIR R4 http §3.1.0.11, bundle §2.36; decisions §1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from flask import Blueprint, Response, request
+from werkzeug.http import http_date
+
+from fhirapp.audit.write import VIA
+from fhirapp.auth.protector import authenticate
+from fhirapp.db.reader import forget_reader
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.json import Entry, beside, bundle
+from fhirapp.fhir.outcome import (
+    BodyTooLong,
+    FhirError,
+    InvalidParameter,
+    MethodNotAllowed,
+    Unavailable,
+    UnsupportedMediaType,
+)
+from fhirapp.fhir.temporal import moment_of
+from fhirapp.rest.internal import Answer, ask
+from fhirapp.rest.paging import bundle_id
+from fhirapp.rest.response import (
+    FHIR_JSON,
+    FORM_PARAMETERS,
+    JSON_NAMES,
+    arguments,
+    check_known,
+    fhir_address,
+    negotiate,
+    respond,
+)
+
+MAX_ENTRIES = 100
+# What the answers may take in all; an entry beyond that is refused.
+MAX_BYTES, MAX_SECONDS = 32_000_000, 20.0
+KINDS = ("batch", "transaction")
+
+blueprint = Blueprint("batch", __name__)
+
+
+@blueprint.post("/fhir")
+@blueprint.post("/fhir/")
+def answer_batch() -> Response:
+    """Return the answers of a Bundle's requests, in their order. Raises FhirError."""
+    parameters = arguments()
+    check_known(parameters, FORM_PARAMETERS)
+    pretty = negotiate(parameters)
+    authenticate()
+    kind, entries = _asked()
+    # Each entry takes a snapshot of its own.
+    forget_reader()
+    try:
+        answers = [*_answers(entries, is_transaction=kind == "transaction")]
+    except _Failed as failed:
+        response = Response(failed.answer.body, failed.answer.status, content_type=FHIR_JSON)
+    else:
+        digest = blake2b(repr(answers).encode(), digest_size=16).hexdigest()
+        body = bundle(bundle_id(digest), f"{kind}-response", None, (), answers)
+        response = respond(body, pretty, etag=f'W/"{digest}"')
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+class _Failed(Exception):
+    """An entry of a transaction that failed: its answer is the whole's."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.line)
+        self.answer = answer
+
+
+class _Request(NamedTuple):
+    """What an entry asks for."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+def _asked() -> tuple[str, list[Any]]:
+    """Return the Bundle's type and entries. Raises FhirError."""
+    if request.mimetype not in JSON_NAMES:
+        raise UnsupportedMediaType(f"A batch takes a body of type {FHIR_JSON}.")
+    try:
+        content = fhir_json.loads(request.get_data())
+    except ValueError as error:
+        raise InvalidParameter("Bundle", f"is not JSON: {error}") from None
+    if not isinstance(content, dict) or content.get("resourceType") != "Bundle":
+        raise InvalidParameter("Bundle", "is asked for here; resources are imported, not posted")
+    kind, entries = content.get("type"), content.get("entry", [])
+    if kind not in KINDS:
+        raise InvalidParameter("Bundle.type", f"has to be {' or '.join(KINDS)}")
+    if not isinstance(entries, list) or len(entries) > MAX_ENTRIES:
+        raise InvalidParameter("Bundle.entry", f"has to be a list of at most {MAX_ENTRIES}")
+    return kind, entries
+
+
+def _answers(entries: list[Any], *, is_transaction: bool) -> Iterator[Entry]:
+    """Yield the answer of each entry; of a transaction all or none. Raises FhirError or _Failed."""
+    asked = [_read(entry, f"Bundle.entry[{place}].request") for place, entry in enumerate(entries)]
+    # Before anything is read.
+    for one in asked if is_transaction else ():
+        if isinstance(one, FhirError):
+            raise one
+    size, until = 0, time.monotonic() + MAX_SECONDS
+    for one in asked:
+        answer = _answer(one, size, until)
+        if isinstance(answer, FhirError):
+            if is_transaction:
+                raise answer
+            yield _refused(answer.status, answer.outcome())
+        elif answer.status >= HTTPStatus.BAD_REQUEST:
+            if is_transaction:
+                raise _Failed(answer)
+            yield _refused(answer.status, answer.json())
+        else:
+            size += answer.size
+            yield _found(answer)
+
+
+def _read(entry: Any, place: str) -> _Request | FhirError:
+    """Read an entry; return why it is refused where it is."""
+    try:
+        return _request(entry, place)
+    except FhirError as error:
+        return error
+
+
+def _request(entry: Any, place: str) -> _Request:
+    """Return what an entry asks for. Raises FhirError."""
+    asked = entry.get("request") if isinstance(entry, dict) else None
+    if not isinstance(asked, dict):
+        raise InvalidParameter(place, "is missing")
+    method, url = asked.get("method"), asked.get("url")
+    if not (isinstance(method, str) and isinstance(url, str) and url):
+        raise InvalidParameter(place, "needs a method and a url")
+    if method not in ("GET", "HEAD"):
+        raise MethodNotAllowed(f"{method[:20]} is not supported here; this server only reads.")
+    path = url.removeprefix(fhir_address("")).lstrip("/")
+    if ":" in path.partition("?")[0].partition("/")[0] or not path.isprintable() or "#" in path:
+        raise InvalidParameter(f"{place}.url", "is no address here; use Patient/p1, without a host")
+    if path.partition("?")[0].endswith("$export"):
+        raise InvalidParameter(f"{place}.url", "begins an export; ask for it by itself")
+    headers = {"Accept": FHIR_JSON}
+    if prefer := request.headers.get("Prefer"):
+        headers["Prefer"] = prefer
+    if isinstance(held := asked.get("ifNoneMatch"), str) and held.isprintable():
+        headers["If-None-Match"] = held
+    if isinstance(since := asked.get("ifModifiedSince"), str):
+        try:
+            headers["If-Modified-Since"] = http_date(moment_of(since))
+        except ValueError:
+            raise InvalidParameter(f"{place}.ifModifiedSince", "is not an instant") from None
+    return _Request(method, f"/fhir/{path}", headers)
+
+
+def _answer(asked: _Request | FhirError, size: int, until: float) -> Answer | FhirError:
+    """Answer an entry; return why it is refused where it is. size is that of those before."""
+    if isinstance(asked, FhirError):
+        return asked
+    if size > MAX_BYTES:
+        return BodyTooLong(f"The answers before this one are longer than {MAX_BYTES} bytes.")
+    if time.monotonic() > until:
+        return Unavailable(f"The answers before this one took {MAX_SECONDS:g} seconds.")
+    method, path, headers = asked
+    via, authorization = request.environ.get(VIA, ""), request.headers["Authorization"]
+    answer = ask(path, authorization, method=method, headers=headers, via=via)
+    is_empty = method == "HEAD" or answer.status == HTTPStatus.NOT_MODIFIED
+    if not is_empty and answer.headers.get("Content-Type") != FHIR_JSON:
+        return InvalidParameter("url", "leads to what is no resource; ask for it by itself")
+    return answer
+
+
+def _found(answer: Answer) -> Entry:
+    """Return the entry of an answer that is no refusal."""
+    said = {"status": _status(answer.status)}
+    if etag := answer.headers.get("ETag"):
+        said["etag"] = etag
+    if not answer.body:
+        return Entry("", None, beside(response=said)[1:])
+    content = answer.json()
+    changed = content.get("meta", {}).get("lastUpdated")
+    if changed:
+        said["lastModified"] = changed
+    named = f"{content['resourceType']}/{content['id']}" if changed and "id" in content else ""
+    return Entry(fhir_address(named) if named else "", answer.body, beside(response=said))
+
+
+def _refused(status: int, outcome: Any) -> Entry:
+    said = {"status": _status(status), "outcome": outcome}
+    return Entry("", None, beside(response=said)[1:])
+
+
+def _status(code: int) -> str:
+    return f"{code} {HTTPStatus(code).phrase}"
