@@ -247,34 +247,47 @@ def parse_query(
     chains: dict[str, Chained] = {}
     listed = 0
     for name, values in grouped.items():
-        listed += sum(len(split(value, ",")) for value in values)
-        if listed > MAX_VALUES:
-            raise InvalidParameter(name, f"{MAX_VALUES} values in a search are the most")
-        if "." in name:
-            if chain is None:
-                raise UnsupportedParameter(name, "is not supported here")
-            chains[name] = chain(name, values)
-            conditions += chains[name].conditions
-            applied += [(name, value) for value in values]
-            continue
-        base, _, modifier = name.partition(":")
-        parameter = parameters.by_name.get(base)
-        if parameter is None:
+        base = name.partition(":")[0]
+        is_chained = "." in name
+        if not is_chained and base not in parameters.by_name:
             reason = _unknown(base, parameters)
             if strict:
                 raise UnsupportedParameter(base, reason)
             ignored.append((base, f"{reason}; it was ignored"))
             continue
-        if ":" in name and not modifier:
-            raise UnsupportedParameter(name, "the modifier after the colon is missing")
-        if isinstance(parameter, Identity) and (ids := len(parameter.ids(values))) > MAX_IDS:
-            # decisions 2.5: all of them go on one page
-            raise InvalidParameter("_id", f"lists {ids} ids; {MAX_IDS} is the most")
-        conditions += parameter.conditions(modifier, values, context)
+        listed += sum(len(split(value, ",")) for value in values)
+        if listed > MAX_VALUES:
+            raise InvalidParameter(base, f"{MAX_VALUES} values in a search are the most")
+        if is_chained:
+            chains[name] = _chained(chain, name, values)
+            conditions += chains[name].conditions
+        else:
+            conditions += _direct(parameters.by_name[base], name, values, context)
         if len(conditions) > MAX_CONDITIONS:
             raise InvalidParameter(base, f"{MAX_CONDITIONS} conditions in a search are the most")
         applied += [(name, value) for value in values]
     return Query(tuple(conditions), tuple(applied), tuple(ignored), chains)
+
+
+def _chained(
+    chain: Callable[[str, Sequence[str]], Chained] | None, name: str, values: Sequence[str]
+) -> Chained:
+    if chain is None:
+        raise UnsupportedParameter(name, "is not supported here")
+    return chain(name, values)
+
+
+def _direct(
+    parameter: Parameter, name: str, values: Sequence[str], context: Context
+) -> Sequence[AnyCondition]:
+    """Return the conditions of a parameter of the type itself. Raises FhirError."""
+    modifier = name.partition(":")[2]
+    if ":" in name and not modifier:
+        raise UnsupportedParameter(name, "the modifier after the colon is missing")
+    if isinstance(parameter, Identity) and (ids := len(parameter.ids(values))) > MAX_IDS:
+        # decisions 2.5: all of them go on one page
+        raise InvalidParameter("_id", f"lists {ids} ids; {MAX_IDS} is the most")
+    return parameter.conditions(modifier, values, context)
 
 
 def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
