@@ -67,9 +67,12 @@ def answer_batch() -> Response:
     except _Failed as failed:
         response = Response(failed.answer.body, failed.answer.status, content_type=FHIR_JSON)
     else:
-        digest = blake2b(repr(answers).encode(), digest_size=16).hexdigest()
-        body = bundle(bundle_id(digest), f"{kind}-response", None, (), answers)
-        response = respond(body, pretty, etag=f'W/"{digest}"')
+        digest = blake2b(digest_size=16)
+        for _, body, said in answers:
+            digest.update((body or b"") + said)
+        tag = digest.hexdigest()
+        content = bundle(bundle_id(tag), f"{kind}-response", None, (), answers)
+        response = respond(content, pretty, etag=f'W/"{tag}"')
     response.headers["Cache-Control"] = "no-store"
     return response
 
