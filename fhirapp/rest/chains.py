@@ -1,27 +1,28 @@
-"""Chained parameters: `patient.identifier`, `author:Practitioner.name`, in up to two steps.
+"""Chained parameters, and `_has`, which are chains the other way; each in up to two steps.
 
-What a reference must lead to is searched for first, as by itself: it takes the permission to search
-its type, and what the token may not see is not there. Where too much fits, each row is asked.
-Source: FHIR R4 search §3.1.1.4.11; decisions §3.
+`patient.identifier` asks what a reference leads to, `_has:AllergyIntolerance:patient:code` what
+refers to the resource. The other resources are searched for first, as by themselves: it takes the
+permission to search their type, and what the token may not see is not there. Where too many fit,
+each row is asked. Source: FHIR R4 search §3.1.1.4.11, §3.1.1.4.12; decisions §3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader
-from fhirapp.definition import Definition, types
-from fhirapp.fhir.outcome import ParameterError, UnsupportedParameter
+from fhirapp.definition import Definition, Visibility, types
+from fhirapp.fhir.outcome import InvalidParameter, ParameterError, UnsupportedParameter
 from fhirapp.rest.access import NOTHING, check_not_merged, reaches, visible
 from fhirapp.rest.include import included_types, references
 from fhirapp.search.index import ReferenceRow
 from fhirapp.search.page import Run
 from fhirapp.search.parameter import Context
-from fhirapp.search.query import Chained, select
+from fhirapp.search.query import HAS, Chained, select
 from fhirapp.search.reference import Reference
 from fhirapp.search.values import AnyCondition, Condition, IndexCondition, all_of, any_of, is_in
 from fhirapp.search.words import Words
@@ -47,6 +48,8 @@ class Chains:
 
     def __call__(self, name: str, values: Sequence[str]) -> Chained:
         """Return what one asks, a condition for each repetition. Raises FhirError."""
+        if name.partition(":")[0] == HAS:
+            return self._has(name, values)
         steps, parameter = name.rpartition(".")[::2]
         leads = self._leads(self._definition, name)
         leaf, _, modifier = parameter.partition(":")
@@ -59,9 +62,94 @@ class Chains:
             holder.params.by_name[leaf],
             modifier,
             Context(holder.tables, self._base_url),
-            steps,
+            f"{steps}.",
             [target.name for lead in leads for target in lead.targets],
         )
+
+    def _has(self, name: str, values: Sequence[str]) -> Chained:
+        """Return what `_has` asks: what refers to the resource, and fits."""
+        parts = name.split(":")
+        steps: list[_Referrer] = []
+        definition = self._definition
+        while parts[:1] == [HAS]:
+            if len(steps) == MAX_STEPS or len(parts) < 4:
+                wanted = f"is {HAS}:Type:reference:parameter, in up to {MAX_STEPS} steps"
+                raise UnsupportedParameter(name, wanted)
+            step = _referrer(definition, name, *parts[1:3])
+            self._check_reached(step.definition, name)
+            steps.append(step)
+            definition, parts = step.definition, parts[3:]
+        leaf, modifier = parts[0], ":".join(parts[1:])
+        parameter = definition.params.by_name.get(leaf)
+        if parameter is None or isinstance(parameter, Words):
+            raise UnsupportedParameter(name, f"{leaf} cannot be searched of {definition.name}")
+        conditions: list[AnyCondition] = []
+        for value in dict.fromkeys(values):
+            found = self._leaf(definition, name, leaf, modifier, value)
+            for place, step in reversed([*enumerate(steps)]):
+                target = steps[place - 1].definition if place else self._definition
+                found = [self._referred(step, target, found, name)]
+            conditions += found
+        return Chained(
+            tuple(conditions),
+            parameter,
+            modifier,
+            Context(definition.tables, self._base_url),
+            "".join(f"{HAS}:{step.definition.name}:{step.reference.name}:" for step in steps),
+            [step.definition.name for step in steps],
+        )
+
+    def _referred(
+        self,
+        step: _Referrer,
+        target: Definition,
+        conditions: Sequence[AnyCondition],
+        name: str,
+    ) -> AnyCondition:
+        """Return the condition that a row of target's type is what fitting resources refer to."""
+        definition = step.definition
+        limit = visible(definition, self._access, "s")
+        if limit is not None:
+            conditions = [*conditions, limit]
+        refers = "k.param = ? AND k.target_type = ?"
+        values = (step.reference.name, target.name)
+        selection = select(definition.sql_table, conditions, self._reader.all)
+        if selection.is_gathered or selection.narrows:
+            rows = self._run(
+                f"SELECT DISTINCT k.target_id FROM {definition.sql_table} r"
+                f" JOIN {step.table} k ON k.pk = r.pk"
+                f" WHERE {refers} AND {selection.current} LIMIT {MOST + 1}",
+                (*values, *selection.values),
+            )
+            if (ids := self._listed(rows)) is not None:
+                return replace(is_in("r.id", ids), narrows=True) if ids else NOTHING
+        _check_depth(definition, name)
+        holds = all_of(conditions)
+        return Condition(
+            f"EXISTS (SELECT 1 FROM {step.table} k WHERE {refers} AND k.target_id = r.id"
+            f" AND EXISTS (SELECT 1 FROM {definition.sql_table} r"
+            f" WHERE r.pk = k.pk AND r.is_current AND {holds.sql}))",
+            (*values, *holds.values),
+        )
+
+    def _check_reached(self, definition: Definition, name: str) -> None:
+        """Raises Forbidden where the token may search none of a type."""
+        if not reaches(definition, self._access, "s"):
+            raise insufficient_scope(
+                f"{name}: the token's scope does not cover search of {definition.name}.",
+                f"system/{definition.name}.s",
+                name,
+            )
+
+    def _leaf(
+        self, definition: Definition, name: str, leaf: str, modifier: str, value: str
+    ) -> list[AnyCondition]:
+        """Return what a chain's last parameter asks. Raises FhirError, which names the chain."""
+        context = Context(definition.tables, self._base_url)
+        try:
+            return definition.params.by_name[leaf].conditions(modifier, [value], context)
+        except ParameterError as error:
+            raise type(error)(name, error.diagnostics.partition(": ")[2]) from None
 
     def _leads(self, definition: Definition, name: str) -> list[_Lead]:
         """Return the steps of a chain. Raises UnsupportedParameter or Forbidden."""
@@ -78,12 +166,7 @@ class Chains:
                 choices = " or ".join(f"{step}:{one.name}" for one in lead.targets)
                 raise UnsupportedParameter(name, f"leads to several types; name one: {choices}")
             for target in lead.targets:
-                if not reaches(target, self._access, "s"):
-                    raise insufficient_scope(
-                        f"{name}: the token's scope does not cover search of {target.name}.",
-                        f"system/{target.name}.s",
-                        name,
-                    )
+                self._check_reached(target, name)
             leads.append(lead)
             definition = lead.targets[0]
         return leads
@@ -99,12 +182,7 @@ class Chains:
             if further:
                 conditions = self._conditions(further, name, leaf, modifier, value)
             else:
-                context = Context(target.tables, self._base_url)
-                try:
-                    conditions = target.params.by_name[leaf].conditions(modifier, [value], context)
-                except ParameterError as error:
-                    reason = error.diagnostics.partition(": ")[2]
-                    raise type(error)(name, reason) from None
+                conditions = self._leaf(target, name, leaf, modifier, value)
             limit = visible(target, self._access, "s")
             if limit is not None:
                 conditions = [*conditions, limit]
@@ -113,6 +191,8 @@ class Chains:
             if ids is not None:
                 found.append((target.name, ids))
         if len(found) < len(lead.targets):
+            for target in lead.targets:
+                _check_depth(target, name)
             return [lead.where(any_of(asked).where())]
         patients = dict(found).get("Patient", ())
         for patient_id, into in merged_among(self._reader, patients).items():
@@ -129,6 +209,9 @@ class Chains:
             f"SELECT r.id FROM {target.sql_table} r WHERE {selection.current} LIMIT {MOST + 1}",
             selection.values,
         )
+        return self._listed(rows)
+
+    def _listed(self, rows: Sequence[tuple[Any, ...]]) -> list[str] | None:
         if len(rows) > min(MOST, self._left):
             return None
         self._left -= len(rows)
@@ -164,6 +247,36 @@ class _Lead(NamedTuple):
 
     def _indexed(self, sql: str, values: Sequence[object]) -> IndexCondition:
         return IndexCondition(self.table, f"k.param = ? AND {sql}", (self.reference.name, *values))
+
+
+def _check_depth(definition: Definition, name: str) -> None:
+    """Raises InvalidParameter where each row cannot be asked: SQLite reads no deeper conditions.
+
+    That of what may be seen of a TARGETS type is deep already.
+    """
+    if definition.visibility is Visibility.TARGETS:
+        reason = f"may lead to more than {MOST} {definition.name}; ask for less"
+        raise InvalidParameter(name, reason)
+
+
+class _Referrer(NamedTuple):
+    """A step of `_has`: the type that refers, the reference, and its index table."""
+
+    definition: Definition
+    reference: Reference
+    table: str
+
+
+def _referrer(target: Definition, name: str, type_name: str, base: str) -> _Referrer:
+    """Read a step of `_has`. Raises UnsupportedParameter."""
+    definition = types().get(type_name)
+    reference = references(definition).get(base) if definition else None
+    if definition is None or reference is None or not definition.searchable:
+        raise UnsupportedParameter(name, f"{base} is no reference of {type_name} here")
+    if reference.targets and target.name not in reference.targets:
+        raise UnsupportedParameter(name, f"{type_name}:{base} does not lead to {target.name}")
+    table = Context(definition.tables, "").table(ReferenceRow)
+    return _Referrer(definition, reference, table)
 
 
 def _lead(definition: Definition, name: str, step: str, following: str) -> _Lead:

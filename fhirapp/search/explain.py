@@ -17,7 +17,7 @@ from fhirapp.db.plan import PlanStep
 from fhirapp.fhir.outcome import issue
 from fhirapp.search.page import BY_SCORE
 from fhirapp.search.parameter import Context, Parameter, Parameters
-from fhirapp.search.query import Controls, Include, Query
+from fhirapp.search.query import HAS, Controls, Include, Query
 from fhirapp.search.values import parse_boolean, repr_value
 
 SPEC = "http://hl7.org/fhir/R4/search.html"
@@ -209,11 +209,11 @@ def explain_query(parameters: Parameters, query: Query, context: Context) -> Ite
             base, _, modifier = name.partition(":")
             parameter, asked, before = parameters.by_name[base], context, ""
         else:
-            _, parameter, modifier, asked, steps, _ = chained
-            base, before = f"{steps}.{parameter.name}", f"{steps}."
+            _, parameter, modifier, asked, before, _ = chained
+            base = before + parameter.name
         links = [f"{SPEC}#{_SECTIONS.get(parameter.name, parameter.kind)}"]
         if chained is not None:
-            links.append(f"{SPEC}#chaining")
+            links.append(f"{SPEC}#{'has' if name.startswith(HAS) else 'chaining'}")
         if modifier:
             links.append(f"{SPEC}#{_SECTIONS.get(modifier, 'modifiers')}")
         if parameter.spec:

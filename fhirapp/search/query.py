@@ -191,22 +191,24 @@ MAX_CONDITIONS = 30
 MAX_LENGTH = 20_000
 _LONGEST_NAME = 200
 # Known to FHIR and refused always: to ignore one would widen the answer (decisions §3).
-_REFUSED = frozenset({"_filter", "_has", "_list", "_query"})
+_REFUSED = frozenset({"_filter", "_list", "_query"})
 # Known to FHIR and not to this server; they only shape the answer, which says that they did not.
+HAS = "_has"
 _NOT_HERE = frozenset({"_contained", "_containedType"})
 
 
 class Chained(NamedTuple):
     """A chained parameter that was read: its conditions, and what its last part searches.
 
-    steps are the references that lead there, as they were named, types those that they lead to.
+    before is what stands before its name, `patient.` or `_has:Provenance:target:`; types are those
+    that it searches.
     """
 
     conditions: tuple[AnyCondition, ...]
     parameter: Parameter
     modifier: str
     context: Context
-    steps: str
+    before: str
     types: Sequence[str]
 
 
@@ -248,7 +250,7 @@ def parse_query(
     listed = 0
     for name, values in grouped.items():
         base = name.partition(":")[0]
-        is_chained = "." in name
+        is_chained = leads_on(name)
         if not is_chained and base not in parameters.by_name:
             reason = _unknown(base, parameters)
             if strict:
@@ -267,6 +269,11 @@ def parse_query(
             raise InvalidParameter(base, f"{MAX_CONDITIONS} conditions in a search are the most")
         applied += [(name, value) for value in values]
     return Query(tuple(conditions), tuple(applied), tuple(ignored), chains)
+
+
+def leads_on(name: str) -> bool:
+    """Say whether a parameter searches by other resources: a chain, or `_has`."""
+    return "." in name or name.partition(":")[0] == HAS
 
 
 def _chained(

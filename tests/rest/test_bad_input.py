@@ -229,7 +229,7 @@ CONTROLS = [
     ("_include:x=1", "not-supported", "_include:x", "the modifier is not supported; use iterate"),
     *(
         (f"{name}=x", "not-supported", name, "is not supported here")
-        for name in ("_has:Provenance:target:agent", "_filter", "_list", "_query")
+        for name in ("_filter", "_list", "_query")
     ),
     ("date=2024&date=2025", "value", "date", CLOSED),
     ("date=ge2024&date=gt2023", "value", "date", CLOSED),

@@ -188,7 +188,9 @@ COMBINING = (
         "Up to two steps, over every reference; it takes the permission to search what it leads to",
         [(f"{ALLERGY}?{one}.name=okafor", Finds("al-p13-nka", "al-p4-nkda"))
          for one in ("patient", "patient:Patient")]),
-    Row("`_has`", "has", "400", [(f"{ALLERGY}?_has:Provenance:target:agent=x", NOT_HERE)]),
+    Row("`_has`", "has",
+        "Up to two steps; it takes the permission to search the type that refers",
+        [(f"Patient?_has:{ALLERGY}:patient:code=7984", Finds("p1"))]),
     Row("And, or", "combining", "A repeated parameter means and, a comma means or",
         [(f"{OF_P1}&type=11506-3,18842-5",
           Finds("doc-p1-progress-2024", "doc-p1-discharge-2024", "doc-p1-progress-2023")),

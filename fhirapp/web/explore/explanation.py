@@ -26,7 +26,7 @@ from fhirapp.search.explain import (
     SoughtValue,
     read_explanation,
 )
-from fhirapp.search.query import CONTROLS, similar_name
+from fhirapp.search.query import CONTROLS, leads_on, similar_name
 from fhirapp.search.values import split
 from fhirapp.web.explore.address import Address, NoAddressError, pair, piece, read_address
 from fhirapp.web.explore.plan import Picture, picture_of
@@ -193,7 +193,7 @@ class Search(NamedTuple):
         values: dict[str, list[str]] = {}
         for name, value in self.parameters:
             is_own = name.partition(":")[0] in self.definition.params.by_name
-            if (is_own or "." in name) and value.strip():
+            if (is_own or leads_on(name)) and value.strip():
                 values.setdefault(name, []).append(value)
         return values
 
@@ -289,7 +289,7 @@ def _corrected(text: str, definition: Definition) -> str:
     """Return a piece of an address with what its name and codes resemble; as it is if nothing."""
     name, value = pair(text) or ("", "")
     base, colon, modifier = name.partition(":")
-    if "." in name:
+    if leads_on(name):
         return text
     parameters = definition.params
     if base not in parameters.by_name and base not in CONTROLS:

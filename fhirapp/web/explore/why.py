@@ -18,6 +18,7 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.config import base_url
 from fhirapp.definition import Definition
 from fhirapp.fhir.datatypes import ID_PATTERN
+from fhirapp.search.query import leads_on
 from fhirapp.search.values import values_at
 from fhirapp.web.explore.address import NoAddressError, explorer_link, read_address
 from fhirapp.web.explore.explanation import VIA, Count, Search, count, search_of
@@ -184,7 +185,7 @@ def _read(name: str, resource_id: str, token: OwnToken) -> Mapping[str, Any]:
 
 def _value_of(definition: Definition, name: str, resource: Mapping[str, Any]) -> str:
     """Return what a resource has where a parameter looks; empty where that is not simple."""
-    if "." in name:
+    if leads_on(name):
         # It would be another resource's.
         return ""
     parameter = definition.params.by_name[name.partition(":")[0]]
