@@ -130,7 +130,8 @@ def render_http(error: HTTPException) -> Response | HTTPException:
             page.headers["Allow"] = _allowed(error)
         return page
     if isinstance(error, WerkzeugMethodNotAllowed):
-        reads = "" if _is_oauth_path() else "; this server only reads"
+        is_read = request.method in ("GET", "HEAD")
+        reads = "" if is_read or _is_oauth_path() else "; this server only reads"
         return render(
             MethodNotAllowed(
                 f"{request.method} is not supported here{reads}.",
