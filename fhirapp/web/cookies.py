@@ -164,10 +164,11 @@ def is_ours() -> bool:
 
 def page_of_form() -> str:
     """Return the path of the page that has the form: the same one, or the nearest above it."""
-    adapter, path = current_app.create_url_adapter(request), request.path
+    # Not for the request's own host, which may be none that routes can be bound to.
+    adapter, path = current_app.url_map.bind("localhost"), request.path
     if page := str(getattr(_view(), _PAGE, "")):
         return page
-    while path and adapter is not None and not adapter.test(path, "GET"):
+    while path and not adapter.test(path, "GET"):
         path = path.rpartition("/")[0]
     return path or "/"
 

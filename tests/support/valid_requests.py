@@ -28,6 +28,11 @@ PATIENT = "p1"
 
 
 TRAIL = "/fhir/AuditEvent"
+# What a batch asks for.
+_BATCH = (
+    *("Patient/p1", "AllergyIntolerance?patient=p1&_count=1", "metadata"),
+    "AllergyIntolerance/al-p1-penicillin/_history",
+)
 
 
 def valid_requests(app: Flask, described: Described) -> list[Request]:
@@ -48,6 +53,10 @@ def valid_requests(app: Flask, described: Described) -> list[Request]:
             )
         ),
     ]
+    for kind in ("batch", "transaction"):
+        asked = [{"request": {"method": "GET", "url": one}} for one in _BATCH]
+        body = json.dumps({"resourceType": "Bundle", "type": kind, "entry": asked})
+        requests.append(asking("POST", "/fhir", "_pretty=false", body=body, media=FHIR_JSON))
     for definition in SERVED.values():
         instances = addresses(definition, example(definition, held))
         requests += [_get(f"/fhir/{address}") for address in instances]
@@ -130,6 +139,10 @@ def _searches(definition: Definition, held: Held) -> Iterator[Request]:
             yield asking("GET", f"/fhir/{name}", f"{parameter.name}:{modifier}={value}")
         for target in getattr(parameter, "targets", ()):
             yield asking("GET", f"/fhir/{name}", f"{parameter.name}:{target}=x")
+            if target in SERVED:
+                yield asking("GET", f"/fhir/{name}", f"{parameter.name}:{target}._id=p1,x")
+                referring = f"_has:{name}:{parameter.name}:_id=x,y"
+                yield asking("GET", f"/fhir/{target}", referring)
         if parameter.sortable:
             yield asking("GET", f"/fhir/{name}", f"_sort=-{parameter.name},_id")
     for query in (
