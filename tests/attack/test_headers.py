@@ -100,3 +100,9 @@ def test_without_an_address_of_its_own_a_server_answers_loopback_names_only(make
 def test_fhir_answers_keep_how_they_may_be_kept(fhir):
     answer = fhir.get("Patient/p1")
     assert answer.headers["Cache-Control"] == "no-cache, private"
+
+
+@pytest.mark.parametrize("path", ["/sign-in", "/nowhere", "/../AllergyIntolerance/_search"])
+def test_a_form_that_is_sent_with_no_host_that_can_be_is_refused(app, path):
+    response = app.test_client().post(path, data={"x": "y"}, headers={"Host": "a" * 200})
+    assert 400 <= response.status_code < 500
