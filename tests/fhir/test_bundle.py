@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle, compact, interaction
+from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, beside, bundle, compact
 
 REPEATABLE = settings(deadline=None, derandomize=True, max_examples=60)
 # What could be taken for the layout: line ends, quotes, braces, escapes, runs of spaces.
@@ -84,7 +84,7 @@ def test_a_history_is_what_the_whole_would_be(total, links, versions):
     for url, resource, first, second in versions:
         request, response = {"method": first, "url": second}, {"status": second, "etag": first}
         body = None if resource is None else fhir_json.dumps_indented(resource)
-        entries.append(Entry(url, body, interaction(request, response)))
+        entries.append(Entry(url, body, beside(request=request, response=response)))
         held = {} if resource is None else {"resource": resource}
         expected.append({"fullUrl": url, **held, "request": request, "response": response})
     made = bundle("b", "history", total, links, entries)
