@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader
+from fhirapp.db.records import records
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.outcome import InvalidParameter, ParameterError, UnsupportedParameter
 from fhirapp.rest.access import NOTHING, check_not_merged, reaches, visible
@@ -37,14 +38,25 @@ _FEW = 10
 
 
 class Chains:
-    """Reads the chained parameters of a search, in its snapshot and for its token."""
+    """Reads the chained parameters of a search, for its token.
+
+    Its snapshot is taken at the first: what is refused without one touches no data. statements keep
+    what is run, where it is explained.
+    """
 
     def __init__(
-        self, reader: Reader, run: Run, definition: Definition, access: Access, base_url: str
+        self, statements: Run | None, definition: Definition, access: Access, base_url: str
     ) -> None:
-        self._reader, self._run, self._definition = reader, run, definition
+        self._statements, self._definition = statements, definition
         self._access, self._base_url = access, base_url
         self._left = _MOST_OF_SEARCH
+
+    @property
+    def _reader(self) -> Reader:
+        return records()
+
+    def _run(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return (self._statements or self._reader.all)(sql, values)
 
     def __call__(self, name: str, values: Sequence[str]) -> Chained:
         """Return what one asks, a condition for each repetition. Raises FhirError."""
@@ -177,7 +189,7 @@ class Chains:
         """Return what must hold for one repetition of a chain."""
         lead, *further = leads
         found: list[tuple[str, Sequence[str]]] = []
-        asked: list[Condition] = []
+        asked: list[tuple[Definition, Sequence[AnyCondition]]] = []
         for target in lead.targets:
             if further:
                 conditions = self._conditions(further, name, leaf, modifier, value)
@@ -186,14 +198,14 @@ class Chains:
             limit = visible(target, self._access, "s")
             if limit is not None:
                 conditions = [*conditions, limit]
-            asked.append(_row_by_row(target, conditions))
+            asked.append((target, conditions))
             ids = self._ids(target, conditions)
             if ids is not None:
                 found.append((target.name, ids))
         if len(found) < len(lead.targets):
             for target in lead.targets:
                 _check_depth(target, name)
-            return [lead.where(any_of(asked).where())]
+            return [lead.where(any_of([_row_by_row(*one) for one in asked]).where())]
         patients = dict(found).get("Patient", ())
         for patient_id, into in merged_among(self._reader, patients).items():
             if into not in patients:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fhirapp.auth.scopes import Access, Grant
-from fhirapp.db import Reader
+from fhirapp.db.records import records
 from fhirapp.definition import Visibility, types
 from fhirapp.search.explain import STATEMENT, TOKEN, Issue, explanation, step_part, text_part
 
@@ -22,20 +22,19 @@ _LIMITS = {
 
 
 class Statements:
-    """Runs SELECTs, and keeps them."""
+    """Runs SELECTs in the request's snapshot of records, and keeps them."""
 
-    def __init__(self, snapshot: Reader) -> None:
-        self._snapshot = snapshot
+    def __init__(self) -> None:
         self._run: list[tuple[str, Sequence[Any]]] = []
 
     def __call__(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         self._run.append((sql, values))
-        return self._snapshot.all(sql, values)
+        return records().all(sql, values)
 
     def explain(self) -> Iterator[Issue]:
         """Yield an issue for each statement: its SQL, without values, and the database's plan."""
         for sql, values in self._run:
-            plan = self._snapshot.plan(sql, values)
+            plan = records().plan(sql, values)
             parts = [text_part("sql", sql), *map(step_part, plan)]
             texts = "; ".join(step.text for step in plan)
             yield explanation(STATEMENT, f"SQL: {sql} -- Plan: {texts}", parts=parts)

@@ -65,10 +65,8 @@ def search_type(definition: Definition) -> Response:
 
     controls = parse_controls(parameters, default=config.page_size, greatest=config.page_max)
     context = Context(definition.tables, base_url())
-    snapshot = records()
-    statements = Statements(snapshot) if controls.explain and config.demo else None
-    run = statements or snapshot.all
-    chain = Chains(snapshot, run, definition, access, context.base_url)
+    statements = Statements() if controls.explain and config.demo else None
+    chain = Chains(statements, definition, access, context.base_url)
     query = parse_query(definition.params, controls.rest, context, strict=strict, chain=chain)
     order = parse_sort(controls.sort, definition.params, context)
     joins = parse_includes(definition, controls.includes)
@@ -83,6 +81,8 @@ def search_type(definition: Definition) -> Response:
     if is_wide and definition.patient_or_id and (strict or config.require_patient_or_id):
         require_patient_or_id([name for name, _ in query.applied])
 
+    snapshot = records()
+    run = statements or snapshot.all
     conditions = query.conditions if limit is None else (*query.conditions, limit)
     selection = select(definition.sql_table, conditions, snapshot.all)
     query_fingerprint = fingerprint(definition.name, [*query.applied, ("_sort", controls.sort)])

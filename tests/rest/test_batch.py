@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from fhirapp.audit.read import RECORDS
+from fhirapp.audit.read import entries as lines
 from fhirapp.rest import batch
 from tests.conftest import token_for
 from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome
@@ -195,9 +197,6 @@ def test_answers_are_bounded(fhir, monkeypatch):
 
 
 def test_each_entry_has_its_line_in_the_audit_trail(app, fhir):
-    from fhirapp.audit.read import RECORDS
-    from fhirapp.audit.read import entries as lines
-
     with app.app_context():
         newest = next(iter(lines(kind=RECORDS, limit=1)), None)
     entries(fhir, PENICILLIN, "Patient/nobody", "AllergyIntolerance?patient=p1")
