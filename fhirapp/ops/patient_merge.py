@@ -22,6 +22,7 @@ from fhirapp.auth.users import accounts
 from fhirapp.config import RefusedCommand, Settings
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.exchange.models import MERGED, PatientChange, PatientMerge
+from fhirapp.fhir.identity import contradiction
 from fhirapp.ops.patients import (
     changing,
     checked,
@@ -134,9 +135,6 @@ def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int
 
 def _check(connection: Connection, source: str, target: str) -> None:
     """Raise RefusedCommand where two records cannot be merged."""
-    # With its reader of C-CDA, which the server does without.
-    from fhirapp.exchange.ccda import contradiction
-
     if source == target:
         raise RefusedCommand("Choose a different record: these are the same.")
     for one in (source, target):

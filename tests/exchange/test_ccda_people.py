@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from fhirapp.exchange.ccda import contradiction
+from fhirapp.fhir.identity import contradiction
 from tests.exchange.test_ccda import SSN, only, read, sample
 from tests.exchange.test_import import asking, lines
 from tests.support.importing import current, load, patient, stored, write

@@ -13,14 +13,15 @@ from typing import Any
 from fhirapp.allergies.assertion import SECTION
 from fhirapp.exchange.ccda.document import add_encounter, authors, custodian, document_reference
 from fhirapp.exchange.ccda.narrative import Texts
-from fhirapp.exchange.ccda.patient import add_patient, contradiction, role_of
+from fhirapp.exchange.ccda.patient import add_patient, role_of
 from fhirapp.exchange.ccda.people import complete, provenance
-from fhirapp.exchange.ccda.record import Record, ranked
+from fhirapp.exchange.ccda.record import Record
 from fhirapp.exchange.ccda.section import REMARK, allergies_in, is_allergies
 from fhirapp.exchange.ccda.tree import NOTHING, Element, UnreadableDocument, read
-from fhirapp.exchange.ccda.values import SSN, identifier, key
+from fhirapp.exchange.ccda.values import identifier
+from fhirapp.fhir.identity import key, known_by
 
-__all__ = ["UnreadableDocument", "contradiction", "identities", "remarks", "resources_of"]
+__all__ = ["UnreadableDocument", "identities", "remarks", "resources_of"]
 
 # A resource comes after those that it refers to.
 _ORDER = (
@@ -52,29 +53,14 @@ def resources_of(document: bytes, place: str) -> list[dict[str, Any]]:
 def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:
     """Return the identifiers, system and value, by which a resource, Type/id, may be known already.
 
-    Only people and organizations have some. The identifier that distinguishes best comes first. An
-    SSN may be stored with its hyphens or without.
+    Only people and organizations have some.
     """
     identities_ = {}
     for resource in resources:
-        if resource["resourceType"] in _MAY_BE_KNOWN:
-            keys = [
-                form
-                for identifier_key in ranked(resource.get("identifier", ()))
-                for form in _forms(identifier_key)
-            ]
-            if keys:
-                name = f"{resource['resourceType']}/{resource['id']}"
-                identities_[name] = list(dict.fromkeys(keys))
+        keys = known_by(resource.get("identifier", ()))
+        if keys and resource["resourceType"] in _MAY_BE_KNOWN:
+            identities_[f"{resource['resourceType']}/{resource['id']}"] = keys
     return identities_
-
-
-def _forms(identifier_key: tuple[str, str]) -> list[tuple[str, str]]:
-    system, value = identifier_key
-    digits = value.replace("-", "")
-    if system != SSN or len(digits) != 9:
-        return [identifier_key]
-    return [identifier_key, (system, digits), (system, f"{digits[:3]}-{digits[3:5]}-{digits[5:]}")]
 
 
 def _resources(document: bytes) -> list[dict[str, Any]]:

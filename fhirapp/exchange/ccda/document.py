@@ -27,10 +27,10 @@ from fhirapp.exchange.ccda.values import (
     extended,
     identifier,
     identifiers,
-    key,
     null_coding,
     present,
 )
+from fhirapp.fhir.identity import key
 from fhirapp.fhir.terminology import CT, DOCUMENT_CATEGORY
 
 # What HL7's C-CDA on FHIR calls CDA that is sent as it is.

@@ -1,37 +1,31 @@
 """The patient of a document: recordTarget as Patient.
 
-contradiction decides whether two patients who share a number can be the same person: twins can
-share some. Sources: CDA R2 §4.2.2.11; HL7 C-CDA on FHIR 2.0.0, patient; US Core Patient.
+Sources: CDA R2 §4.2.2.11; HL7 C-CDA on FHIR 2.0.0, patient; US Core Patient.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping
 from typing import Any
 
 from fhirapp.exchange.ccda import values
 from fhirapp.exchange.ccda.people import addresses, names, organization, telecoms
-from fhirapp.exchange.ccda.record import Record, ranked
+from fhirapp.exchange.ccda.record import Record
 from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     MAPS,
     RACE,
-    RFC_3986,
-    SSN,
     absent,
     code_in,
     codings,
     concept,
     extended,
     identifiers,
-    key,
     null_coding,
     original,
     present,
 )
+from fhirapp.fhir.identity import key
 from fhirapp.fhir.terminology import CT, US_CORE
 
 _GENDERS: Mapping[str, str] = MAPS["genders"]
@@ -195,88 +189,3 @@ def _languages(person: Element) -> list[dict[str, Any]]:
             language["preferred"] = preferred == "true"
         spoken.append(language)
     return spoken
-
-
-_KNOWN_GENDERS = frozenset({"male", "female", "other"})
-_APART = re.compile(r"[^\w]+|_+")
-
-_Given = Sequence[str]
-
-
-def contradiction(coming: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Return why a Patient who comes cannot be the one who is here, as `has …`; "" where he can.
-
-    An element that one of them lacks contradicts nothing.
-    """
-    born, known = coming.get("birthDate"), here.get("birthDate")
-    if born and known and not (known.startswith(born) or born.startswith(known)):
-        return "was born on another day than this patient"
-    genders = {coming.get("gender"), here.get("gender")} & _KNOWN_GENDERS
-    if len(genders) == 2:
-        return "has another gender than this patient"
-    if not _may_be_called(coming, here):
-        return "has another given name than this patient"
-    numbers, others = _numbers(coming), _numbers(here)
-    for system in numbers.keys() & others.keys():
-        if not numbers[system] & others[system]:
-            return f"has another number of {system} than this patient"
-    return ""
-
-
-def _numbers(patient: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Return the numbers of a patient by their system."""
-    numbers: dict[str, set[str]] = {}
-    for system, value in ranked(patient.get("identifier", ())):
-        written = value.replace("-", "").replace(" ", "") if system == SSN else value.strip()
-        # Two URIs need not be numbers of the same kind.
-        if system != RFC_3986:
-            numbers.setdefault(system, set()).add(written.casefold())
-    return numbers
-
-
-def _may_be_called(coming: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
-    """Say whether one given name of each goes together; names in two scripts cannot be compared."""
-    pairs = [
-        (name, other)
-        for name, other in product(_given_names(coming), _given_names(here))
-        if _script(name) == _script(other)
-    ]
-    return not pairs or any(_goes_with(name, other) for name, other in pairs)
-
-
-def _given_names(patient: Mapping[str, Any]) -> Iterator[_Given]:
-    """Yield the words of the given names of each name, without case and accents."""
-    for name in patient.get("name", ()):
-        # A name that is not known may be null beside an extension.
-        written = " ".join(part for part in name.get("given", ()) if part)
-        plain = "".join(
-            character
-            for character in unicodedata.normalize("NFKD", written)
-            if not unicodedata.combining(character)
-        )
-        words = [part for part in _APART.split(plain.casefold()) if part]
-        if words:
-            yield words
-
-
-def _script(words: _Given) -> str:
-    return unicodedata.name(words[0][0], "").partition(" ")[0]
-
-
-def _goes_with(name: _Given, other: _Given) -> bool:
-    """Say whether two may be the given names of one person: some left out, or by their initials.
-
-    What both have in the same place must agree: twins may differ in their second names only.
-    """
-    in_their_order = all(map(_is_short_for, name, other))
-    return (
-        in_their_order
-        or set(name) <= set(other)
-        or set(other) <= set(name)
-        or "".join(name) == "".join(other)
-    )
-
-
-def _is_short_for(name: str, other: str) -> bool:
-    shorter, longer = sorted((name, other), key=len)
-    return shorter == longer or (len(shorter) == 1 and longer.startswith(shorter))

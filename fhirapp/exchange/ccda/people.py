@@ -22,9 +22,9 @@ from fhirapp.exchange.ccda.values import (
     extended,
     has_code,
     identifiers,
-    key,
     present,
 )
+from fhirapp.fhir.identity import key
 from fhirapp.fhir.terminology import CT
 
 _NAME_USES: Mapping[str, str] = MAPS["name_uses"]

@@ -5,14 +5,12 @@ The same person or statement has the same id in every version of a document.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 from fhirapp.exchange.ccda.narrative import Texts
-from fhirapp.exchange.ccda.values import NPI, SSN, key
+from fhirapp.fhir.identity import ranked
 
 # HL7's own root of what CDA R2 defines.
 _NAMESPACE = uuid5(NAMESPACE_OID, "2.16.840.1.113883.1.3")
@@ -22,15 +20,6 @@ def identity(type_name: str, *parts: str) -> str:
     """Return the id of what these parts identify. No part can be taken for the end of another."""
     written = "".join(f"{len(part)}:{part}" for part in (type_name, *parts))
     return str(uuid5(_NAMESPACE, written))
-
-
-# NPIs are in most records, and identify best; an SSN is the number that is left out most often.
-_FIRST, _LAST = NPI, SSN
-# Numbers that the SSA never issued, and those of advertisements.
-_NO_SSN = re.compile(
-    r"(?:000|666|9[0-9]{2})[0-9]{6}|[0-9]{3}00[0-9]{4}|[0-9]{5}0000|([0-9])\1{8}"
-    r"|123456789|987654321|078051120|219099999|(?![0-9]{9}).*"
-)
 
 
 @dataclass
@@ -65,21 +54,3 @@ class Record:
     def own_identity(self, type_name: str, *parts: str) -> str:
         """Return the id of what is the patient's: another's cannot have it, whatever was sent."""
         return identity(type_name, self.patient, *parts)
-
-
-def ranked(identified: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return the system and value of each Identifier that has both, the best one first."""
-    keys = (known for known in map(key, identified) if known and not _is_placeholder(known))
-    return sorted(keys, key=_rank)
-
-
-def _is_placeholder(known: tuple[str, str]) -> bool:
-    """Say whether a number is a placeholder, which many patients share."""
-    system, value = known
-    digits = value.replace("-", "").replace(" ", "")
-    return system == SSN and _NO_SSN.fullmatch(digits) is not None
-
-
-def _rank(system_and_value: tuple[str, str]) -> int:
-    """Return the order of identifiers; among equals, that of the document."""
-    return {_FIRST: 0, _LAST: 2}.get(system_and_value[0], 1)

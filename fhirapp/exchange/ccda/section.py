@@ -36,7 +36,8 @@ from fhirapp.exchange.ccda.reactions import words_of_value
 from fhirapp.exchange.ccda.record import Record
 from fhirapp.exchange.ccda.substances import is_none_known, named_by
 from fhirapp.exchange.ccda.tree import Element
-from fhirapp.exchange.ccda.values import has_code, identifiers, key, null_coding
+from fhirapp.exchange.ccda.values import has_code, identifiers, null_coding
+from fhirapp.fhir.identity import key
 from fhirapp.fhir.terminology import ALLERGY_CLINICAL, ALLERGY_VERIFICATION, strings
 from fhirapp.search.string import fold
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from fhirapp.exchange.ccda.narrative import Texts, tidy
 from fhirapp.exchange.ccda.tree import NOTHING, Element
+from fhirapp.fhir.identity import RFC_3986
 from fhirapp.fhir.temporal import check_date, interval, normalise_date_time
 from fhirapp.fhir.terminology import CT, DATA_ABSENT_REASON, NULL_FLAVOR, ORIGINAL_TEXT
 
@@ -22,10 +23,7 @@ _OID = re.compile(r"[0-2](\.(0|[1-9][0-9]*))+", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 _HL7 = "2.16.840.1.113883."
 
-RFC_3986 = "urn:ietf:rfc:3986"
 LOINC = "http://loinc.org"
-SSN = "http://hl7.org/fhir/sid/us-ssn"
-NPI = "http://hl7.org/fhir/sid/us-npi"
 ACT_CODE = CT + "v3-ActCode"
 CONFIDENTIALITY = CT + "v3-Confidentiality"
 RACE = f"urn:oid:{_HL7}6.238"
@@ -189,12 +187,6 @@ def _identified(root: str, extension: str, null_flavor: str) -> dict[str, Any] |
             return {"system": "".join(namespace.split()), "value": value}
         return {"system": RFC_3986, "value": extension}
     return {"system": system, "value": extension}
-
-
-def key(identified: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the system and the value of an Identifier that has both."""
-    system, value = identified.get("system"), identified.get("value")
-    return (system, value) if system and value else None
 
 
 def identifiers(elements: list[Element]) -> list[dict[str, Any]]:

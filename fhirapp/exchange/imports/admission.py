@@ -12,7 +12,6 @@ from typing import Any
 from fhirapp.config import own_prefix
 from fhirapp.db import Reader
 from fhirapp.definition import Definition
-from fhirapp.exchange.ccda import contradiction
 from fhirapp.exchange.imports.batches import Admitted, Deletion, ResourceHistory, read_history
 from fhirapp.exchange.imports.bundles import OnMatch
 from fhirapp.exchange.imports.patient_changes import PatientChanges
@@ -29,6 +28,7 @@ from fhirapp.exchange.imports.report import Repaired, Report
 from fhirapp.exchange.imports.runs import Options
 from fhirapp.exchange.repair import repair
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.identity import contradiction
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.search.values import values_at
 from fhirapp.store.prepare import Prepared, prepare
