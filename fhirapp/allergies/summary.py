@@ -31,22 +31,22 @@ Resource = Mapping[str, Any]
 class Group(Enum):
     """The groups of a summary, in its order: code and title."""
 
-    ACTIVE_SEVERE = "active-severe", "Active; severe, anaphylaxis or high criticality"
+    ACTIVE_SEVERE = "active-severe", worded("Active; severe, anaphylaxis or high criticality")
     # It may be the one that kills: without a status it counts as not over.
     STATUS_NOT_KNOWN_SEVERE = (
         "status-not-known-severe",
-        "Severe, anaphylaxis or high criticality; clinical status not recorded",
+        worded("Severe, anaphylaxis or high criticality; clinical status not recorded"),
     )
-    WORDS_ONLY = "words-only", "In document text only"
-    ACTIVE = "active", "Active"
-    STATUS_NOT_KNOWN = "status-not-known", "Clinical status not recorded"
-    UNCONFIRMED = "unconfirmed", "Active, unconfirmed"
-    NONE_KNOWN = "none-known", "None known"
-    NO_INFORMATION = "no-information", "No information"
-    NOT_ASKED = "not-asked", "Not asked"
-    PAST = "past", "Resolved or inactive"
-    REFUTED = "refuted", "Refuted"
-    IN_ERROR = "entered-in-error", "Entered in error"
+    WORDS_ONLY = "words-only", worded("In document text only")
+    ACTIVE = "active", worded("Active")
+    STATUS_NOT_KNOWN = "status-not-known", worded("Clinical status not recorded")
+    UNCONFIRMED = "unconfirmed", worded("Active, unconfirmed")
+    NONE_KNOWN = "none-known", worded("None known")
+    NO_INFORMATION = "no-information", worded("No information")
+    NOT_ASKED = "not-asked", worded("Not asked")
+    PAST = "past", worded("Resolved or inactive")
+    REFUTED = "refuted", worded("Refuted")
+    IN_ERROR = "entered-in-error", worded("Entered in error")
 
     @property
     def code(self) -> str:
@@ -121,6 +121,18 @@ class Entry(NamedTuple):
     @property
     def is_severe(self) -> bool:
         return self.severity.is_severe
+
+    @property
+    def why_severe(self) -> str:
+        """Why it is shown as severe; empty where it is not."""
+        if not self.is_severe:
+            return ""
+        if self.criticality == "high":
+            return worded("high criticality")
+        if self.severity.words:
+            return worded("described as “%(words)s”", words=self.severity.words)
+        is_graded = any(reaction.severity == "severe" for reaction in self.reactions)
+        return worded("severe reaction") if is_graded else worded("anaphylaxis")
 
     @property
     def is_allergy(self) -> bool:

@@ -125,9 +125,13 @@ def bundle(
     total: int | None,
     links: Sequence[tuple[str, str]],
     entries: Iterable[Entry],
+    **further: Any,
 ) -> bytes:
-    """Return a Bundle of type kind; links are (relation, url). No entries, no `entry`."""
-    head: dict[str, Any] = {"resourceType": "Bundle", "id": bundle_id, "type": kind}
+    """Return a Bundle of type kind; links are (relation, url). No entries, no `entry`.
+
+    further are other elements of it, such as the identifier of a document.
+    """
+    head: dict[str, Any] = {"resourceType": "Bundle", "id": bundle_id, "type": kind, **further}
     if total is not None:
         head["total"] = total
     if links:

@@ -173,14 +173,23 @@ def generate(
         value = elements.get(name)
         text = words(value) if value is not None else ""
         if text:
-            shown, written = labels.get(label, label), _written(text)
-            cells.append(f"<tr><th{marked}>{shown}</th><td>{written}</td></tr>")
+            shown, cell = labels.get(label, label), written(text)
+            cells.append(f"<tr><th{marked}>{shown}</th><td>{cell}</td></tr>")
     body = f"<table><tbody>{''.join(cells)}</tbody></table>" if cells else "<p>No details.</p>"
+    return _generated(body, lang)
+
+
+def generated(body: str, language: str) -> dict[str, str]:
+    """Return a Narrative of status generated; body is XHTML, whose texts are written()."""
+    return _generated(body, _words(language)[2])
+
+
+def _generated(body: str, lang: str) -> dict[str, str]:
     return {"status": "generated", "div": f'<div xmlns="{XHTML}"{lang}>{body}</div>'}
 
 
-def _written(text: str) -> str:
-    """Return a cell's text as XML writes it. Most short ones come again."""
+def written(text: str) -> str:
+    """Return a text as XML writes it. Most short ones come again."""
     return _escaped(text) if len(text) <= _SHORT else _escaped.__wrapped__(text)
 
 

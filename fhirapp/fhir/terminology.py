@@ -45,16 +45,23 @@ _NOT_TOLD = 2
 
 # English, but where a page shows the words in another language.
 _translate: ContextVar[Callable[[str], str]] = ContextVar("translate", default=str)
+_language: ContextVar[str] = ContextVar("language", default="en")
 
 
 @contextmanager
-def in_words_of(translate: Callable[[str], str]) -> Iterator[None]:
+def in_words_of(translate: Callable[[str], str], language: str = "en") -> Iterator[None]:
     """Word what is told of allergies here in the language of a page."""
-    token = _translate.set(translate)
+    token, token_of_language = _translate.set(translate), _language.set(language)
     try:
         yield
     finally:
         _translate.reset(token)
+        _language.reset(token_of_language)
+
+
+def language() -> str:
+    """Return the language that texts are worded in: en, de."""
+    return _language.get()
 
 
 def worded(text: str, /, **values: Any) -> str:

@@ -50,10 +50,14 @@ class ResourceBlueprint(Blueprint):
         ):
             if interaction in definition.interactions:
                 self._route(view.__name__, view, [("/fhir", path)])
-        for operation in definition.operations:
-            path = f"{_INSTANCE if operation.instance else ''}/${operation.name}"
-            view = (operations or {})[operation.name]
-            self._route(operation.name, view, [("/fhir", path)], ["GET", "POST"])
+        for name, view in (operations or {}).items():
+            # One may be of the type and of its resources.
+            paths = [
+                ("/fhir", f"{_INSTANCE if operation.instance else ''}/${name}")
+                for operation in definition.operations
+                if operation.name == name
+            ]
+            self._route(name, view, paths, ["GET", "POST"])
 
     def _route(
         self,

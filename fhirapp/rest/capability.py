@@ -187,7 +187,9 @@ def _operations(type_name: str = "", own: Sequence[Operation] = ()) -> dict[str,
         }
         for one in (*own, *offered)
     ]
-    return {"operation": listed} if listed else {}
+    # One of the type and of its resources is listed once.
+    once = list({one["name"]: one for one in listed}.values())
+    return {"operation": once} if once else {}
 
 
 def _definitions(own: definitions.Definitions) -> dict[str, Any]:

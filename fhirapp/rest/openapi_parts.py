@@ -295,6 +295,16 @@ def _schemas(further: Iterable[str]) -> Node:
             total=NUMBER,
             entry=_some(entry),
         ),
+        "DocumentBundle": object_of(
+            {
+                "resourceType": named["Bundle"],
+                "id": STRING,
+                "identifier": object_of({"system": STRING, "value": STRING}),
+                "type": {"const": "document"},
+                "timestamp": STRING,
+                "entry": _some(entry),
+            }
+        ),
         "OperationOutcome": object_of(
             {"resourceType": named["OperationOutcome"], "issue": _some(issue)}
         ),

@@ -54,6 +54,10 @@ def test_each_address_of_the_records_of_others_is_not_known(fhir, held, definiti
                 assert answer.status_code == 200, path
 
 
+# What an answer has that is no record.
+MADE = ("OperationOutcome", "Composition", "Device")
+
+
 def resources_of(fhir: Fhir, path: str) -> Iterator[dict[str, Any]]:
     """Give each resource of a Bundle and of the pages after it."""
     following: str | None = path
@@ -86,6 +90,7 @@ _ALLERGY, _DOCUMENT = "AllergyIntolerance", "DocumentReference"
         "Provenance?_include=Provenance:*",
         "Patient/p1/$everything",
         "Patient/p1/$everything?_count=3",
+        "Patient/p1/$summary",
         f"{_DOCUMENT}/$docref?patient=p1",
         f"{_DOCUMENT}/$docref?patient=p1&on-demand=false&_count=2",
     ],
@@ -95,7 +100,7 @@ def test_no_bundle_holds_anything_of_others(fhir, held, path):
     found = {
         (one["resourceType"], one["id"])
         for one in resources_of(fhir, path)
-        if one["resourceType"] != "OperationOutcome"
+        if one["resourceType"] not in MADE
     }
     assert found <= own
     assert found or path.startswith(("Binary", "Group"))
@@ -116,10 +121,10 @@ def test_another_patient_cannot_be_named(fhir, path, parameter):
     assert_outcome(fhir.get(path), 403, "forbidden", f"{parameter}: {NO_OTHER}", parameter)
 
 
-def test_another_patients_everything_is_not_known(fhir):
-    assert_outcome(
-        fhir.get("Patient/p2/$everything"), 404, "not-found", "Patient/p2 is not known here."
-    )
+@pytest.mark.parametrize("operation", ["everything", "summary"])
+def test_another_patients_record_is_not_known(fhir, operation):
+    answer = fhir.get(f"Patient/p2/${operation}")
+    assert_outcome(answer, 404, "not-found", "Patient/p2 is not known here.")
 
 
 def test_no_count_tells_of_others(fhir, held):

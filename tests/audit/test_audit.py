@@ -63,6 +63,9 @@ def test_a_read_is_noted_with_the_version_that_was_answered(watched, own_app):
         ("DocumentReference/$docref?patient=p1&_count=1", 1),
         ("Binary/bin-p1-discharge-2024-v3", 1),
         ("Patient/p1/$everything?_count=5&_type=Patient", 1),
+        # The patient, five allergies, and who recorded them.
+        ("Patient/p1/$summary", 9),
+        ("Patient/$summary?identifier=LGH-100237", 9),
         (f"{ALLERGY}/unknown", 0),
         (f"{ALLERGY}?colour=red&_count=0", 0),
         ("metadata", 0),

@@ -142,6 +142,7 @@ def test_one_record_has_all_after_a_merge(app):
         "AllergyIntolerance/$summary?patient=twice",
         "DocumentReference/$docref?patient=twice",
         "Patient/twice/$everything",
+        "Patient/twice/$summary",
         "AllergyIntolerance?patient=twice,other",
         "AllergyIntolerance?asserter=Patient/twice",
         "AllergyIntolerance?patient._id=twice",

@@ -96,7 +96,11 @@ OPERATIONS = {
     "AllergyIntolerance": {"summary": "AllergyIntolerance/$summary?patient=p1"},
     "DocumentReference": {"docref": "DocumentReference/$docref?patient=p1"},
     "Group": {"export": "Group/grp-allergy-clinic/$export"},
-    "Patient": {"everything": "Patient/p1/$everything", "export": "Patient/$export"},
+    "Patient": {
+        "everything": "Patient/p1/$everything",
+        "export": "Patient/$export",
+        "summary": "Patient/p1/$summary",
+    },
 }
 
 

@@ -192,11 +192,19 @@ def check_content(request: Request, answer: Answer) -> None:
     if content["resourceType"] != "Bundle":
         assert content.get("id"), told
         return
-    if content["type"] in ("batch-response", "transaction-response"):
+    if content["type"] == "document":
+        held = [entry["resource"]["resourceType"] for entry in content["entry"]]
+        assert held[:2] == ["Composition", "Patient"], told
+    elif content["type"] in ("batch-response", "transaction-response"):
         for entry in content.get("entry", ()):
             assert entry["response"]["status"][0] in "234", told
             assert "resource" in entry or entry["response"].keys() > {"status"}, told
-        return
+    else:
+        check_found(content, told)
+
+
+def check_found(content: dict[str, Any], told: object) -> None:
+    """Assert that a Bundle of what was found holds together."""
     assert content["type"] in ("searchset", "history"), told
     assert content["link"][0]["relation"] == "self", told
     assert all(one["url"].startswith(f"{BASE_URL}/") for one in content["link"]), told

@@ -238,6 +238,11 @@ def test_the_answers_to_a_form_are_as_described(fhir, described, definition):
         ("/fhir/Patient/{id}/$everything", EVERYTHING, parameters(), 200),
         ("/fhir/Patient/{id}/$everything", "Patient/nobody/$everything", None, 404),
         ("/fhir/Patient/{id}/$everything", f"Patient/{DELETED}/$everything", None, 410),
+        ("/fhir/Patient/{id}/$summary", "Patient/p1/$summary", None, 200),
+        ("/fhir/Patient/{id}/$summary", "Patient/nobody/$summary", None, 404),
+        ("/fhir/Patient/{id}/$summary", "Patient/p1/$summary?graph=x", None, 400),
+        ("/fhir/Patient/$summary", "Patient/$summary?identifier=LGH-100237", None, 200),
+        ("/fhir/Patient/$summary", "Patient/$summary?identifier=nobodys", None, 404),
     ],
 )
 def test_the_answers_of_operations_are_as_described(fhir, described, path, address, body, status):

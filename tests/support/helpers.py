@@ -79,7 +79,7 @@ def ids(bundle: dict[str, Any], mode: str = "match") -> list[str]:
 
 def link(bundle: dict[str, Any], relation: str) -> str | None:
     """Return the address of a Bundle's link, without the base address."""
-    for one in bundle["link"]:
+    for one in bundle.get("link", ()):
         if one["relation"] == relation:
             url: str = one["url"]
             assert url.startswith(BASE_URL)

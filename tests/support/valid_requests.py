@@ -178,6 +178,8 @@ _VALUES = {
     "canonical": ("valueCanonical", "http://x.example/profile"),
     "code": ("valueCode", "Patient,AllergyIntolerance"),
     "integer": ("valueInteger", 2),
+    "string": ("valueString", "LGH-100237"),
+    "uri": ("valueUri", "http://hl7.org/fhir/uv/ips/StructureDefinition/Bundle-uv-ips"),
 }
 
 

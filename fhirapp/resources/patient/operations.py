@@ -101,7 +101,7 @@ def everything(definition: Definition, resource_id: str) -> Response:
         further = [*operation.applied, ("_cursor", _cursor(parts, *page[-1], made_for))]
         links.append(("next", page_link(path, further)))
     total = sum(total_of(snapshot, one.selection) for one in parts)
-    beside = _beside(snapshot, access, page, wanted)
+    beside = resources_beside(snapshot, access, page, wanted)
     config = settings()
     shown = [(held.name, one.id, one.version_id) for held, one in page]
     key = (links, total, shown, [one.name for one in beside.resources], beside.is_cut)
@@ -189,7 +189,7 @@ def _cursor(parts: Sequence[_Part], definition: Definition, last: Match, made_fo
     return cursors().write(Cursor(place, backwards=False, mark=0), made_for)
 
 
-def _beside(
+def resources_beside(
     snapshot: Reader,
     access: Access,
     page: Sequence[tuple[Definition, Match]],

@@ -9,6 +9,7 @@ from fhirapp.resources.patient.model import Patient
 from fhirapp.resources.patient.operations import EVERYTHING, everything
 from fhirapp.resources.patient.params import PARAMS
 from fhirapp.resources.patient.schema import PatientSchema
+from fhirapp.resources.patient.summary import SUMMARY, SUMMARY_BY_IDENTIFIER, summary
 from fhirapp.rest.blueprint import ResourceBlueprint
 
 blueprint = ResourceBlueprint(
@@ -21,7 +22,7 @@ blueprint = ResourceBlueprint(
         compartment="id",
         searchable=True,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-patient",),
-        operations=(EVERYTHING,),
+        operations=(EVERYTHING, SUMMARY, SUMMARY_BY_IDENTIFIER),
         doc="Patients: the subjects of the records.",
         labels=Labels(
             one=Marked("personal details"),
@@ -35,5 +36,5 @@ blueprint = ResourceBlueprint(
             TableColumn(Marked("Identifier"), ("identifier",), Marked("identifier not recorded")),
         ),
     ),
-    operations={EVERYTHING.name: everything},
+    operations={EVERYTHING.name: everything, SUMMARY.name: summary},
 )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from fhirapp.allergies.assertion import substance
-from fhirapp.allergies.severity import Severity
+from fhirapp.allergies.narrative import STANDINGS
 from fhirapp.allergies.summary import entries_of
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.fhir.datatypes import ID_PATTERN
@@ -81,8 +81,8 @@ def details_of(allergy: Json, visit: str = "") -> Details:
     (entry,) = entries_of([allergy])
     return Details(
         title=entry.substance or _("Substance not recorded"),
-        severe=_severe(allergy, entry.severity),
-        standing=_(_STANDINGS[entry.group.code]) if entry.group.code in _STANDINGS else "",
+        severe=entry.why_severe,
+        standing=_(STANDINGS.get(entry.group, "")),
         look_twice=[_("This entry %(fault)s.", fault=one) for one in entry.faults],
         facts=[
             Fact(_("Substance"), "code", entry.substance or _(_NOT_TOLD), codings(code)),
@@ -107,23 +107,6 @@ def details_of(allergy: Json, visit: str = "") -> Details:
 
 
 _NOT_TOLD = _("not recorded")
-_STANDINGS = {
-    "entered-in-error": _("Entered in error. This entry is not valid. Do not rely on it."),
-    # Of an allergy as of "none known".
-    "refuted": _("Refuted. This is recorded as not true."),
-    "past": _("Resolved or inactive. This is recorded as no longer active."),
-}
-
-
-def _severe(allergy: Json, severity: Severity) -> str:
-    if not severity.is_severe:
-        return ""
-    if allergy.get("criticality") == "high":
-        return _("high criticality")
-    if severity.words:
-        return _("described as “%(words)s”", words=severity.words)
-    severities = {one.get("severity") for one in allergy.get("reaction", ())}
-    return _("severe reaction") if "severe" in severities else _("anaphylaxis")
 
 
 def _reaction(reaction: Json) -> list[Fact]:

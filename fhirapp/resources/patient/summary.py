@@ -1,0 +1,267 @@
+"""`$summary`: a patient's International Patient Summary, a document to take along. IPS 2.0.0.
+
+The allergies are all in it, save those that were entered in error. Medications and problems, which
+IPS requires, are not held here: their sections say so, and that this does not mean that there are
+none. A summary without some of the allergies would look whole, so a token that may not read each of
+them is refused.
+
+No profile is claimed: IPS requires of a record what its source may have left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+from uuid import uuid4
+
+from flask import Response
+
+from fhirapp.allergies.assertion import SECTION
+from fhirapp.allergies.narrative import section
+from fhirapp.allergies.summary import entries_of
+from fhirapp.audit.write import served
+from fhirapp.auth.protector import insufficient_scope
+from fhirapp.auth.scopes import Access
+from fhirapp.config import base_url, settings
+from fhirapp.db import Reader, records
+from fhirapp.definition import Definition, Operation, OperationParameter, types
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir import temporal, terminology
+from fhirapp.fhir.identity import RFC_3986
+from fhirapp.fhir.json import Entry, bundle
+from fhirapp.fhir.narrative import generated, written
+from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
+from fhirapp.fhir.terminology import worded
+from fhirapp.resources.patient.operations import resources_beside
+from fhirapp.rest.access import access_to, check_not_merged, visible
+from fhirapp.rest.capability import software_version
+from fhirapp.rest.operation import OperationRequest, parse_operation
+from fhirapp.rest.paging import Match
+from fhirapp.rest.read import find_version
+from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
+from fhirapp.search.page import NEWEST_FIRST, find_page
+from fhirapp.search.parameter import Context
+from fhirapp.search.query import select
+from fhirapp.search.token import Token
+from fhirapp.search.values import AnyCondition, Condition, unescape
+from fhirapp.store.merge import merged_among
+
+_IPS = "http://hl7.org/fhir/uv/ips/"
+# Of IPS 2.0.0 and of 1.1.0.
+_PROFILES = tuple(f"{_IPS}StructureDefinition/{name}-uv-ips" for name in ("Composition", "Bundle"))
+_DOC = (
+    "The patient's International Patient Summary, a document: allergies; of medications and"
+    " problems, that they are not held here."
+)
+_PROFILE = OperationParameter("profile", "uri", f"Profile of the document: {_PROFILES[0]}")
+_IDENTIFIER = OperationParameter(
+    "identifier", "string", "Identifier of the patient: system|value", required=True
+)
+SUMMARY = Operation(
+    "summary",
+    f"{_IPS}OperationDefinition/summary",
+    _DOC,
+    (_PROFILE,),
+    instance=True,
+    answer="DocumentBundle",
+    is_paged=False,
+)
+SUMMARY_BY_IDENTIFIER = SUMMARY._replace(
+    parameters=(_IDENTIFIER, _PROFILE), instance=False, needs_record=True
+)
+_ALLERGIES = "AllergyIntolerance"
+_BESIDE = ("Practitioner", "Organization")
+_UNAVAILABLE = {
+    "system": "http://terminology.hl7.org/CodeSystem/list-empty-reason",
+    "code": "unavailable",
+    "display": "Unavailable",
+}
+_LOINC = "http://loinc.org"
+# So many patients with one identifier are looked at.
+_FOUND = 10
+
+Resource = Mapping[str, Any]
+
+
+def summary(definition: Definition, resource_id: str = "") -> Response:
+    """Return the summary as a document Bundle. Raises FhirError."""
+    access = access_to(definition, "r", resource_id or None)
+    operation = parse_operation(SUMMARY if resource_id else SUMMARY_BY_IDENTIFIER)
+    pretty = negotiate(operation.parameters)
+    profile = unescape(operation.value("profile") or _PROFILES[0])
+    if profile.partition("|")[0] not in _PROFILES:
+        raise InvalidParameter("profile", f"is not supported; use {_PROFILES[0]}")
+    if not resource_id:
+        access_to(definition, "s")
+    whole = [one for one in access.grants(_ALLERGIES, "r") if not one.filters]
+    if not whole:
+        raise _incomplete()
+    snapshot = records()
+    if not resource_id:
+        resource_id = _identified(snapshot, definition, access, operation)
+    version = find_version(snapshot, definition, access, resource_id)
+    if version is None:
+        raise NotFound(f"Patient/{resource_id} is not known here.")
+    if version.deleted or version.body is None:
+        raise Gone(f"Patient/{resource_id} was deleted.")
+    if not any(one.patient in (None, resource_id) for one in whole):
+        raise _incomplete()
+    check_not_merged(
+        snapshot, resource_id, "id" if operation.value("identifier") is None else "identifier"
+    )
+    patient = fhir_json.loads(version.body)
+    held = _allergies(snapshot, access, resource_id)
+    listed, text = section(patient, entries_of(fhir_json.loads(one.body) for one in held))
+    named = {f"{_ALLERGIES}/{one.id}": one for one in held}
+    own = Match(version.id, version.version_id, version.last_updated, version.pk, version.body, ())
+    page = [
+        (definition, own),
+        *((types()[_ALLERGIES], named[one.reference]) for one in listed),
+    ]
+    # What is beyond the most that comes with a page is read at its address.
+    beside = resources_beside(snapshot, access, page, _BESIDE).resources
+    shown = [(one.name, match.id, match.version_id, match.body) for one, match in page]
+    shown += [(one.type, one.id, one.version_id, one.body) for one in beside]
+    sections = _sections(text, [one.reference for one in listed])
+    key = repr((sections, [one[:3] for one in shown], settings().inline_max))
+    digest = blake2b(key.encode(), digest_size=16).hexdigest()
+    for name, row_id, version_id, _ in shown:
+        served(name, row_id, version_id)
+    return respond(_document(resource_id, sections, shown), pretty, etag=f'W/"{digest}"')
+
+
+def _incomplete() -> Exception:
+    return insufficient_scope(
+        "A summary has every allergy: the token's scope does not cover all of the patient's.",
+        f"system/{_ALLERGIES}.r",
+    )
+
+
+def _identified(
+    snapshot: Reader, definition: Definition, access: Access, operation: OperationRequest
+) -> str:
+    """Return the id of the one patient with an identifier. Raises NotFound, InvalidParameter.
+
+    Of records that are one person's, that of the one who has it all.
+    """
+    parameter, (value,) = definition.params.by_name["identifier"], operation.values["identifier"]
+    assert isinstance(parameter, Token)
+    if not parameter.parse(value)[0]:
+        raise InvalidParameter("identifier", "has no value; use system|value")
+    conditions = [parameter.condition("", value, Context(definition.tables, base_url()))]
+    if limit := visible(definition, access, "s"):
+        conditions.append(limit)
+    selection = select(definition.sql_table, conditions, snapshot.all)
+    rows = find_page(snapshot.all, selection, NEWEST_FIRST, None, _FOUND)
+    ids = [str(row[0]) for row in rows]
+    merged = merged_among(snapshot, ids)
+    staying = [one for one in ids if merged.get(one) not in ids]
+    if not staying:
+        raise NotFound("No patient with this identifier is known here.")
+    if len(staying) > 1:
+        message = "several patients have it; ask for one of them: Patient/<id>/$summary"
+        raise InvalidParameter("identifier", message)
+    return staying[0]
+
+
+def _allergies(snapshot: Reader, access: Access, patient_id: str) -> list[Match]:
+    """Return all the patient's allergies, whatever their status."""
+    definition = types()[_ALLERGIES]
+    conditions: list[AnyCondition] = [Condition("r.patient_id = ?", (patient_id,), narrows=True)]
+    if limit := visible(definition, access, "r"):
+        conditions.append(limit)
+    selection = select(definition.sql_table, conditions, snapshot.all).of_all()
+    rows = snapshot.all(
+        "SELECT r.id, r.version_id, r.last_updated, r.pk, r.body"
+        f" FROM {selection.table} r WHERE {selection.current}",
+        selection.values,
+    )
+    return [Match.of(row) for row in rows]
+
+
+def _sections(allergies: str, references: Sequence[str]) -> list[Resource]:
+    """Return the sections that IPS requires; allergies is the XHTML of theirs."""
+    return [
+        _section(worded("Allergies and intolerances"), SECTION, allergies, references),
+        _section(
+            worded("Medications"),
+            {"code": "10160-0", "display": "History of Medication use Narrative"},
+            _not_held(
+                worded(
+                    "Medications are not held on this server. This does not mean that the patient"
+                    " takes none."
+                )
+            ),
+        ),
+        _section(
+            worded("Problems"),
+            {"code": "11450-4", "display": "Problem list - Reported"},
+            _not_held(
+                worded(
+                    "Problems and diagnoses are not held on this server. This does not mean that"
+                    " the patient has none."
+                )
+            ),
+        ),
+    ]
+
+
+def _not_held(text: str) -> str:
+    return f"<p>{written(text)}</p>"
+
+
+def _section(
+    title: str, code: Mapping[str, str], text: str, references: Sequence[str] = ()
+) -> Resource:
+    """Return a section; without references it says why it is empty: not that there is none."""
+    content: dict[str, Any] = {
+        "title": title,
+        "code": {"coding": [{"system": _LOINC, **code}]},
+        "text": generated(text, terminology.language()),
+    }
+    if references:
+        return content | {"entry": [{"reference": fhir_address(one)} for one in references]}
+    return content | {"emptyReason": {"coding": [_UNAVAILABLE]}}
+
+
+def _document(
+    patient_id: str, sections: Sequence[Resource], shown: Sequence[tuple[str, str, int, bytes]]
+) -> bytes:
+    """Return the document, made anew: R4 bundle bdl-9 to bdl-11, each with its own identifier."""
+    document, composition, device = (str(uuid4()) for _ in range(3))
+    now = temporal.instant(temporal.now())
+    head = {
+        "resourceType": "Composition",
+        "id": composition,
+        "language": terminology.language(),
+        "status": "final",
+        "type": {
+            "coding": [{"system": _LOINC, "code": "60591-5", "display": "Patient summary Document"}]
+        },
+        "subject": {"reference": fhir_address(f"Patient/{patient_id}")},
+        "date": now,
+        "author": [{"reference": f"urn:uuid:{device}", "display": "fhirapp"}],
+        "title": worded("International Patient Summary"),
+        "section": sections,
+    }
+    author = {
+        "resourceType": "Device",
+        "id": device,
+        "deviceName": [{"name": "fhirapp", "type": "user-friendly-name"}],
+        "version": [{"value": software_version()}],
+    }
+    entries = [
+        Entry(f"urn:uuid:{composition}", fhir_json.dumps_indented(head), b""),
+        *(
+            Entry(
+                fhir_address(f"{name}/{row_id}"),
+                with_addresses(body, types()[name].attachments),
+                b"",
+            )
+            for name, row_id, _, body in shown
+        ),
+        Entry(f"urn:uuid:{device}", fhir_json.dumps_indented(author), b""),
+    ]
+    identifier = {"system": RFC_3986, "value": f"urn:uuid:{document}"}
+    return bundle(document, "document", None, (), entries, identifier=identifier, timestamp=now)
