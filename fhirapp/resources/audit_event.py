@@ -284,6 +284,7 @@ def read(event_id: str) -> Response:
 
 
 @blueprint.get(f"/fhir/{NAME}")
+@blueprint.get(f"/fhir/{NAME}/")
 def search() -> Response:
     """Return a page of AuditEvents, the newest first; `_before` is where the next page begins."""
     _check_access("s")
