@@ -74,6 +74,16 @@ class Operation(NamedTuple):
     returns: tuple[OperationParameter, ...] = ()
     needs_record: bool = False
 
+    @property
+    def resource(self) -> str:
+        """The parameter that is a resource, which goes in the body of a POST; empty for none."""
+        return next((one.name for one in self.parameters if one.type == "Resource"), "")
+
+    @property
+    def takes_resource(self) -> str:
+        """How one is asked that takes a resource."""
+        return f"${self.name} takes a resource: POST it, by itself or in Parameters."
+
 
 class TableColumn(NamedTuple):
     """A column of the explorer's tables: its heading, and the text of a missing value.

@@ -18,7 +18,13 @@ from fhirapp.current import this_app
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.outcome import FhirError, InvalidParameter, NotFound, UnknownInteraction
+from fhirapp.fhir.outcome import (
+    FhirError,
+    InvalidParameter,
+    MethodNotAllowed,
+    NotFound,
+    UnknownInteraction,
+)
 from fhirapp.search.parameter import Context
 from fhirapp.search.reference import Reference
 from fhirapp.search.values import AnyCondition, Condition, all_of, any_of, split
@@ -281,9 +287,13 @@ def reaches(definition: Definition, access: Access, permission: str) -> bool:
 def check_id(definition: Definition, resource_id: str) -> None:
     """Tell an operation (`$…`) or interaction (`_…`) that is not here from an unknown resource.
 
-    Raises UnknownInteraction; what can be no id at all is NotFound, once there is a token.
+    Raises UnknownInteraction, and MethodNotAllowed of one that is asked by POST alone; what can be
+    no id at all is NotFound, once there is a token.
     """
     if resource_id[:1] in ("$", "_"):
+        for operation in definition.operations:
+            if operation.resource and resource_id == f"${operation.name}":
+                raise MethodNotAllowed(operation.takes_resource, headers={"Allow": "POST"})
         raise UnknownInteraction("There is no such resource type or operation here.")
     if not _ID.fullmatch(resource_id):
         access_to(definition, "r")

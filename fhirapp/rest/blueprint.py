@@ -52,12 +52,10 @@ class ResourceBlueprint(Blueprint):
                 self._route(view.__name__, view, [("/fhir", path)])
         for name, view in (operations or {}).items():
             # One may be of the type and of its resources.
-            paths = [
-                ("/fhir", f"{_INSTANCE if operation.instance else ''}/${name}")
-                for operation in definition.operations
-                if operation.name == name
-            ]
-            self._route(name, view, paths, ["GET", "POST"])
+            named = [one for one in definition.operations if one.name == name]
+            paths = [("/fhir", f"{_INSTANCE if one.instance else ''}/${name}") for one in named]
+            methods = ["POST"] if named[0].resource else ["GET", "POST"]
+            self._route(name, view, paths, methods)
 
     def _route(
         self,

@@ -269,10 +269,15 @@ def _operation(definition: Definition, operation: Operation) -> Node:
     place = ("path.id",) if operation.instance else ()
     may_lack = operation.instance or operation.needs_record
     statuses = (*_GUARDED, 404, 410) if may_lack else _GUARDED
-    body = {"content": {**parts.form(groups.values()), **content("Parameters")}}
+    body: Node = {"content": {**parts.form(groups.values()), **content("Parameters")}}
     by_url = (*place, *groups, *parts.CONDITIONS)
+    path = f"/fhir/{name}{'/{id}' if operation.instance else ''}/${operation.name}"
+    if operation.resource:
+        # Nothing of a resource is in an address.
+        body = {"required": True, "content": content("Parameters")}
+        return {path: {"post": _post(name, operation.doc, body, groups, statuses)}}
     return {
-        f"/fhir/{name}{'/{id}' if operation.instance else ''}/${operation.name}": {
+        path: {
             "get": get_operation(name, operation.doc, content(operation.answer), by_url, statuses),
             "post": _post(name, operation.doc, body, place, statuses, operation.answer),
         }

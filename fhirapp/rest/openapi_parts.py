@@ -162,9 +162,11 @@ def query_parameters(prefix: str, *described: tuple[str, str, Node]) -> Group:
 
 
 def operation_parameters(prefix: str, parameters: Iterable[OperationParameter]) -> Group:
-    """Return the parameters of an operation."""
+    """Return the parameters of an operation that may stand in an address."""
     described = {}
     for one in parameters:
+        if one.type == "Resource":
+            continue
         schema = _TYPES.get(one.type, STRING)
         if one.repeats:
             schema = {"type": "array", "items": schema}

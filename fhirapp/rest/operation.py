@@ -38,8 +38,8 @@ _CURSOR = "_cursor"
 class OperationRequest:
     """The request for an operation.
 
-    values holds the text of each parameter, a Coding as `system|code`, and each value of one that
-    repeats. applied are the parameters as links carry them, without the cursor.
+    values holds the text of each parameter, a Coding as `system|code`, a resource as JSON, and each
+    value of one that repeats. applied are the parameters as links carry them, without the cursor.
     """
 
     values: Mapping[str, list[str]]
@@ -89,7 +89,7 @@ class OperationRequest:
 
 def parse_operation(operation: Operation) -> OperationRequest:
     """Read the request's parameters; an unknown one is refused. Raises FhirError."""
-    sent = _arguments()
+    sent = _arguments(operation)
     known = {parameter.name: parameter for parameter in operation.parameters}
     values: dict[str, list[str]] = {}
     common = (*SHAPING, _CURSOR) if operation.is_paged else FORM_PARAMETERS
@@ -98,7 +98,7 @@ def parse_operation(operation: Operation) -> OperationRequest:
             raise UnsupportedParameter(name[:SHOWN], f"is not a parameter of ${operation.name}")
         if "\0" in value:
             raise InvalidParameter(name, "has a NUL character")
-        if len(value) > MAX_LENGTH:
+        if len(value) > MAX_LENGTH and name != operation.resource:
             raise InvalidParameter(name, f"is longer than {MAX_LENGTH} characters")
         if name in known and known[name].repeats:
             values.setdefault(name, []).extend(_listed(name, value))
@@ -129,20 +129,28 @@ def _listed(name: str, value: str) -> list[str]:
     return listed
 
 
-def _arguments() -> list[tuple[str, str]]:
+def _arguments(operation: Operation) -> list[tuple[str, str]]:
     """Return the request's parameters that have a value. Raises FhirError."""
     parameters = arguments()
+    if operation.resource:
+        if request.mimetype == FORM_TYPE:
+            raise UnsupportedMediaType(operation.takes_resource)
+        if any(name == operation.resource for name, _ in parameters):
+            # What is in an address is logged.
+            raise InvalidParameter(operation.resource, "has to be in the body")
+        return parameters + parse_body(_pair_or_resource, MAX_PARAMETERS, operation.resource)
     if request.method == "POST":
         parameters += parse_body(_pair, MAX_PARAMETERS)
     return [(name, value) for name, value in parameters if value.strip()]
 
 
 def parse_body(
-    pair: Callable[[Mapping[str, Any]], tuple[str, str]], most: int
+    pair: Callable[[Mapping[str, Any]], tuple[str, str]], most: int, resource: str = ""
 ) -> list[tuple[str, str]]:
     """Return the parameters of the body; an empty body has none. Raises FhirError.
 
-    pair reads one member of a Parameters resource, which may have up to most members.
+    pair reads one member of a Parameters resource, which may have up to most members. resource is
+    the name of the parameter that any other resource in its place is.
     """
     body, media = request.get_data(), request.mimetype
     if request.headers.get("Content-Encoding", "identity") != "identity":
@@ -150,17 +158,20 @@ def parse_body(
     if media == FORM_TYPE:
         return parse_form(body)
     if media in JSON_TYPES or not (media or body):
-        return [pair(member) for member in _members(body, most)] if body else []
+        return [pair(member) for member in _members(body, most, resource)] if body else []
     raise UnsupportedMediaType("An operation by POST takes a Parameters resource, or a form.")
 
 
-def _members(body: bytes, most: int) -> list[Mapping[str, Any]]:
+def _members(body: bytes, most: int, resource: str) -> list[Mapping[str, Any]]:
     """Return the members of a Parameters resource. Raises InvalidParameter."""
     try:
         content = fhir_json.loads(body)
     except ValueError:
         raise InvalidParameter("request", "the body is not JSON") from None
-    if type(content) is not dict or content.get("resourceType") != "Parameters":
+    kind = content.get("resourceType") if type(content) is dict else None
+    if resource and kind not in (None, "Parameters"):
+        return [{"name": resource, "resource": content}]
+    if kind != "Parameters":
         raise InvalidParameter("request", "the body is not a Parameters resource")
     members = content.get("parameter", [])
     if type(members) is not list or not all(type(member) is dict for member in members):
@@ -182,6 +193,17 @@ def _pair(member: Mapping[str, Any]) -> tuple[str, str]:
     if not text or not is_text(text):
         raise InvalidParameter(name[:SHOWN], f"has a {choices[0][:SHOWN]} that is not understood")
     return name, text
+
+
+def _pair_or_resource(member: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a member of Parameters as _pair does, a resource as its JSON."""
+    name, resource = member.get("name"), member.get("resource")
+    if type(name) is not str or type(resource) is not dict or len(member) > 2:
+        return _pair(member)
+    try:
+        return name, fhir_json.text(resource)
+    except TypeError:
+        raise InvalidParameter(name[:SHOWN], "has text that is not Unicode") from None
 
 
 def is_text(text: str) -> bool:

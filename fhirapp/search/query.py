@@ -163,12 +163,12 @@ def require_patient_or_id(parameters: Sequence[str]) -> None:
         raise MissingParameter("patient", "is required when _id is not given")
 
 
-def parse_count(value: str | None, default: int, greatest: int) -> int:
+def parse_count(value: str | None, default: int, greatest: int, name: str = "_count") -> int:
     """Read `_count`: cut to the greatest, not refused (decisions 2.5). Raises InvalidParameter."""
     if value is None:
         return default
     if not (value.isascii() and value.isdecimal()):
-        raise InvalidParameter("_count", f"{value[:SHOWN]!r} is not a whole number of 0 or more")
+        raise InvalidParameter(name, f"{value[:SHOWN]!r} is not a whole number of 0 or more")
     # A number too long to matter is cut like any other that is too large.
     return min(int(value[:10]), greatest) if len(value) <= 10 else greatest
 

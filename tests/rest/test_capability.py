@@ -14,6 +14,7 @@ from fhirapp.definition import types
 from tests.support.contract import NOBODYS, SEARCHABLE, SERVED, current, fill, versions_held
 from tests.support.expected import STRICT
 from tests.support.helpers import BASE_URL, FHIR_JSON
+from tests.support.operations import post
 
 CORE = "http://hl7.org/fhir/us/core/StructureDefinition/us-core-"
 
@@ -99,6 +100,7 @@ OPERATIONS = {
     "Patient": {
         "everything": "Patient/p1/$everything",
         "export": "Patient/$export",
+        "match": "Patient/$match",
         "summary": "Patient/p1/$summary",
     },
 }
@@ -234,9 +236,12 @@ def test_the_operations_are_those_that_are_listed(fhir, listed, examples, name):
             # It goes on after the answer: asked here so that nothing is begun.
             assert fhir.request("HEAD", path).status_code == 202
             assert fhir.post(path, {"_type": "x"}).status_code == 400
+        elif operation == "match":
+            sought = {"resourceType": "Patient", "identifier": [{"system": "x", "value": "y"}]}
+            assert post(fhir, path, sought).status_code == 200
         else:
             assert fhir.get(path).status_code == fhir.post(path).status_code == 200
-    for other in ("docref", "everything", "export", "meta", "summary", "validate"):
+    for other in ("docref", "everything", "export", "match", "meta", "summary", "validate"):
         if other not in asked:
             assert fhir.get(f"{name}/${other}").status_code == 404
             assert fhir.get(f"{name}/{examples[name]}/${other}").status_code == 404

@@ -145,8 +145,14 @@ def test_every_operations_parameter_is_described(described, definition):
     for operation in definition.operations:
         place = "/{id}" if operation.instance else ""
         path = f"/fhir/{definition.name}{place}/${operation.name}"
-        found = described.parameters(path, "get")
         content = described.paths[path]["post"]["requestBody"]["content"]
+        if operation.resource:
+            found = described.parameters(path, "post")
+            taken = {one.name for one in operation.parameters} - {operation.resource}
+            assert taken == found.keys() - {"_format", "_pretty"}
+            assert content == {FHIR_JSON: {"schema": {"$ref": "#/components/schemas/Parameters"}}}
+            continue
+        found = described.parameters(path, "get")
         form = content[FORM]["schema"]
         for parameter in operation.parameters:
             one = found[parameter.name]

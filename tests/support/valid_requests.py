@@ -168,6 +168,12 @@ _MODIFIED = {
     "above": "http://x.example/a/b",
     "below": "http://x.example/a",
 }
+SOUGHT = {
+    "resourceType": "Patient",
+    "identifier": [{"system": "http://hospital.example", "value": "LGH-100237"}],
+    "name": [{"family": "Hartwell", "given": ["Amelia"]}],
+    "birthDate": "1958-04-12",
+}
 _VALUES = {
     "id": ("valueId", PATIENT),
     "date": ("valueDate", "2024-01-01"),
@@ -178,6 +184,7 @@ _VALUES = {
     "canonical": ("valueCanonical", "http://x.example/profile"),
     "code": ("valueCode", "Patient,AllergyIntolerance"),
     "integer": ("valueInteger", 2),
+    "Resource": ("resource", {"system": "", "code": ""}),
     "string": ("valueString", "LGH-100237"),
     "uri": ("valueUri", "http://hl7.org/fhir/uv/ips/StructureDefinition/Bundle-uv-ips"),
 }
@@ -199,6 +206,14 @@ def _operations(definition: Definition) -> Iterator[Request]:
                 for name, _, value in values
             )
             body = json.dumps(parameters(*values))
+            if operation.resource:
+                # Nothing of it goes in an address or a form.
+                held = [one for one in values if one[0] != operation.resource]
+                sent = parameters(*held)
+                sent["parameter"].append({"name": operation.resource, "resource": SOUGHT})
+                yield asking("POST", path, body=json.dumps(sent), media=FHIR_JSON)
+                yield asking("POST", path, body=json.dumps(SOUGHT), media=FHIR_JSON)
+                continue
             yield asking("GET", path, query)
             yield asking("POST", path, body=query, media=FORM)
             yield asking("POST", path, body=body, media=FHIR_JSON)

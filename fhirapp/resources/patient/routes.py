@@ -5,6 +5,7 @@ from __future__ import annotations
 from fhirapp.config import Marked
 from fhirapp.definition import Definition, Labels, TableColumn
 from fhirapp.fhir import terminology
+from fhirapp.resources.patient.match import MATCH, match
 from fhirapp.resources.patient.model import Patient
 from fhirapp.resources.patient.operations import EVERYTHING, everything
 from fhirapp.resources.patient.params import PARAMS
@@ -22,7 +23,7 @@ blueprint = ResourceBlueprint(
         compartment="id",
         searchable=True,
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-patient",),
-        operations=(EVERYTHING, SUMMARY, SUMMARY_BY_IDENTIFIER),
+        operations=(EVERYTHING, MATCH, SUMMARY, SUMMARY_BY_IDENTIFIER),
         doc="Patients: the subjects of the records.",
         labels=Labels(
             one=Marked("personal details"),
@@ -36,5 +37,5 @@ blueprint = ResourceBlueprint(
             TableColumn(Marked("Identifier"), ("identifier",), Marked("identifier not recorded")),
         ),
     ),
-    operations={EVERYTHING.name: everything, SUMMARY.name: summary},
+    operations={EVERYTHING.name: everything, MATCH.name: match, SUMMARY.name: summary},
 )
