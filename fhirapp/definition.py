@@ -18,6 +18,7 @@ from fhirapp.fhir.resource import ResourceSchema
 from fhirapp.search.fulltext import declare_words
 from fhirapp.search.index import IndexTables, index_tables
 from fhirapp.search.parameter import Parameter, Parameters
+from fhirapp.search.reference import Reference
 from fhirapp.search.words import Words
 
 
@@ -136,6 +137,8 @@ class Definition:
     searchable: bool = False
     # Whether a search names a patient or ids, where that is enforced (service.md 4, rule 2).
     patient_or_id: bool = False
+    # service.md 4.2: `_revinclude` once, and only of Provenance:target.
+    provenance_alone: bool = False
     # read, vread, history-instance, history-type
     interactions: tuple[str, ...] = ("read", "vread", "history-instance")
     visibility: Visibility = Visibility.SCOPE
@@ -178,6 +181,11 @@ class Definition:
     def has_words(self) -> bool:
         """Whether the words of the type's resources can be searched."""
         return any(isinstance(parameter, Words) for parameter in self.params)
+
+    @cached_property
+    def references(self) -> Mapping[str, Reference]:
+        """The parameters that are references, by name: chains and includes follow them."""
+        return {one.name: one for one in self.params if isinstance(one, Reference)}
 
     @cached_property
     def columns(self) -> Mapping[str, str]:

@@ -284,6 +284,16 @@ def reaches(definition: Definition, access: Access, permission: str) -> bool:
     return access.allows_any(permission)
 
 
+def check_reaches(definition: Definition, access: Access, parameter: str) -> None:
+    """Raises Forbidden where a parameter searches a type of which the token may search none."""
+    if not reaches(definition, access, "s"):
+        raise insufficient_scope(
+            f"{parameter}: the token's scope does not cover search of {definition.name}.",
+            f"system/{definition.name}.s",
+            parameter,
+        )
+
+
 def check_id(definition: Definition, resource_id: str) -> None:
     """Tell an operation (`$…`) or interaction (`_…`) that is not here from an unknown resource.
 

@@ -16,7 +16,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import terminology
 from fhirapp.fhir.temporal import check_date
 from fhirapp.rest import batch, definitions
-from fhirapp.rest.include import includable
+from fhirapp.rest.include import includable, referring
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
     arguments,
@@ -26,7 +26,6 @@ from fhirapp.rest.response import (
     respond,
 )
 from fhirapp.search.parameter import Parameter
-from fhirapp.search.query import REVINCLUDE
 
 blueprint = Blueprint("capability", __name__)
 
@@ -171,7 +170,8 @@ def _resource(definition: Definition) -> dict[str, Any]:
     if definition.searchable:
         if included := includable(definition):
             content["searchInclude"] = included
-        content["searchRevInclude"] = [REVINCLUDE]
+        if found := referring(definition):
+            content["searchRevInclude"] = found
         content["searchParam"] = [_parameter(definition, one) for one in definition.params]
     return content | _operations(definition.name, definition.operations)
 

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fhirapp.auth.protector import insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader
 from fhirapp.db.records import records
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.outcome import InvalidParameter, ParameterError, UnsupportedParameter
-from fhirapp.rest.access import NOTHING, check_not_merged, reaches, visible
-from fhirapp.rest.include import included_types, references
+from fhirapp.rest.access import NOTHING, check_not_merged, check_reaches, visible
+from fhirapp.rest.include import included_types
 from fhirapp.search.index import ReferenceRow
 from fhirapp.search.page import Run
 from fhirapp.search.parameter import Context
@@ -88,7 +87,7 @@ class Chains:
                 wanted = f"is {HAS}:Type:reference:parameter, in up to {MAX_STEPS} steps"
                 raise UnsupportedParameter(name, wanted)
             step = _referrer(definition, name, *parts[1:3])
-            self._check_reached(step.definition, name)
+            check_reaches(step.definition, self._access, name)
             steps.append(step)
             definition, parts = step.definition, parts[3:]
         leaf, modifier = parts[0], ":".join(parts[1:])
@@ -144,15 +143,6 @@ class Chains:
             (*values, *holds.values),
         )
 
-    def _check_reached(self, definition: Definition, name: str) -> None:
-        """Raises Forbidden where the token may search none of a type."""
-        if not reaches(definition, self._access, "s"):
-            raise insufficient_scope(
-                f"{name}: the token's scope does not cover search of {definition.name}.",
-                f"system/{definition.name}.s",
-                name,
-            )
-
     def _leaf(
         self, definition: Definition, name: str, leaf: str, modifier: str, value: str
     ) -> list[AnyCondition]:
@@ -178,7 +168,7 @@ class Chains:
                 choices = " or ".join(f"{step}:{one.name}" for one in lead.targets)
                 raise UnsupportedParameter(name, f"leads to several types; name one: {choices}")
             for target in lead.targets:
-                self._check_reached(target, name)
+                check_reaches(target, self._access, name)
             leads.append(lead)
             definition = lead.targets[0]
         return leads
@@ -282,7 +272,7 @@ class _Referrer(NamedTuple):
 def _referrer(target: Definition, name: str, type_name: str, base: str) -> _Referrer:
     """Read a step of `_has`. Raises UnsupportedParameter."""
     definition = types().get(type_name)
-    reference = references(definition).get(base) if definition else None
+    reference = definition.references.get(base) if definition else None
     if definition is None or reference is None or not definition.searchable:
         raise UnsupportedParameter(name, f"{base} is no reference of {type_name} here")
     if reference.targets and target.name not in reference.targets:
@@ -294,7 +284,7 @@ def _referrer(target: Definition, name: str, type_name: str, base: str) -> _Refe
 def _lead(definition: Definition, name: str, step: str, following: str) -> _Lead:
     """Read a step of a chain, and what follows it. Raises UnsupportedParameter."""
     base, _, wanted = step.partition(":")
-    reference = references(definition).get(base)
+    reference = definition.references.get(base)
     if reference is None:
         raise UnsupportedParameter(name, f"{base} is no reference of {definition.name}")
     served = included_types()

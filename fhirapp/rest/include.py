@@ -1,7 +1,9 @@
-"""What comes with the matches of a page: `_include`, and `_revinclude=Provenance:target`.
+"""What comes with the matches of a page: `_include`, and the other way `_revinclude`.
 
 What is included is searched for as the matches are: it takes the permission to search its type, and
 what the token may not see is left out as if it were not here. Bytes (Binary) are never included.
+What refers to the matches comes whole, or is refused: a list of allergies that was cut reads as
+one that is complete.
 Source: FHIR R4 search §3.1.1.5.4, versions §3.1.1.4.13; decisions 2.16, §6.
 """
 
@@ -17,17 +19,33 @@ from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader, quoted
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.outcome import InvalidParameter
-from fhirapp.rest.access import visible
+from fhirapp.fhir.outcome import (
+    InvalidParameter,
+    ParameterError,
+    RepeatedParameter,
+    UnsupportedParameter,
+)
+from fhirapp.rest.access import check_reaches, reaches, visible
 from fhirapp.rest.paging import Match
 from fhirapp.rest.read import visible_versions
-from fhirapp.search.query import REVINCLUDE, Controls, Include
+from fhirapp.search.query import REVINCLUDE, Include
 from fhirapp.search.reference import Reference
-from fhirapp.search.values import SHOWN, Condition, all_of, is_in, values_at
+from fhirapp.search.values import (
+    SHOWN,
+    AnyCondition,
+    Condition,
+    all_of,
+    any_of,
+    is_in,
+    values_at,
+)
 
-# How often `_include:iterate` goes on from what it brought, and how much a page brings in all.
+# How often `:iterate` goes on from what was brought, and how much a page brings in all.
 MAX_STEPS = 5
 MAX_INCLUDED = 1_000
+# So much may refer to what is on a page; each match may have some Provenances beside.
+MAX_REFERRING = 2_000
+_ANY = "*"
 _VERSIONED = re.compile(
     rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/([1-9][0-9]{{0,8}}))?", re.ASCII
 )
@@ -57,12 +75,16 @@ class Target(NamedTuple):
 
 
 class Join(NamedTuple):
-    """An `_include` that was read: references of a type by these parameters, to one type or any."""
+    """An `_include` that was read: references of a type by these parameters, to one type or any.
+
+    reverse is that of a `_revinclude`, followed from the target to the source.
+    """
 
     source: str
     params: tuple[str, ...]
     target: str
     iterate: bool
+    reverse: bool = False
 
     def leads(self, param: str, target_type: str) -> bool:
         return param in self.params and self.target in ("", target_type)
@@ -75,11 +97,6 @@ class Inclusion(NamedTuple):
     is_cut: bool = False
 
 
-def references(definition: Definition) -> dict[str, Reference]:
-    """Return the parameters of a type that can be included by."""
-    return {one.name: one for one in definition.params if isinstance(one, Reference)}
-
-
 def included_types() -> set[str]:
     """Return the types whose resources may be included."""
     return {name for name, one in types().items() if one.visibility is not Visibility.CARRIER}
@@ -90,40 +107,125 @@ def includable(definition: Definition) -> list[str]:
     served = types()
     useful = [
         name
-        for name, parameter in references(definition).items()
+        for name, parameter in definition.references.items()
         if not parameter.targets or not served.keys().isdisjoint(parameter.targets)
     ]
-    return [f"{definition.name}:{name}" for name in (*useful, *(["*"] if useful else []))]
+    every = [f"{definition.name}:{_ANY}", _ANY] if useful else []
+    return [*(f"{definition.name}:{name}" for name in useful), *every]
 
 
-def target_types(joins: Sequence[Join]) -> list[str]:
+def referring(definition: Definition) -> list[str]:
+    """Return the values of `_revinclude` on a type."""
+    if definition.provenance_alone:
+        return [REVINCLUDE]
+    named = [
+        f"{one.name}:{name}"
+        for one in sorted_types()
+        for name, parameter in one.references.items()
+        if one.searchable and _may_point(parameter, definition.name)
+    ]
+    return [*named, *([_ANY] if named else [])]
+
+
+def sorted_types() -> list[Definition]:
+    return [one for _, one in sorted(types().items())]
+
+
+def brought_types(joins: Sequence[Join]) -> list[str]:
     """Return the types that are served and that the joins may bring, by name."""
-    reached: set[str] = set()
+    reached = {join.source for join in joins if join.reverse}
     for join in joins:
-        parameters = references(types()[join.source])
+        if join.reverse:
+            continue
+        parameters = types()[join.source].references
         for name in join.params:
             reached.update([join.target] if join.target else parameters[name].targets or types())
     return sorted(reached & included_types())
 
 
-def parse_includes(definition: Definition, includes: Sequence[Include]) -> tuple[Join, ...]:
-    """Read `_include`; only `_include:iterate` may begin at another type. Raises InvalidParameter.
+def parse_includes(
+    definition: Definition, access: Access, includes: Sequence[Include]
+) -> tuple[Join, ...]:
+    """Read `_include` and `_revinclude`; only with `:iterate` may one begin at another type.
 
     A target type that R4 names for a parameter is read, and brings nothing where it is not served.
+    Raises ParameterError, and Forbidden where the token may search none of what would refer.
     """
-    joins = []
-    for one in includes:
-        source, *rest = one.value.split(":")
-        holder = types().get(source) if one.iterate else None
-        if source == definition.name:
-            holder = definition
-        join = _join(holder, rest, one.iterate) if holder else None
-        if join is None:
-            choices = includable(holder or definition)
-            wanted = f"use {', '.join(choices)}" if choices else "nothing can be, from this type"
-            raise InvalidParameter(one.name, f"{one.value[:SHOWN]!r} cannot be included; {wanted}")
-        joins.append(join)
+    _check_provenance_alone(definition, includes)
+    joins: list[Join] = []
+    for one in dict.fromkeys(includes):
+        is_reverse = one.base == "_revinclude"
+        joins += _reversed(definition, access, one) if is_reverse else _followed(definition, one)
     return tuple(joins)
+
+
+def _check_provenance_alone(definition: Definition, includes: Sequence[Include]) -> None:
+    """Refuse what service.md 4.2 does: any other `_revinclude`, and a second one."""
+    asked = [one for one in includes if one.base == "_revinclude"]
+    if not (definition.provenance_alone and asked):
+        return
+    if len(asked) > 1:
+        raise RepeatedParameter("_revinclude", "may be given once")
+    if asked[0].iterate:
+        raise UnsupportedParameter(asked[0].name, "the modifier is not supported on this type")
+    if asked[0].value != REVINCLUDE:
+        message = f"{asked[0].value[:SHOWN]!r} is not supported; use {REVINCLUDE}"
+        raise InvalidParameter("_revinclude", message)
+
+
+def _followed(definition: Definition, one: Include) -> Iterable[Join]:
+    """Return what one `_include` follows. Raises InvalidParameter."""
+    if one.value == _ANY:
+        served = included_types()
+        sources = [each for each in sorted_types() if each.name in served]
+        for source in sources if one.iterate else (definition,):
+            if join := _join(source, [_ANY], one.iterate):
+                yield join
+        return
+    source_name, *rest = one.value.split(":")
+    holder = types().get(source_name) if one.iterate else None
+    if source_name == definition.name:
+        holder = definition
+    join = _join(holder, rest, one.iterate) if holder else None
+    if join is None:
+        raise _not_included(one, includable(holder or definition), "from this type")
+    yield join
+
+
+def _reversed(definition: Definition, access: Access, one: Include) -> Iterable[Join]:
+    """Return what one `_revinclude` brings; of `*`, each type that the token may search."""
+    if one.value == _ANY:
+        for source in sorted_types():
+            named = _referring_by(source, "" if one.iterate else definition.name)
+            if named and source.searchable and reaches(source, access, "s"):
+                yield Join(source.name, named, "", one.iterate, reverse=True)
+        return
+    source_name, *rest = one.value.split(":")
+    holder = types().get(source_name)
+    joined = _join(holder, rest, one.iterate) if holder and holder.searchable else None
+    target = joined.target if joined else ""
+    if holder is None or joined is None or not (one.iterate or target in ("", definition.name)):
+        raise _not_included(one, referring(definition), "with this type")
+    reached = _referring_by(holder, target if one.iterate else definition.name)
+    named = tuple(name for name in joined.params if name in reached)
+    if not named:
+        raise _not_included(one, referring(definition), "with this type")
+    check_reaches(holder, access, one.name)
+    yield joined._replace(params=named, reverse=True)
+
+
+def _referring_by(source: Definition, target: str) -> tuple[str, ...]:
+    """Return the parameters of a type that may refer to another, empty for any."""
+    return tuple(
+        name
+        for name, parameter in source.references.items()
+        if not target or _may_point(parameter, target)
+    )
+
+
+def _not_included(one: Include, choices: Sequence[str], where: str) -> ParameterError:
+    wanted = f"use {', '.join(choices)}" if choices else f"nothing can be, {where}"
+    return InvalidParameter(one.name, f"{one.value[:SHOWN]!r} cannot be included; {wanted}")
 
 
 def _join(definition: Definition, rest: Sequence[str], iterate: bool) -> Join | None:
@@ -133,8 +235,8 @@ def _join(definition: Definition, rest: Sequence[str], iterate: bool) -> Join | 
         return None
     named = tuple(
         name
-        for name, parameter in references(definition).items()
-        if param in ("*", name) and (not target or _may_point(parameter, target))
+        for name, parameter in definition.references.items()
+        if param in (_ANY, name) and (not target or _may_point(parameter, target))
     )
     return Join(definition.name, named, target, iterate) if named else None
 
@@ -146,10 +248,22 @@ def _may_point(parameter: Reference, target: str) -> bool:
     return target not in parameter.modifiers and parameter.accepts(target)
 
 
-def not_served(joins: Sequence[Join]) -> list[tuple[str, str]]:
-    """Return, as Query.ignored has it, the target types of which nothing can be included here."""
-    missing = {join.target for join in joins if join.target} - included_types()
-    return [("_include", f"nothing of the type {one} is included here") for one in sorted(missing)]
+def left_out(
+    joins: Sequence[Join], access: Access, includes: Sequence[Include]
+) -> list[tuple[str, str]]:
+    """Return, as Query.ignored has it, the types of which nothing is included, and why."""
+    missing = {join.target for join in joins if join.target and not join.reverse}
+    reasons = [
+        ("_include", f"nothing of the type {one} is included here")
+        for one in sorted(missing - included_types())
+    ]
+    if any((one.base, one.value) == ("_revinclude", _ANY) for one in includes):
+        reasons += [
+            ("_revinclude", f"no {one.name} is included: the token's scope does not cover search")
+            for one in sorted_types()
+            if one.searchable and not reaches(one, access, "s")
+        ]
+    return reasons
 
 
 def included_with(
@@ -157,77 +271,104 @@ def included_with(
     definition: Definition,
     access: Access,
     joins: Sequence[Join],
-    controls: Controls,
     matches: Sequence[Match],
 ) -> Inclusion:
-    """Return what comes with the matches of a page. Raises InvalidParameter."""
-    if not joins and not controls.revinclude:
+    """Return what comes with the matches of a page, each once and none that is on it already.
+
+    Raises InvalidParameter.
+    """
+    if not joins or not matches:
         return Inclusion()
-    page = [
+    fresh = [
         PageResource(definition.name, one.id, one.version_id, one.pk, one.body) for one in matches
     ]
-    origins = provenance_of(snapshot, definition, access, page) if controls.revinclude else []
-    brought = _brought(snapshot, access, joins, page, origins)
-    return Inclusion([*origins, *brought.resources], brought.is_cut)
-
-
-def _brought(
-    snapshot: Reader,
-    access: Access,
-    joins: Sequence[Join],
-    matches: Sequence[PageResource],
-    origins: Sequence[PageResource],
-) -> Inclusion:
-    """Return what the joins bring to a page, each resource once and none that is on it already.
-
-    origins are what `_revinclude` brought: `_include:iterate` goes on from them too.
-    """
-    here = {one.name for one in (*matches, *origins)}
-    requested = {Target(one.type, one.id) for one in (*matches, *origins)}
+    here = {one.name for one in fresh}
+    requested = {Target(one.type, one.id) for one in fresh}
     found: list[PageResource] = []
-    fresh = matches
+    followed = referring_count = 0
+    is_cut = False
     for step in range(MAX_STEPS + 1):
-        wanted = sorted(_targets(snapshot, joins, fresh) - requested)
-        room = MAX_INCLUDED - len(found) if step < MAX_STEPS else 0
-        new = [one for one in _resources(snapshot, access, wanted[:room]) if one.name not in here]
-        found += new
-        if len(wanted) > room:
-            return Inclusion(found, is_cut=True)
-        requested.update(wanted)
-        here.update(one.name for one in new)
-        fresh, origins = [*new, *origins], ()
-        joins = [join for join in joins if join.iterate]
-        if not fresh or not joins:
+        new = []
+        for one in _referring(snapshot, access, joins, fresh):
+            if one.name not in here:
+                here.add(one.name)
+                requested.add(Target(one.type, one.id))
+                new.append(one)
+                referring_count += _is_bounded(types()[one.type])
+        if referring_count > MAX_REFERRING:
+            raise InvalidParameter(
+                "_revinclude",
+                f"more than {MAX_REFERRING:,} resources refer to this page; ask for fewer at once"
+                " by _count, or search for them by themselves",
+            )
+        followed_by = [join for join in joins if not join.reverse]
+        pointed = _targets(snapshot, followed_by, fresh) if followed_by else set()
+        wanted = sorted(pointed - requested)
+        room = MAX_INCLUDED - followed if step < MAX_STEPS else 0
+        for one in _resources(snapshot, access, wanted[:room]) if wanted else ():
+            if one.name not in here:
+                here.add(one.name)
+                new.append(one)
+                followed += 1
+        is_cut = is_cut or len(wanted) > room
+        if step == MAX_STEPS:
+            is_cut = is_cut or bool(new)
             break
-    return Inclusion(found)
+        found += new
+        requested.update(wanted)
+        fresh = new
+        joins = [join for join in joins if join.iterate]
+        if is_cut or not fresh or not joins:
+            break
+    return Inclusion(found, is_cut)
 
 
-def provenance_of(
-    snapshot: Reader, definition: Definition, access: Access, matches: Sequence[PageResource]
+def _referring(
+    snapshot: Reader, access: Access, joins: Sequence[Join], targets: Sequence[PageResource]
 ) -> list[PageResource]:
-    """Return the Provenances that have a match among their targets, newest first.
+    """Return what refers to these by the reverse joins, newest first: a SELECT for each type.
 
-    Only those whose every target the token may see.
+    Only what the token may see: of Provenance that every target may be seen.
     """
-    provenance = types().get("Provenance")
-    if provenance is None:
-        raise InvalidParameter("_revinclude", f"{REVINCLUDE} is not served here")
-    if not matches:
-        return []
-    of_matches = is_in("t.target_id", [match.id for match in matches])
-    conditions = [
-        Condition("r.is_current"),
-        Condition(
-            f"r.pk IN (SELECT t.pk FROM {quoted(provenance.tables.reference.name)} t"
-            f" WHERE t.param = 'target' AND {of_matches.sql} AND t.target_type = ?)",
-            (*of_matches.values, definition.name),
-        ),
-        *_limit(provenance, access),
-    ]
-    order = "r.last_updated DESC, r.id DESC"
-    here = {match.name for match in matches}
-    found = _rows(snapshot, provenance, "r", conditions, order)
-    return [resource for resource in found if resource.name not in here]
+    found: list[PageResource] = []
+    by_type: dict[str, list[str]] = {}
+    for one in targets:
+        by_type.setdefault(one.type, []).append(one.id)
+    sources = dict.fromkeys(join.source for join in joins if join.reverse)
+    for source in sources:
+        definition = types()[source]
+        choices: list[AnyCondition] = []
+        for target, ids in by_type.items():
+            named = {
+                name
+                for join in joins
+                if join.reverse and join.source == source and join.target in ("", target)
+                for name in join.params
+                if _may_point(definition.references[name], target)
+            }
+            if named:
+                of_targets = all_of([is_in("t.param", sorted(named)), is_in("t.target_id", ids)])
+                values = (*of_targets.values, target)
+                choices.append(Condition(f"({of_targets.sql} AND t.target_type = ?)", values))
+        if not choices:
+            continue
+        refers = any_of(choices).where()
+        table = quoted(definition.tables.reference.name)
+        conditions = [
+            Condition("r.is_current"),
+            Condition(f"r.pk IN (SELECT t.pk FROM {table} t WHERE {refers.sql})", refers.values),
+            *_limit(definition, access),
+        ]
+        order = "r.last_updated DESC, r.id DESC"
+        if _is_bounded(definition):
+            order += f" LIMIT {MAX_REFERRING + 1}"
+        found += _rows(snapshot, definition, "r", conditions, order)
+    return found
+
+
+def _is_bounded(definition: Definition) -> bool:
+    """Say whether what refers to a page is bounded; a match may have any number of origins."""
+    return definition.visibility is not Visibility.TARGETS
 
 
 def _targets(

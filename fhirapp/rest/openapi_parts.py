@@ -13,7 +13,7 @@ from fhirapp.rest import definitions
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.rest.response import FHIR_JSON
 from fhirapp.search.parameter import Parameter
-from fhirapp.search.query import REVINCLUDE, SUMMARIES, TOTALS
+from fhirapp.search.query import SUMMARIES, TOTALS
 from fhirapp.search.reference import Reference
 
 Node = dict[str, Any]
@@ -114,7 +114,7 @@ CONTROLS = _group(
     ("_summary", "Parts of resources", {"type": "string", "enum": [*SUMMARIES]}),
     ("_elements", "Elements of resources, separated by commas", STRING),
     ("_include", "Referenced resources to bring: Type:parameter", STRING),
-    ("_revinclude", "Their origin too", {"type": "string", "enum": [REVINCLUDE]}),
+    ("_revinclude", "Resources to bring that refer to the matches: Type:parameter", STRING),
     ("_explain", "Tell how the search was read", _BOOLEAN),
 )
 HISTORY = _group(

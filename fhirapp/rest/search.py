@@ -14,7 +14,7 @@ from flask import Response, request
 
 from fhirapp.audit.write import all_served
 from fhirapp.config import base_url, settings
-from fhirapp.db import records
+from fhirapp.db import Reader, records
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Binding
@@ -23,8 +23,15 @@ from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
 from fhirapp.rest.access import access_to, check_merged, check_patients, visible
 from fhirapp.rest.chains import Chains
 from fhirapp.rest.explain import Statements, explain_limits
-from fhirapp.rest.include import Inclusion, included_with, not_served, parse_includes, target_types
+from fhirapp.rest.include import (
+    Inclusion,
+    brought_types,
+    included_with,
+    left_out,
+    parse_includes,
+)
 from fhirapp.rest.paging import (
+    Match,
     Page,
     bundle_id,
     fingerprint,
@@ -55,6 +62,7 @@ from fhirapp.search.query import (
     select,
 )
 from fhirapp.search.token import Token
+from fhirapp.store.merge import merged_among
 
 
 def search_type(definition: Definition) -> Response:
@@ -69,11 +77,11 @@ def search_type(definition: Definition) -> Response:
     chain = Chains(statements, definition, access, context.base_url)
     query = parse_query(definition.params, controls.rest, context, strict=strict, chain=chain)
     order = parse_sort(controls.sort, definition.params, context)
-    joins = parse_includes(definition, controls.includes)
+    joins = parse_includes(definition, access, controls.includes)
     ignored = [*query.ignored]
     if controls.is_part:
         ignored += check_subset(definition, controls, strict=strict)
-    ignored += not_served(joins)
+    ignored += left_out(joins, access, controls.includes)
 
     check_patients(definition, access, query.direct, context)
     limit = visible(definition, access, "s")
@@ -99,8 +107,10 @@ def search_type(definition: Definition) -> Response:
     is_empty = not (page.matches or total)
     check_merged(snapshot, definition, access, query.direct, context, is_empty=is_empty)
     links = links_of(definition.name, query.applied, controls, page, query_fingerprint)
-    inclusion = included_with(snapshot, definition, access, joins, controls, page.matches)
+    inclusion = included_with(snapshot, definition, access, joins, page.matches)
 
+    if definition.compartment == "id" and any(join.reverse for join in joins):
+        ignored += _merged(snapshot, page.matches)
     issues = [*_warnings(ignored, inclusion)]
     for impossible in impossible_values(definition, query.direct):
         if (warning := impossible.issue()) not in issues:
@@ -109,7 +119,7 @@ def search_type(definition: Definition) -> Response:
         issues += explain_query(definition.params, query, context)
         issues += explain_answer(controls)
         led_to = [name for one in query.chains.values() for name in one.types]
-        issues += explain_limits([definition.name, *led_to, *target_types(joins)], access)
+        issues += explain_limits([definition.name, *led_to, *brought_types(joins)], access)
         issues += statements.explain() if statements else ()
     matched = [(match.id, match.version_id) for match in page.matches]
     included = [resource.name for resource in inclusion.resources]
@@ -135,6 +145,13 @@ def search_arguments() -> list[tuple[str, str]]:
             raise UnsupportedMediaType("A search by POST takes a body without Content-Encoding.")
         parameters += parse_form(request.get_data())
     return parameters
+
+
+def _merged(snapshot: Reader, patients: Sequence[Match]) -> Iterator[tuple[str, str]]:
+    """Yield, as Query.ignored has it, the patients of a page whose record is in another's now."""
+    for patient_id, into in merged_among(snapshot, [one.id for one in patients]).items():
+        reason = f"Patient/{patient_id} was merged into Patient/{into}, which has the record"
+        yield "_revinclude", reason
 
 
 def _warnings(ignored: Sequence[tuple[str, str]], inclusion: Inclusion) -> Iterator[Issue]:

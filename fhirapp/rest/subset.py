@@ -44,7 +44,7 @@ def check_subset(
         raise InvalidParameter(
             "_elements", f"cannot be combined with _summary={controls.summary}; use one of the two"
         )
-    if controls.summary == "text" and (controls.includes or controls.revinclude):
+    if controls.summary == "text" and controls.includes:
         raise InvalidParameter("_summary", "text cannot be combined with _include or _revinclude")
     unknown = unknown_elements(definition, controls.elements)
     if unknown and strict:

@@ -17,7 +17,7 @@ from fhirapp.db.plan import PlanStep
 from fhirapp.fhir.outcome import issue
 from fhirapp.search.page import BY_SCORE
 from fhirapp.search.parameter import Context, Parameter, Parameters
-from fhirapp.search.query import HAS, Controls, Include, Query
+from fhirapp.search.query import HAS, REVINCLUDE, Controls, Include, Query
 from fhirapp.search.values import parse_boolean, repr_value
 
 SPEC = "http://hl7.org/fhir/R4/search.html"
@@ -249,8 +249,7 @@ def explain_answer(controls: Controls) -> Iterator[Issue]:
         ("_total", _total(controls)),
         ("_summary", _SUMMARIES.get(controls.summary, "")),
         ("_elements", _elements(controls)),
-        *(("_include", _include(include)) for include in controls.includes),
-        ("_revinclude", _ORIGINS if controls.revinclude else ""),
+        *((include.base, _include(include)) for include in controls.includes),
     ):
         if sentence:
             topic = name.removeprefix("_")
@@ -264,9 +263,7 @@ _SUMMARIES = {
     "text": "Summary: each resource has its narrative, its id and meta, and mandatory elements.",
     "data": "Summary: each resource is without its narrative.",
 }
-_ORIGINS = (
-    "Included: each Provenance that has a match among its targets, if the token may see them all."
-)
+_ORIGINS = "each Provenance that has a match among its targets, if the token may see them all."
 
 
 def _order(controls: Controls) -> str:
@@ -318,6 +315,14 @@ def _elements(controls: Controls) -> str:
 
 
 def _include(include: Include) -> str:
+    if include.base == "_revinclude":
+        among = "a match, or to what is included," if include.iterate else "a match"
+        if (include.value, include.iterate) == (REVINCLUDE, False):
+            return f"Included: {_ORIGINS}"
+        return (
+            f"Included: what refers to {among} as {repr_value(include.value)} says, if it is"
+            " current and the token may see it."
+        )
     among = "the matches, and by what is included," if include.iterate else "the matches"
     return (
         f"Included: what is referred to by {among} as {repr_value(include.value)} says,"

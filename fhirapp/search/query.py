@@ -47,24 +47,29 @@ ITERATE = "iterate"
 _ONCE = frozenset(
     {
         *("_count", "_cursor", "_elements", "_explain", "_format", "_pretty"),
-        *("_revinclude", "_sort", "_summary", "_total"),
+        *("_sort", "_summary", "_total"),
     }
 )
-CONTROLS = frozenset({*_ONCE, "_include"})
+_INCLUDES = ("_include", "_revinclude")
+CONTROLS = frozenset({*_ONCE, *_INCLUDES})
 # Not part of the links to further pages: where a page begins, and how many there are on it.
 _OWN = frozenset({"_count", "_cursor"})
 
 
 @dataclass(frozen=True)
 class Include:
-    """What `_include` names, unread: `DocumentReference:author`; iterate also from includes."""
+    """What `_include` or `_revinclude` names, unread: `DocumentReference:author`.
+
+    iterate also from what is included.
+    """
 
     value: str
     iterate: bool = False
+    base: str = "_include"
 
     @property
     def name(self) -> str:
-        return f"_include:{ITERATE}" if self.iterate else "_include"
+        return f"{self.base}:{ITERATE}" if self.iterate else self.base
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ class Controls:
     total: str = "accurate"
     sort: str = ""
     explain: bool = False
-    revinclude: bool = False
+    # Of both kinds.
     includes: tuple[Include, ...] = ()
     cursor: str | None = None
     # As they stand in the links of further pages.
@@ -104,9 +109,6 @@ def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Cont
     # decisions 2.5: ignored, 0 too, when _id is given
     by_id = any(name == "_id" and value.strip() for name, value in rest)
     count = None if by_id else parse_count(single.get("_count"), default, greatest)
-    if (revinclude := single.get("_revinclude")) not in (None, REVINCLUDE):
-        message = f"{revinclude[:SHOWN]!r} is not supported; use {REVINCLUDE}"
-        raise InvalidParameter("_revinclude", message)
     kept = [(name, value) for name, value in single.items() if name not in _OWN]
     kept += [(one.name, one.value) for one in includes]
     if "_count" in single and count is not None:
@@ -118,7 +120,6 @@ def parse_controls(arguments: Arguments, *, default: int, greatest: int) -> Cont
         total=_one_of("_total", single.get("_total", "accurate"), TOTALS),
         sort=single.get("_sort", ""),
         explain=parse_boolean("_explain", single.get("_explain", "false")),
-        revinclude=revinclude is not None,
         includes=includes,
         cursor=single.get("_cursor"),
         applied=tuple(kept),
@@ -131,15 +132,15 @@ def _sorted_out(
 ) -> tuple[dict[str, str], tuple[Include, ...], list[tuple[str, str]]]:
     """Return the controls that may be given once, the includes, and what is left."""
     single: dict[str, str] = {}
-    includes: dict[Include, None] = {}
+    includes: list[Include] = []
     rest = []
     for name, value in arguments:
         base, _, modifier = name.partition(":")
-        if base == "_include":
+        if base in _INCLUDES:
             if modifier not in ("", ITERATE):
                 raise UnsupportedParameter(name, f"the modifier is not supported; use {ITERATE}")
             if value:
-                includes[Include(value, modifier == ITERATE)] = None
+                includes.append(Include(value, modifier == ITERATE, base))
         elif base not in _ONCE:
             rest.append((name, value))
         elif ":" in name:
@@ -149,7 +150,7 @@ def _sorted_out(
         elif value:
             single[name] = value
     if len(includes) > MAX_INCLUDES:
-        raise InvalidParameter("_include", f"may be given {MAX_INCLUDES} times at most")
+        raise InvalidParameter(includes[-1].base, f"may be given {MAX_INCLUDES} times at most")
     return single, tuple(includes), rest
 
 

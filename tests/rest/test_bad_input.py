@@ -224,9 +224,12 @@ CONTROLS = [
     ),
     *(
         (f"{name}:x=1", "not-supported", f"{name}:x", "the modifier is not supported")
-        for name in ("_count", "_sort", "_revinclude", "_format")
+        for name in ("_count", "_sort", "_format")
     ),
-    ("_include:x=1", "not-supported", "_include:x", "the modifier is not supported; use iterate"),
+    *(
+        (f"{name}:x=1", "not-supported", f"{name}:x", "the modifier is not supported; use iterate")
+        for name in ("_include", "_revinclude")
+    ),
     *(
         (f"{name}=x", "not-supported", name, "is not supported here")
         for name in ("_filter", "_list", "_query")

@@ -43,7 +43,7 @@ UNREADABLE_TIME = "is not a date; use YYYY, YYYY-MM, YYYY-MM-DD or YYYY-MM-DDThh
         ("_id:not=x", "not-supported",
          "_id:not: the modifier is not supported on a token parameter here"),
         ("_revinclude:iterate=Provenance:target", "not-supported",
-         "_revinclude:iterate: the modifier is not supported"),
+         "_revinclude:iterate: the modifier is not supported on this type"),
         ("patient.nonsense=x", "not-supported",
          "patient.nonsense: nonsense cannot be searched of Patient"),
         ("_has:Provenance:agent=x", "not-supported",

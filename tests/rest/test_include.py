@@ -1,4 +1,4 @@
-"""What comes with the matches: `_include`. tests/test_provenance.py asks for `_revinclude`."""
+"""What comes with the matches: `_include` and `_revinclude`; tests/resources/test_provenance.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fhirapp.db import Reader, db
 from fhirapp.definition import types
 from fhirapp.rest.include import MAX_INCLUDED, MAX_STEPS, included_with, parse_includes
 from fhirapp.rest.paging import Match
-from fhirapp.search.query import Controls, Include
+from fhirapp.search.query import Include
 from tests.conftest import token_for
 from tests.support.contract import allergy, delete, publish
 from tests.support.helpers import BASE_URL, Fhir, assert_outcome, ids, link
@@ -47,6 +47,7 @@ def included(fhir: Fhir, path: str) -> list[str]:
         (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder:PractitionerRole", []),
         (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:*",
          ["Patient/p1", "Practitioner/dr-adeyemi"]),
+        (f"{ALLERGY}?_id=al-p1-sulfa&_include=*", ["Patient/p1", "Practitioner/dr-adeyemi"]),
         (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:*:Practitioner",
          ["Practitioner/dr-adeyemi"]),
         (f"{ALLERGY}?_id=al-p1-sulfa&_include={ALLERGY}:recorder&_include={ALLERGY}:patient",
@@ -127,7 +128,7 @@ def test_each_page_carries_what_belongs_to_its_own_matches(fhir):
     assert pages == 5
 
 
-INCLUDABLE = f"{ALLERGY}:patient, {ALLERGY}:recorder, {ALLERGY}:asserter, {ALLERGY}:*"
+INCLUDABLE = f"{ALLERGY}:patient, {ALLERGY}:recorder, {ALLERGY}:asserter, {ALLERGY}:*, *"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ INCLUDABLE = f"{ALLERGY}:patient, {ALLERGY}:recorder, {ALLERGY}:asserter, {ALLER
             "patient", ALLERGY, f"{ALLERGY}:", f"{ALLERGY}::Patient", f"{ALLERGY}:patient:",
             f"{ALLERGY}:patient:Patient:x", f"{ALLERGY}:code", f"{ALLERGY}:nothing",
             f"{ALLERGY}:patient:Group", f"{ALLERGY}:recorder:Nothing", f"{ALLERGY}:*:Nothing",
-            f"{ALLERGY}:patient,{ALLERGY}:recorder", "*", ":patient",
+            f"{ALLERGY}:patient,{ALLERGY}:recorder", "**", ":patient",
             # of another type, without iterate
             f"{DOCUMENT}:author",
         )),
@@ -390,15 +391,116 @@ def test_more_matches_need_no_more_selects(make_app):
             (NOW,),
         )
         access = access_of("system/*.rs", "system/*.rs", None)
-        joins = parse_includes(definition, [Include(f"{ALLERGY}:*")])
-        controls = Controls(count=100, revinclude=True)
+        asked = [Include(f"{ALLERGY}:*"), Include("Provenance:target", base="_revinclude")]
+        joins = parse_includes(definition, access, asked)
         needed = []
         for count in (1, len(rows)):
             snapshot.selects = 0
             matches = [Match(*row, ()) for row in rows[:count]]
-            found = included_with(snapshot, definition, access, joins, controls, matches).resources
+            found = included_with(snapshot, definition, access, joins, matches).resources
             assert len(found) == 2 * count
             needed.append(snapshot.selects)
         snapshot.close()
     # The origins; what is referred to; a SELECT for each of two types.
     assert needed == [4, 4]
+
+
+# The other way.
+
+
+def fhir_of(app) -> Fhir:
+    return Fhir(app, token_for(app, "system/*.rs"))
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        (f"Patient?_id=p4&_revinclude={ALLERGY}:patient", [f"{ALLERGY}/al-p4-nkda"]),
+        (f"Patient?_id=p4&_revinclude={ALLERGY}:patient:Patient", [f"{ALLERGY}/al-p4-nkda"]),
+        (f"Patient?_id=p4&_revinclude={ALLERGY}:*", [f"{ALLERGY}/al-p4-nkda"]),
+        (f"Patient?_id=p4&_revinclude={ALLERGY}:patient&_revinclude:iterate=Provenance:target",
+         [f"{ALLERGY}/al-p4-nkda", "Provenance/prov-p4-nkda"]),
+        (f"Patient?_id=p4&_revinclude={ALLERGY}:patient&_include:iterate={ALLERGY}:recorder",
+         [f"{ALLERGY}/al-p4-nkda", "Practitioner/dr-farrow"]),
+        (f"Encounter?_id=enc-p1-2025-allergy&_revinclude={DOCUMENT}:encounter",
+         [f"{DOCUMENT}/doc-p1-consult-2025"]),
+        # From what an include brought.
+        (f"{ALLERGY}?_id=al-p4-nkda&_include={ALLERGY}:patient&_include:iterate=*",
+         ["Organization/org-lakeside", "Organization/org-northgate", "Patient/p4",
+          "Practitioner/dr-adeyemi", "Practitioner/dr-farrow"]),
+        (f"Patient?_id=nobody&_revinclude={ALLERGY}:patient", []),
+        ("Patient?_id=p4&_revinclude=", []),
+    ],
+)  # fmt: skip
+def test_what_refers_to_a_match_is_included(fhir, query, found):
+    assert sorted(included(fhir, query)) == sorted(found)
+
+
+def test_all_that_refers_to_a_patient_is_what_each_parameter_brings(fhir):
+    statement = fhir.read("metadata")
+    listed = {one["type"]: one for one in statement["rest"][0]["resource"]}
+    each = [value for value in listed["Patient"]["searchRevInclude"] if value != "*"]
+    assert len(each) > 5
+    found = {one for value in each for one in included(fhir, f"Patient?_revinclude={value}")}
+    every = included(fhir, "Patient?_revinclude=*")
+    assert set(every) == found
+    assert len(every) == len(found)
+
+
+def test_a_page_is_refused_that_more_refers_to_than_is_brought(make_app, monkeypatch):
+    monkeypatch.setattr("fhirapp.rest.include.MAX_REFERRING", 6)
+    fhir = fhir_of(make_app())
+    assert len(included(fhir, f"Patient?_id=p1&_revinclude={ALLERGY}:patient")) == 6
+    response = fhir.get(f"Patient?_id=p1,p4&_revinclude={ALLERGY}:patient")
+    assert_outcome(
+        response, 400, "value",
+        "_revinclude: more than 6 resources refer to this page; ask for fewer at once by _count,"
+        " or search for them by themselves",
+        "_revinclude",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Patient:name",
+        f"{ALLERGY}:code",
+        f"{ALLERGY}",
+        "Binary:x",
+        f"{DOCUMENT}:encounter",
+        f"{ALLERGY}:patient:Group",
+    ],
+)
+def test_what_cannot_refer_is_a_400_that_names_what_can(fhir, value):
+    response = fhir.get(f"Patient?_id=p4&_revinclude={value}")
+    assert response.status_code == 400
+    told = response.get_json(force=True)["issue"][0]["diagnostics"]
+    assert told.startswith(f"_revinclude: {value!r} cannot be included; use {ALLERGY}:patient, ")
+
+
+def test_nothing_is_brought_that_the_token_may_not_search(app):
+    """An answer without a patient's allergies would read as one who has none."""
+    fhir = Fhir(app, token_for(app, "system/Patient.rs system/AllergyIntolerance.r"))
+    response = fhir.get(f"Patient?_id=p4&_revinclude={ALLERGY}:patient")
+    assert_outcome(
+        response, 403, "forbidden",
+        f"_revinclude: the token's scope does not cover search of {ALLERGY}.", "_revinclude",
+    )  # fmt: skip
+    # What * leaves out is told.
+    assert included(fhir, "Patient?_id=p4&_revinclude=*") == []
+    issues = [one["diagnostics"] for one in outcome(fhir, "Patient?_id=p4&_revinclude=*")]
+    assert f"_revinclude: no {ALLERGY} is included: the token's scope does not cover search" in (
+        issues
+    )
+    # Only what a narrower scope finds, and only the own patient's.
+    some = Fhir(app, token_for(app, f"system/Patient.rs system/{ALLERGY}.rs?criticality=high"))
+    assert set(included(some, f"Patient?_id=p1&_revinclude={ALLERGY}:patient")) == {
+        f"{ALLERGY}/{one}" for one in some.ids(f"{ALLERGY}?patient=p1")
+    }
+    own = Fhir(app, token_for(app, "patient/*.rs", patient="p1"))
+    brought = included(own, "Practitioner?_revinclude=*")
+    assert brought
+    for one in brought:
+        assert own.get(one).status_code == 200
+    everything = included(fhir_of(app), "Practitioner?_revinclude=*")
+    assert {one for one in everything if own.get(one).status_code == 200} == set(brought)

@@ -31,8 +31,14 @@ HOSTILE = [
     *(b"ge", b"ap", b"sa2024", b"ne", b"2024-02-30", b"9999-12-31", b"0001-01-01", b"0000"),
     *(b"9999-12-31T23:59:59.999-14:00", b"0001-01-01T00:00+14:00", b"2024-01-01T23:59:60Z"),
     *(b"_count=0", b"_count=1", b"_cursor=", b"_sort=-date", b"_total=none", b"_summary=text"),
-    *(b"_elements=id", b"_include=*", b"_revinclude=Provenance:target", b"_explain=true"),
-    *(b"_has:Provenance:target:agent=x", b"patient.name=x", b"_format=json", b"_pretty=false"),
+    *(b"_elements=id", b"_include=*", b"_revinclude=Provenance:target", b"_revinclude=*"),
+    *(
+        b"_explain=true",
+        b"_has:Provenance:target:agent=x",
+        b"patient.name=x",
+        b"_format=json",
+        b"_pretty=false",
+    ),
     *(b"Patient/p1", b"Patient/p2", b"https://fhir.example/fhir/Patient/p1", b"urn:uuid:x"),
     *(b"http://snomed.info/sct|", b"http://loinc.org|18842-5", b"replaces$DocumentReference/x"),
     *(

@@ -14,7 +14,7 @@ from flask import Flask
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.definition import Definition
 from fhirapp.rest.definitions import modifiers_of
-from fhirapp.rest.include import includable
+from fhirapp.rest.include import includable, referring
 from tests.conftest import token_for
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.bulk import Exports
@@ -141,8 +141,8 @@ def _searches(definition: Definition, held: Held) -> Iterator[Request]:
             yield asking("GET", f"/fhir/{name}", f"{parameter.name}:{target}=x")
             if target in SERVED:
                 yield asking("GET", f"/fhir/{name}", f"{parameter.name}:{target}._id=p1,x")
-                referring = f"_has:{name}:{parameter.name}:_id=x,y"
-                yield asking("GET", f"/fhir/{target}", referring)
+                has = f"_has:{name}:{parameter.name}:_id=x,y"
+                yield asking("GET", f"/fhir/{target}", has)
         if parameter.sortable:
             yield asking("GET", f"/fhir/{name}", f"_sort=-{parameter.name},_id")
     for query in (
@@ -150,6 +150,7 @@ def _searches(definition: Definition, held: Held) -> Iterator[Request]:
         "_revinclude=Provenance:target&_summary=true&_explain=true&_pretty=false",
         "_elements=id,meta&_format=json&unknown=x&_contained=true",
         *(f"_include={value}&_include:iterate={value}" for value in includable(definition)),
+        *(f"_revinclude={value}" for value in referring(definition)),
     ):
         yield asking("GET", f"/fhir/{name}", query)
         for path in (f"/fhir/{name}", f"/api/{name}"):

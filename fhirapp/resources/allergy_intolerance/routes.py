@@ -22,6 +22,7 @@ blueprint = ResourceBlueprint(
         rank=1,
         searchable=True,
         patient_or_id=True,
+        provenance_alone=True,
         interactions=("read", "vread", "history-instance", "history-type"),
         profiles=(terminology.US_CORE_ALLERGY,),
         operations=(SUMMARY,),

@@ -23,6 +23,7 @@ blueprint = ResourceBlueprint(
         rank=1,
         searchable=True,
         patient_or_id=True,
+        provenance_alone=True,
         interactions=("read", "vread", "history-instance", "history-type"),
         # service.md 1 names the two DiagnosticReport profiles for this type; decisions 2.13
         profiles=(

@@ -27,7 +27,7 @@ from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound, issue, operation_outcome
 from fhirapp.fhir.temporal import instant_of
 from fhirapp.rest.access import access_to, check_not_merged, visible
-from fhirapp.rest.include import Inclusion, Join, PageResource, included_with, references
+from fhirapp.rest.include import Inclusion, Join, PageResource, included_with
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import Match, bundle_id, cursors, page_link, total_of
 from fhirapp.rest.read import find_version
@@ -35,7 +35,7 @@ from fhirapp.rest.response import fhir_address, negotiate, respond, with_address
 from fhirapp.search.date import cared_for
 from fhirapp.search.page import Cursor, Order, Selection, find_page, last_row
 from fhirapp.search.parameter import Key
-from fhirapp.search.query import Controls, select
+from fhirapp.search.query import select
 from fhirapp.search.values import SHOWN, AnyCondition, Condition
 
 EVERYTHING = Operation(
@@ -197,7 +197,7 @@ def resources_beside(
 ) -> Inclusion:
     """Return what the page's resources refer to outside of the compartment, each once."""
     outside = [name for name in wanted if not types()[name].compartment]
-    controls = Controls(count=None, revinclude="Provenance" in outside)
+    origins = Join("Provenance", ("target",), "", iterate=False, reverse=True)
     by_type: dict[str, list[Match]] = {}
     for definition, one in page:
         by_type.setdefault(definition.name, []).append(one)
@@ -205,9 +205,10 @@ def resources_beside(
     is_cut = False
     for name, matches in by_type.items():
         definition = types()[name]
-        named = tuple(references(definition))
+        named = tuple(definition.references)
         joins = [Join(name, named, target, iterate=False) for target in outside]
-        brought = included_with(snapshot, definition, access, joins, controls, matches)
+        joins += [origins] if "Provenance" in outside else []
+        brought = included_with(snapshot, definition, access, joins, matches)
         beside.update((found.name, found) for found in brought.resources)
         is_cut = is_cut or brought.is_cut
     return Inclusion(list(beside.values()), is_cut)

@@ -16,7 +16,7 @@ from werkzeug.datastructures import MultiDict
 
 from fhirapp.definition import Definition, featured_types, types
 from fhirapp.rest.definitions import modifiers_of
-from fhirapp.rest.include import includable
+from fhirapp.rest.include import includable, referring
 from fhirapp.search.date import PREFIXES, Date
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import ITERATE, REVINCLUDE, SUMMARIES, TOTALS
@@ -259,6 +259,15 @@ def listed_codes(definition: Definition, parameter: Parameter) -> list[str]:
     return [*dict.fromkeys(code for binding in bindings for code in binding.codes)]
 
 
+def _reverse(definition: Definition, iterated: tuple[Choice, ...]) -> Field:
+    if definition.provenance_alone:
+        return Field(
+            "_revinclude", "code", _("Include provenance of the results"), only=(REVINCLUDE,)
+        )
+    return Field("_revinclude", "names", _("Include resources that refer to the results"),
+                 iterated, offers=[*map(Choice, referring(definition))])  # fmt: skip
+
+
 def _shaping(definition: Definition) -> Sequence[Field]:
     """Return the fields of what shapes the answer."""
     if not definition.searchable:
@@ -278,6 +287,6 @@ def _shaping(definition: Definition) -> Sequence[Field]:
               offers=[*map(Choice, definition.columns)]),
         Field("_include", "names", _("Include resources that the results refer to"), iterated,
               offers=[*map(Choice, includable(definition))]),
-        Field("_revinclude", "code", _("Include provenance of the results"), only=(REVINCLUDE,)),
+        _reverse(definition, iterated),
         Field("_explain", "boolean", _("Explain how the search is read"), only=("true", "false")),
     )  # fmt: skip
