@@ -28,7 +28,7 @@ from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference as ReferenceParameter
-from fhirapp.search.token import Token
+from fhirapp.search.token import SPECIAL_VALUES, Token
 
 
 class Group(DomainVersioned):
@@ -90,7 +90,6 @@ class GroupSchema(DomainResourceSchema):
 
 GROUP = "http://hl7.org/fhir/SearchParameter/Group-"
 
-_SPECIAL_VALUES = "http://terminology.hl7.org/CodeSystem/special-values"
 
 # Of R4's, `characteristic-value` is not here.
 PARAMS = Parameters(
@@ -130,7 +129,7 @@ PARAMS = Parameters(
             ("actual",),
             "Whether the members are listed, or only described",
             GROUP + "actual",
-            system=_SPECIAL_VALUES,
+            system=SPECIAL_VALUES,
         ),
         Token("code", ("code",), "What the members have in common", GROUP + "code"),
         ReferenceParameter(
@@ -151,14 +150,14 @@ PARAMS = Parameters(
             ("characteristic.valueCodeableConcept", "characteristic.valueBoolean"),
             "Value of a characteristic, a code or true or false",
             GROUP + "value",
-            system=_SPECIAL_VALUES,
+            system=SPECIAL_VALUES,
         ),
         Token(
             "exclude",
             ("characteristic.exclude",),
             "Whether members with a characteristic are excluded",
             GROUP + "exclude",
-            system=_SPECIAL_VALUES,
+            system=SPECIAL_VALUES,
         ),
     )
 )

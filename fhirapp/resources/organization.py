@@ -26,8 +26,8 @@ from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference as ReferenceParameter
-from fhirapp.search.string import String
-from fhirapp.search.token import Token
+from fhirapp.search.string import Phonetic, String
+from fhirapp.search.token import SPECIAL_VALUES, Token
 
 
 class Organization(DomainVersioned):
@@ -72,7 +72,7 @@ class OrganizationSchema(DomainResourceSchema):
 
 ORGANIZATION = "http://hl7.org/fhir/SearchParameter/Organization-"
 
-# An import resolves conditional references by them. Of R4's, `phonetic` is not here.
+# An import resolves conditional references by them.
 PARAMS = Parameters(
     (
         *COMMON,
@@ -84,6 +84,7 @@ PARAMS = Parameters(
             of_identifier=True,
         ),
         String("name", ("name", "alias"), "Name or alias", ORGANIZATION + "name"),
+        Phonetic("phonetic", ("name",), "Word of a name, by its sound", ORGANIZATION + "phonetic"),
         String("address", ("address",), "Any part of an address", ORGANIZATION + "address"),
         String("address-city", ("address.city",), "City", ORGANIZATION + "address-city"),
         String("address-state", ("address.state",), "State", ORGANIZATION + "address-state"),
@@ -109,7 +110,7 @@ PARAMS = Parameters(
             ("active",),
             "Whether the record is in active use",
             ORGANIZATION + "active",
-            system="http://terminology.hl7.org/CodeSystem/special-values",
+            system=SPECIAL_VALUES,
         ),
         ReferenceParameter(
             "partof",

@@ -28,8 +28,8 @@ from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
-from fhirapp.search.string import String
-from fhirapp.search.token import Token
+from fhirapp.search.string import Phonetic, String
+from fhirapp.search.token import SPECIAL_VALUES, ContactToken, Token
 
 
 class Practitioner(DomainVersioned):
@@ -80,8 +80,7 @@ SPEC = "http://hl7.org/fhir/SearchParameter/"
 PRACTITIONER = SPEC + "Practitioner-"
 INDIVIDUAL = SPEC + "individual-"
 
-# An import resolves conditional references by them. Of R4's, `phonetic`, `email` and `phone` (a
-# telecom: `telecom=email|a@b.example`) are not here.
+# An import resolves conditional references by them.
 PARAMS = Parameters(
     (
         *COMMON,
@@ -95,6 +94,7 @@ PARAMS = Parameters(
         String("name", ("name",), "Any part of a name", PRACTITIONER + "name"),
         String("family", ("name.family",), "Family name", INDIVIDUAL + "family"),
         String("given", ("name.given",), "Given name", INDIVIDUAL + "given"),
+        Phonetic("phonetic", ("name",), "Word of a name, by its sound", INDIVIDUAL + "phonetic"),
         Token(
             "gender",
             ("gender",),
@@ -107,9 +107,11 @@ PARAMS = Parameters(
             ("active",),
             "Whether the record is in active use",
             PRACTITIONER + "active",
-            system="http://terminology.hl7.org/CodeSystem/special-values",
+            system=SPECIAL_VALUES,
         ),
         Token("telecom", ("telecom",), "Phone number, e-mail address …", INDIVIDUAL + "telecom"),
+        ContactToken("email", (), "E-mail address", INDIVIDUAL + "email", system="email"),
+        ContactToken("phone", (), "Phone number", INDIVIDUAL + "phone", system="phone"),
         String("address", ("address",), "Any part of an address", INDIVIDUAL + "address"),
         String("address-city", ("address.city",), "City", INDIVIDUAL + "address-city"),
         String("address-state", ("address.state",), "State", INDIVIDUAL + "address-state"),

@@ -191,11 +191,16 @@ MAX_CONDITIONS = 30
 # Characters of one value: to take a longer one apart costs too much.
 MAX_LENGTH = 20_000
 _LONGEST_NAME = 200
-# Known to FHIR and refused always: to ignore one would widen the answer (decisions §3).
-_REFUSED = frozenset({"_filter", "_list", "_query"})
-# Known to FHIR and not to this server; they only shape the answer, which says that they did not.
 HAS = "_has"
-_NOT_HERE = frozenset({"_contained", "_containedType"})
+# Known to FHIR and refused always: to ignore one would change the answer (decisions §3).
+_CONTAINED = "contained resources come with what holds them, and are not searched"
+_REFUSED = {
+    "_filter": "use the parameters of the type: a comma means or, a repetition and",
+    "_list": "read the list where it is kept, and name its ids by _id",
+    "_query": "no queries are defined by name",
+    "_contained": _CONTAINED,
+    "_containedType": _CONTAINED,
+}
 
 
 class Chained(NamedTuple):
@@ -307,8 +312,8 @@ def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, 
             raise UnsupportedParameter(name[:SHOWN], "is longer than any parameter's name")
         if not name.partition(":")[0]:
             raise UnsupportedParameter(name or "parameter", "has no name before its value")
-        if name.partition(":")[0] in _REFUSED:
-            raise UnsupportedParameter(name, "is not supported here")
+        if hint := _REFUSED.get(name.partition(":")[0]):
+            raise UnsupportedParameter(name, f"is not supported here; {hint}")
         if "\0" in value:
             raise InvalidParameter(name, "has a NUL character")
         if len(value) > MAX_LENGTH:
@@ -321,8 +326,6 @@ def _group(arguments: Arguments) -> tuple[dict[str, list[str]], list[tuple[str, 
 
 
 def _unknown(name: str, parameters: Parameters) -> str:
-    if name in _NOT_HERE:
-        return "is not supported here"
     near = similar_name(name, parameters)
     hint = f"; did you mean {near}?" if near else ""
     return f"is not a search parameter of this type{hint}"

@@ -119,6 +119,68 @@ class String(Parameter):
         return f"{verb} {repr_value(fold(value))}, whatever its case and accents"
 
 
+@dataclass(frozen=True)
+class Phonetic(String):
+    """A string parameter that finds words by how they sound, written as Soundex writes them.
+
+    A word in another script than Latin is found as it is written.
+    """
+
+    modifiers = frozenset()
+    sortable = False
+
+    def index(self, value: Any) -> list[IndexRow]:
+        texts = [value] if isinstance(value, str) else _texts(value)
+        codes = {soundex(word) for text in texts for word in _words(text)}
+        return [StringRow(self.name, code, code) for code in sorted(codes)]
+
+    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
+        sql, names = self.named()
+        found = (*names, soundex(self._word(value)))
+        return IndexCondition(self.table(context), f"{sql} AND k.folded = ?", found)
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
+        word = self._word(value)
+        return f"has a word that sounds like {repr_value(word)} (Soundex {soundex(word)})"
+
+    def _word(self, value: str) -> str:
+        words = _words(unescape(value))
+        if not words:
+            raise self.invalid("has no letter or digit to look for")
+        if len(words) != 1:
+            raise self.invalid("takes one word; repeat the parameter for another")
+        return words[0]
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(fold(text))
+
+
+def soundex(word: str) -> str:
+    """Return the American Soundex code of a folded word; of one not in Latin letters, itself.
+
+    Source: National Archives, "Soundex System".
+    """
+    if not (word.isascii() and word.isalpha()):
+        return key(word)
+    digits, last = "", _SOUNDS.get(word[0], "")
+    for letter in word[1:]:
+        sound = _SOUNDS.get(letter, "")
+        if sound and sound != last:
+            digits += sound
+        # Between the same sounds h and w do not count, a vowel does.
+        last = last if letter in "hw" else sound
+    return f"{word[0].upper()}{digits[:3]:0<3}"
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+_SOUNDS = {
+    letter: digit
+    for digit, letters in zip("123456", ("bfpv", "cgjkqsxz", "dt", "l", "mn", "r"), strict=True)
+    for letter in letters
+}
+
+
 def _texts(value: dict[str, Any]) -> Iterator[str]:
     """Yield the texts of a HumanName or an Address, and a name's whole."""
     for part in _PARTS:

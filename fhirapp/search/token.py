@@ -9,7 +9,7 @@ case-insensitive manner". Index rows hold such codes folded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,7 +18,16 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
 from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, string_rows
-from fhirapp.search.values import AnyCondition, IndexCondition, repr_value, split, unescape
+from fhirapp.search.values import (
+    AnyCondition,
+    IndexCondition,
+    parse_boolean,
+    repr_value,
+    split,
+    unescape,
+)
+
+SPECIAL_VALUES = "http://terminology.hl7.org/CodeSystem/special-values"
 
 # Of which modifier an index row is, beside those that the parameter itself searches.
 _TEXT = ":text"
@@ -191,6 +200,46 @@ class Token(Parameter):
             f"{sql} AND k.code = ? AND k.system = ?",
             (*names, key(f"{code}|{identifier}"), key(system)),
         )
+
+
+@dataclass(frozen=True)
+class ContactToken(Token):
+    """A token parameter of the ContactPoints of one system, `phone` or `email`.
+
+    It searches the index rows of `telecom`, which are of every system.
+    """
+
+    searches: tuple[str, ...] = ("telecom",)
+
+    modifiers = frozenset({"not"})
+    # Those rows are in the order of every system's values.
+    sortable = False
+
+    def parse(self, value: str) -> tuple[str, str | None]:
+        code, system = super().parse(value)
+        if system not in (None, self.system) or not code:
+            raise self.invalid(f"takes a value alone; telecom takes {self.system}|value")
+        return code, self.system
+
+    def missing(self, value: str, context: Context) -> AnyCondition:
+        negated = parse_boolean(f"{self.name}:missing", value)
+        sql, names = self.named()
+        found = (*names, self.system)
+        return IndexCondition(self.table(context), f"{sql} AND k.system = ?", found, negated)
+
+
+@dataclass(frozen=True)
+class Presence(Token):
+    """A token parameter that is true where one of its elements is there and is not false."""
+
+    first_of: bool = True
+    system: str = SPECIAL_VALUES
+
+    modifiers = frozenset({"not"})
+
+    def rows(self, resource: Mapping[str, Any]) -> list[IndexRow]:
+        there = any(resource.get(path) not in (None, False) for path in self.paths)
+        return self.index(there)
 
 
 @dataclass(frozen=True)

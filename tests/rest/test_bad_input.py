@@ -231,8 +231,14 @@ CONTROLS = [
         for name in ("_include", "_revinclude")
     ),
     *(
-        (f"{name}=x", "not-supported", name, "is not supported here")
-        for name in ("_filter", "_list", "_query")
+        (f"{name}=x", "not-supported", name, f"is not supported here; {otherwise}")
+        for name, otherwise in (
+            ("_filter", "use the parameters of the type: a comma means or, a repetition and"),
+            ("_list", "read the list where it is kept, and name its ids by _id"),
+            ("_query", "no queries are defined by name"),
+            *((name, "contained resources come with what holds them, and are not searched")
+              for name in ("_contained", "_containedType")),
+        )
     ),
     ("date=2024&date=2025", "value", "date", CLOSED),
     ("date=ge2024&date=gt2023", "value", "date", CLOSED),

@@ -182,9 +182,6 @@ def test_a_search_takes_each_parameter_that_is_listed(fhir, listed, definition):
 LEFT_OUT = {
     "": {"_query"},
     "Encounter": {"length"},
-    "Organization": {"phonetic"},
-    "Patient": {"deceased", "email", "phone", "phonetic"},
-    "Practitioner": {"email", "phone", "phonetic"},
 }
 WITH_WORDS = ("AllergyIntolerance", "DocumentReference")
 

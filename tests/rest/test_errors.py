@@ -49,7 +49,8 @@ UNREADABLE_TIME = "is not a date; use YYYY, YYYY-MM, YYYY-MM-DD or YYYY-MM-DDThh
         ("_has:Provenance:agent=x", "not-supported",
          "_has:Provenance:agent: is _has:Type:reference:parameter, in up to 2 steps"),
         ("_filter=x", "not-supported",
-         "_filter: is not supported here"),
+         ("_filter: is not supported here; use the parameters of the type: a comma means or, a"
+          " repetition and")),
         ("_count=1&_count=2", "invalid", "_count: may be given once"),
         ("_revinclude=Provenance:target&_revinclude=Provenance:target", "invalid",
          "_revinclude: may be given once"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fhirapp.search.string import soundex
 from fhirapp.search.values import split, unescape, values_at
 from tests.support.helpers import assert_outcome
 
@@ -148,3 +149,17 @@ def test_what_is_no_utf_8_is_refused(fhir, query):
     response = fhir.get(f"{ALLERGY}?{query}")
     message = "request: the parameters are not UTF-8"
     assert_outcome(response, 400, "value", message, "request")
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [
+        # The examples of the National Archives.
+        ("washington", "W252"), ("lee", "L000"), ("gutierrez", "G362"), ("pfister", "P236"),
+        ("jackson", "J250"), ("tymczak", "T522"), ("ashcraft", "A261"), ("robert", "R163"),
+        ("rupert", "R163"), ("honeyman", "H555"), ("nguyen", "N250"), ("müller", "müller"),
+        ("иванов", "иванов"),
+    ],
+)  # fmt: skip
+def test_the_soundex_code_of_a_word(word, code):
+    assert soundex(word) == code

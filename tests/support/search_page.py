@@ -98,8 +98,9 @@ PARAMETERS = (
          (f"{DOCUMENT}?_security=R", Finds("doc-p12-psych-2024")),
          (f"{ALLERGY}?_source=https://riverbend-camp.example/records", Finds("al-p7-bee"))]),
     Row("Parameters for each resource", "parameters",
-        "All of R4's on the two types, most on the others",
-        [("Patient?family=okafor", Finds("p13", "p4")), ("Patient?phonetic=okafor", Ignored())]),
+        "All of R4's, but Encounter's `length`",
+        [("Patient?family=okafor", Finds("p13", "p4")), ("Patient?phonetic=ocafore",
+          Finds("p13", "p4")), ("Encounter?length=gt5", Ignored())]),
 )  # fmt: skip
 
 KINDS = (
@@ -281,8 +282,8 @@ ANSWER = (
         [(f"Patient?_id=p4&_revinclude={ALLERGY}:patient&_revinclude:iterate=Provenance:target",
           brings("al-p4-nkda", "prov-p4-nkda"))]),
     Row("Contained resources", "contained",
-        "Come with what holds them; `_contained` is ignored, and the answer says so",
-        [(f"{ALLERGY}?_contained=true", Ignored())]),
+        "Come with what holds them; `_contained` and `_containedType` are a 400",
+        [(f"{ALLERGY}?_contained=true", NOT_HERE)]),
     Row("External references", "external", "Nothing is fetched, nor is an attachment included",
         [(f"{OF_P1}&_include=DocumentReference:location", UNREADABLE)]),
     Row("Paging", "Paging", "Each page has what its own matches refer to",

@@ -148,7 +148,7 @@ def _searches(definition: Definition, held: Held) -> Iterator[Request]:
     for query in (
         "_lastUpdated=ge2024-01-01&_lastUpdated=lt2030&_total=none",
         "_revinclude=Provenance:target&_summary=true&_explain=true&_pretty=false",
-        "_elements=id,meta&_format=json&unknown=x&_contained=true",
+        "_elements=id,meta&_format=json&unknown=x",
         *(f"_include={value}&_include:iterate={value}" for value in includable(definition)),
         *(f"_revinclude={value}" for value in referring(definition)),
     ):

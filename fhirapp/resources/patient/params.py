@@ -1,7 +1,6 @@
 """The search parameters of Patient. Source: FHIR R4; US Core.
 
-An import resolves conditional references by them. Of R4's, `phonetic`, `deceased` (which is worked
-out of two elements), `email` and `phone` (a telecom: `telecom=email|a@b.example`) are not here.
+An import resolves conditional references by them.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference
-from fhirapp.search.string import String
-from fhirapp.search.token import Token
+from fhirapp.search.string import Phonetic, String
+from fhirapp.search.token import SPECIAL_VALUES, ContactToken, Presence, Token
 
 SPEC = "http://hl7.org/fhir/SearchParameter/"
 PATIENT = SPEC + "Patient-"
@@ -30,8 +29,15 @@ PARAMS = Parameters(
         String("name", ("name",), "Any part of a name", PATIENT + "name"),
         String("family", ("name.family",), "Family name", INDIVIDUAL + "family"),
         String("given", ("name.given",), "Given name", INDIVIDUAL + "given"),
+        Phonetic("phonetic", ("name",), "Word of a name, by its sound", INDIVIDUAL + "phonetic"),
         Date("birthdate", ("birthDate",), "Date of birth", INDIVIDUAL + "birthdate"),
         Date("death-date", ("deceasedDateTime",), "When the patient died", PATIENT + "death-date"),
+        Presence(
+            "deceased",
+            ("deceasedBoolean", "deceasedDateTime"),
+            "Whether the patient is recorded as dead",
+            PATIENT + "deceased",
+        ),
         Token(
             "gender",
             ("gender",),
@@ -44,9 +50,11 @@ PARAMS = Parameters(
             ("active",),
             "Whether the record is in active use",
             PATIENT + "active",
-            system="http://terminology.hl7.org/CodeSystem/special-values",
+            system=SPECIAL_VALUES,
         ),
         Token("telecom", ("telecom",), "Phone number, e-mail address …", INDIVIDUAL + "telecom"),
+        ContactToken("email", (), "E-mail address", INDIVIDUAL + "email", system="email"),
+        ContactToken("phone", (), "Phone number", INDIVIDUAL + "phone", system="phone"),
         String("address", ("address",), "Any part of an address", INDIVIDUAL + "address"),
         String("address-city", ("address.city",), "City", INDIVIDUAL + "address-city"),
         String("address-state", ("address.state",), "State", INDIVIDUAL + "address-state"),
