@@ -51,6 +51,8 @@ _THROTTLED_SECONDS = 60
 _MOST_PATIENTS = 10_000
 _OF_PATIENT = re.compile(rf"/(?:fhir|api)/Patient/({ID_PATTERN})(?:/|$)")
 _SEARCH = re.compile(r"/(?:fhir|api)/([A-Z][A-Za-z]+)(?:/|/_search)?")
+# Of a patient's by form, or of several types: the body of POST /fhir is a batch.
+_SEVERAL = re.compile(r"/fhir/?|/fhir/(?:.*/)?_search|/fhir/Patient/[^/]+/[^/]+")
 _OPERATION = re.compile(r"/fhir/(?:.*/)?\$[^/]+")
 _REFERENCE = re.compile(rf"((?:.*/)?Patient/)?({ID_PATTERN})(?:/_history/{ID_PATTERN})?")
 # Parameters in which an id without a type is a patient's.
@@ -211,7 +213,7 @@ def _in_parameters(path: str, query: str, body: str | bytes) -> Iterator[str]:
         if definition is not None:
             for text in (query, _decoded(body)):
                 yield from _in_search(definition, text)
-    elif _OPERATION.fullmatch(path):
+    elif _OPERATION.fullmatch(path) or _SEVERAL.fullmatch(path):
         is_json = body.lstrip()[:1] in ("{", b"{")
         pairs = _parameters(body) if is_json else _pairs(_decoded(body))
         for name, value in (*_pairs(query), *pairs):

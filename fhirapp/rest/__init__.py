@@ -5,7 +5,18 @@ from __future__ import annotations
 from flask import Flask
 
 from fhirapp.auth import scopes
-from fhirapp.rest import access, batch, capability, definitions, errors, middleware, openapi, paging
+from fhirapp.rest import (
+    access,
+    batch,
+    capability,
+    definitions,
+    errors,
+    history,
+    middleware,
+    openapi,
+    paging,
+    system,
+)
 
 
 def init_app(app: Flask) -> None:
@@ -17,5 +28,7 @@ def init_app(app: Flask) -> None:
     paging.init_app(app)
     capability.init_app(app)
     app.register_blueprint(batch.blueprint)
+    app.register_blueprint(system.blueprint)
+    app.register_blueprint(history.blueprint)
     definitions.init_app(app)
     openapi.init_app(app)

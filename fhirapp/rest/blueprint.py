@@ -12,15 +12,25 @@ from typing import Any
 from flask import Blueprint, Response
 from flask.sansio.app import App
 
-from fhirapp.definition import Definition, register_type
+from fhirapp.definition import Definition, register_type, types
 from fhirapp.rest.history import history_instance, history_type
 from fhirapp.rest.read import read, vread
-from fhirapp.rest.search import search_type
+from fhirapp.rest.search import search_compartment, search_type
 
 # service.md 2.1: the self link of a search is under /api, so /api answers as /fhir does.
 ROOTS = ("/fhir", "/api")
 View = Callable[..., Response]
 _INSTANCE = "/<resource_id>"
+
+
+def compartment_types() -> list[Definition]:
+    """Return the types that a patient's compartment is searched for, by name."""
+    return [one for _, one in sorted(types().items()) if is_of_patients(one)]
+
+
+def is_of_patients(definition: Definition) -> bool:
+    """Say whether a type can be searched in a patient's compartment."""
+    return definition.searchable and "patient" in definition.references
 
 
 class ResourceBlueprint(Blueprint):
@@ -42,6 +52,12 @@ class ResourceBlueprint(Blueprint):
         if definition.searchable:
             paths = [(root, tail) for root in ROOTS for tail in ("", "/", "/_search")]
             self._route("search_type", search_type, paths, ["GET", "POST"])
+            if is_of_patients(definition):
+                bound = partial(search_compartment, definition)
+                for tail in ("", "/_search"):
+                    rule = f"/fhir/Patient/<resource_id>/{definition.name}{tail}"
+                    methods = ["GET", "POST"] if tail else ["GET"]
+                    self.add_url_rule(rule, f"compartment{tail[1:]}", bound, methods=methods)
         self._route("read", read, [("/fhir", _INSTANCE)])
         for interaction, view, path in (
             ("history-type", history_type, "/_history"),

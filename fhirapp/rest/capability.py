@@ -26,6 +26,7 @@ from fhirapp.rest.response import (
     respond,
 )
 from fhirapp.search.parameter import Parameter
+from fhirapp.search.query import COMMON
 
 blueprint = Blueprint("capability", __name__)
 
@@ -114,7 +115,18 @@ def capability_statement() -> dict[str, Any]:
                     *current_app.extensions.get(_RESOURCES, ()),
                     *map(_definitions, definitions.SERVED),
                 ],
-                "interaction": [{"code": kind} for kind in batch.KINDS],
+                "interaction": [
+                    {"code": kind} for kind in (*batch.KINDS, "search-system", "history-system")
+                ],
+                "searchParam": [
+                    {
+                        "name": one.name,
+                        "definition": one.spec,
+                        "type": one.kind,
+                        "documentation": one.doc,
+                    }
+                    for one in COMMON
+                ],
                 **_operations(),
             }
         ],

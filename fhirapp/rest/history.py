@@ -1,4 +1,4 @@
-"""history: the versions of a resource, or of all of a type, newest first, deletions among them.
+"""history: the versions of a resource, of a type, or of all, newest first, deletions among them.
 
 A page begins after a place, that of the last version of the page before in the order of all. A
 version and its place never change, so a walk through the pages meets each version that was there
@@ -16,19 +16,20 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from flask import Response, current_app
+from flask import Blueprint, Response, current_app
 from itsdangerous import BadData, URLSafeSerializer
 
 from fhirapp.audit.write import served
+from fhirapp.auth.protector import authenticate, insufficient_scope
 from fhirapp.auth.scopes import Access
 from fhirapp.config import settings
 from fhirapp.db import Reader, records
-from fhirapp.definition import Definition
+from fhirapp.definition import Definition, types
 from fhirapp.fhir.json import Entry, beside, bundle
 from fhirapp.fhir.outcome import InvalidParameter, NotFound, RepeatedParameter, UnsupportedParameter
 from fhirapp.fhir.temporal import Interval, instant_of, interval
 from fhirapp.keys import key_of
-from fhirapp.rest.access import access_to
+from fhirapp.rest.access import access_to, reaches
 from fhirapp.rest.paging import as_seen, bundle_id, need_seen, page_link
 from fhirapp.rest.read import COLUMNS, Version, find_version, visible_versions
 from fhirapp.rest.response import (
@@ -40,8 +41,9 @@ from fhirapp.rest.response import (
     with_addresses,
 )
 from fhirapp.search.query import parse_count
-from fhirapp.search.values import SHOWN, Condition, all_of
+from fhirapp.search.values import SHOWN, Condition, all_of, is_in
 
+blueprint = Blueprint("history", __name__)
 _KNOWN = ("_count", "_since", "_at", "_cursor", *FORM_PARAMETERS)
 _UNSUPPORTED = {
     "_list": "is not supported here",
@@ -101,6 +103,68 @@ def history_type(definition: Definition) -> Response:
     return _answer(definition, access, parameters, walked)
 
 
+@blueprint.get("/fhir/_history")
+def history_system() -> Response:
+    """Return the history of all types that the token may read. Raises FhirError.
+
+    What two types published at one time is in the order of their names.
+    """
+    access = authenticate().access()
+    served = [
+        one for _, one in sorted(types().items()) if one.searchable and reaches(one, access, "r")
+    ]
+    if not served:
+        raise insufficient_scope("The token's scope covers no read.", "system/*.r")
+    parameters = _parameters()
+    walked = _History("_history", (), ("last_updated", "pk"), is_counted=False)
+    snapshot, signer = records(), _signer(walked, parameters)
+    place = _place(signer, parameters.cursor, 3)
+    keys: list[tuple[str, int, int, Definition]] = []
+    for rank, one in enumerate(served):
+        selecting = [*visible_versions(one, access), *_in_time(one, parameters)]
+        if place is not None:
+            updated, name, pk = place
+            if one.name == name:
+                selecting.append(Condition("(h.last_updated, h.pk) < (?, ?)", (updated, pk)))
+            else:
+                sign = "<=" if one.name > name else "<"
+                selecting.append(Condition(f"h.last_updated {sign} ?", (updated,)))
+        where = all_of(selecting)
+        rows = snapshot.all(
+            f"SELECT h.last_updated, h.pk FROM {one.sql_table} h WHERE {where.sql}"
+            f" ORDER BY h.last_updated DESC, h.pk DESC LIMIT {parameters.count + 1}",
+            where.values,
+        )
+        keys += [(updated, -rank, pk, one) for updated, pk in rows]
+    keys.sort(key=lambda key: key[:3], reverse=True)
+    chosen, more = keys[: parameters.count], len(keys) > parameters.count
+    found = _chosen(snapshot, chosen)
+    total = len(found) if place is None and not more else None
+    links = _links(walked, parameters.values)
+    if chosen and more:
+        updated, _, pk, last = chosen[-1]
+        further = signer.dumps([updated, last.name, pk, *as_seen()])
+        links.append(("next", _link(walked, {**parameters.values, "_cursor": further})))
+    return _respond(found, links, total, parameters)
+
+
+def _chosen(
+    snapshot: Reader, chosen: Sequence[tuple[str, int, int, Definition]]
+) -> list[tuple[Definition, Version]]:
+    """Return the versions of these keys, in their order: a SELECT for each type."""
+    by_type: dict[str, tuple[Definition, list[int]]] = {}
+    for _, _, pk, definition in chosen:
+        by_type.setdefault(definition.name, (definition, []))[1].append(pk)
+    versions: dict[tuple[str, int], Version] = {}
+    for name, (definition, numbers) in by_type.items():
+        where = is_in("h.pk", numbers)
+        sql = f"SELECT {COLUMNS} FROM {definition.sql_table} h WHERE {where.sql}"
+        for row in snapshot.all(sql, where.values):
+            version = Version(*row)
+            versions[name, version.pk] = version
+    return [(definition, versions[definition.name, pk]) for _, _, pk, definition in chosen]
+
+
 def _answer(
     definition: Definition, access: Access, parameters: _Parameters, history: _History
 ) -> Response:
@@ -122,11 +186,20 @@ def _answer(
     if page and more:
         further = signer.dumps([*(getattr(page[-1], name) for name in history.order), *as_seen()])
         links.append(("next", _link(history, {**parameters.values, "_cursor": further})))
+    return _respond([(definition, one) for one in page], links, total, parameters)
+
+
+def _respond(
+    page: Sequence[tuple[Definition, Version]],
+    links: Sequence[tuple[str, str]],
+    total: int | None,
+    parameters: _Parameters,
+) -> Response:
     config = settings()
     rendering = (config.inline_max, config.empty_content)
-    key = repr((links, total, [(one.id, one.version_id, one.deleted) for one in page], rendering))
-    digest = blake2b(key.encode(), digest_size=16).hexdigest()
-    entries = (_entry(definition, one) for one in page)
+    shown = [(held.name, one.id, one.version_id, one.deleted) for held, one in page]
+    digest = blake2b(repr((links, total, shown, rendering)).encode(), digest_size=16).hexdigest()
+    entries = (_entry(held, one) for held, one in page)
     body = bundle(bundle_id(digest), "history", total, links, entries)
     # Without Last-Modified: a history also changes where a resource is taken out of reach.
     return respond(body, parameters.pretty, etag=f'W/"{digest}"')

@@ -9,7 +9,7 @@ The endpoints of the authorization server that programs use are in it too.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from fhirapp.definition import Definition, Operation, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.rest import definitions
 from fhirapp.rest import openapi_parts as parts
-from fhirapp.rest.blueprint import ROOTS
+from fhirapp.rest.blueprint import ROOTS, is_of_patients
 from fhirapp.rest.capability import software_version
 from fhirapp.rest.openapi_parts import (
     JSON,
@@ -160,7 +160,7 @@ def document() -> dict[str, Any]:
     """Return the OpenAPI document of the types that the app serves."""
     served = [definition for _, definition in sorted(types().items())]
     paths: Node = {}
-    groups: list[Group] = []
+    groups: list[Group] = [parts.several()]
     others: list[str] = []
     for definition in served:
         paths |= _interactions(definition)
@@ -186,7 +186,7 @@ def document() -> dict[str, Any]:
         "servers": [{"url": base_url()}],
         "security": [{"token": []}],
         "tags": [{"name": one.name, "description": one.doc} for one in served],
-        "paths": paths | _batch() | _definitions() | _others(),
+        "paths": paths | _system() | _definitions() | _others(),
         "components": parts.components(served, groups, others),
     }
 
@@ -244,11 +244,20 @@ def _search(definition: Definition) -> Node:
     by_url = get_operation(name, f"Search {name}", content("Bundle"), parameters, _GUARDED)
     body = ref("requestBodies", name)
     by_form = _post(name, f"Search {name} by a form", body, parts.PREFERENCES, _GUARDED)
-    return {
+    found: Node = {
         f"{root}/{name}{tail}": {"get": by_url, "post": by_form}
         for root in ROOTS
         for tail in ("", "/_search")
     }
+    if is_of_patients(definition):
+        record, doc = f"/fhir/Patient/{{id}}/{name}", f"Search {name} of a patient"
+        statuses = (*_GUARDED, 404)
+        found[record] = {
+            "get": get_operation(name, doc, content("Bundle"), ("path.id", *parameters), statuses)
+        }
+        by_form = _post(name, doc, body, ("path.id", *parts.PREFERENCES), statuses)
+        found[f"{record}/_search"] = {**found[record], "post": by_form}
+    return found
 
 
 def _asked(definition: Definition, operation: Operation) -> Group:
@@ -319,13 +328,41 @@ def _found(answer: Node) -> Node:
     return {"description": "What was asked for", "headers": headers, "content": answer}
 
 
-def _batch() -> Node:
-    """Return the path of batches."""
+def _system() -> Node:
+    """Return the paths of batches, and of searches and the history of several types."""
     body = {"required": True, "content": content("Bundle")}
     parameters = (*parts.FORM_PARAMETERS, *parts.PREFERENCES)
     summary = "Read and search several times at once: a Bundle of type batch or transaction"
     statuses = (*_GUARDED, 404, 405, 410)
-    return {"/fhir": {"post": _post("Batch", summary, body, parameters, statuses)}}
+    batch = _post("Batch", summary, body, parameters, statuses)
+    searching = (*parts.several(), *parts.CONDITIONS, *parts.PREFERENCES)
+    history = (*parts.HISTORY, *parts.PAGES, *parts.FORM_PARAMETERS, *parts.CONDITIONS)
+    form = {"content": parts.form(parts.several().values())}
+    search, record = "Search several types", "Search what is about a patient"
+
+    def by_url(doc: str, place: Sequence[str] = ()) -> Node:
+        statuses = (*_GUARDED, 404) if place else _GUARDED
+        return get_operation("System", doc, content("Bundle"), (*place, *searching), statuses)
+
+    def by_form(doc: str, place: Sequence[str] = ()) -> Node:
+        statuses = (*_GUARDED, 404) if place else _GUARDED
+        return _post("System", doc, form, (*place, *parts.PREFERENCES), statuses)
+
+    place = ("path.id",)
+    return {
+        "/fhir": {"post": batch, "get": by_url(search)},
+        "/fhir/_search": {"get": by_url(search), "post": by_form(search)},
+        "/fhir/_history": {
+            "get": get_operation(
+                "System", "List versions of every type", content("Bundle"), history, _GUARDED
+            )
+        },
+        "/fhir/Patient/{id}/*": {"get": by_url(record, place)},
+        "/fhir/Patient/{id}/_search": {
+            "get": by_url(record, place),
+            "post": by_form(record, place),
+        },
+    }
 
 
 def _definitions() -> Node:

@@ -13,7 +13,7 @@ from fhirapp.rest import definitions
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.rest.response import FHIR_JSON
 from fhirapp.search.parameter import Parameter
-from fhirapp.search.query import SUMMARIES, TOTALS
+from fhirapp.search.query import COMMON, SUMMARIES, TOTALS
 from fhirapp.search.reference import Reference
 
 Node = dict[str, Any]
@@ -117,6 +117,15 @@ CONTROLS = _group(
     ("_revinclude", "Resources to bring that refer to the matches: Type:parameter", STRING),
     ("_explain", "Tell how the search was read", _BOOLEAN),
 )
+# Of a search of several types; what every type has is beside it.
+SEVERAL = {
+    **_group("system", "query", ("_type", "Types to search, separated by commas", STRING)),
+    **{
+        name: one
+        for name, one in CONTROLS.items()
+        if one["name"] not in ("_sort", "_include", "_revinclude")
+    },
+}
 HISTORY = _group(
     "history",
     "query",
@@ -133,6 +142,7 @@ _GROUPS = (
     RANGES,
     PAGES,
     CONTROLS,
+    SEVERAL,
     HISTORY,
 )
 
@@ -141,6 +151,12 @@ def search(definition: Definition) -> Group:
     """Return the parameters of a type's search: its own, and what shapes the answer."""
     own = {f"{definition.name}.{one.name}": _search_parameter(one) for one in definition.params}
     return {**own, **PAGES, **CONTROLS, **FORM_PARAMETERS}
+
+
+def several() -> Group:
+    """Return the parameters of a search of several types."""
+    own = {f"system.{one.name}": _search_parameter(one) for one in COMMON}
+    return {**own, **PAGES, **SEVERAL, **FORM_PARAMETERS}
 
 
 def _search_parameter(parameter: Parameter) -> Node:

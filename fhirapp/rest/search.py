@@ -20,7 +20,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Binding
 from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle, scored
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
-from fhirapp.rest.access import access_to, check_merged, check_patients, visible
+from fhirapp.rest.access import access_to, check_id, check_merged, check_patients, visible
 from fhirapp.rest.chains import Chains
 from fhirapp.rest.explain import Statements, explain_limits
 from fhirapp.rest.include import (
@@ -55,6 +55,7 @@ from fhirapp.search.explain import Issue, explain_answer, explain_query
 from fhirapp.search.page import BY_SCORE, parse_sort
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import (
+    Arguments,
     Controls,
     parse_controls,
     parse_query,
@@ -65,10 +66,16 @@ from fhirapp.search.token import Token
 from fhirapp.store.merge import merged_among
 
 
-def search_type(definition: Definition) -> Response:
-    """Return the searchset Bundle. Raises FhirError."""
+def search_compartment(definition: Definition, resource_id: str) -> Response:
+    """Return the searchset Bundle of what is about a patient. Raises FhirError."""
+    check_id(types()["Patient"], resource_id)
+    return search_type(definition, [("patient", resource_id)])
+
+
+def search_type(definition: Definition, within: Arguments = ()) -> Response:
+    """Return the searchset Bundle; within are parameters that the path means. Raises FhirError."""
     access = access_to(definition, "s")
-    parameters = search_arguments()
+    parameters = [*within, *search_arguments()]
     pretty, strict, config = negotiate(parameters), is_strict(), settings()
 
     controls = parse_controls(parameters, default=config.page_size, greatest=config.page_max)
@@ -111,7 +118,7 @@ def search_type(definition: Definition) -> Response:
 
     if definition.compartment == "id" and any(join.reverse for join in joins):
         ignored += _merged(snapshot, page.matches)
-    issues = [*_warnings(ignored, inclusion)]
+    issues = [*warnings(ignored, is_cut=inclusion.is_cut)]
     for impossible in impossible_values(definition, query.direct):
         if (warning := impossible.issue()) not in issues:
             issues.append(warning)
@@ -154,11 +161,11 @@ def _merged(snapshot: Reader, patients: Sequence[Match]) -> Iterator[tuple[str, 
         yield "_revinclude", reason
 
 
-def _warnings(ignored: Sequence[tuple[str, str]], inclusion: Inclusion) -> Iterator[Issue]:
+def warnings(ignored: Iterable[tuple[str, str]], *, is_cut: bool = False) -> Iterator[Issue]:
     """Yield an issue for each parameter that was not followed, or not wholly (decisions §3)."""
     for name, reason in ignored:
         yield issue("warning", "not-supported", f"{name}: {reason}", name)
-    if inclusion.is_cut:
+    if is_cut:
         message = "_include: more belongs to these matches than is included at once; read the rest"
         yield issue("warning", "too-costly", message, "_include")
 

@@ -145,6 +145,8 @@ class Phonetic(String):
 
     def _word(self, value: str) -> str:
         words = _words(unescape(value))
+        if words and len(words[0]) > KEY_LENGTH:
+            raise self.invalid(f"has {len(words[0])} characters; {KEY_LENGTH} are the most")
         if not words:
             raise self.invalid("has no letter or digit to look for")
         if len(words) != 1:

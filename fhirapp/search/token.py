@@ -20,7 +20,9 @@ from fhirapp.search.parameter import Context, Parameter
 from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, string_rows
 from fhirapp.search.values import (
     AnyCondition,
+    Condition,
     IndexCondition,
+    escape,
     parse_boolean,
     repr_value,
     split,
@@ -215,11 +217,11 @@ class ContactToken(Token):
     # Those rows are in the order of every system's values.
     sortable = False
 
-    def parse(self, value: str) -> tuple[str, str | None]:
-        code, system = super().parse(value)
-        if system not in (None, self.system) or not code:
-            raise self.invalid(f"takes a value alone; telecom takes {self.system}|value")
-        return code, self.system
+    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:
+        code, system = self.parse(value)
+        if system not in (None, self.system):
+            return Condition("1 = 1" if modifier == "not" else "1 = 0")
+        return super().condition(modifier, f"{self.system}|{escape(code)}", context)
 
     def missing(self, value: str, context: Context) -> AnyCondition:
         negated = parse_boolean(f"{self.name}:missing", value)

@@ -25,7 +25,8 @@ from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.reference import Reference
-from fhirapp.search.token import Token
+from fhirapp.search.string import Phonetic
+from fhirapp.search.token import ContactToken, Presence, Token
 from fhirapp.search.values import values_at
 from fhirapp.search.words import Words
 from fhirapp.store.prepare import prepare
@@ -252,6 +253,16 @@ def _patient(definition: Definition, versions: Versions) -> str:
 def spellings(parameter: Parameter, resource: Mapping[str, Any]) -> set[str]:
     """Return the values of a parameter that find a resource, as they are written in a query."""
     found: list[Any] = []
+    if isinstance(parameter, Presence):
+        return {str(any(resource.get(path) for path in parameter.paths)).lower()}
+    if isinstance(parameter, ContactToken):
+        contacts = [one for one in resource.get("telecom", ()) if "value" in one]
+        return {
+            value
+            for one in contacts
+            if one.get("system") == parameter.system
+            for value in (_escaped(one["value"]), f"{parameter.system}|{_escaped(one['value'])}")
+        }
     for path in parameter.paths:
         values = values_at(resource, path)
         found += values
@@ -311,7 +322,11 @@ def _references(parameter: Reference, value: Any) -> Iterable[str]:
         yield _escaped(reference.rpartition("/")[2])
 
 
-def _strings(_parameter: Parameter, value: Any) -> Iterable[str]:
+def _strings(parameter: Parameter, value: Any) -> Iterable[str]:
+    if isinstance(parameter, Phonetic):
+        texts = [value] if isinstance(value, str) else [value.get("family", ""), *value["given"]]
+        yield from (word for text in texts for word in re.findall(r"[^\W\d_]+", text))
+        return
     parts = {"": value} if isinstance(value, str) else value
     for name, text in parts.items():
         # Of a HumanName and an Address these two are codes.

@@ -66,10 +66,15 @@ ASKING = (
         "By GET, or by POST of a form; parameters in the URL count too",
         [(OF_P4, NKDA), (f"{ALLERGY}/_search?patient=p4", FindsByForm("al-p4-nkda"))]),
     Row("Search in a compartment", "Introduction",
-        "404. Use `AllergyIntolerance?patient=p1`, or `Patient/p1/$everything`",
-        [(f"Patient/p1/{ALLERGY}", NOWHERE)]),
-    Row("Search of all types", "Introduction", "405. Search one type after the other",
-        [("?_lastUpdated=gt2024", Refused(405))]),
+        "Of a patient: what is about the patient, by `Patient/p1/AllergyIntolerance`, or of all"
+        " types by `Patient/p1/*`; not what the patient wrote about others",
+        [(f"Patient/p4/{ALLERGY}", NKDA), (f"Patient/p4/*?_type={ALLERGY}", NKDA)]),
+    Row("Search of all types", "Introduction",
+        "One type after the other, newest first; a parameter has to be one of every type, or is a"
+        " 400. `_type` names the types; `_sort` and `_include` are of one type",
+        [(f"?_type={ALLERGY},Group&_lastUpdated=gt2025-06&_tag=none", Finds()),
+         (f"?_type={ALLERGY},Encounter&patient=p4&_tag:missing=true&_id=al-p4-nkda", NKDA),
+         ("?_type=Patient,Encounter&patient=p4", Refused(here=YES))]),
     Row("Messaging, GraphQL", "Introduction", "404",
         [("$process-message", NOWHERE), ("$graphql", NOWHERE)]),
     Row("No parameter", "Introduction", "Everything that the token may see, 100 to a page",
@@ -213,8 +218,9 @@ COMBINING = (
          ("Encounter?_content=pain", Ignored())]),
     Row("`_list`", "list", "400", [(f"{ALLERGY}?_list=42", NOT_HERE)]),
     Row("`_filter`", "filter", "400", [(f"{ALLERGY}?_filter=code eq 1", NOT_HERE)]),
-    Row("`_type`", "_type", "Ignored on one type, and the answer says so",
-        [(f"{ALLERGY}?_type=Patient", Ignored())]),
+    Row("`_type`", "_type", "Of a search of all types; ignored on one, and the answer says so",
+        [(f"?_type={ALLERGY}&patient=p4", NKDA),
+         (f"{ALLERGY}?_type=Patient", Ignored(here=YES))]),
 )  # fmt: skip
 
 GP = "Patient:general-practitioner"

@@ -53,6 +53,25 @@ def valid_requests(app: Flask, described: Described) -> list[Request]:
             )
         ),
     ]
+    requests += [
+        asking("GET", path, query)
+        for path, query in (
+            ("/fhir", "_type=AllergyIntolerance,DocumentReference&patient=p1&_count=2"),
+            ("/fhir/_search", "_lastUpdated=gt2024&_summary=true&_explain=true"),
+            ("/fhir/_history", "_since=2024&_count=3"),
+            ("/fhir/Patient/p1/*", "_count=2&_total=none"),
+            ("/fhir/Patient/p1/_search", "_type=Encounter"),
+            ("/fhir/Patient/p1/AllergyIntolerance", "_revinclude=Provenance:target"),
+        )
+    ]
+    of_a_record = [one for one in described.paths if one.startswith("/fhir/Patient/{id}/")]
+    for path in ("/fhir/_search", *of_a_record):
+        for method in described.paths[path]:
+            own = path.replace("{id}", "p1")
+            if path.endswith("_search") and method == "post":
+                requests.append(asking("POST", own, body="_count=1", media=FORM))
+            elif path.partition("{id}/")[2][:1].isalpha():
+                requests.append(_get(f"{own}?_count=1"))
     for kind in ("batch", "transaction"):
         asked = [{"request": {"method": "GET", "url": one}} for one in _BATCH]
         body = json.dumps({"resourceType": "Bundle", "type": kind, "entry": asked})

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
 
 from flask import Response
 
@@ -29,12 +28,11 @@ from fhirapp.fhir.temporal import instant_of
 from fhirapp.rest.access import access_to, check_not_merged, visible
 from fhirapp.rest.include import Inclusion, Join, PageResource, included_with
 from fhirapp.rest.operation import OperationRequest, parse_operation
-from fhirapp.rest.paging import Match, bundle_id, cursors, page_link, total_of
+from fhirapp.rest.paging import Match, bundle_id, page_link, total_of
 from fhirapp.rest.read import find_version
 from fhirapp.rest.response import fhir_address, negotiate, respond, with_addresses
+from fhirapp.rest.walk import BY_NUMBER, Part, begin_at, cursor_after, part, rank, read_parts
 from fhirapp.search.date import cared_for
-from fhirapp.search.page import Cursor, Order, Selection, find_page, last_row
-from fhirapp.search.parameter import Key
 from fhirapp.search.query import select
 from fhirapp.search.values import SHOWN, AnyCondition, Condition
 
@@ -51,24 +49,7 @@ EVERYTHING = Operation(
     ),
     instance=True,
 )
-_BY_NUMBER = Order((Key("{row}.pk"),))
 _CUT = "more belongs to these resources than is brought at once; read the rest"
-
-
-class _Part(NamedTuple):
-    """A type's share of the record; mark is its last row number at the first page."""
-
-    definition: Definition
-    selection: Selection
-    mark: int
-
-
-class _Place(NamedTuple):
-    """Where a page begins: after this row of this type; marks are those of the first page."""
-
-    type: str = ""
-    row: int = 0
-    marks: Sequence[tuple[str, int]] = ()
 
 
 def everything(definition: Definition, resource_id: str) -> Response:
@@ -86,19 +67,17 @@ def everything(definition: Definition, resource_id: str) -> Response:
     path = f"{name}/$everything"
     check_not_merged(snapshot, resource_id, "id")
     made_for = operation.fingerprint(path)
-    place = _Place()
-    if operation.cursor is not None:
-        place = _Place(*cursors().read(operation.cursor, made_for).place)
+    begin = begin_at(operation.cursor, made_for)
     wanted = _wanted_types(operation)
-    parts = _parts(snapshot, access, resource_id, operation, wanted, dict(place.marks))
-    found = _read(snapshot, parts, place, operation.count + 1)
+    parts = _parts(snapshot, access, resource_id, operation, wanted, dict(begin.marks))
+    found = read_parts(snapshot.all, parts, begin, operation.count + 1, BY_NUMBER)
     page = found[: operation.count]
     links = [
         ("self", page_link(path, operation.parameters)),
         ("first", page_link(path, operation.applied)),
     ]
     if page and len(found) > operation.count:
-        further = [*operation.applied, ("_cursor", _cursor(parts, *page[-1], made_for))]
+        further = [*operation.applied, ("_cursor", cursor_after(parts, *page[-1], made_for))]
         links.append(("next", page_link(path, further)))
     total = sum(total_of(snapshot, one.selection) for one in parts)
     beside = resources_beside(snapshot, access, page, wanted)
@@ -130,7 +109,7 @@ def _parts(
     operation: OperationRequest,
     wanted: Iterable[str],
     marks: Mapping[str, int],
-) -> list[_Part]:
+) -> list[Part]:
     """Return what is walked of each type of the compartment. Raises InvalidParameter."""
     care, since = operation.care(), operation.time("_since")
     common = [Condition("r.patient_id = ?", (patient_id,), narrows=True)]
@@ -144,10 +123,7 @@ def _parts(
         if care and definition.care:
             conditions.append(cared_for(definition.tables, definition.care, care, undated=True))
         selection = select(definition.sql_table, conditions, snapshot.all)
-        mark = marks.get(definition.name)
-        if mark is None:
-            mark = last_row(snapshot.all, selection)
-        parts.append(_Part(definition, selection, mark))
+        parts.append(part(snapshot.all, definition, selection, marks))
     return parts
 
 
@@ -158,35 +134,7 @@ def _compartment(access: Access, wanted: Iterable[str]) -> list[Definition]:
         for name, definition in types().items()
         if definition.compartment and name in wanted and access.grants(name, "r")
     ]
-    return sorted(found, key=lambda one: _rank(one.name))
-
-
-def _rank(name: str) -> tuple[bool, str]:
-    """Return what the types are sorted by."""
-    return (types()[name].compartment != "id", name)
-
-
-def _read(
-    snapshot: Reader, parts: Sequence[_Part], place: _Place, limit: int
-) -> list[tuple[Definition, Match]]:
-    """Return up to limit resources from a place on, through the types one after the other."""
-    found: list[tuple[Definition, Match]] = []
-    for part in parts:
-        name, room = part.definition.name, limit - len(found)
-        if not room or (place.type and _rank(name) < _rank(place.type)):
-            continue
-        after = place.row if name == place.type else 0
-        cursor = Cursor((after,), backwards=False, mark=part.mark)
-        rows = find_page(snapshot.all, part.selection, _BY_NUMBER, cursor, room)
-        found += [(part.definition, Match.of(row)) for row in rows]
-    return found
-
-
-def _cursor(parts: Sequence[_Part], definition: Definition, last: Match, made_for: str) -> str:
-    """Return the cursor of the page after a resource: after where it stood at the first page."""
-    marks = [(one.definition.name, one.mark) for one in parts]
-    place = _Place(definition.name, last.place[0], marks)
-    return cursors().write(Cursor(place, backwards=False, mark=0), made_for)
+    return sorted(found, key=lambda one: rank(one.name))
 
 
 def resources_beside(

@@ -1,0 +1,280 @@
+"""Searches of several types at once, of a patient's compartment, and the history of all."""
+
+from __future__ import annotations
+
+import pytest
+
+from fhirapp.definition import types
+from tests.conftest import token_for
+from tests.support.contract import allergy, delete, publish
+from tests.support.helpers import Fhir, assert_outcome, link
+
+ALLERGY, DOCUMENT = "AllergyIntolerance", "DocumentReference"
+LATER = "2031-01-01T00:00:00.000+00:00"
+OF_A_RECORD = (ALLERGY, "DiagnosticReport", DOCUMENT, "Encounter", "Provenance")
+
+
+def found(bundle: dict) -> list[str]:
+    """Return the matches of a searchset as Type/id."""
+    return [
+        f"{entry['resource']['resourceType']}/{entry['resource']['id']}"
+        for entry in bundle.get("entry", ())
+        if entry["search"]["mode"] == "match"
+    ]
+
+
+def warned(bundle: dict) -> list[str]:
+    return [
+        issue["diagnostics"]
+        for entry in bundle.get("entry", ())
+        if entry.get("search", {}).get("mode") == "outcome"
+        for issue in entry["resource"]["issue"]
+    ]
+
+
+def walk(fhir: Fhir, path: str | None) -> list[dict]:
+    """Return every page from the first on."""
+    pages = []
+    while path:
+        pages.append(fhir.read(path))
+        path = link(pages[-1], "next")
+    return pages
+
+
+def each(fhir: Fhir, names, query: str = "") -> list[str]:
+    """Return what each type's own search finds, one type after the other."""
+    return [f"{name}/{one}" for name in names for one in fhir.ids(f"{name}?_count=1000{query}")]
+
+
+def searchable(app) -> list[str]:
+    with app.app_context():
+        names = sorted(name for name, one in types().items() if one.searchable)
+    return ["Patient", *(name for name in names if name != "Patient")]
+
+
+SCOPES = [
+    ("system/*.rs", None),
+    ("patient/*.rs", "p1"),
+    ("system/AllergyIntolerance.rs?criticality=high system/Encounter.rs", None),
+]
+
+
+@pytest.mark.parametrize(("scope", "patient"), SCOPES)
+@pytest.mark.parametrize("query", ["", "&_lastUpdated=gt2024", "&_id=p1,al-p4-nkda,al-p1-latex"])
+def test_all_types_are_searched_as_each_is_by_itself(app, scope, patient, query):
+    fhir = Fhir(app, token_for(app, scope, patient=patient))
+    names = [one for one in searchable(app) if fhir.get(f"{one}?_count=0").status_code == 200]
+    expected = each(fhir, names, query)
+    bundle = fhir.read(f"/fhir?_count=1000{query}")
+    assert found(bundle) == expected
+    assert bundle["total"] == len(expected)
+    pages = walk(fhir, f"/fhir?_count=7{query}")
+    assert [one for page in pages for one in found(page)] == expected
+    assert {page["total"] for page in pages} == {len(expected)}
+    # What a scope leaves out is told, not passed over.
+    left_out = [one for one in searchable(app) if one not in names]
+    assert bool(warned(bundle)) == bool(left_out)
+    assert all(one in warned(bundle)[0] for one in left_out)
+
+
+@pytest.mark.parametrize(
+    ("path", "names", "query"),
+    [
+        (f"?_type={ALLERGY},{DOCUMENT}&patient=p1", (ALLERGY, DOCUMENT), "&patient=p1"),
+        (f"?_type={DOCUMENT}&_type={ALLERGY}&patient=p1", (ALLERGY, DOCUMENT), "&patient=p1"),
+        (f"_search?_type={ALLERGY},{DOCUMENT}&_content=penicillin", (ALLERGY, DOCUMENT),
+         "&_content=penicillin"),
+        (f"?_type={ALLERGY},Encounter&patient.name=okafor", (ALLERGY, "Encounter"),
+         "&patient.name=okafor"),
+        ("?_type=Patient,Practitioner&phonetic=ocafore", ("Patient", "Practitioner"),
+         "&phonetic=ocafore"),
+        ("Patient/p1/*", OF_A_RECORD, "&patient=p1"),
+        ("Patient/p1/_search", OF_A_RECORD, "&patient=p1"),
+        ("Patient/p1/*?status=finished&_type=Encounter", ("Encounter",),
+         "&patient=p1&status=finished"),
+        (f"Patient/p1/{ALLERGY}", (ALLERGY,), "&patient=p1"),
+        (f"Patient/p1/{ALLERGY}?criticality=high", (ALLERGY,), "&patient=p1&criticality=high"),
+        (f"Patient/p1/{DOCUMENT}/_search?date=2024", (DOCUMENT,), "&patient=p1&date=2024"),
+        (f"Patient/p1/{ALLERGY}?patient=p2", (ALLERGY,), "&patient=p1&patient=p2"),
+        (f"Patient/nobody/{ALLERGY}", (ALLERGY,), "&patient=nobody"),
+        ("Patient/nobody/*", OF_A_RECORD, "&patient=nobody"),
+    ],
+)  # fmt: skip
+def test_several_types_and_a_record_are_searched(fhir, path, names, query):
+    bundle = fhir.read(path)
+    assert found(bundle) == each(fhir, names, query)
+    # A form says the same.
+    where, _, form = path.partition("?")
+    if where.endswith("_search"):
+        again = fhir.post(where, dict(one.split("=") for one in form.split("&") if one))
+        assert found(again.get_json(force=True)) == found(bundle)
+
+
+def test_the_links_of_a_record_lead_to_its_pages(fhir):
+    pages = walk(fhir, "Patient/p1/*?_count=5")
+    assert len(pages) == 5
+    assert [one for page in pages for one in found(page)] == each(fhir, OF_A_RECORD, "&patient=p1")
+    assert "/fhir/Patient/p1/*?" in link(pages[0], "next")
+    assert found(fhir.read(link(pages[3], "first"))) == found(pages[0])
+    # A cursor is of its own search.
+    cursor = link(pages[0], "next").partition("_cursor=")[2]
+    response = fhir.get(f"Patient/p2/*?_count=5&_cursor={cursor}")
+    assert (response.status_code, "_cursor" in response.text) == (400, True)
+
+
+def test_what_is_published_meanwhile_is_on_no_later_page(make_app):
+    app = make_app()
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    before = found(fhir.read("Patient/p1/*?_count=1000"))
+    first = fhir.read("Patient/p1/*?_count=2")
+    publish(app, allergy("new", "p1"), now=LATER)
+    delete(app, ALLERGY, "al-p1-latex", now=LATER)
+    later = [one for page in walk(fhir, link(first, "next")) for one in found(page)]
+    gone = f"{ALLERGY}/al-p1-latex"
+    assert [*found(first), *later] == [one for one in before if one != gone or one in found(first)]
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "diagnostics", "parameter"),
+    [
+        ("?patient=p1", "not-supported",
+         "patient: is not a search parameter of Patient; name others by _type", "patient"),
+        (f"?_type={ALLERGY},Patient&_content=latex", "not-supported",
+         "_content: is not a search parameter of Patient; name others by _type", "_content"),
+        ("?_type=Nope", "value", "_type: 'Nope' is not one of ", "_type"),
+        ("?_type=Binary", "value", "_type: 'Binary' is not one of ", "_type"),
+        ("Patient/p1/*?_type=Practitioner", "value", "_type: 'Practitioner' is not one of ",
+         "_type"),
+        ("?_type:not=Patient", "not-supported", "_type:not: the modifier is not supported",
+         "_type:not"),
+        ("?_sort=_id", "not-supported",
+         "_sort: takes the search of one type; several types are searched here", "_sort"),
+        ("?_include=*", "not-supported",
+         "_include: takes the search of one type; several types are searched here", "_include"),
+        ("?_list=1", "not-supported",
+         "_list: is not supported here; ", "_list"),
+    ],
+)  # fmt: skip
+def test_what_would_change_the_answer_is_refused(fhir, path, code, diagnostics, parameter):
+    response = fhir.get(path)
+    told = response.get_json(force=True)["issue"][0]
+    assert (response.status_code, told["code"]) == (400, code)
+    assert told["diagnostics"].startswith(diagnostics)
+    assert told["expression"] == [f"http.{parameter}"]
+
+
+def test_what_no_type_knows_is_ignored_and_told_or_refused(fhir):
+    bundle = fhir.read("?_type=Patient,Encounter&nonsense=1")
+    assert [one.partition(":")[0] for one in warned(bundle)] == ["nonsense"]
+    strict = {"Prefer": "handling=strict"}
+    assert fhir.get("?_type=Patient&nonsense=1", headers=strict).status_code == 400
+    # service.md 4, rule 2.
+    assert fhir.get(f"?_type={ALLERGY}", headers=strict).status_code == 400
+    assert fhir.get(f"Patient/p1/{ALLERGY}", headers=strict).status_code == 200
+    assert fhir.get("Patient/p1/*", headers=strict).status_code == 200
+
+
+def test_a_search_of_several_types_is_explained(fhir):
+    bundle = fhir.read(f"?_type={ALLERGY},Encounter&patient=p4&_explain=true")
+    told = warned(bundle)
+    assert f"Types: {ALLERGY}, Encounter; one after the other." in told
+    assert f"Token: may see every {ALLERGY}." in told
+
+
+@pytest.mark.parametrize(
+    "path", ["Patient/p2/*", f"Patient/p2/{ALLERGY}", f"?_type={ALLERGY}&patient=p2"]
+)
+def test_the_record_of_another_patient_is_out_of_reach(app, path):
+    fhir = Fhir(app, token_for(app, "patient/*.rs", patient="p1"))
+    assert fhir.get(path).status_code == 403
+    # Whether it is here or not.
+    assert fhir.get(path.replace("p2", "nobody")).status_code == 403
+
+
+def test_a_type_that_the_scope_does_not_cover_is_refused_where_it_is_named(app):
+    fhir = Fhir(app, token_for(app, f"system/{ALLERGY}.rs"))
+    response = fhir.get(f"?_type={ALLERGY},{DOCUMENT}")
+    diagnostics = f"The token's scope does not cover search of {DOCUMENT}."
+    assert_outcome(response, 403, "forbidden", diagnostics)
+    assert fhir.get(f"Patient/p1/{DOCUMENT}").status_code == 403
+
+
+def answer(fhir: Fhir, path: str) -> dict:
+    """Return an answer without what names the number of the last row: its links and its id."""
+    content = fhir.get(path).get_json(force=True)
+    content["link"] = [one["relation"] for one in content.get("link", ())]
+    content.pop("id", None)
+    return content
+
+
+@pytest.mark.parametrize(("scope", "patient"), SCOPES)
+def test_what_a_token_may_not_see_changes_no_answer(make_app, scope, patient):
+    """The same answers as where the other records are not here."""
+    app = make_app()
+    fhir = Fhir(app, token_for(app, scope, patient=patient))
+    paths = ["/fhir?_count=9", "/fhir/_history?_count=9", "Patient/p1/*?_count=9",
+             f"/fhir?_type={ALLERGY}&_summary=count", "/fhir?_lastUpdated=gt2025-06"]  # fmt: skip
+    before = [answer(fhir, one) for one in paths]
+    hidden = allergy("hidden", "p9", criticality="low")
+    publish(app, hidden, now="2030-01-01T00:00:00.000+00:00")
+    if scope != "system/*.rs":
+        assert [answer(fhir, one) for one in paths] == before
+    else:
+        assert answer(fhir, paths[0])["total"] == before[0]["total"] + 1
+
+
+@pytest.mark.parametrize(("scope", "patient"), SCOPES)
+@pytest.mark.parametrize("query", ["", "&_since=2024", "&_at=2024"])
+def test_the_history_of_all_is_that_of_each_resource(make_app, scope, patient, query):
+    app = make_app()
+    publish(app, allergy("al-p1-latex", "p1", criticality="high"), now=LATER)
+    delete(app, ALLERGY, "al-p1-ragweed", now="2031-01-02T00:00:00.000+00:00")
+    everything = Fhir(app, token_for(app, "system/*.rs"))
+    fhir = Fhir(app, token_for(app, scope, patient=patient))
+    expected = set()
+    deleted = [
+        f"{ALLERGY}/al-p1-ragweed",
+        f"{ALLERGY}/al-p5-codeine",
+        f"{DOCUMENT}/doc-p5-misfiled",
+    ]
+    for one in {*each(everything, searchable(app)), *deleted}:
+        response = fhir.get(f"{one}/_history?_count=1000{query}")
+        if response.status_code == 200:
+            entries = response.get_json(force=True).get("entry", ())
+            expected |= {(one, entry["response"]["etag"]) for entry in entries}
+    pages = walk(fhir, f"/fhir/_history?_count=7{query}")
+    told = [
+        (entry["request"]["url"], entry["response"]["etag"], entry["response"]["lastModified"])
+        for page in pages
+        for entry in page.get("entry", ())
+    ]
+    assert {one[:2] for one in told} == expected
+    assert len(told) == len(expected)
+    times = [one[2] for one in told]
+    assert times == sorted(times, reverse=True)
+    whole = fhir.read(f"/fhir/_history?_count=1000{query}")
+    assert whole["total"] == len(expected)
+
+
+def test_the_history_of_all_keeps_its_place(make_app):
+    app = make_app()
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    first = fhir.read("_history?_count=20")
+    publish(app, allergy("new", "p1"), now=LATER)
+    later = walk(fhir, link(first, "next"))
+    urls = [entry["fullUrl"] for page in (first, *later) for entry in page["entry"]]
+    assert len(urls) == len(set(urls)) + sum(
+        entry["response"]["etag"] != 'W/"1"' for page in (first, *later) for entry in page["entry"]
+    )
+    assert not any(one.endswith("/new") for one in urls)
+    assert fhir.get("_history?_type=Patient").status_code == 400
+
+
+def test_a_batch_asks_several_types_and_a_record(fhir):
+    asked = [f"?_type={ALLERGY}&patient=p4", "Patient/p4/*", "_history?_count=1"]
+    entries = [{"request": {"method": "GET", "url": one}} for one in asked]
+    body = {"resourceType": "Bundle", "type": "batch", "entry": entries}
+    response = fhir.request("POST", "/fhir", json=body)
+    answers = response.get_json(force=True)["entry"]
+    assert [one["response"]["status"] for one in answers] == ["200 OK"] * 3
+    assert found(answers[0]["resource"]) == [f"{ALLERGY}/al-p4-nkda"]
