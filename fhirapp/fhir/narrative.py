@@ -41,9 +41,9 @@ _ATTRIBUTES = {
     "colgroup": {"span", "width"},
     "ol": {"start", "type"},
 }
-_VOID = frozenset({"br", "hr", "img", "col"})
+VOID = frozenset({"br", "hr", "img", "col"})
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-_NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
 def sanitise(div: str) -> str:
@@ -83,7 +83,7 @@ def _without_data(tag: str, attribute: str, value: str) -> str | None:
 
 def _xml_text(text: str) -> str:
     """Leave out the characters that XML has none for, and write line ends as XML reads them."""
-    return _NO_XML.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return NO_XML.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 class _XhtmlWriter(HTMLParser):
@@ -101,13 +101,13 @@ class _XhtmlWriter(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._at_root()
         written = "".join(f' {name}="{escape(_xml_text(value or ""))}"' for name, value in attrs)
-        self._parts.append(f"<{tag}{written}{'/' if tag in _VOID else ''}>")
-        self._depth += tag not in _VOID
+        self._parts.append(f"<{tag}{written}{'/' if tag in VOID else ''}>")
+        self._depth += tag not in VOID
         self._after_pre = tag == "pre"
         self.has_content |= tag == "img"
 
     def handle_endtag(self, tag: str) -> None:
-        if tag not in _VOID:
+        if tag not in VOID:
             self._parts.append(f"</{tag}>")
             self._depth -= 1
 
