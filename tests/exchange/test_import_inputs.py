@@ -33,7 +33,7 @@ def kept(make_app: Callable[..., Flask]) -> Flask:
     return make_app(seed=False)
 
 
-# Tables and XML that are told as what they are.
+# Tables that are told as what they are.
 
 
 def test_a_column_that_no_table_has_is_told(empty, tmp_path):
@@ -51,20 +51,6 @@ def test_a_mistyped_column_is_told_with_the_one_that_is_meant(empty, tmp_path):
     assert [(one.path, one.message) for one in report.faults] == [
         ("substanse", "is not a column; is substance meant?")
     ]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'<?xml version="1.0"?>\n<Patient xmlns="http://hl7.org/fhir"><id value="a"/></Patient>',
-        b'<!-- of the EHR --><f:Bundle xmlns:f="http://hl7.org/fhir"/>',
-        '<Patient xmlns="http://hl7.org/fhir"/>'.encode("utf-16"),
-    ],
-)
-def test_fhir_in_xml_is_told_as_such(kept, tmp_path, content):
-    (fault,) = load(kept, write(tmp_path, content, "x.xml")).faults
-    assert "is FHIR in XML" in fault.message
-    assert "FHIR in JSON" in fault.message
 
 
 # Folders.

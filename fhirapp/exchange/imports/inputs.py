@@ -42,8 +42,9 @@ _OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 # How much of a long first line is looked at.
 _LONG_HEAD = 8_388_608
 _NO_RECORDS = f"holds no file that ends in {', '.join(SUFFIXES)}"
-# The first element of XML, with its attributes.
+# The first element of XML, with its attributes; it may come after comments.
 _ROOT = re.compile(rb"<[A-Za-z_][^>]*>")
+_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _HEAD = 1_048_576
 # The effectiveTime of a document's header, which comes before all others.
 _EFFECTIVE = re.compile(rb'<(?:\w+:)?effectiveTime\b[^>]*?\bvalue\s*=\s*["\'](\d{4,14})')
@@ -56,6 +57,7 @@ class Kind(Enum):
 
     LINES = "a resource on each line"
     DOCUMENT = "one JSON document"
+    XML = "one FHIR XML document"
     CDA = "a C-CDA document"
     TABLE = "a table"
     EMPTY = "nothing"
@@ -197,7 +199,7 @@ def kind_of(source: Input) -> tuple[Kind, str]:
     if not start:
         return Kind.EMPTY, ""
     if _is_xml(start):
-        return Kind.CDA, ""
+        return (Kind.XML if _is_fhir_xml(head) else Kind.CDA), ""
     if head.startswith(_OTHER_MARKS) or b"\0" in start[:4]:
         raise Broken("is not in UTF-8; save it as UTF-8")
     if source.name.lower().removesuffix(".gz").endswith(LINES) or _is_lines(start):
@@ -221,10 +223,11 @@ def _is_xml(start: bytes) -> bool:
     return start.replace(b"\0", b"")[:1] == b"<"
 
 
-def is_fhir_xml(document: bytes) -> bool:
+def _is_fhir_xml(head: bytes) -> bool:
     """Say whether the first element of an XML document is one of FHIR."""
-    root = _ROOT.search(document[:CHUNK].replace(b"\0", b""))
-    return root is not None and b"http://hl7.org/fhir" in root[0]
+    root = _ROOT.search(_COMMENT.sub(b"", head.replace(b"\0", b"")))
+    is_cda = root is not None and b"ClinicalDocument" in root[0]
+    return root is not None and b"http://hl7.org/fhir" in root[0] and not is_cda
 
 
 def _is_lines(head: bytes) -> bool:

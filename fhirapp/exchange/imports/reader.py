@@ -1,4 +1,4 @@
-"""Inputs, read into records: NDJSON, JSON documents and Bundles, C-CDA documents, tables.
+"""Inputs, read into records: NDJSON, resources and Bundles in JSON or XML, C-CDA, tables.
 
 What cannot be read becomes a record with faults, so that it is reported in its place while the rest
 goes on.
@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from fhirapp.exchange import ccda, tables
+from fhirapp.exchange.imports import bundles
 from fhirapp.exchange.imports.archives import Broken, OnRead
 from fhirapp.exchange.imports.bundles import (
     BUNDLE_TYPES,
@@ -23,21 +24,19 @@ from fhirapp.exchange.imports.bundles import (
     Piece,
     entry_id,
     identifier_condition,
-    pieces,
     read_entry,
 )
-from fhirapp.exchange.imports.inputs import LONGEST, MARK, Input, Kind, is_fhir_xml, kind_of
+from fhirapp.exchange.imports.inputs import LONGEST, MARK, Input, Kind, kind_of
 from fhirapp.exchange.imports.records import Record, Scratch, dumps, name_of
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir import xml_reader
 
 _LONGEST_CDA = 50_000_000
 _UNKNOWN_KIND = (
-    "is in none of the formats that are imported: NDJSON, a resource or Bundle in JSON, a C-CDA "
-    "document, a table with the headings of a template, gzip and zip of these"
+    "is in none of the formats that are imported: NDJSON, a resource or Bundle in JSON or XML, a "
+    "C-CDA document, a table with the headings of a template, gzip and zip of these"
 )
-_FHIR_XML = (
-    "is FHIR in XML, which is not read: ask its source for FHIR in JSON (application/fhir+json)"
-)
+_Split = Callable[[Input, OnRead], Iterator[Piece]]
 
 
 class RecordReader:
@@ -78,7 +77,9 @@ class RecordReader:
             if kind is Kind.LINES:
                 yield from self._lines(source, on_read)
             elif kind is Kind.DOCUMENT:
-                yield from self._document(source, on_read)
+                yield from self._document(source, on_read, _pieces, bytes)
+            elif kind is Kind.XML:
+                yield from self._document(source, on_read, _xml_pieces, _json_of)
             elif kind is Kind.CDA:
                 yield from self._cda(source, on_read)
             elif kind is Kind.TABLE:
@@ -109,21 +110,25 @@ class RecordReader:
                 elif line.strip():
                     yield Record(f"{source.name}:{number}", line)
 
-    def _document(self, source: Input, on_read: OnRead) -> Iterator[Record]:
+    def _document(
+        self, source: Input, on_read: OnRead, split: _Split, json_of: Callable[[bytes], bytes]
+    ) -> Iterator[Record]:
         """Yield a resource, the entries of a Bundle, or the resources of a list."""
         try:
             if _is_list(source):
-                for piece in _pieces(source, on_read):
+                for piece in split(source, on_read):
                     yield Record(f"{source.name}:{piece.line}", piece.text)
                 return
-            members = _outline(source)
+            members = _outline(split(source, lambda _size: None))
             if members.get("resourceType") != "Bundle" or members.get("type") == "history":
-                yield _whole(source, on_read)
+                yield _whole(source, on_read, json_of)
             elif "entry" in members:
                 yield _faulty(f"{source.name}:1", "must be a list", "Bundle.entry")
             else:
                 yield from self._entries(
-                    members.get("type"), source.name, lambda: _located_entries(source, on_read)
+                    members.get("type"),
+                    source.name,
+                    lambda: _located_entries(source.name, split(source, on_read)),
                 )
         except BrokenDocument as error:
             yield _faulty(f"{source.name}:{error.line}", str(error))
@@ -179,9 +184,6 @@ class RecordReader:
             document = stream.read(_LONGEST_CDA + 1)
         if len(document) > _LONGEST_CDA:
             yield _faulty(source.name, f"is longer than {_LONGEST_CDA:,} bytes")
-            return
-        if is_fhir_xml(document):
-            yield _faulty(source.name, _FHIR_XML)
             return
         try:
             resources = ccda.resources_of(document, source.name)
@@ -276,13 +278,21 @@ def _bounded_lines(stream: BinaryIO) -> Iterator[bytes | None]:
         yield None
 
 
-def _whole(source: Input, on_read: OnRead) -> Record:
-    """Return a document as one record."""
+def _whole(source: Input, on_read: OnRead, json_of: Callable[[bytes], bytes]) -> Record:
+    """Return a document as one record. Raises BrokenDocument."""
     with source.open(on_read) as stream:
         text = stream.read(LONGEST + 1)
     if len(text) > LONGEST:
         return _faulty(source.name, f"is longer than {LONGEST:,} bytes")
-    return Record(f"{source.name}:1", text.removeprefix(MARK))
+    return Record(f"{source.name}:1", json_of(text.removeprefix(MARK)))
+
+
+def _json_of(document: bytes) -> bytes:
+    """Return FHIR XML in JSON. Raises BrokenDocument."""
+    try:
+        return dumps(xml_reader.loads(document))
+    except xml_reader.InvalidXml as error:
+        raise BrokenDocument(str(error), error.line) from None
 
 
 def _is_list(source: Input) -> bool:
@@ -293,10 +303,10 @@ def _is_list(source: Input) -> bool:
     return start[:1] == b"["
 
 
-def _outline(source: Input) -> dict[str, Any]:
+def _outline(pieces: Iterable[Piece]) -> dict[str, Any]:
     """Return the type of a document, of a Bundle its kind; `entry` only where it is no list."""
     members: dict[str, Any] = {}
-    for piece in _pieces(source, lambda _size: None):
+    for piece in pieces:
         if piece.name in ("resourceType", "type", "entry"):
             try:
                 members[piece.name] = orjson.loads(piece.text)
@@ -307,12 +317,12 @@ def _outline(source: Input) -> dict[str, Any]:
     return members
 
 
-def _located_entries(source: Input, on_read: OnRead) -> Iterator[tuple[str, bytes]]:
-    """Yield each entry of a Bundle with its place."""
+def _located_entries(name: str, pieces: Iterable[Piece]) -> Iterator[tuple[str, bytes]]:
+    """Yield each entry of a Bundle, in an input of this name, with its place."""
     position = 0
-    for piece in _pieces(source, on_read):
+    for piece in pieces:
         if not piece.name:
-            yield f"{source.name}:{piece.line}, entry[{position}]", piece.text
+            yield f"{name}:{piece.line}, entry[{position}]", piece.text
             position += 1
 
 
@@ -321,4 +331,14 @@ def _pieces(source: Input, on_read: OnRead) -> Iterator[Piece]:
         if stream.read(len(MARK)) != MARK:
             stream.close()
             stream = source.open(on_read)
-        yield from pieces(stream, LONGEST)
+        yield from bundles.pieces(stream, LONGEST)
+
+
+def _xml_pieces(source: Input, on_read: OnRead) -> Iterator[Piece]:
+    """Yield the pieces of FHIR XML, in JSON. Raises BrokenDocument."""
+    with source.open(on_read) as stream:
+        try:
+            for name, content, line in xml_reader.pieces(stream, LONGEST):
+                yield Piece(name, dumps(content), line)
+        except xml_reader.InvalidXml as error:
+            raise BrokenDocument(str(error), error.line) from None
