@@ -11,7 +11,7 @@
     ├── NotFound                   404   not-found       unknown, or not visible to this token
     ├── UnknownInteraction         404   not-supported   no such type or operation
     ├── MethodNotAllowed           405   not-supported
-    ├── NotAcceptable              406   not-supported   the client takes no JSON
+    ├── NotAcceptable              406   not-supported   the client takes neither format
     ├── Gone                       410   deleted
     ├── PreconditionFailed         412   conflict        not the version that the client holds
     ├── BodyTooLong                413   too-long

@@ -22,8 +22,8 @@ from fhirapp.fhir.narrative import NO_XML, XHTML
 
 FHIR = "http://hl7.org/fhir"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
-# What an attribute cannot have as it is: white space would be read as spaces.
-_MARKUP = re.compile(f'[&<>"\t\n\r]|{NO_XML.pattern}')
+# What an attribute cannot have as it is: markup, white space that would be read as spaces, no XML.
+_UNFIT = re.compile("[^ !#-%'-;=?-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # An entity of HTML: XML itself has five.
 _ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z]\w*;")
 
@@ -80,7 +80,10 @@ def dumps(resource: Mapping[str, Any], *, pretty: bool) -> bytes:
     Raises InvalidElement for what XML cannot hold: an element that R4 has not, a control character.
     """
     writer = _Writer("\n" if pretty else "")
-    writer.resource(resource, "", f' xmlns="{FHIR}"')
+    try:
+        writer.resource(resource, "", f' xmlns="{FHIR}"')
+    except RecursionError:
+        raise InvalidElement("is nested too deeply") from None
     return (_DECLARATION + "".join(writer.parts) + writer.line_end).encode()
 
 
@@ -165,7 +168,7 @@ def _list(value: Any) -> Sequence[Any]:
 def _text(value: Any) -> str:
     """Return a primitive as an attribute has it. Raises InvalidElement."""
     if type(value) is str:
-        return _MARKUP.sub(_reference, value)
+        return _UNFIT.sub(_reference, value)
     if type(value) is bool:
         return "true" if value else "false"
     if type(value) is int or type(value) is Decimal:

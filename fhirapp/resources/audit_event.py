@@ -274,13 +274,13 @@ def _described() -> Described:
 def read(event_id: str) -> Response:
     """Return one AuditEvent."""
     _check_access("r")
-    pretty = negotiate(arguments())
+    layout = negotiate(arguments())
     found = entries(request_id=event_id, kind=None, limit=1) if _ID.fullmatch(event_id) else ()
     if not found:
         raise NotFound(f"{NAME}/{event_id[:64]} is not known here.")
     (content,) = resources_of(found)
     body = fhir_json.dumps_indented(content)
-    return respond(body, pretty, etag=document_etag(body))
+    return respond(body, layout, etag=document_etag(body))
 
 
 @blueprint.get(f"/fhir/{NAME}")
@@ -289,7 +289,7 @@ def search() -> Response:
     """Return a page of AuditEvents, the newest first; `_before` is where the next page begins."""
     _check_access("s")
     parameters = arguments()
-    pretty = negotiate(parameters)
+    layout = negotiate(parameters)
     filters, size = _filters(parameters)
     found = entries(**filters, kind=None, limit=size + 1)
     shown = found[:size]
@@ -315,7 +315,7 @@ def search() -> Response:
             for content in resources_of(shown)
         ]
     body = fhir_json.dumps_indented(bundle)
-    return respond(body, pretty, etag=document_etag(body))
+    return respond(body, layout, etag=document_etag(body))
 
 
 def resources_of(found: Sequence[Entry]) -> list[dict[str, Any]]:

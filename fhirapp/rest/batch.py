@@ -19,7 +19,6 @@ from werkzeug.http import http_date
 from fhirapp.audit.write import VIA
 from fhirapp.auth.protector import authenticate
 from fhirapp.db.reader import forget_reader
-from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import Entry, beside, bundle
 from fhirapp.fhir.outcome import (
     BodyTooLong,
@@ -34,12 +33,16 @@ from fhirapp.rest.internal import Answer, ask
 from fhirapp.rest.paging import bundle_id
 from fhirapp.rest.response import (
     FHIR_JSON,
+    FHIR_XML,
     FORM_PARAMETERS,
     JSON_NAMES,
+    XML_NAMES,
     arguments,
     check_known,
     fhir_address,
     negotiate,
+    parse_resource,
+    rendered,
     respond,
 )
 
@@ -57,7 +60,7 @@ def answer_batch() -> Response:
     """Return the answers of a Bundle's requests, in their order. Raises FhirError."""
     parameters = arguments()
     check_known(parameters, FORM_PARAMETERS)
-    pretty = negotiate(parameters)
+    layout = negotiate(parameters)
     authenticate()
     kind, entries = _asked()
     # Each entry takes a snapshot of its own.
@@ -65,14 +68,15 @@ def answer_batch() -> Response:
     try:
         answers = [*_answers(entries, is_transaction=kind == "transaction")]
     except _Failed as failed:
-        response = Response(failed.answer.body, failed.answer.status, content_type=FHIR_JSON)
+        outcome, media = rendered(failed.answer.body, layout)
+        response = Response(outcome, failed.answer.status, content_type=media)
     else:
         digest = blake2b(digest_size=16)
         for _, body, said in answers:
             digest.update((body or b"") + said)
         tag = digest.hexdigest()
         content = bundle(bundle_id(tag), f"{kind}-response", None, (), answers)
-        response = respond(content, pretty, etag=f'W/"{tag}"')
+        response = respond(content, layout, etag=f'W/"{tag}"')
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -95,10 +99,10 @@ class _Request(NamedTuple):
 
 def _asked() -> tuple[str, list[Any]]:
     """Return the Bundle's type and entries. Raises FhirError."""
-    if request.mimetype not in JSON_NAMES:
-        raise UnsupportedMediaType(f"A batch takes a body of type {FHIR_JSON}.")
+    if request.mimetype not in JSON_NAMES | XML_NAMES:
+        raise UnsupportedMediaType(f"A batch takes a body of type {FHIR_JSON} or {FHIR_XML}.")
     try:
-        content = fhir_json.loads(request.get_data())
+        content = parse_resource("Bundle")
     except ValueError as error:
         raise InvalidParameter("Bundle", f"is not JSON: {error}") from None
     if not isinstance(content, dict) or content.get("resourceType") != "Bundle":
@@ -167,7 +171,10 @@ def _request(entry: Any, place: str) -> _Request:
             headers["If-Modified-Since"] = http_date(moment_of(since))
         except ValueError:
             raise InvalidParameter(f"{place}.ifModifiedSince", "is not an instant") from None
-    return _Request(method, f"/fhir/{path}", headers)
+    # Each answer is in the format of the whole.
+    path, mark, query = path.partition("?")
+    query = "&".join(part for part in query.split("&") if not part.startswith("_format="))
+    return _Request(method, f"/fhir/{path}{mark}{query}", headers)
 
 
 def _answer(asked: _Request | FhirError, size: int, until: float) -> Answer | FhirError:

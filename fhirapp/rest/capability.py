@@ -18,6 +18,8 @@ from fhirapp.fhir.temporal import check_date
 from fhirapp.rest import batch, definitions
 from fhirapp.rest.include import includable, referring
 from fhirapp.rest.response import (
+    FHIR_JSON,
+    FHIR_XML,
     FORM_PARAMETERS,
     arguments,
     check_known,
@@ -39,9 +41,9 @@ def capabilities() -> Response:
     """Return the CapabilityStatement; no token is needed. Of its modes there is `full` alone."""
     parameters = [one for one in arguments() if one != ("mode", "full")]
     check_known(parameters, FORM_PARAMETERS)
-    pretty = negotiate(parameters)
+    layout = negotiate(parameters)
     body, etag = current_app.extensions[_EXTENSION](base_url())
-    return respond(body, pretty, etag=etag)
+    return respond(body, layout, etag=etag)
 
 
 def init_app(app: Flask) -> None:
@@ -101,7 +103,7 @@ def capability_statement() -> dict[str, Any]:
         "software": {"name": "fhirapp", "version": software_version()},
         "implementation": {"description": "fhirapp", "url": f"{base_url()}/fhir"},
         "fhirVersion": "4.0.1",
-        "format": ["application/fhir+json", "json"],
+        "format": [FHIR_JSON, "json", FHIR_XML, "xml"],
         "implementationGuide": [
             terminology.US_CORE + "ImplementationGuide/hl7.fhir.us.core",
             *(guide for guide, _ in guides),

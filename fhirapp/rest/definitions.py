@@ -159,11 +159,11 @@ class Definitions(NamedTuple):
         """Return a definition of this server's own. Raises NotFound."""
         parameters = arguments()
         check_known(parameters, FORM_PARAMETERS)
-        pretty = negotiate(parameters)
+        layout = negotiate(parameters)
         for content in self.all():
             if content["id"] == definition_id:
                 body = fhir_json.dumps_indented(content)
-                return respond(body, pretty, etag=document_etag(body))
+                return respond(body, layout, etag=document_etag(body))
         raise NotFound(f"{self.type}/{definition_id} is not known here.")
 
 

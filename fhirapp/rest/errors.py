@@ -24,12 +24,13 @@ from fhirapp.fhir.outcome import (
     InternalError,
     InvalidParameter,
     MethodNotAllowed,
+    NotAcceptable,
     Unavailable,
     UnknownInteraction,
 )
 from fhirapp.files import FilesUnavailable
 from fhirapp.rest.middleware import MAX_BODY
-from fhirapp.rest.response import FHIR_JSON
+from fhirapp.rest.response import FHIR_JSON, layout_wanted, rendered
 from fhirapp.trail import Unwritable
 
 _log = logging.getLogger(__name__)
@@ -87,9 +88,13 @@ def render(error: FhirError) -> Response:
             fhir_json.dumps(content), status=error.status, content_type="application/json"
         )
     else:
-        response = Response(
-            fhir_json.dumps_indented(error.outcome()), status=error.status, content_type=FHIR_JSON
-        )
+        body = fhir_json.dumps_indented(error.outcome())
+        try:
+            body, media = rendered(body, layout_wanted())
+        except NotAcceptable:
+            # What it repeats of the request may be no XML.
+            media = FHIR_JSON
+        response = Response(body, status=error.status, content_type=media)
     response.headers["Cache-Control"] = "no-store"
     response.headers.extend(error.headers)
     _record(error)

@@ -34,6 +34,7 @@ from fhirapp.rest.paging import as_seen, bundle_id, need_seen, page_link
 from fhirapp.rest.read import COLUMNS, Version, find_version, visible_versions
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
+    Layout,
     arguments,
     fhir_address,
     negotiate,
@@ -58,7 +59,7 @@ class _Parameters:
     values are the parameters that have a value, as they stand in links.
     """
 
-    pretty: bool
+    layout: Layout
     count: int
     values: Mapping[str, str]
     since: str | None
@@ -202,7 +203,7 @@ def _respond(
     entries = (_entry(held, one) for held, one in page)
     body = bundle(bundle_id(digest), "history", total, links, entries)
     # Without Last-Modified: a history also changes where a resource is taken out of reach.
-    return respond(body, parameters.pretty, etag=f'W/"{digest}"')
+    return respond(body, parameters.layout, etag=f'W/"{digest}"')
 
 
 def _parameters() -> _Parameters:
@@ -227,7 +228,7 @@ def _parameters() -> _Parameters:
         values["_count"] = str(count)
     since, at = _interval("_since", values), _interval("_at", values)
     return _Parameters(
-        pretty=negotiate(values.items()),
+        layout=negotiate(values.items()),
         count=count,
         values=values,
         since=instant_of(since.low) if since else None,

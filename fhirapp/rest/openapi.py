@@ -32,7 +32,7 @@ from fhirapp.rest.openapi_parts import (
     object_of,
     ref,
 )
-from fhirapp.rest.response import accepts_gzip, document_etag, respond
+from fhirapp.rest.response import Layout, accepts_gzip, document_etag, respond
 
 _FORM = "application/x-www-form-urlencoded"
 _STRING: Node = {"type": "string"}
@@ -127,7 +127,7 @@ def openapi() -> Response:
     made: _Made = current_app.extensions[_EXTENSION](base_url())
     is_packed = accepts_gzip()
     body = made.packed if is_packed else made.plain
-    response = respond(body, pretty=True, etag=made.etag, content_type=JSON)
+    response = respond(body, Layout(), etag=made.etag, content_type=JSON)
     response.vary.add("Accept-Encoding")
     if is_packed and response.status_code == 200:
         response.content_encoding = "gzip"

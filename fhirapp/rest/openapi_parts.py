@@ -11,7 +11,7 @@ from fhirapp.definition import Definition, OperationParameter, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest import definitions
 from fhirapp.rest.definitions import modifiers_of
-from fhirapp.rest.response import FHIR_JSON
+from fhirapp.rest.response import FHIR_JSON, FHIR_XML
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import COMMON, SUMMARIES, TOTALS
 from fhirapp.search.reference import Reference
@@ -78,7 +78,7 @@ PLACE = {
 FORM_PARAMETERS = _group(
     "form",
     "query",
-    ("_format", "json, the only format there is", STRING),
+    ("_format", "json or xml, whatever Accept says", STRING),
     ("_pretty", "false: no indentation", _BOOLEAN),
 )
 CONDITIONS = _group(
@@ -208,8 +208,9 @@ def ref(kind: str, name: str) -> Node:
 
 
 def content(schema: str, media_type: str = FHIR_JSON) -> Node:
-    """Return the content that is JSON of a schema."""
-    return {media_type: {"schema": ref("schemas", schema)}}
+    """Return the content that is JSON of a schema; FHIR is in XML too."""
+    xml: Node = {FHIR_XML: {}} if media_type == FHIR_JSON else {}
+    return {media_type: {"schema": ref("schemas", schema)}, **xml}
 
 
 # What an answer may be instead of what was asked for: decisions §4. 304 has no body.
@@ -220,7 +221,7 @@ _INSTEAD = {
     403: "The token's scope does not cover it",
     404: "Unknown, or outside of what the token may see",
     405: "An entry of a transaction would write: this server only reads",
-    406: "No JSON is acceptable",
+    406: "Neither FHIR JSON nor FHIR XML is acceptable, or XML cannot hold what is there",
     410: "Deleted",
     412: "Not the version that the client holds",
     413: "The body is too long",

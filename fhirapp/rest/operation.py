@@ -23,11 +23,18 @@ from fhirapp.fhir.outcome import (
 )
 from fhirapp.fhir.temporal import EARLIEST, LATEST, Interval, interval
 from fhirapp.rest.paging import fingerprint
-from fhirapp.rest.response import FORM_PARAMETERS, MAX_PARAMETERS, arguments, parse_form
+from fhirapp.rest.response import (
+    FORM_PARAMETERS,
+    JSON_NAMES,
+    MAX_PARAMETERS,
+    XML_NAMES,
+    arguments,
+    parse_form,
+    parse_resource,
+)
 from fhirapp.search.query import MAX_LENGTH, MAX_VALUES, Arguments, parse_count
 from fhirapp.search.values import SHOWN, escape, split
 
-JSON_TYPES = ("application/fhir+json", "application/json")
 FORM_TYPE = "application/x-www-form-urlencoded"
 # What shapes any operation's answer, beside its own parameters.
 SHAPING = (*FORM_PARAMETERS, "_count")
@@ -157,15 +164,15 @@ def parse_body(
         raise UnsupportedMediaType("An operation by POST takes a body without Content-Encoding.")
     if media == FORM_TYPE:
         return parse_form(body)
-    if media in JSON_TYPES or not (media or body):
-        return [pair(member) for member in _members(body, most, resource)] if body else []
+    if media in JSON_NAMES | XML_NAMES or not (media or body):
+        return [pair(member) for member in _members(most, resource)] if body else []
     raise UnsupportedMediaType("An operation by POST takes a Parameters resource, or a form.")
 
 
-def _members(body: bytes, most: int, resource: str) -> list[Mapping[str, Any]]:
+def _members(most: int, resource: str) -> list[Mapping[str, Any]]:
     """Return the members of a Parameters resource. Raises InvalidParameter."""
     try:
-        content = fhir_json.loads(body)
+        content = parse_resource("request")
     except ValueError:
         raise InvalidParameter("request", "the body is not JSON") from None
     kind = content.get("resourceType") if type(content) is dict else None

@@ -14,6 +14,7 @@ from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
 from fhirapp.rest.access import NOTHING, access_to, visible
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
+    Layout,
     arguments,
     check_known,
     is_strict,
@@ -122,8 +123,8 @@ def visible_versions(definition: Definition, access: Access) -> list[Condition]:
     return conditions
 
 
-def _wanted(definition: Definition) -> tuple[bool, Controls | None]:
-    """Return `_pretty`, and which part of the resource is requested, if any. Raises FhirError."""
+def _wanted(definition: Definition) -> tuple[Layout, Controls | None]:
+    """Return how the answer is wanted, and which part of the resource. Raises FhirError."""
     parameters = arguments()
     if not parameters:
         return negotiate(parameters), None
@@ -141,7 +142,7 @@ def _respond(
     snapshot: Reader,
     definition: Definition,
     version: Version | None,
-    wanted: tuple[bool, Controls | None],
+    wanted: tuple[Layout, Controls | None],
     name: str,
 ) -> Response:
     if version is None:
@@ -149,14 +150,14 @@ def _respond(
         raise NotFound(f"{name} is not known here.")
     if version.deleted or version.body is None:
         raise Gone(f"{name} was deleted.")
-    pretty, controls = wanted
+    layout, controls = wanted
     served(definition.name, version.id, version.version_id)
     body = version.body
     if controls is not None:
         body = subset(definition, body, controls.summary, controls.elements)
     return respond(
         with_addresses(body, definition.attachments),
-        pretty,
+        layout,
         etag=f'W/"{version.version_id}"',
         last_modified=_last_modified(snapshot, definition, version),
     )

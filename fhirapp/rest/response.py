@@ -1,17 +1,17 @@
 """Requests and answers under /fhir: their parameters, the media type, caching.
 
-The server has one format, FHIR JSON of version 4.0 in UTF-8, so negotiation only decides whether
-the client accepts it. The answer's type is application/fhir+json (service.md 4), without
-fhirVersion and charset, whichever of its names the client used: FHIR R4 leaves that open.
+The server has two formats of version 4.0 in UTF-8: FHIR JSON, which is made first, and FHIR XML,
+made from it. JSON's type is application/fhir+json (service.md 4), without fhirVersion and charset,
+whichever of its names the client used: FHIR R4 leaves that open.
 Source: FHIR R4 http §3.1.0.1; RFC 9110 §12.5.1, §13; RFC 7240; decisions 2.6, 2.14, §4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from flask import Response, request
@@ -19,11 +19,15 @@ from werkzeug.datastructures import Headers
 from werkzeug.http import http_date, parse_date, parse_list_header, parse_options_header
 
 from fhirapp.config import base_url
-from fhirapp.current import this_request
+from fhirapp.current import kept, this_request
 from fhirapp.db.records import are_from_replica
 from fhirapp.db.replicas import AskPrimary
-from fhirapp.fhir.json import compact
+from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir import xml as fhir_xml
+from fhirapp.fhir import xml_reader
+from fhirapp.fhir.elements import InvalidElement
 from fhirapp.fhir.outcome import (
+    FhirError,
     InvalidParameter,
     NotAcceptable,
     RepeatedParameter,
@@ -32,14 +36,21 @@ from fhirapp.fhir.outcome import (
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.search.values import SHOWN, parse_boolean
 
-FHIR_JSON = "application/fhir+json"
+FHIR_JSON, FHIR_XML = "application/fhir+json", "application/fhir+xml"
+XML_TYPE = f"{FHIR_XML}; charset=utf-8"
 FORM = "application/x-www-form-urlencoded"
 # What else a client may call it.
-_OTHER_NAMES = frozenset({"application/json", "text/json"})
-JSON_NAMES = _OTHER_NAMES | {FHIR_JSON}
-_FORMATS = JSON_NAMES | {"json"}
-# The ranges that hold FHIR JSON: of those in a request, the one with the greatest number decides.
-_MATCHING = {FHIR_JSON: 3, **dict.fromkeys(_OTHER_NAMES, 2), "application/*": 1, "*/*": 0}
+_OTHER_JSON = frozenset({"application/json", "text/json"})
+_OTHER_XML = frozenset({"application/xml", "text/xml"})
+JSON_NAMES, XML_NAMES = _OTHER_JSON | {FHIR_JSON}, _OTHER_XML | {FHIR_XML}
+# What `_format` may be, and whether it is XML.
+_FORMATS = dict.fromkeys(JSON_NAMES | {"json"}, False) | dict.fromkeys(XML_NAMES | {"xml"}, True)
+# The ranges that hold a format: of those in a request, the one with the greatest number decides.
+_WIDE = {"application/*": 1, "*/*": 0}
+_JSON_RANGES = {FHIR_JSON: 3, **dict.fromkeys(_OTHER_JSON, 2), **_WIDE}
+_XML_RANGES = {FHIR_XML: 3, **dict.fromkeys(_OTHER_XML, 2), **_WIDE}
+# Who takes one of these is a browser, whose XML is no FHIR.
+_PAGES = frozenset({"text/html", "application/xhtml+xml"})
 # The parameters of a media type that are heeded, and the values that fit; 4.0.1 is no value of
 # fhirVersion, but clients send it.
 _HEEDED = {"fhirVersion": ("4.0", "4.0.1"), "charset": ("utf-8", "utf8")}
@@ -51,7 +62,14 @@ _CACHE = "no-cache, private"
 _CONDITIONS = frozenset({"HTTP_IF_NONE_MATCH", "HTTP_IF_MODIFIED_SINCE"})
 _VARY = "Accept, Authorization, Prefer"
 # Of what is no page: nothing in it runs, and nobody frames it.
-POLICY = "default-src 'none'; frame-ancestors 'none'"
+POLICY = "default-src 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+class Layout(NamedTuple):
+    """How a client wants an answer: in which format, and whether it is indented."""
+
+    is_xml: bool = False
+    pretty: bool = True
 
 
 def arguments() -> list[tuple[str, str]]:
@@ -96,8 +114,8 @@ def check_known(parameters: Iterable[tuple[str, str]], known: Sequence[str]) -> 
                 )
 
 
-def negotiate(parameters: Iterable[tuple[str, str]]) -> bool:
-    """Check `_format` and Accept; return `_pretty`. Raises NotAcceptable or a ParameterError."""
+def negotiate(parameters: Iterable[tuple[str, str]]) -> Layout:
+    """Return what `_format`, Accept and `_pretty` say. Raises NotAcceptable or a ParameterError."""
     values: dict[str, str] = {}
     for name, value in parameters:
         if name in FORM_PARAMETERS and value:
@@ -105,23 +123,36 @@ def negotiate(parameters: Iterable[tuple[str, str]]) -> bool:
                 raise RepeatedParameter(name, "may be given once")
             values[name] = value
     media = values.get("_format")
-    if media is not None:
-        _check_format(media)
-    else:
-        _check_accept()
-    return "_pretty" not in values or parse_boolean("_pretty", values["_pretty"])
+    is_xml = _is_xml_accepted() if media is None else _is_xml_format(media)
+    pretty = "_pretty" not in values or parse_boolean("_pretty", values["_pretty"])
+    kept().layout = layout = Layout(is_xml, pretty)
+    return layout
 
 
-def prefers_json() -> bool:
-    """Say whether FHIR JSON is asked for by name, and nothing else more: for Binary.
+def layout_wanted() -> Layout:
+    """Return what was negotiated, or might be: of an error, which cannot be refused for it."""
+    found: Layout | None = kept().get("layout")
+    if found is not None:
+        return found
+    try:
+        return negotiate(arguments())
+    except FhirError:
+        return Layout()
 
-    FHIR R4 binary §2.41.4: without that the bytes themselves are the answer.
+
+def prefers_resource() -> bool:
+    """Say whether FHIR is asked for by name, and nothing else more: for Binary.
+
+    FHIR R4 binary §2.41.4: without that the bytes themselves are the answer, which may be XML.
     """
     if request.args.get("_format"):
         return True
     named = [(_essence(media), quality) for media, quality in request.accept_mimetypes]
-    wanted = max((quality for media, quality in named if media in JSON_NAMES), default=0)
-    others = max((quality for media, quality in named if media not in _MATCHING), default=0)
+    ours = JSON_NAMES | {FHIR_XML}
+    wanted = max((quality for media, quality in named if media in ours), default=0)
+    others = max(
+        (quality for media, quality in named if media not in ours | _WIDE.keys()), default=0
+    )
     return wanted > 0 and wanted >= others
 
 
@@ -147,43 +178,69 @@ def is_strict() -> bool:
     return handling() == "strict"
 
 
-def _check_format(value: str) -> None:
-    """Check the `_format` that is asked for. Raises NotAcceptable."""
+def _is_xml_format(value: str) -> bool:
+    """Say whether the `_format` that is asked for is XML. Raises NotAcceptable."""
     essence, _, rest = value.partition(";")
     # A plus sign that the client did not escape arrives as a space.
     media = essence.strip().replace(" ", "+").lower()
     if media not in _FORMATS:
-        message = f"_format: {value[:SHOWN]!r} is not supported; use {FHIR_JSON}"
+        message = f"_format: {value[:SHOWN]!r} is not supported; use {FHIR_JSON} or {FHIR_XML}"
         raise NotAcceptable(message, parameter="_format")
     misfit = _misfit(_heeded(f"{media};{rest}"))
     if misfit:
         raise NotAcceptable(f"_format: {_refusal(misfit)}", parameter="_format")
+    return _FORMATS[media]
 
 
-def _check_accept() -> None:
-    """Check that the Accept header allows FHIR JSON. Raises NotAcceptable.
+def _is_xml_accepted() -> bool:
+    """Say whether the Accept header likes XML better than JSON. Raises NotAcceptable.
 
-    A header without a range that can be read asks for nothing.
+    Where both are liked as much, the one that is named counts, else JSON. A header without a range
+    that can be read asks for nothing.
     """
     accept = this_request().environ.get("HTTP_ACCEPT")
     if accept is None or accept in (FHIR_JSON, "*/*") or not request.accept_mimetypes:
-        return
-    matching, misfits = [], []
-    for value, quality in request.accept_mimetypes:
-        media, parameters = _essence(value), _heeded(value)
-        # To refuse one of the other names does not refuse FHIR JSON.
-        if media not in _MATCHING or (media in _OTHER_NAMES and not quality):
+        return False
+    named = [(_essence(value), value, quality) for value, quality in request.accept_mimetypes]
+    misfits: list[str] = []
+    json = _best(named, _JSON_RANGES, _OTHER_JSON, misfits)
+    xml = _best(named, _XML_RANGES, _OTHER_XML, misfits)
+    if max(json, xml)[0] > 0:
+        is_page = xml[1] < _XML_RANGES[FHIR_XML] and any(media in _PAGES for media, *_ in named)
+        return xml > json and not (is_page and json[0])
+    if misfits and json == xml == _NOTHING:
+        raise NotAcceptable(f"The Accept header: {_refusal(misfits[0])}")
+    raise NotAcceptable(
+        "The Accept header allows neither FHIR JSON nor FHIR XML; "
+        f"this server answers {FHIR_JSON} and {FHIR_XML}."
+    )
+
+
+_NOTHING = (0.0, -1)
+
+
+def _best(
+    named: Iterable[tuple[str, str, float]],
+    ranges: Mapping[str, int],
+    others: Container[str],
+    misfits: list[str],
+) -> tuple[float, int]:
+    """Return the quality of a format, and how closely the range that decides names it.
+
+    misfits receives a parameter of each range that no answer has.
+    """
+    matching = [(-1, 0, 0.0)]
+    for media, value, quality in named:
+        # To refuse one of the other names does not refuse the format.
+        if media not in ranges or (media in others and not quality):
             continue
-        misfit = _misfit(parameters)
-        if misfit:
+        parameters = _heeded(value)
+        if misfit := _misfit(parameters):
             misfits.append(misfit)
         else:
-            matching.append((_MATCHING[media], len(parameters), quality))
-    if matching and max(matching)[-1] > 0:
-        return
-    if misfits and not matching:
-        raise NotAcceptable(f"The Accept header: {_refusal(misfits[0])}")
-    raise NotAcceptable(f"The Accept header allows no JSON; this server answers {FHIR_JSON}.")
+            matching.append((ranges[media], len(parameters), quality))
+    closeness, _, quality = max(matching)
+    return quality, closeness
 
 
 def _essence(media: str) -> str:
@@ -209,7 +266,8 @@ def _misfit(parameters: Mapping[str, str]) -> str:
 
 def _refusal(misfit: str) -> str:
     ours = " and ".join(f"{name}={values[0]}" for name, values in _HEEDED.items())
-    return f"{misfit[:SHOWN]} is not supported; this server answers {FHIR_JSON} with {ours}."
+    formats = f"{FHIR_JSON} and {FHIR_XML}"
+    return f"{misfit[:SHOWN]} is not supported; this server answers {formats} with {ours}."
 
 
 class OwnHeaders(Headers):
@@ -246,7 +304,7 @@ class Answer(Response):
 
 def respond(
     body: bytes,
-    pretty: bool,
+    layout: Layout,
     *,
     etag: str,
     last_modified: str | None = None,
@@ -254,12 +312,15 @@ def respond(
 ) -> Response:
     """Return a 200 with this body, or a 304 where the client already has it.
 
-    last_modified is an instant. Raises AskPrimary where the client has something else than what a
-    replica holds: that may be newer, and nobody is led back to what is older.
+    last_modified is an instant. The entity tag of FHIR, a version, is the same in both formats, so
+    that XML is neither kept by a cache nor compared with what one keeps: it would be taken for
+    JSON, or JSON for it (RFC 9111 §4.3.4). Raises AskPrimary where the client has something else
+    than what a replica holds: that may be newer, and nobody is led back to what is older. Raises
+    NotAcceptable for what XML cannot hold.
     """
     headers = OwnHeaders(
         [
-            ("Cache-Control", _CACHE),
+            ("Cache-Control", "no-store" if layout.is_xml else _CACHE),
             ("Content-Security-Policy", POLICY),
             ("ETag", etag),
             ("Vary", _VARY),
@@ -267,7 +328,7 @@ def respond(
     )
     if preferred := handling():
         headers.more([("Preference-Applied", f"handling={preferred}")])
-    if _is_known(etag, last_modified):
+    if not layout.is_xml and _is_known(etag, last_modified):
         response = Answer(status=304, headers=headers)
         del response.headers["Content-Type"]
         return response
@@ -275,14 +336,45 @@ def respond(
         headers.more([("Last-Modified", http_date(moment_of(last_modified)))])
     if _CONDITIONS & this_request().environ.keys() and are_from_replica():
         raise AskPrimary("the client may have seen what is newer")
-    content = body if pretty else compact(body)
+    content, media = rendered(body, layout) if content_type == FHIR_JSON else (body, "")
     headers.more([("Content-Length", str(len(content)))])
-    if content_type == FHIR_JSON:
-        headers.more([("Content-Type", FHIR_JSON)])
+    if media:
+        headers.more([("Content-Type", media)])
     else:
         # Of a Binary it is what the record says, so Werkzeug looks through it.
         headers["Content-Type"] = content_type
     return Answer([content], headers=headers)
+
+
+def rendered(body: bytes, layout: Layout) -> tuple[bytes, str]:
+    """Return indented FHIR JSON as a client wants it, and its media type. Raises NotAcceptable."""
+    if layout.is_xml:
+        return in_xml(fhir_json.loads(body), layout), XML_TYPE
+    return (body if layout.pretty else fhir_json.compact(body)), FHIR_JSON
+
+
+def in_xml(resource: Mapping[str, Any], layout: Layout) -> bytes:
+    """Return a resource in FHIR XML. Raises NotAcceptable for what XML cannot hold."""
+    try:
+        return fhir_xml.dumps(resource, pretty=layout.pretty)
+    except InvalidElement as error:
+        fault = error.below(resource["resourceType"])
+        raise NotAcceptable(
+            f"{fault.path} {fault.message}: this cannot be written in XML; use {FHIR_JSON}."
+        ) from None
+
+
+def parse_resource(parameter: str) -> Any:
+    """Return the resource that the body holds.
+
+    Raises InvalidParameter for what is no FHIR XML, ValueError for what is no JSON.
+    """
+    if request.mimetype not in XML_NAMES:
+        return fhir_json.loads(request.get_data())
+    try:
+        return xml_reader.loads(request.get_data())
+    except xml_reader.InvalidXml as error:
+        raise InvalidParameter(parameter, f"line {error.line}: {error}") from None
 
 
 def accepts_gzip() -> bool:

@@ -76,7 +76,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     """Return the searchset Bundle; within are parameters that the path means. Raises FhirError."""
     access = access_to(definition, "s")
     parameters = [*within, *search_arguments()]
-    pretty, strict, config = negotiate(parameters), is_strict(), settings()
+    layout, strict, config = negotiate(parameters), is_strict(), settings()
 
     controls = parse_controls(parameters, default=config.page_size, greatest=config.page_max)
     context = Context(definition.tables, base_url())
@@ -136,7 +136,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     digest = blake2b(repr(content).encode(), digest_size=16).hexdigest()
     entries = _entries(definition, controls, page, inclusion, issues)
     body = bundle(bundle_id(digest), "searchset", total, links, entries)
-    return respond(body, pretty, etag=f'W/"{digest}"')
+    return respond(body, layout, etag=f'W/"{digest}"')
 
 
 def search_arguments() -> list[tuple[str, str]]:

@@ -94,7 +94,7 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
     """Answer a search of these types; within are the parameters that the path means."""
     access = authenticate().access()
     parameters = search_arguments()
-    pretty, strict, config = negotiate(parameters), is_strict(), settings()
+    layout, strict, config = negotiate(parameters), is_strict(), settings()
     named = _named(parameters, searched)
     wanted = sorted(named or searched, key=lambda one: rank(one.name))
     chosen, left_out = _reached(access, wanted, is_named=bool(named))
@@ -145,7 +145,7 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
     content = (links, total, shown, issues, (config.inline_max, config.empty_content))
     digest = blake2b(repr(content).encode(), digest_size=16).hexdigest()
     body = bundle(bundle_id(digest), "searchset", total, links, _entries(page, controls, issues))
-    return respond(body, pretty, etag=f'W/"{digest}"')
+    return respond(body, layout, etag=f'W/"{digest}"')
 
 
 def _named(parameters: Arguments, searched: Sequence[Definition]) -> list[Definition]:

@@ -10,7 +10,7 @@ import pytest
 from fhirapp.exchange.bulk.operations import EXPORT, GROUP_EXPORT, PATIENT_EXPORT
 from tests.conftest import token_for
 from tests.support.bulk import ASYNC, EXPORTED, Exports, path_of
-from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome
+from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML, Fhir, assert_outcome
 from tests.support.openapi import Described
 from tests.support.operations import FORM, parameters
 
@@ -217,11 +217,15 @@ def test_that_it_is_asynchronous_is_known_and_under_strict_handling_must_be_said
     assert_outcome(refused, 400, "required", diagnostics, "Prefer")
 
 
-def test_a_client_must_take_json(exports):
+def test_a_client_must_take_fhir(exports):
     assert exports.kick_off(Accept="text/html").status_code == 406
-    assert exports.kick_off("$export?_format=xml").status_code == 406
-    assert exports.kick_off("$export?_format=json").status_code == 202
-    assert exports.get("$export", headers={"Accept": "*/*"}).status_code == 202
+    assert exports.kick_off("$export?_format=ttl").status_code == 406
+    for path, accept, media in (
+        ("$export?_format=json", "application/fhir+xml", FHIR_JSON),
+        ("$export", "application/fhir+xml, */*;q=0.5", FHIR_XML),
+    ):
+        answer = exports.get(path, headers={"Accept": accept})
+        assert (answer.status_code, answer.content_type) == (202, media)
 
 
 def test_head_asks_whether_it_would_be_taken_on_and_starts_nothing(exports):

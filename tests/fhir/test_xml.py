@@ -318,6 +318,14 @@ def test_what_xml_cannot_hold_is_refused_and_not_left_out(members, path, message
     assert (refused.value.path, refused.value.message) == (path, message)
 
 
+def test_what_is_nested_too_deeply_is_refused():
+    extension = {"url": "x"}
+    for _ in range(1_000):
+        extension = {"url": "x", "extension": [extension]}
+    with pytest.raises(InvalidElement, match="is nested too deeply"):
+        written({"resourceType": "Patient", "extension": [extension]})
+
+
 def test_an_entity_of_html_in_a_narrative_becomes_its_character():
     text = {"status": "generated", "div": "<div>a&nbsp;b &amp; &lt;</div>"}
     resource = {"resourceType": "Patient", "text": text}

@@ -13,8 +13,9 @@ from flask import Flask
 from fhirapp.db import reader
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import compact
-from fhirapp.resources.binary.content import StoredBytes, StoredJson, newest_version
+from fhirapp.resources.binary.content import StoredBytes, StoredResource, newest_version
 from fhirapp.resources.binary.schema import BinarySchema
+from fhirapp.rest.response import Layout
 from fhirapp.rest.stream import PIECE, Span
 from tests.conftest import token_for
 from tests.support.binaries import PUBLISHED, store
@@ -107,7 +108,7 @@ def test_any_part_of_the_json_is_that_part_of_the_whole(sized, row_id, pretty):
         snapshot = reader()
         version = newest_version(snapshot, row_id)
         stored = StoredBytes.of(snapshot, version)
-        content = StoredJson.of(snapshot, stored, BinarySchema(), pretty=pretty)
+        content = StoredResource.of(snapshot, stored, BinarySchema(), Layout(pretty=pretty))
         assert content.length == len(whole)
         for span in parts(whole):
             assert content.piece(snapshot, span) == whole[span.start : span.stop]

@@ -11,7 +11,7 @@ from fhirapp.audit.read import RECORDS
 from fhirapp.audit.read import entries as lines
 from fhirapp.rest import batch
 from tests.conftest import token_for
-from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome
+from tests.support.helpers import BASE_URL, FHIR_JSON, FORMATS, Fhir, assert_outcome
 
 PENICILLIN = "AllergyIntolerance/al-p1-penicillin"
 
@@ -178,7 +178,7 @@ def test_what_is_no_json_is_refused(fhir):
     assert answered.status_code == 400
     assert "Bundle: is not JSON" in answered.get_json(force=True)["issue"][0]["diagnostics"]
     answered = fhir._client.post("/fhir", data="a=b", headers=headers)
-    assert_outcome(answered, 415, "not-supported", f"A batch takes a body of type {FHIR_JSON}.")
+    assert_outcome(answered, 415, "not-supported", f"A batch takes a body of type {FORMATS}.")
 
 
 def test_an_empty_batch_is_answered_with_an_empty_one(fhir):

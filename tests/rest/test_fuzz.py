@@ -26,12 +26,13 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from fhirapp.db import db
+from fhirapp.fhir import xml_reader
 from fhirapp.search.values import values_at
 from tests.conftest import token_for
 from tests.support.contract import SERVED, example, fill, versions_held
 from tests.support.effort import sample
 from tests.support.fuzz import Answer, Request, mutated, send
-from tests.support.helpers import BASE_URL, FHIR_JSON
+from tests.support.helpers import BASE_URL, FHIR_JSON, FHIR_XML
 from tests.support.openapi import Described
 from tests.support.valid_requests import PATIENT, by_kind, valid_requests
 
@@ -146,13 +147,21 @@ def check(described: Described, request: Request, answer: Answer) -> None:
     elif answer.status == 304:
         assert answer.body == b"", told
         assert answer.header("ETag"), told
-    elif answer.body and (answer.header("Content-Type") or "").endswith(("/json", "+json")):
+    elif answer.body and (answer.header("Content-Type") or "").endswith(
+        ("/json", "+json", FHIR_XML)
+    ):
         check_content(request, answer)
     # A Host that can be none is refused before anything knows what was asked for.
     known = None if "Host" in request.headers else described.path_of(request.address)
     method = "get" if request.method == "HEAD" else request.method.lower()
     if known and method in described.paths[known] and request.method in ("GET", "HEAD", "POST"):
         assert str(answer.status) in described.paths[known][method]["responses"], told
+
+
+def content_of(answer: Answer) -> Any:
+    """Return what an answer holds, in JSON or FHIR XML."""
+    is_xml = answer.header("Content-Type") == FHIR_XML
+    return xml_reader.loads(answer.body) if is_xml else orjson.loads(answer.body)
 
 
 def check_refusal(request: Request, answer: Answer) -> None:
@@ -162,11 +171,11 @@ def check_refusal(request: Request, answer: Answer) -> None:
         if answer.header("Content-Type") == "application/json" and request.method != "HEAD":
             assert orjson.loads(answer.body)["error"], told
         return
-    assert answer.header("Content-Type") == FHIR_JSON, told
+    assert answer.header("Content-Type") in (FHIR_JSON, FHIR_XML), told
     assert answer.header("Cache-Control") == "no-store", told
     if request.method == "HEAD":
         return
-    outcome = orjson.loads(answer.body)
+    outcome = content_of(answer)
     assert outcome["resourceType"] == "OperationOutcome", told
     (issue,) = outcome["issue"]
     assert (issue["severity"], bool(issue["code"])) == ("error", True), told
@@ -176,7 +185,7 @@ def check_refusal(request: Request, answer: Answer) -> None:
 
 def check_content(request: Request, answer: Answer) -> None:
     """Assert that an answer is JSON and, where it is a Bundle, one that holds together."""
-    content = orjson.loads(answer.body)
+    content = content_of(answer)
     told = (request, answer.status, answer.body[:500])
     if not request.address.startswith(("/fhir/", "/api/")) or ".well-known" in request.address:
         return
@@ -227,9 +236,10 @@ def check_found(content: dict[str, Any], told: object) -> None:
 
 def check_own(request: Request, answer: Answer) -> None:
     """Assert that a patient's token is shown no other patient's resource."""
-    if answer.status != 200 or answer.header("Content-Type") != FHIR_JSON or not answer.body:
+    is_fhir = answer.header("Content-Type") in (FHIR_JSON, FHIR_XML)
+    if answer.status != 200 or not is_fhir or not answer.body:
         return
-    content = orjson.loads(answer.body)
+    content = content_of(answer)
     if content["resourceType"] == "Parameters":
         whose = values_at(content, "parameter.valueReference.reference")
         assert whose == [f"Patient/{PATIENT}"], (request, whose)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.helpers import FHIR_JSON, assert_outcome
+from tests.support.helpers import FHIR_JSON, FHIR_XML, FORMATS, NEITHER, assert_outcome
 
 EGG = "AllergyIntolerance/al-p3-egg"
 # One address of each interaction that answers with FHIR JSON.
@@ -18,8 +18,10 @@ PATHS = [
     "AllergyIntolerance",
     "metadata",
 ]
-NO_JSON = f"The Accept header allows no JSON; this server answers {FHIR_JSON}."
-OURS = f"this server answers {FHIR_JSON} with fhirVersion=4.0 and charset=utf-8."
+OURS = (
+    "this server answers application/fhir+json and application/fhir+xml"
+    " with fhirVersion=4.0 and charset=utf-8."
+)
 STRICT = {"Prefer": "handling=strict"}
 
 
@@ -56,10 +58,16 @@ def test_every_name_of_json_is_answered_in_fhir_json(fhir, path, query, accept):
         "application/fhir+json; fhirVersion=4.0.1",
         "*/*;fhirVersion=4.0",
         # others may be liked better, as long as JSON is taken
-        "application/fhir+xml, application/fhir+json;q=0.001",
+        "text/turtle, application/fhir+json;q=0.001",
+        # a browser's XML is no FHIR
         "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
-        "application/fhir+xml;q=1, application/*;q=0.2",
+        # XML is liked as much, or less
+        "application/fhir+xml, application/fhir+json",
         "application/xml,application/json",
+        "application/fhir+xml;q=0.8, application/*;q=0.9",
+        "application/fhir+xml;q=0, */*;q=0.1",
+        "text/xml, application/fhir+json",
+        "application/fhir+xml;fhirVersion=5.0, application/*;q=0.2",
         # a range with another version is not the only one
         "application/fhir+json;fhirVersion=5.0, application/fhir+json;fhirVersion=4.0;q=0.5",
         "application/fhir+json;fhirVersion=3.0, application/json;q=0.1",
@@ -85,26 +93,52 @@ def test_an_accept_header_that_allows_fhir_json(fhir, accept):
 
 
 @pytest.mark.parametrize(
+    "accept",
+    [
+        "application/fhir+xml",
+        "APPLICATION/FHIR+XML",
+        "application/xml",
+        "text/xml",
+        "application/fhir+xml;charset=utf-8;fhirVersion=4.0",
+        "application/fhir+xml, application/fhir+json;q=0.9",
+        "application/fhir+xml;q=0.2, application/fhir+json;q=0.1",
+        "application/xml;q=0.9, application/json;q=0.8, */*;q=0.1",
+        # what is named is liked better than what is not
+        "application/fhir+xml, */*",
+        "application/xml, application/*",
+        "application/fhir+json;q=0, application/*",
+        "application/fhir+json;fhirVersion=5.0, application/fhir+xml;q=0.1",
+        # FHIR's own name is no browser's, and there is nothing else
+        "text/html, application/fhir+xml, */*;q=0.8",
+        "text/html, application/xml;q=0.9",
+    ],
+)
+def test_an_accept_header_that_likes_fhir_xml_better(fhir, accept):
+    response = fhir.get(EGG, headers={"Accept": accept})
+    assert response.status_code == 200
+    assert response.content_type == FHIR_XML
+
+
+@pytest.mark.parametrize(
     ("accept", "diagnostics"),
     [
-        ("application/fhir+xml", NO_JSON),
-        ("text/html, application/xml;q=0.9", NO_JSON),
-        ("text/*", NO_JSON),
-        ("image/*, text/turtle", NO_JSON),
-        ("json", NO_JSON),
-        ("application/json+fhir", NO_JSON),
-        ("application/fhir+json;q=0", NO_JSON),
-        ("application/fhir+json;q=0.000, application/*", NO_JSON),
-        ("application/fhir+json;q=0, application/json", NO_JSON),
-        ("application/*;q=0, */*;q=1", NO_JSON),
-        ("application/fhir+json;fhirVersion=4.0;q=0, application/fhir+json", NO_JSON),
-        ("application/fhir+json;fhirVersion=5.0, */*;q=0", NO_JSON),
+        ("text/*", NEITHER),
+        ("image/*, text/turtle", NEITHER),
+        ("json", NEITHER),
+        ("application/json+fhir", NEITHER),
+        ("application/fhir+json;q=0", NEITHER),
+        ("application/fhir+json;q=0, application/json, application/fhir+xml;q=0.000", NEITHER),
+        ("application/fhir+xml;q=0", NEITHER),
+        ("application/xml;q=0, text/html", NEITHER),
+        ("application/*;q=0, */*;q=1", NEITHER),
+        ("application/fhir+json;fhirVersion=4.0;q=0, application/fhir+json", NEITHER),
+        ("application/fhir+json;fhirVersion=5.0, */*;q=0", NEITHER),
         (
             "application/fhir+json; fhirVersion=3.0",
             f"The Accept header: fhirVersion=3.0 is not supported; {OURS}",
         ),
         (
-            'application/json;fhirVersion="5.0", application/fhir+xml;fhirVersion=4.0',
+            'application/json;fhirVersion="5.0", application/fhir+xml;fhirVersion=3.0',
             f"The Accept header: fhirVersion=5.0 is not supported; {OURS}",
         ),
         (
@@ -123,13 +157,13 @@ def test_an_accept_header_that_allows_none_is_a_406(fhir, accept, diagnostics):
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("accept", ["application/fhir+xml", "application/fhir+json;q=0"])
-def test_every_interaction_refuses_a_client_that_takes_no_json(fhir, path, accept):
+@pytest.mark.parametrize("accept", ["text/turtle", "application/fhir+json;q=0"])
+def test_every_interaction_refuses_a_client_that_takes_neither_format(fhir, path, accept):
     assert_outcome(
         fhir.get(path, headers={"Accept": accept}),
         406,
         "not-supported",
-        NO_JSON,
+        NEITHER,
     )
 
 
@@ -155,15 +189,30 @@ def test_a_format_that_is_json(fhir, value):
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("value", ["xml", "ttl", "html", "text/xml", "application/fhir%2Bxml"])
-def test_a_format_that_is_not_json_is_a_406(fhir, path, value):
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("xml", "XML", "text/xml", "application/xml", "application/fhir%2Bxml"),
+        *("application/fhir+xml", "application/fhir+xml;+fhirVersion=4.0", "xml;charset=UTF-8"),
+    ],
+)
+def test_a_format_that_is_xml(fhir, path, value):
+    separator = "&" if "?" in path else "?"
+    response = fhir.get(f"{path}{separator}_format={value}", headers={"Accept": FHIR_JSON})
+    assert response.status_code == 200
+    assert response.content_type == FHIR_XML
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("value", ["ttl", "html", "text/turtle", "application/xml%2Bfhir"])
+def test_a_format_that_is_neither_is_a_406(fhir, path, value):
     shown = value.replace("%2B", "+")
     assert_outcome(
         # whatever Accept allows
         fhir.get(f"{path}?_format={value}", headers={"Accept": FHIR_JSON}),
         406,
         "not-supported",
-        f"_format: {shown!r} is not supported; use {FHIR_JSON}",
+        f"_format: {shown!r} is not supported; use {FORMATS}",
         "_format",
     )
 

@@ -151,7 +151,8 @@ def test_every_operations_parameter_is_described(described, definition):
             found = described.parameters(path, "post")
             taken = {one.name for one in operation.parameters} - {operation.resource}
             assert taken == found.keys() - {"_format", "_pretty"}
-            assert content == {FHIR_JSON: {"schema": {"$ref": "#/components/schemas/Parameters"}}}
+            schema = {"schema": {"$ref": "#/components/schemas/Parameters"}}
+            assert content == {FHIR_JSON: schema, "application/fhir+xml": {}}
             continue
         found = described.parameters(path, "get")
         form = content[FORM]["schema"]
@@ -178,6 +179,9 @@ def test_what_needs_no_token_says_so(described, http):
             described.assert_as_described("get", path, response)
 
 
+FORMATS = ("?_format=xml", "?_format=json", "?_format=ttl")
+
+
 @pytest.mark.parametrize("definition", TYPES)
 def test_the_answers_of_every_type_are_as_described(app, fhir, described, definition: Definition):
     held = versions_held(app)
@@ -185,7 +189,7 @@ def test_the_answers_of_every_type_are_as_described(app, fhir, described, defini
     asked = [
         (f"{address}{query}", {"headers": headers})
         for address in addresses(definition, row_id)
-        for query in ("", "?_pretty=false", "?_pretty=x", "?_format=xml", "?_format=json", "?_x=1")
+        for query in ("", "?_pretty=false", "?_pretty=x", *FORMATS, "?_x=1")
         for headers in ({}, {"If-None-Match": "*"}, {"Prefer": "handling=strict"})
     ]
     asked += [(f"{definition.name}/{other}", {}) for other in ("nobody", "_x", "a%20b", DELETED)]

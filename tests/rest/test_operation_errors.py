@@ -213,7 +213,7 @@ def test_a_name_that_is_unknown_is_a_400_whatever_its_length(fhir):
     ("media", "body"),
     [
         ("text/plain", b"patient=p1"),
-        ("application/fhir+xml", b"<Parameters/>"),
+        ("application/xhtml+xml", b"<Parameters/>"),
         ("multipart/form-data; boundary=x", b"--x--"),
         ("application/json-patch+json", b"[]"),
         (None, b"patient=p1"),

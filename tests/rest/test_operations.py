@@ -13,7 +13,16 @@ import pytest
 
 from fhirapp.definition import types
 from tests.conftest import token_for
-from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, ids, lasting, link
+from tests.support.helpers import (
+    FHIR_JSON,
+    FORMATS,
+    NEITHER,
+    Fhir,
+    assert_outcome,
+    ids,
+    lasting,
+    link,
+)
 from tests.support.operations import DOCREF, EVERYTHING, FORM, LOINC, parameters, post
 
 BOTH = pytest.mark.parametrize("path", [f"{DOCREF}?patient=p1", EVERYTHING])
@@ -187,13 +196,12 @@ def test_it_is_indented_unless_asked_otherwise(fhir, path):
 
 
 @BOTH
-def test_a_client_that_takes_no_json_gets_a_406(fhir, path):
-    message = "The Accept header allows no JSON; this server answers application/fhir+json."
-    refused = fhir.get(path, headers={"Accept": "application/fhir+xml"})
-    assert_outcome(refused, 406, "not-supported", message)
+def test_a_client_that_takes_neither_format_gets_a_406(fhir, path):
+    refused = fhir.get(path, headers={"Accept": "text/turtle"})
+    assert_outcome(refused, 406, "not-supported", NEITHER)
     separator = "&" if "?" in path else "?"
-    message = "_format: 'xml' is not supported; use application/fhir+json"
-    refused = fhir.get(f"{path}{separator}_format=xml")
+    message = f"_format: 'ttl' is not supported; use {FORMATS}"
+    refused = fhir.get(f"{path}{separator}_format=ttl")
     assert_outcome(refused, 406, "not-supported", message, "_format")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fhir.resources.R4B.searchparameter import SearchParameter
 
-from tests.support.helpers import BASE_URL, FHIR_JSON, assert_outcome, lasting
+from tests.support.helpers import BASE_URL, FHIR_JSON, NEITHER, assert_outcome, lasting
 
 PATHS = ("SearchParameter/AllergyIntolerance-status", "SearchParameter/DocumentReference-code")
 # FHIR R4: http://hl7.org/fhir/R4/valueset-search-modifier-code.html
@@ -105,8 +105,7 @@ def test_they_are_read_and_nothing_else(fhir, path):
 def test_what_else_is_refused(http):
     path = f"/fhir/{PATHS[0]}"
     refused = http.get(path, headers={"Accept": "text/html"})
-    message = "The Accept header allows no JSON; this server answers application/fhir+json."
-    assert_outcome(refused, 406, "not-supported", message)
+    assert_outcome(refused, 406, "not-supported", NEITHER)
     refused = http.get(f"{path}?x=1", headers={"Prefer": "handling=strict"})
     message = "x: is not a parameter here; use _format or _pretty"
     assert_outcome(refused, 400, "not-supported", message, "x")

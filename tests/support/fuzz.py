@@ -37,6 +37,7 @@ HOSTILE = [
         b"_has:Provenance:target:agent=x",
         b"patient.name=x",
         b"_format=json",
+        b"_format=xml",
         b"_pretty=false",
     ),
     *(b"Patient/p1", b"Patient/p2", b"https://fhir.example/fhir/Patient/p1", b"urn:uuid:x"),
@@ -58,6 +59,7 @@ HEADERS: dict[str, Sequence[str]] = {
     "Accept": (
         *("application/fhir+json", "application/json;q=0", "*/*;q=0", "text/html", "a/b;q=x", ""),
         *("application/fhir+json;fhirVersion=4.0", "application/*;q=0.5, */*;q=1e400", "*", "é/é"),
+        *("application/fhir+xml", "text/xml;q=0.9", "text/html, application/xml, */*", "*/*;q=0.1"),
         *(", , ,", ";;;=", "application/fhir+json;charset=utf-16", 'a/b;q="', "a" * 500),
     ),
     "Prefer": (
@@ -84,7 +86,16 @@ HEADERS: dict[str, Sequence[str]] = {
         ),
     ),
     "Content-Type": (
-        *(FORM, FHIR_JSON, "application/json", "text/plain", "", ";", "multipart/form-data", "é"),
+        *(
+            FORM,
+            FHIR_JSON,
+            "application/json",
+            "application/fhir+xml",
+            "text/xml",
+            "text/plain",
+            "",
+        ),
+        *(";", "multipart/form-data", "é"),
         *(
             f"{FORM}; charset=utf-16",
             f"{FORM};charset=x",

@@ -11,7 +11,7 @@ from flask import Flask
 from werkzeug.test import TestResponse
 
 BASE_URL = "https://fhir.example"
-FHIR_JSON = "application/fhir+json"
+FHIR_JSON, FHIR_XML = "application/fhir+json", "application/fhir+xml; charset=utf-8"
 # Of all servers of the tests on PostgreSQL.
 SECRET = "the-secret-of-the-tests-0123456789"
 
@@ -85,6 +85,14 @@ def link(bundle: dict[str, Any], relation: str) -> str | None:
             assert url.startswith(BASE_URL)
             return url.removeprefix(BASE_URL)
     return None
+
+
+# What is refused by Accept, and what `_format` may be.
+NEITHER = (
+    "The Accept header allows neither FHIR JSON nor FHIR XML; "
+    "this server answers application/fhir+json and application/fhir+xml."
+)
+FORMATS = "application/fhir+json or application/fhir+xml"
 
 
 def assert_outcome(

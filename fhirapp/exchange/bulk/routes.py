@@ -43,7 +43,7 @@ from fhirapp.fhir.temporal import moment_of
 from fhirapp.jobs import table
 from fhirapp.jobs.table import DONE, FAILED, Job
 from fhirapp.rest.access import check_id
-from fhirapp.rest.response import FHIR_JSON, fhir_address, is_strict
+from fhirapp.rest.response import fhir_address, is_strict, layout_wanted, rendered
 from fhirapp.rest.stream import Span, carry, wanted_span
 
 blueprint = Blueprint("bulk", __name__)
@@ -110,10 +110,9 @@ def _preferences() -> set[str]:
 
 def _outcome(message: str) -> Response:
     """Return 202 with an OperationOutcome."""
-    body = fhir_json.dumps_indented(
-        operation_outcome([issue("information", "informational", message)])
-    )
-    headers = {"Content-Type": FHIR_JSON, "Cache-Control": "no-store"}
+    outcome = operation_outcome([issue("information", "informational", message)])
+    body, media = rendered(fhir_json.dumps_indented(outcome), layout_wanted())
+    headers = {"Content-Type": media, "Cache-Control": "no-store"}
     return Response(body, status=202, headers=headers)
 
 

@@ -146,7 +146,7 @@ def summary(definition: Definition) -> Response:
     """Return the summary as a Parameters resource. Raises FhirError."""
     access = access_to(definition, "s")
     operation = parse_operation(SUMMARY)
-    pretty = negotiate(operation.parameters)
+    layout = negotiate(operation.parameters)
     patient_id = _patient(operation.values["patient"][0])
     context = Context(definition.tables, base_url())
     check_patients(definition, access, [("patient", patient_id)], context)
@@ -172,7 +172,7 @@ def summary(definition: Definition) -> Response:
         "parameter": list(_parameters(patient_id, entries, findings, is_limited=is_limited)),
     }
     body = fhir_json.dumps_indented(content)
-    return respond(body, pretty, etag=f'W/"{blake2b(body, digest_size=16).hexdigest()}"')
+    return respond(body, layout, etag=f'W/"{blake2b(body, digest_size=16).hexdigest()}"')
 
 
 def _patient(value: str) -> str:

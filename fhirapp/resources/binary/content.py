@@ -13,14 +13,15 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.json import compact
 from fhirapp.resources.binary.model import Binary
 from fhirapp.resources.binary.schema import BinarySchema
+from fhirapp.rest.response import Layout, in_xml
 from fhirapp.rest.stream import Span
 
 _TABLE = Binary.__tablename__
 _SECONDS = len("2026-01-31T12:00:00")
-# A byte, and how indented JSON holds it where nothing else can stand: text has no line ends, and
-# what is nested has more spaces.
+# A byte, and how indented JSON or XML holds it where nothing else can stand: text has no line ends,
+# and what is nested has more spaces.
 _BYTE = b"\0"
-_MARK = b'\n  "data": "AA=='
+_MARKS = {False: b'\n  "data": "AA==', True: b'\n  <data value="AA=='}
 
 
 class Version(NamedTuple):
@@ -86,8 +87,8 @@ class StoredBytes(NamedTuple):
         return snapshot.slice(_TABLE, "data", version.pk, span.start, span.stop - span.start)
 
 
-class StoredJson(NamedTuple):
-    """FHIR JSON: the base64 of stored bytes between the JSON before and after it."""
+class StoredResource(NamedTuple):
+    """FHIR JSON or XML: the base64 of stored bytes between what is before and after it."""
 
     head: bytes
     stored: StoredBytes
@@ -95,9 +96,9 @@ class StoredJson(NamedTuple):
 
     @classmethod
     def of(
-        cls, snapshot: Reader, stored: StoredBytes, schema: BinarySchema, *, pretty: bool
-    ) -> StoredJson:
-        """Return the resource that a version is, its data not read yet."""
+        cls, snapshot: Reader, stored: StoredBytes, schema: BinarySchema, layout: Layout
+    ) -> StoredResource:
+        """Return the resource that a version is, its data not read yet. Raises NotAcceptable."""
         version = stored.version
         ((meta, security_context, extra),) = snapshot.all(
             # As text: a driver that reads JSON itself would lose digits of decimals.
@@ -117,9 +118,15 @@ class StoredJson(NamedTuple):
                 "data": _BYTE if stored.length else None,
             }
         )
-        head, mark, tail = fhir_json.dumps_indented(resource).partition(_MARK)
+        text = fhir_json.dumps_indented(resource)
+        if layout.is_xml:
+            # Indented, for the mark; it has no text with line ends either.
+            text = in_xml(fhir_json.loads(text), Layout(is_xml=True))
+        head, mark, tail = text.partition(_MARKS[layout.is_xml])
         head += mark.removesuffix(b"AA==")
-        return cls(head, stored, tail) if pretty else cls(compact(head), stored, compact(tail))
+        if not layout.pretty:
+            head, tail = compact(head), compact(tail)
+        return cls(head, stored, tail)
 
     @property
     def length(self) -> int:
@@ -130,7 +137,7 @@ class StoredJson(NamedTuple):
         return (self.stored.length + 2) // 3 * 4
 
     def piece(self, snapshot: Reader, span: Span) -> bytes:
-        """Return the bytes of a span of the JSON. Raises LookupError."""
+        """Return the bytes of a span of the text. Raises LookupError."""
         begin = len(self.head)
         end = begin + self._text_length
         before = self.head[span.start : span.stop]

@@ -1,4 +1,4 @@
-"""What Binary declares of itself, and its read: FHIR JSON, or the bytes themselves."""
+"""What Binary declares of itself, and its read: the resource, or the bytes themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fhirapp.definition import Definition, Labels, TableColumn, Visibility
 from fhirapp.fhir.outcome import Gone, NotFound
 from fhirapp.resources.binary.content import (
     StoredBytes,
-    StoredJson,
+    StoredResource,
     Version,
     content_disposition,
     newest_version,
@@ -26,10 +26,12 @@ from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.rest.response import (
     FHIR_JSON,
     FORM_PARAMETERS,
+    XML_TYPE,
+    Layout,
     arguments,
     check_known,
     negotiate,
-    prefers_json,
+    prefers_resource,
     respond,
 )
 from fhirapp.rest.stream import Span, carry, check_preconditions, wanted_span
@@ -44,14 +46,14 @@ def _size_and_hash(columns: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read(definition: Definition, resource_id: str) -> Response:
-    """Return the bytes, or with an Accept of FHIR JSON the resource. FHIR R4 binary §2.41.4.
+    """Return the bytes, or with an Accept of FHIR the resource. FHIR R4 binary §2.41.4.
 
     Raises NotFound, Gone, PreconditionFailed, RangeNotSatisfiable.
     """
     access = access_to(definition, "r", resource_id)
     parameters = arguments()
     check_known(parameters, FORM_PARAMETERS)
-    pretty = negotiate(parameters) if prefers_json() else None
+    layout = negotiate(parameters) if prefers_resource() else None
     snapshot = records()
     version = newest_version(snapshot, resource_id)
     if version is None or not carried_visibly(snapshot, access, resource_id):
@@ -62,18 +64,18 @@ def read(definition: Definition, resource_id: str) -> Response:
     served(definition.name, resource_id, version.version_id)
     # Asked last: that it is here must not show in how long a refusal takes.
     stored = StoredBytes.of(snapshot, version)
-    if pretty is None:
+    if layout is None:
         return _bytes(stored)
-    response = _response(version, FHIR_JSON)
+    response = _response(version, XML_TYPE if layout.is_xml else FHIR_JSON, layout)
     if response.status_code == 200:
-        content = StoredJson.of(snapshot, stored, _SCHEMA, pretty=pretty)
+        content = StoredResource.of(snapshot, stored, _SCHEMA, layout)
         carry(response, content, Span(0, content.length))
     return response
 
 
 def _bytes(stored: StoredBytes) -> Response:
     """Return the bytes, or the range of them that is asked for. RFC 9110 §14."""
-    response = _response(stored.version, stored.content_type)
+    response = _response(stored.version, stored.content_type, Layout())
     response.headers["Accept-Ranges"] = "bytes"
     # Never executable in a browser: a stored page must not run as this server's own.
     response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
@@ -89,11 +91,11 @@ def _bytes(stored: StoredBytes) -> Response:
     return response
 
 
-def _response(version: Version, content_type: str) -> Response:
+def _response(version: Version, content_type: str, layout: Layout) -> Response:
     """Return a 200 whose body is still to come, or a 304."""
     return respond(
         b"",
-        pretty=True,
+        layout,
         etag=f'W/"{version.version_id}"',
         last_modified=version.last_updated,
         content_type=content_type,

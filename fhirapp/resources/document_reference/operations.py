@@ -52,7 +52,7 @@ def docref(definition: Definition) -> Response:
     """Return the documents as a searchset Bundle. Raises FhirError."""
     access = access_to(definition, "s")
     operation = parse_operation(DOCREF)
-    pretty = negotiate(operation.parameters)
+    layout = negotiate(operation.parameters)
     context = Context(definition.tables, base_url())
     patient = _patient(operation)
     check_patients(definition, access, [("patient", patient)], context)
@@ -87,7 +87,7 @@ def docref(definition: Definition) -> Response:
         for one in page.matches
     )
     body = bundle(bundle_id(digest), "searchset", total, links, entries)
-    return respond(body, pretty, etag=f'W/"{digest}"')
+    return respond(body, layout, etag=f'W/"{digest}"')
 
 
 def _patient(operation: OperationRequest) -> str:

@@ -88,7 +88,7 @@ def match(definition: Definition) -> Response:
     """Return the patients as a searchset Bundle, the surest first. Raises FhirError."""
     access = access_to(definition, "s")
     operation = parse_operation(MATCH)
-    pretty = negotiate(operation.parameters)
+    layout = negotiate(operation.parameters)
     sought = _sought(definition, operation)
     certain_alone = operation.value("onlyCertainMatches") or "false"
     is_strict = parse_boolean("onlyCertainMatches", certain_alone)
@@ -114,7 +114,7 @@ def match(definition: Definition) -> Response:
     links = [("self", page_link(f"{definition.name}/${MATCH.name}", ()))]
     entries = _entries(definition, shown, is_cut=is_cut)
     body = bundle(bundle_id(tag[3:-1]), "searchset", len(best), links, entries)
-    return respond(body, pretty, etag=tag)
+    return respond(body, layout, etag=tag)
 
 
 def _sought(definition: Definition, operation: OperationRequest) -> Resource:

@@ -56,7 +56,7 @@ def everything(definition: Definition, resource_id: str) -> Response:
     """Return the record as a searchset Bundle. Raises NotFound, Gone, FhirError."""
     access = access_to(definition, "r", resource_id)
     operation = parse_operation(EVERYTHING)
-    pretty = negotiate(operation.parameters)
+    layout = negotiate(operation.parameters)
     snapshot = records()
     name = f"{definition.name}/{resource_id}"
     patient = find_version(snapshot, definition, access, resource_id)
@@ -87,7 +87,7 @@ def everything(definition: Definition, resource_id: str) -> Response:
     rendering = (config.inline_max, config.empty_content)
     digest = blake2b(repr((key, rendering)).encode(), digest_size=16).hexdigest()
     body = bundle(bundle_id(digest), "searchset", total, links, _entries(page, beside))
-    return respond(body, pretty, etag=f'W/"{digest}"')
+    return respond(body, layout, etag=f'W/"{digest}"')
 
 
 def _wanted_types(operation: OperationRequest) -> frozenset[str]:

@@ -88,7 +88,7 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
     """Return the summary as a document Bundle. Raises FhirError."""
     access = access_to(definition, "r", resource_id or None)
     operation = parse_operation(SUMMARY if resource_id else SUMMARY_BY_IDENTIFIER)
-    pretty = negotiate(operation.parameters)
+    layout = negotiate(operation.parameters)
     profile = unescape(operation.value("profile") or _PROFILES[0])
     if profile.partition("|")[0] not in _PROFILES:
         raise InvalidParameter("profile", f"is not supported; use {_PROFILES[0]}")
@@ -128,7 +128,7 @@ def summary(definition: Definition, resource_id: str = "") -> Response:
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
     for name, row_id, version_id, _ in shown:
         served(name, row_id, version_id)
-    return respond(_document(resource_id, sections, shown), pretty, etag=f'W/"{digest}"')
+    return respond(_document(resource_id, sections, shown), layout, etag=f'W/"{digest}"')
 
 
 def _incomplete() -> Exception:

@@ -16,7 +16,7 @@ from werkzeug.datastructures import Headers
 
 from fhirapp.config import base_url
 from fhirapp.rest.internal import Answer
-from fhirapp.rest.response import FHIR_JSON
+from fhirapp.rest.response import FHIR_JSON, FHIR_XML
 from fhirapp.web.explore.address import HEADERS, SENT_VIA, Address, NoAddressError
 from fhirapp.web.explore.explanation import Note, issues_of, note_of
 from fhirapp.web.internal_client import ask
@@ -27,7 +27,7 @@ MOST_BYTES = 8 * 1024 * 1024
 MOST_WHOLE = 64 * 1024 * 1024
 MOST_RAW = 22_000
 _LONGEST_HEADER = 1000
-_TEXT = ("text/", "application/json", "application/fhir+json", "application/fhir+ndjson")
+_TEXT = ("text/", "application/json", FHIR_JSON, FHIR_XML, "application/fhir+ndjson")
 FORM = "application/x-www-form-urlencoded"
 # What a status means for the person; nothing where the answer speaks for itself.
 _MEANINGS = {
