@@ -270,27 +270,57 @@ def steps(app: Flask, path: str) -> int:
 # What SQLite may read from the beginning: what a SELECT within made, words by FTS5's own index, and
 # records in the order of the results. That it does not go on to the end is counted.
 ALLOWED = re.compile(
-    r"SCAN ([cxy]|k VIRTUAL TABLE .*|r USING INDEX ix_[a-z_]+_(newest|current|history))"
+    r"SCAN ([cxy]|k VIRTUAL TABLE .*|[rh] USING (?:COVERING )?INDEX ix_[a-z_]+_(newest|current|history))"
 )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_index_leads_to_what_is_searched(app, kind, monkeypatch):
-    known: dict[str, list[str]] = {}
     with app.app_context():
         queries = [*searches(kind), *OTHERS]
+    paths = [f"{kind}?{query}&_count=10&_total=none" for query in queries]
+    assert read_whole(app, paths, monkeypatch) == {}
+
+
+# Of several types, and of what comes with the matches.
+ACROSS = (
+    "?_count=10&_total=none",
+    f"?_type={ALLERGY},{DOCUMENT}&patient=p7&_count=10&_total=none",
+    f"?_type={ALLERGY},{DOCUMENT}&identifier=rare&_count=10&_total=none",
+    "Patient/p7/*?_count=10&_total=none",
+    f"Patient/p7/{ALLERGY}?identifier=common&_count=10&_total=none",
+    f"Patient?_id=p7&_revinclude={ALLERGY}:patient&_revinclude={DOCUMENT}:patient&_total=none",
+    "Patient?_count=3&_revinclude=*&_include=*&_total=none",
+    "_history?_count=10",
+    "_history?_count=10&_since=2024-06",
+)
+
+
+def test_an_index_leads_to_what_is_searched_of_several_types(app, monkeypatch):
+    assert read_whole(app, ACROSS, monkeypatch) == {}
+
+
+@pytest.mark.parametrize("path", ACROSS)
+def test_several_types_take_no_longer_where_there_are_more_records(app, larger, path):
+    few, many = steps(app, path), steps(larger, path)
+    assert many <= few * RATIO + SLACK
+
+
+def read_whole(app: Flask, paths: Sequence[str], patch: Any) -> dict[str, str]:
+    """Return the steps of the searches' plans that read a table whole, by their SQL."""
+    known: dict[str, list[str]] = {}
+    with app.app_context():
         tables = "|".join(one.table.name for one in types().values())
-    for query in queries:
-        known |= plans(app, f"{kind}?{query}&_count=10&_total=none", known, monkeypatch)
-    read_whole = {
+    for path in paths:
+        known |= plans(app, path, known, patch)
+    assert known
+    return {
         sql: step
         for sql, plan in known.items()
         for step in plan
         if re.search(rf"Seq Scan on ({tables})\b", step)
         or (step.startswith("SCAN") and not ALLOWED.fullmatch(step))
     }
-    assert known
-    assert read_whole == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)

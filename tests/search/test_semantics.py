@@ -275,6 +275,75 @@ def test_a_random_search_finds_what_fits_in_order(app, name):
     check()
 
 
+PATIENTS = ("p1", "p2", "p5", "p8", "p13", "nobody")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_random_search_of_a_record_finds_what_is_about_the_patient(app, name):
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    held = everything(fhir, name)
+    of_all = [one for own, kind in KINDS[name].items() for one in terms_of(own, kind, held)]
+
+    @THOROUGH
+    @given(st.sampled_from(PATIENTS), st.lists(st.one_of(of_all), max_size=2))
+    def check(patient: str, terms: Terms) -> None:
+        assume([name for name, _ in terms].count("date") < 2)
+        expected = picked(held, [*terms, ("patient", patient)])
+        assert all_pages(fhir, f"Patient/{patient}/{name}", [*terms, ("_count", "4")]) == expected
+        beside = [("_type", name), ("_count", "4")]
+        assert all_pages(fhir, f"Patient/{patient}/*", [*terms, *beside]) == expected
+
+    check()
+
+
+def test_a_random_search_of_both_types_finds_what_fits_of_each(app):
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    held = {name: everything(fhir, name) for name in sorted(KINDS)}
+    shared = set.intersection(*(set(kinds) for kinds in KINDS.values()))
+    terms_of_both = [
+        one
+        for name, kinds in KINDS.items()
+        for own in sorted(shared)
+        for one in terms_of(own, kinds[own], held[name])
+    ]
+
+    @THOROUGH
+    @given(st.lists(st.one_of(terms_of_both), min_size=1, max_size=2))
+    def check(terms: Terms) -> None:
+        assume([name for name, _ in terms].count("date") < 2)
+        expected = [one for name in sorted(held) for one in picked(held[name], terms)]
+        beside = [("_type", ",".join(KINDS)), ("_count", "4")]
+        assert all_pages(fhir, "/fhir", [*terms, *beside]) == expected
+
+    check()
+
+
+@pytest.mark.parametrize("target", ["Patient", "Practitioner", "Organization", "Encounter"])
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        (name, own)
+        for name, kinds in KINDS.items()
+        for own, kind in kinds.items()
+        if isinstance(kind, Reference)
+    ],
+)
+def test_what_refers_to_all_of_a_type_is_what_the_references_name(app, name, own, target):
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    response = fhir.get(f"{target}?_count=1000&_revinclude={name}:{own}")
+    kind = KINDS[name][own]
+    here = {f"{target}/{one['id']}" for one in everything(fhir, target)}
+    expected = {
+        one["id"]
+        for one in everything(fhir, name)
+        if here & {value.partition("/_history/")[0] for value in references(kind, one)}
+    }
+    if response.status_code == 400:
+        assert not expected
+    else:
+        assert set(ids(response.get_json(force=True), "include")) == expected
+
+
 @pytest.mark.parametrize(
     ("name", "own"), [(name, own) for name, kinds in KINDS.items() for own in kinds]
 )

@@ -82,6 +82,22 @@ SEARCHES = (
         lambda one: one["status"] == "current" and "clinical-note" in codes(*one["category"]),
     ),
     Search("DocumentReference", {"date": "2024"}, lambda one: one["date"][:4] == "2024"),
+    # A chain, and its other way: p4 and p13 are the Okafors.
+    Search(
+        "AllergyIntolerance",
+        {"patient.name": "okafor"},
+        lambda one: one["patient"]["reference"] in ("Patient/p4", "Patient/p13"),
+    ),
+    Search(
+        "DocumentReference",
+        {"patient:Patient.birthdate": "1994-07-30"},
+        lambda one: one["subject"]["reference"] == "Patient/p4",
+    ),
+    Search(
+        "Patient",
+        {"_has:AllergyIntolerance:patient:criticality": "high", "_id": "p1,nobody"},
+        lambda one: one["id"] == "p1",
+    ),
 )
 
 # What is asked beside every resource, its versions and its history: pages, inclusions, refusals.
@@ -90,6 +106,12 @@ MORE = (
     "AllergyIntolerance?_count=1000&_revinclude=Provenance:target",
     "DocumentReference?_count=1000&_revinclude=Provenance:target",
     "DocumentReference?patient=p1&_count=2&nonsense=1",
+    "Patient?_id=p1&_revinclude=AllergyIntolerance:patient",
+    "AllergyIntolerance?patient=p4&_include=*",
+    "Patient/p1/AllergyIntolerance?criticality=high",
+    "Patient/p1/*?_count=3",
+    "?_type=AllergyIntolerance,DocumentReference&patient=p1&_count=4",
+    "_history?_count=5",
     "AllergyIntolerance?_summary=count",
     "AllergyIntolerance?patient=nobody",
     "AllergyIntolerance?date=nonsense",
