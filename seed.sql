@@ -4718,3 +4718,36 @@ INSERT INTO fhir_group (
       "exclude": false},
      {"code": {"text": "Born elsewhere"}, "valueBoolean": true, "exclude": true}]',
    NULL);
+
+--- Terminology that the clinic keeps itself: what to search reactions and groups by.
+
+INSERT INTO code_system (
+  id, version_id, last_updated, url, version, name, title, status, date, publisher, content, concept, extra
+) VALUES
+  ('group-kinds', 1, '2024-01-08T08:00:00.000+00:00',
+   'http://lakeside.example/fhir/group-kind', '1', 'GroupKinds', 'Kinds of groups', 'active', '2024-01-08',
+   'Lakeside Clinic', 'complete',
+   '[{"code": "list", "display": "List of patients",
+      "concept": [{"code": "roster", "display": "Roster"}, {"code": "cohort", "display": "Cohort of a study"}]}]',
+   '{"hierarchyMeaning": "is-a", "caseSensitive": true}');
+
+INSERT INTO value_set (
+  id, version_id, last_updated, url, version, name, title, status, date, publisher, description, compose
+) VALUES
+  ('severe-reactions', 1, '2024-01-08T08:00:00.000+00:00',
+   'http://lakeside.example/fhir/ValueSet/severe-reactions', '1', 'SevereReactions', 'Severe reactions', 'active',
+   '2024-01-08', 'Lakeside Clinic', 'Reactions of the airway and the whole body, for the emergency department.',
+   '{"include": [{"system": "http://snomed.info/sct", "concept": [
+      {"code": "39579001", "display": "Anaphylaxis"}, {"code": "41291007", "display": "Angioedema"},
+      {"code": "4386001", "display": "Bronchospasm"}, {"code": "51599000", "display": "Edema of larynx"},
+      {"code": "2129002", "display": "Edema of pharynx"},
+      {"code": "73442001", "display": "Stevens-Johnson syndrome"}]}]}');
+
+INSERT INTO concept_map (
+  id, version_id, last_updated, url, version, name, title, status, date, publisher, extra
+) VALUES
+  ('group-kinds-to-types', 1, '2024-01-08T08:00:00.000+00:00',
+   'http://lakeside.example/fhir/ConceptMap/group-kinds', '1', 'GroupKindsToTypes', 'Kinds of groups in FHIR', 'draft',
+   '2024-01-08', 'Lakeside Clinic',
+   '{"group": [{"source": "http://lakeside.example/fhir/group-kind", "target": "http://hl7.org/fhir/group-type",
+      "element": [{"code": "roster", "target": [{"code": "person", "equivalence": "wider"}]}]}]}');

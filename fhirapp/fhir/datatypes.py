@@ -224,6 +224,20 @@ ContactPoint = datatype(
     rank=positive,
     period=Period,
 )
+ContactDetail = datatype(name=string, telecom=many(ContactPoint))
+UsageContext = datatype(
+    required=("code",),
+    choices=("value",),
+    summary=None,
+    code=Coding,
+    **choice(
+        "value",
+        CodeableConcept=CodeableConcept,
+        Quantity=Quantity,
+        Range=Range,
+        Reference=Reference,
+    ),
+)
 Signature = datatype(
     required=("type", "when", "who"),
     type=many(Coding),
@@ -320,14 +334,14 @@ Extension = datatype(
         Meta=Meta,
         SampledData=_object,
         Timing=_object,
-        ContactDetail=_object,
+        ContactDetail=ContactDetail,
         Contributor=_object,
         DataRequirement=_object,
         Expression=_object,
         ParameterDefinition=_object,
         RelatedArtifact=_object,
         TriggerDefinition=_object,
-        UsageContext=_object,
+        UsageContext=UsageContext,
         Dosage=_object,
     ),
 )

@@ -41,6 +41,8 @@ from tests.support.helpers import BASE_URL, FHIR_JSON, Fhir, assert_outcome, ids
 JSON = {"Accept": FHIR_JSON}
 REPORT = "http://hl7.org/fhir/SearchParameter/DiagnosticReport"
 GROUP = "http://hl7.org/fhir/SearchParameter/Group"
+CONFORMANCE = "http://hl7.org/fhir/SearchParameter/conformance"
+TERMINOLOGY = ("CodeSystem", "ConceptMap", "ValueSet")
 NOT_HERE = "There is no such resource type or operation here."
 
 
@@ -300,6 +302,34 @@ def published(shared: Path) -> dict[str, dict[str, Any]]:
             *((one, "token") for one in ("actual", "characteristic", "code", "exclude")),
             *((one, "token") for one in ("identifier", "type", "value")),
             *((one, "reference") for one in ("managing-entity", "member")),
+        )
+    ]
+    # Of those of terminology, it has none: https://hl7.org/fhir/R4/valueset.html#search and others.
+    of_r4 += [
+        {"url": f"{CONFORMANCE}-{code}", "code": code, "type": kind, "base": [*TERMINOLOGY]}
+        for kind, codes in (
+            (
+                "token",
+                ("context", "context-type", "identifier", "jurisdiction", "status", "version"),
+            ),
+            ("string", ("description", "name", "publisher", "title")),
+            ("date", ("date",)),
+            ("uri", ("url",)),
+        )
+        for code in codes
+    ]
+    of_r4 += [
+        {
+            "url": f"http://hl7.org/fhir/SearchParameter/{name}-{code}",
+            "code": code,
+            "type": kind,
+            "base": [name],
+        }
+        for name, code, kind in (
+            ("CodeSystem", "content-mode", "token"),
+            ("CodeSystem", "system", "uri"),
+            *(("ConceptMap", one, "uri") for one in ("source-system", "target-system")),
+            *(("ValueSet", one, "uri") for one in ("expansion", "reference")),
         )
     ]
     return found | {one["url"]: one for one in of_r4}
