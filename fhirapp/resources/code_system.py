@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from flask import Response
 from sqlalchemy.orm import Mapped
 
 from fhirapp.config import Marked
-from fhirapp.db import CanonicalVersioned
-from fhirapp.definition import Definition, Labels, TableColumn, Visibility
+from fhirapp.db import CanonicalVersioned, records
+from fhirapp.definition import (
+    Definition,
+    Labels,
+    Operation,
+    OperationParameter,
+    TableColumn,
+    Visibility,
+)
 from fhirapp.fhir.datatypes import (
     Coding,
     backbone,
@@ -21,12 +29,26 @@ from fhirapp.fhir.datatypes import (
     uri,
 )
 from fhirapp.fhir.elements import boolean, choice, decimal, many
+from fhirapp.fhir.outcome import NotFound, UnknownTerminology, UnsupportedParameter
 from fhirapp.fhir.resource import CanonicalSchema, Element, Elements
+from fhirapp.rest.access import access_to
 from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.rest.operation import parse_operation
+from fhirapp.rest.response import negotiate
+from fhirapp.rest.terminology import (
+    Look,
+    answer,
+    asked,
+    code_of,
+    concepts_of,
+    of_resource,
+    validation,
+)
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import CANONICAL, COMMON
 from fhirapp.search.string import Uri
 from fhirapp.search.token import Token
+from fhirapp.search.values import unescape
 
 
 class CodeSystem(CanonicalVersioned):
@@ -142,6 +164,81 @@ PARAMS = Parameters(
 )
 
 
+VALIDATE_CODE = Operation(
+    "validate-code",
+    "http://hl7.org/fhir/OperationDefinition/CodeSystem-validate-code",
+    "Whether a code is in a code system.",
+    (
+        OperationParameter("url", "uri", "Address of the code system", required=True),
+        OperationParameter("version", "string", "Its version"),
+        OperationParameter("code", "code", "The code"),
+        OperationParameter("coding", "Coding", "The code with its system: system|code"),
+        OperationParameter("display", "string", "What the code is called, to be checked"),
+    ),
+    answer="Parameters",
+    is_paged=False,
+    needs_record=True,
+)
+SUBSUMES = Operation(
+    "subsumes",
+    "http://hl7.org/fhir/OperationDefinition/CodeSystem-subsumes",
+    "Whether one code is the other, a kind of it, or neither.",
+    (
+        OperationParameter("codeA", "code", "The one code", required=True),
+        OperationParameter("codeB", "code", "The other code", required=True),
+        OperationParameter("system", "uri", "Address of the code system", required=True),
+        OperationParameter("version", "string", "Its version"),
+    ),
+    answer="Parameters",
+    is_paged=False,
+    needs_record=True,
+)
+
+
+def validate_code(definition: Definition, resource_id: str | None = None) -> Response:
+    """Return whether a code is in a code system. Raises FhirError."""
+    access_to(definition, "r", resource_id)
+    operation = parse_operation(of_resource(VALIDATE_CODE) if resource_id else VALIDATE_CODE)
+    pretty = negotiate(operation.parameters)
+    look = Look(records(), "url")
+    held = asked(look, definition, resource_id, operation)
+    concepts = concepts_of(held)
+    _, code = code_of(operation, concepts.url)
+    found = concepts.code(code) if code in concepts.by_code else None
+    if found is None and concepts.fault:
+        # The code may be among those that are not here.
+        raise UnsupportedParameter("url", concepts.fault)
+    return validation(found, operation.value("display"), held.name, pretty)
+
+
+def subsumes(definition: Definition) -> Response:
+    """Return which of two codes is a kind of the other. Raises FhirError."""
+    access_to(definition, "r")
+    operation = parse_operation(SUBSUMES)
+    pretty = negotiate(operation.parameters)
+    one, other, system = (
+        unescape(operation.values[name][0]) for name in ("codeA", "codeB", "system")
+    )
+    try:
+        concepts = Look(records(), "system").concepts(system, operation.value("version") or "")
+    except UnknownTerminology as error:
+        raise NotFound(error.diagnostics, parameter="system") from None
+    for name, known in (("codeA", one), ("codeB", other)):
+        if known not in concepts.by_code:
+            raise UnknownTerminology(name, f"{system} has no such code")
+    if concepts.disorder:
+        raise UnsupportedParameter("system", concepts.disorder)
+    outcome = "not-subsumed"
+    if one == other:
+        outcome = "equivalent"
+    elif other in concepts.reach(one, concepts.children):
+        outcome = "subsumes"
+    elif one in concepts.reach(other, concepts.children):
+        outcome = "subsumed-by"
+    parts = [{"name": "outcome", "valueCode": outcome}]
+    return answer({"resourceType": "Parameters", "parameter": parts}, pretty)
+
+
 blueprint = ResourceBlueprint(
     __name__,
     Definition(
@@ -151,6 +248,7 @@ blueprint = ResourceBlueprint(
         params=PARAMS,
         searchable=True,
         visibility=Visibility.ANY_SCOPE,
+        operations=(VALIDATE_CODE, of_resource(VALIDATE_CODE), SUBSUMES),
         doc="Code systems: codes, and which of them are kinds of which.",
         labels=Labels(
             one=Marked("a code system"),
@@ -164,4 +262,5 @@ blueprint = ResourceBlueprint(
             TableColumn(Marked("Content"), ("content",), Marked("content not recorded")),
         ),
     ),
+    operations={VALIDATE_CODE.name: validate_code, SUBSUMES.name: subsumes},
 )

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any
+from uuid import UUID
 
+from flask import Response
 from sqlalchemy.orm import Mapped
 
 from fhirapp.config import Marked
-from fhirapp.db import CanonicalVersioned
-from fhirapp.definition import Definition, Labels, TableColumn, Visibility
+from fhirapp.db import CanonicalVersioned, records
+from fhirapp.definition import (
+    Definition,
+    Labels,
+    Operation,
+    OperationParameter,
+    TableColumn,
+    Visibility,
+)
 from fhirapp.fhir.datatypes import (
     Coding,
     backbone,
@@ -22,10 +33,24 @@ from fhirapp.fhir.datatypes import (
 )
 from fhirapp.fhir.elements import boolean, choice, decimal, many
 from fhirapp.fhir.resource import CanonicalSchema, Element
+from fhirapp.fhir.temporal import instant
+from fhirapp.rest.access import access_to
 from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.rest.operation import parse_operation
+from fhirapp.rest.response import negotiate
+from fhirapp.rest.terminology import (
+    MAX_CODES,
+    Look,
+    answer,
+    asked,
+    code_of,
+    of_resource,
+    validation,
+)
 from fhirapp.search.parameter import Parameters
-from fhirapp.search.query import CANONICAL, COMMON
-from fhirapp.search.string import Uri
+from fhirapp.search.query import CANONICAL, COMMON, parse_count
+from fhirapp.search.string import Uri, fold
+from fhirapp.search.values import parse_boolean
 
 
 class ValueSet(CanonicalVersioned):
@@ -141,6 +166,105 @@ PARAMS = Parameters(
 )
 
 
+# Of an operation of the type; in one of a resource its id is in the path.
+_ADDRESS = (
+    OperationParameter("url", "uri", "Address of the value set", required=True),
+    OperationParameter("valueSetVersion", "string", "Its version"),
+)
+EXPAND = Operation(
+    "expand",
+    "http://hl7.org/fhir/OperationDefinition/ValueSet-expand",
+    "The codes of a value set, all of them or none: what cannot be worked out whole is refused.",
+    (
+        *_ADDRESS,
+        OperationParameter("filter", "string", "Part of a code or its display"),
+        OperationParameter("offset", "integer", "How many codes to pass"),
+        OperationParameter("count", "integer", "How many codes to return at most"),
+        OperationParameter("activeOnly", "boolean", "Whether to leave inactive codes out"),
+    ),
+    answer="ExpandedValueSet",
+    is_paged=False,
+    needs_record=True,
+)
+VALIDATE_CODE = Operation(
+    "validate-code",
+    "http://hl7.org/fhir/OperationDefinition/ValueSet-validate-code",
+    "Whether a code is in a value set.",
+    (
+        *_ADDRESS,
+        OperationParameter("code", "code", "The code"),
+        OperationParameter("system", "uri", "The system of the code"),
+        OperationParameter("coding", "Coding", "Both: system|code"),
+        OperationParameter("display", "string", "What the code is called, to be checked"),
+    ),
+    answer="Parameters",
+    is_paged=False,
+    needs_record=True,
+)
+OPERATIONS = (EXPAND, of_resource(EXPAND), VALIDATE_CODE, of_resource(VALIDATE_CODE))
+# What an expansion repeats of its value set.
+_REPEATED = ("id", "url", "version", "name", "title", "status", "experimental", "date", "publisher")
+_MOST = 2_147_483_647
+
+
+def expand(definition: Definition, resource_id: str | None = None) -> Response:
+    """Return a value set with its expansion. Raises FhirError."""
+    access_to(definition, "r", resource_id)
+    operation = parse_operation(of_resource(EXPAND) if resource_id else EXPAND)
+    pretty = negotiate(operation.parameters)
+    offset = parse_count(operation.value("offset"), 0, _MOST, "offset")
+    count = parse_count(operation.value("count"), MAX_CODES, MAX_CODES, "count")
+    is_active = parse_boolean("activeOnly", operation.value("activeOnly") or "false")
+    sought = fold(operation.value("filter") or "")
+    look = Look(records(), "url")
+    held = asked(look, definition, resource_id, operation)
+    listed = [
+        {
+            **({"system": system} if system else {}),
+            **({"abstract": True} if one.is_abstract else {}),
+            **({"inactive": True} if one.is_inactive else {}),
+            "code": code,
+            **({"display": one.display} if one.display else {}),
+        }
+        for (system, code), one in look.expand(held).items()
+        if sought in fold(f"{code} {one.display}") and not (is_active and one.is_inactive)
+    ]
+    expansion: dict[str, Any] = {"total": len(listed), "offset": offset}
+    parameters = [
+        {"name": name, kind: value}
+        for name, kind, value in (
+            ("filter", "valueString", operation.value("filter")),
+            ("activeOnly", "valueBoolean", is_active or None),
+        )
+        if value
+    ]
+    if parameters:
+        expansion["parameter"] = parameters
+    if page := listed[offset : offset + count]:
+        expansion["contains"] = page
+    content = {name: held.content[name] for name in _REPEATED if name in held.content}
+    content |= {name: held.content[name] for name in ("copyright",) if name in held.content}
+    digest = blake2b(repr((held.body, content, expansion)).encode(), digest_size=16)
+    made = {
+        "identifier": UUID(bytes=digest.digest()).urn,
+        "timestamp": instant(datetime.now(UTC)),
+    }
+    content = {"resourceType": "ValueSet", **content, "expansion": made | expansion}
+    return answer(content, pretty, f'W/"{digest.hexdigest()}"')
+
+
+def validate_code(definition: Definition, resource_id: str | None = None) -> Response:
+    """Return whether a code is in a value set. Raises FhirError."""
+    access_to(definition, "r", resource_id)
+    operation = parse_operation(of_resource(VALIDATE_CODE) if resource_id else VALIDATE_CODE)
+    pretty = negotiate(operation.parameters)
+    code = code_of(operation)
+    look = Look(records(), "url")
+    held = asked(look, definition, resource_id, operation)
+    found = look.expand(held).get(code)
+    return validation(found, operation.value("display"), held.name, pretty)
+
+
 blueprint = ResourceBlueprint(
     __name__,
     Definition(
@@ -150,6 +274,7 @@ blueprint = ResourceBlueprint(
         params=PARAMS,
         searchable=True,
         visibility=Visibility.ANY_SCOPE,
+        operations=OPERATIONS,
         doc="Value sets: codes chosen for a purpose, to search by.",
         labels=Labels(
             one=Marked("a value set"),
@@ -163,4 +288,5 @@ blueprint = ResourceBlueprint(
             TableColumn(Marked("Status"), ("status",), Marked("status not recorded")),
         ),
     ),
+    operations={EXPAND.name: expand, VALIDATE_CODE.name: validate_code},
 )

@@ -44,10 +44,10 @@ class Chains:
     """
 
     def __init__(
-        self, statements: Run | None, definition: Definition, access: Access, base_url: str
+        self, statements: Run | None, definition: Definition, access: Access, context: Context
     ) -> None:
         self._statements, self._definition = statements, definition
-        self._access, self._base_url = access, base_url
+        self._access, self._context = access, context
         self._left = _MOST_OF_SEARCH
 
     @property
@@ -72,7 +72,7 @@ class Chains:
             tuple(conditions),
             holder.params.by_name[leaf],
             modifier,
-            Context(holder.tables, self._base_url),
+            replace(self._context, tables=holder.tables),
             f"{steps}.",
             [target.name for lead in leads for target in lead.targets],
         )
@@ -105,7 +105,7 @@ class Chains:
             tuple(conditions),
             parameter,
             modifier,
-            Context(definition.tables, self._base_url),
+            replace(self._context, tables=definition.tables),
             "".join(f"{HAS}:{step.definition.name}:{step.reference.name}:" for step in steps),
             [step.definition.name for step in steps],
         )
@@ -147,7 +147,7 @@ class Chains:
         self, definition: Definition, name: str, leaf: str, modifier: str, value: str
     ) -> list[AnyCondition]:
         """Return what a chain's last parameter asks. Raises FhirError, which names the chain."""
-        context = Context(definition.tables, self._base_url)
+        context = replace(self._context, tables=definition.tables)
         try:
             return definition.params.by_name[leaf].conditions(modifier, [value], context)
         except ParameterError as error:

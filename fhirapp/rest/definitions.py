@@ -90,7 +90,7 @@ def _operation_id(type_name: str, operation: Operation) -> str:
 # Modifiers as a search writes them, and their codes in FHIR R4's search-modifier-code.
 _MODIFIERS = {
     **{name: name for name in ("missing", "exact", "contains", "not", "text")},
-    **{name: name for name in ("above", "below", "identifier")},
+    **{name: name for name in ("in", "not-in", "above", "below", "identifier")},
     "of-type": "ofType",
 }
 

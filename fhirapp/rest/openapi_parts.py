@@ -314,6 +314,9 @@ def _schemas(further: Iterable[str]) -> Node:
             total=NUMBER,
             entry=_some(entry),
         ),
+        "ExpandedValueSet": object_of(
+            {"resourceType": {"const": "ValueSet"}, "expansion": {"type": "object"}}, id=STRING
+        ),
         "DocumentBundle": object_of(
             {
                 "resourceType": named["Bundle"],

@@ -51,6 +51,7 @@ from fhirapp.rest.response import (
     with_addresses,
 )
 from fhirapp.rest.subset import check_subset, subset
+from fhirapp.rest.terminology import Terminology
 from fhirapp.search.explain import Issue, explain_answer, explain_query
 from fhirapp.search.page import BY_SCORE, parse_sort
 from fhirapp.search.parameter import Context
@@ -79,9 +80,9 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     layout, strict, config = negotiate(parameters), is_strict(), settings()
 
     controls = parse_controls(parameters, default=config.page_size, greatest=config.page_max)
-    context = Context(definition.tables, base_url())
+    context = Context(definition.tables, base_url(), Terminology().resolve)
     statements = Statements() if controls.explain and config.demo else None
-    chain = Chains(statements, definition, access, context.base_url)
+    chain = Chains(statements, definition, access, context)
     query = parse_query(definition.params, controls.rest, context, strict=strict, chain=chain)
     order = parse_sort(controls.sort, definition.params, context)
     joins = parse_includes(definition, access, controls.includes)

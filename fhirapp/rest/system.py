@@ -42,6 +42,7 @@ from fhirapp.rest.paging import Match, bundle_id, fingerprint, page_link, total_
 from fhirapp.rest.response import fhir_address, is_strict, negotiate, respond, with_addresses
 from fhirapp.rest.search import impossible_values, search_arguments, warnings
 from fhirapp.rest.subset import check_subset, subset, unknown_elements
+from fhirapp.rest.terminology import Terminology
 from fhirapp.rest.walk import BY_NEWEST, begin_at, cursor_after, part, rank, read_parts
 from fhirapp.search.explain import SPEC, Issue, explain_answer, explain_query, explanation
 from fhirapp.search.parameter import Context
@@ -190,8 +191,8 @@ def _asked(
     definition: Definition, access: Access, controls: Controls, within: Arguments, *, strict: bool
 ) -> _Asked:
     """Return what is asked of a type. Raises FhirError."""
-    context = Context(definition.tables, base_url())
-    chain = Chains(None, definition, access, context.base_url)
+    context = Context(definition.tables, base_url(), Terminology().resolve)
+    chain = Chains(None, definition, access, context)
     arguments = [*within, *controls.rest]
     try:
         query = parse_query(definition.params, arguments, context, strict=strict, chain=chain)

@@ -6,13 +6,13 @@ sorts, what /fhir/metadata says of it and its documentation are all made from th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from fhirapp.db import quoted
-from fhirapp.fhir.outcome import InvalidParameter, UnsupportedParameter
+from fhirapp.fhir.outcome import InvalidParameter, TooCostly, UnsupportedParameter
 from fhirapp.search.index import DateRow, IndexRow, IndexTables, ReferenceRow, StringRow, TokenRow
 from fhirapp.search.values import (
     AnyCondition,
@@ -27,12 +27,27 @@ from fhirapp.search.values import (
 )
 
 
+class Resolved(NamedTuple):
+    """The codes, with their systems, that a value stands for, and what these are, in words."""
+
+    codes: Sequence[tuple[str, str]]
+    doc: str
+
+
+# Returns what a code of a system is of a parameter's modifier; no system for a bare name.
+Resolve = Callable[[str, str, str, str | None], Resolved]
+
+
 @dataclass(frozen=True)
 class Context:
-    """What a value needs to know to be understood: whose index tables, which address is ours."""
+    """What a value needs to know to be understood: whose index tables, which address is ours.
+
+    terminology is asked where a value stands for codes; without it such values are refused.
+    """
 
     tables: IndexTables
     base_url: str
+    terminology: Resolve | None = None
 
     def table(self, row: type[TokenRow | DateRow | ReferenceRow | StringRow]) -> str:
         """Return the table of a kind of index row, as SQL names it."""
@@ -44,6 +59,16 @@ def is_named(names: Sequence[str]) -> str:
     if len(names) == 1:
         return "k.param = ?"
     return f"k.param IN ({', '.join('?' * len(names))})"
+
+
+# SQLite takes 32,766 values in a statement, of which those of a chain are others.
+_MOST_SOUGHT = 21_000
+
+
+def check_size(parameter: str, conditions: Sequence[AnyCondition]) -> None:
+    """Raises TooCostly for conditions that look for more values than the databases take."""
+    if sum(len(condition.values) for condition in conditions) > _MOST_SOUGHT:
+        raise TooCostly(parameter, "the search is for more codes than can be looked for at once")
 
 
 class Walk(NamedTuple):
@@ -149,10 +174,12 @@ class Parameter:
         """Return what must hold for every repetition of the parameter. Raises FhirError."""
         self.check_modifier(modifier)
         one_of = self.missing if modifier == "missing" else partial(self.condition, modifier)
-        return [
+        conditions = [
             any_of([one_of(one, context) for one in self.choices(value)])
             for value in dict.fromkeys(values)
         ]
+        check_size(self.name, conditions)
+        return conditions
 
     def choices(self, value: str) -> list[str]:
         """Return what a value lists between commas, each once and nothing empty.

@@ -22,7 +22,7 @@ from fhirapp.fhir.outcome import (
 from fhirapp.search.date import Date, LastUpdated
 from fhirapp.search.fulltext import WordsCondition
 from fhirapp.search.page import Run, Selection
-from fhirapp.search.parameter import Context, Identity, Parameter, Parameters
+from fhirapp.search.parameter import Context, Identity, Parameter, Parameters, check_size
 from fhirapp.search.string import String, Uri
 from fhirapp.search.token import Token
 from fhirapp.search.values import (
@@ -273,6 +273,7 @@ def parse_query(
             conditions += _direct(parameters.by_name[base], name, values, context)
         if len(conditions) > MAX_CONDITIONS:
             raise InvalidParameter(base, f"{MAX_CONDITIONS} conditions in a search are the most")
+        check_size(base, conditions)
         applied += [(name, value) for value in values]
     return Query(tuple(conditions), tuple(applied), tuple(ignored), chains)
 

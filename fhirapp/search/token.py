@@ -15,8 +15,9 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.outcome import UnsupportedParameter
 from fhirapp.search.index import KEY_LENGTH, IndexRow, StringRow, TokenRow, key
-from fhirapp.search.parameter import Context, Parameter
+from fhirapp.search.parameter import Context, Parameter, Resolved
 from fhirapp.search.string import FURTHER, STEP, begins_with, fold, holds, string_rows
 from fhirapp.search.values import (
     AnyCondition,
@@ -44,6 +45,8 @@ _UNCASED = "http://terminology.hl7.org/CodeSystem/v2-"
 _IS_CASED = " OR ".join(["(k.system >= ? AND k.system < ?)"] * len(_CASED))
 _IS_CASED = f"(({_IS_CASED}) AND NOT (k.system >= ? AND k.system < ?))"
 _CASED_VALUES = tuple(end for one in (*_CASED, _UNCASED) for end in (one, one + "\U0010ffff"))
+# What a value of these stands for, the context's terminology tells. FHIR R4 search §3.1.1.4.10.
+_SETS, _KINDS = ("in", "not-in"), ("above", "below")
 # Bytes of JSON: a longer concept is not remembered.
 _LONGEST = 1_000
 
@@ -63,11 +66,13 @@ class Token(Parameter):
     cased: bool = False
 
     kind = "token"
-    modifiers = frozenset({"not", "text"})
+    modifiers = frozenset({"not", "text", *_SETS, *_KINDS})
     row = TokenRow
 
     def accepts(self, modifier: str) -> bool:
-        return modifier in self.modifiers or (modifier == "of-type" and self.of_identifier)
+        if self.of_identifier:
+            return modifier in ("not", "text", "of-type")
+        return modifier in self.modifiers
 
     def rows_of(self, value: Any) -> Sequence[IndexRow]:
         if type(value) is not dict or self.of_identifier:
@@ -120,6 +125,8 @@ class Token(Parameter):
             return self._text(value, context)
         if modifier == "of-type":
             return self._of_type(value, context)
+        if modifier in (*_SETS, *_KINDS):
+            return self._one_of(modifier, value, context)
         code, system = self.parse(value)
         sql, names = self.named()
         found: tuple[str, ...] = names
@@ -144,13 +151,16 @@ class Token(Parameter):
             return code
         return code.casefold()
 
-    def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
+    def describe(self, modifier: str, value: str, context: Context) -> str:
         if modifier == "text":
             text = repr_value(unescape(value))
             return f"has a text in which a word, or the whole, begins with {text}"
         if modifier == "of-type":
             system, code, identifier = (repr_value(unescape(part)) for part in split(value, "|"))
             return f"has the identifier {identifier} of the type {code} of the system {system}"
+        if modifier in (*_SETS, *_KINDS):
+            verb = "lacks every code" if modifier == "not-in" else "has a code"
+            return f"{verb} of {self._resolved(modifier, value, context).doc}"
         verb = "lacks" if modifier == "not" else "has"
         code, system_of = self.parse(value)
         noun = "identifier" if self.of_identifier else "code"
@@ -173,6 +183,40 @@ class Token(Parameter):
         if len(parts) == 2 and any(parts):
             return parts[1], parts[0]
         raise self.invalid("is not a token; use code, system|code, |code or system|")
+
+    def _resolved(self, modifier: str, value: str, context: Context) -> Resolved:
+        """Return the codes that a value of a modifier stands for. Raises ParameterError."""
+        if context.terminology is None:
+            raise UnsupportedParameter(f"{self.name}:{modifier}", "is not supported here")
+        whole = modifier in _SETS
+        code, system = (unescape(value), None) if whole else self.parse(value)
+        return context.terminology(self.name, modifier, code, system)
+
+    def _one_of(self, modifier: str, value: str, context: Context) -> AnyCondition:
+        """Return the condition that a code is one of those that a value stands for."""
+        by_system: dict[str, dict[str, None]] = {}
+        for system, code in self._resolved(modifier, value, context).codes:
+            by_system.setdefault(system, {})[key(self._folded(code, system))] = None
+        sql, names = self.named()
+        # With the parameter in each choice, so that an index leads to the rows of each.
+        choices, values = [], []
+        # Of one row: || '' keeps the index of codes out, which would be asked for each of many.
+        of_row, row_values = [], [*names]
+        for system, codes in by_system.items():
+            listed = f"IN ({', '.join('?' * len(codes))})"
+            choices.append(f"{sql} AND k.system = ? AND k.code {listed}")
+            values += [*names, key(system), *codes]
+            of_row.append(f"k.system = ? AND k.code || '' {listed}")
+            row_values += [key(system), *codes]
+        if not choices:
+            return IndexCondition(self.table(context), "1 = 0", (), negated=modifier == "not-in")
+        return IndexCondition(
+            self.table(context),
+            f"({' OR '.join(choices)})",
+            tuple(values),
+            negated=modifier == "not-in",
+            each=Condition(f"{sql} AND ({' OR '.join(of_row)})", tuple(row_values)),
+        )
 
     def _text(self, value: str, context: Context) -> AnyCondition:
         """Return the condition that a text beside the code, or a word in it, begins so."""

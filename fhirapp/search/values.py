@@ -110,15 +110,18 @@ class IndexCondition:
     negated: bool = False
     # The column of the index table that holds the row's number.
     number: str = "pk"
+    # The piece that asks each row, where it is another.
+    each: Condition | None = None
 
     narrows: ClassVar[bool] = False
 
     def where(self) -> Condition:
         """Return the condition that asks each row on its own."""
+        each = self.each or self
         return Condition(
             f"{'NOT ' if self.negated else ''}EXISTS (SELECT 1 FROM {self.table} k"
-            f" WHERE k.{self.number} = r.pk AND {self.sql})",
-            self.values,
+            f" WHERE k.{self.number} = r.pk AND {each.sql})",
+            each.values,
         )
 
     def gathered(self) -> Condition:
@@ -155,7 +158,9 @@ def any_of(conditions: Sequence[AnyCondition]) -> AnyCondition:
     if len(alike) == len(conditions):
         # One look at the index table, not one for each.
         sql = f"({' OR '.join(condition.sql for condition in alike)})"
-        return replace(alike[0], sql=sql, values=_values(alike))
+        asked = [condition.each for condition in alike if condition.each]
+        each = Condition(f"({' OR '.join(one.sql for one in asked)})", _values(asked))
+        return replace(alike[0], sql=sql, values=_values(alike), each=each if asked else None)
     rendered = [condition.where() for condition in conditions]
     sql = f"({' OR '.join(condition.sql for condition in rendered)})"
     narrows = all(condition.narrows for condition in conditions)

@@ -128,7 +128,7 @@ def test_every_search_parameter_is_described(described, definition):
 @pytest.mark.parametrize(
     ("path", "name", "modifiers"),
     [
-        ("/fhir/AllergyIntolerance", "code", ":missing, :not, :text"),
+        ("/fhir/AllergyIntolerance", "code", ":missing, :not, :text, :in, :not-in, :above, :below"),
         ("/fhir/AllergyIntolerance", "identifier", ":missing, :not, :text, :of-type"),
         ("/fhir/AllergyIntolerance", "patient", ":missing, :identifier, :Patient"),
         ("/fhir/AllergyIntolerance", "date", ":missing"),

@@ -79,7 +79,8 @@ def inside(path: str, check: Check) -> Iterator[tuple[str, bool]]:
 
 
 # US Core has no profile of the others.
-PROFILED = sorted(SERVED.keys() - {"Binary", "Group"})
+TERMINOLOGY = ("CodeSystem", "ConceptMap", "ValueSet")
+PROFILED = sorted(SERVED.keys() - {"Binary", "Group", *TERMINOLOGY})
 
 
 @pytest.mark.parametrize("name", PROFILED)
@@ -121,6 +122,27 @@ def test_the_elements_of_group_are_marked():
     assert mandatory == {"type", "actual"}
     modifiers = {path for path, marks in declared("Group").items() if marks.modifier}
     assert modifiers == {"implicitRules", "modifierExtension"}
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("CodeSystem", "caseSensitive compositional content count filter hierarchyMeaning"),
+        ("ConceptMap", "source target"),
+        ("ValueSet", "immutable"),
+    ],
+)
+def test_the_elements_of_terminology_are_marked(name, own):
+    """https://hl7.org/fhir/R4/codesystem.html, conceptmap.html, valueset.html."""
+    marked = {path for path, marks in declared(name).items() if marks.summary}
+    shared = "id meta implicitRules url identifier version name title status experimental date"
+    shared += " publisher contact useContext jurisdiction"
+    further = "property supplements valueSet versionNeeded" if name == "CodeSystem" else ""
+    assert marked == {*shared.split(), *own.split(), *further.split()}
+    mandatory = {path for path, marks in declared(name).items() if marks.mandatory}
+    assert mandatory == {"status", *(["content"] if name == "CodeSystem" else [])}
+    modifiers = {path for path, marks in declared(name).items() if marks.modifier}
+    assert modifiers == {"implicitRules", "modifierExtension", "status"}
 
 
 def one(fhir: Fhir, path: str) -> dict[str, Any]:

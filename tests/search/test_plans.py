@@ -73,6 +73,7 @@ class Growth(NamedTuple):
 
 GROWTHS = (
     Growth(r":not=", 25, "what nearly all have: to find a record without it looks at each"),
+    Growth(r":not-in=", 70, "the same, and each choice of a system is looked at"),
     Growth(r"[?&][a-z-]+=ne", 15, "what nearly all have: to find another looks at each"),
     Growth(r"_lastUpdated=ne", 8, "the same"),
     Growth(r":missing=true", 25, "to find a record without a value looks at each"),
@@ -119,6 +120,11 @@ def _asked(parameter: Any, value: str) -> Iterator[tuple[str, str]]:
             (parameter.name + one, value)
             for one in dict.fromkeys((*MODIFIERS[parameter.kind], *modifiers))
         )
+        if parameter.kind == "token" and parameter.accepts("in") and value in plenty.CODES:
+            of_set, of_code = f"urn:plenty:{value}", f"{plenty.SYSTEM}|{value}"
+            yield from ((f"{parameter.name}:{one}", of_set) for one in ("in", "not-in"))
+            if value in (*plenty.MARKS, "nobody"):
+                yield from ((f"{parameter.name}:{one}", of_code) for one in ("below", "above"))
 
 
 OTHERS = (
@@ -370,8 +376,8 @@ def test_every_parameter_and_modifier_is_tried(app, kind):
     assert {one.name for one in params} == VALUES[kind].keys() | OWN & {one.name for one in params}
     for one in params:
         if one.name not in OWN and one.kind != "date":
-            tried = {asked.removeprefix(one.name) for asked, _ in _asked(one, "x")}
-            assert {f":{modifier}" for modifier in one.modifiers} <= tried
+            tried = {asked.removeprefix(one.name) for asked, _ in _asked(one, "rare")}
+            assert {f":{name}" for name in one.modifiers if one.accepts(name)} <= tried
 
 
 @pytest.mark.parametrize("kind", KINDS)

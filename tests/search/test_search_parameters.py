@@ -68,7 +68,7 @@ def test_status_is_either_status(http):
     assert found["expression"] == (
         "AllergyIntolerance.clinicalStatus | AllergyIntolerance.verificationStatus"
     )
-    assert found["modifier"] == ["missing", "not", "text"]
+    assert found["modifier"] == ["missing", "not", "text", "in", "not-in", "above", "below"]
 
 
 def test_code_is_the_type(http):

@@ -19,13 +19,15 @@ from hypothesis import strategies as st
 
 from tests.conftest import token_for
 from tests.search.test_search_words import SAID
-from tests.support.contract import allergy
+from tests.support.contract import allergy, publish
 from tests.support.effort import sample
 from tests.support.evaluator import (
+    BROADER,
     FIRST,
     KINDS,
     LAST,
     PREFIXES,
+    VALUE_SETS,
     Date,
     Kind,
     MediaType,
@@ -111,7 +113,56 @@ def app(make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFactory
     for at, media_type in enumerate(MEDIA_TYPES):
         resources.append(note(f"m-{at}", {"contentType": media_type, "url": f"urn:m:{at}"}))
     add(app, tmp_path_factory.mktemp("varied"), *resources)
+    _add_terminology(app)
     return app
+
+
+LOCAL = "urn:local"
+# A code system that nobody's codes are of but some: kinds, each with what it is a kind of.
+KINDS_OF_LOCAL = {"abc": "letters", "Straße": "words", "letters": "all", "words": "all"}
+
+
+def _add_terminology(app: Flask) -> None:
+    """Make a value set of every other code of each parameter, and a code system with an order."""
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    sets = []
+    for name, kinds in KINDS.items():
+        held = everything(fhir, name)
+        for own, kind in kinds.items():
+            if not isinstance(kind, Token) or kind.of_identifier:
+                continue
+            pairs = sorted({pair for one in held for pair in tokens(kind, one) if all(pair)})
+            swapped = [(system, code.swapcase()) for system, code in pairs[1::3]]
+            chosen = VALUE_SETS[f"urn:set:{name}:{own}"] = [*pairs[::2], *swapped, ("urn:x", "y")]
+            systems = {system for system, _ in chosen}
+            include = [
+                {"system": one, "concept": [{"code": code} for of, code in chosen if of == one]}
+                for one in sorted(systems)
+            ]
+            sets.append(
+                {
+                    "resourceType": "ValueSet",
+                    "id": f"{name}-{own}".strip("_").replace("_", ""),
+                    "url": f"urn:set:{name}:{own}",
+                    "status": "active",
+                    "compose": {"include": include},
+                }
+            )
+    publish(app, *sets, now="2026-01-01T00:00:00.000+00:00")
+    BROADER.update({(LOCAL, code): above for code, above in KINDS_OF_LOCAL.items()})
+    concepts = [
+        {"code": code, "property": [{"code": "parent", "valueCode": above}]}
+        for code, above in KINDS_OF_LOCAL.items()
+    ]
+    local = {
+        "resourceType": "CodeSystem",
+        "id": "local",
+        "url": LOCAL,
+        "status": "active",
+        "content": "complete",
+        "concept": [*concepts, {"code": "all"}],
+    }
+    publish(app, local, now="2026-01-01T00:00:00.000+00:00")
 
 
 def dates_of(kind: Date, held: list[Resource]) -> set[datetime]:
@@ -147,6 +198,11 @@ def of_tokens(name: str, kind: Token, held: list[Resource]) -> dict[str, list[st
         f"{name}:not": codes,
         f"{name}:text": plain({*texts, *later, *(text.upper()[:4] for text in texts)} - {""}),
     }
+    if not kind.of_identifier:
+        sets = [one for one in VALUE_SETS if one.rpartition(":")[2] == name]
+        related = [f"{LOCAL}|{code}" for code in {*KINDS_OF_LOCAL, "all"}]
+        asked |= {f"{name}:{one}": sets for one in ("in", "not-in")}
+        asked |= {f"{name}:{one}": sorted(related) for one in ("above", "below")}
     if name == "identifier":
         typed = {"|".join(found) for one in held for found in types_of_identifiers(kind, one)}
         asked[f"{name}:of-type"] = [*plain(typed - {""})[:-1], "urn:x|MR|nobodys"]

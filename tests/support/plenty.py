@@ -89,7 +89,12 @@ VALUES = {
 def publish(app: Flask, size: int) -> None:
     """Publish so many records of either type, and their patients and practitioners."""
     with app.app_context():
-        for kind, people in (("Practitioner", _practitioners()), ("Patient", _patients(size))):
+        for kind, people in (
+            ("CodeSystem", [_code_system()]),
+            ("ValueSet", _value_sets()),
+            ("Practitioner", _practitioners()),
+            ("Patient", _patients(size)),
+        ):
             definition, binary = types()[kind], types()["Binary"]
             with writing() as connection:
                 publisher = Publisher(connection, now=FIRST, rendering=RENDERING, binary=binary)
@@ -103,6 +108,60 @@ def publish(app: Flask, size: int) -> None:
                 with writing() as connection:
                     publisher = Publisher(connection, now=now, rendering=RENDERING, binary=binary)
                     publisher.publish([prepare(definition, one) for one in part])
+
+
+# Every value of a token, and one of nobody.
+CODES = sorted(
+    {
+        value
+        for named in VALUES.values()
+        for values in named.values()
+        for value in (*values, "nobody")
+        if value.isalpha()
+    }
+)
+_HL7, _CT = "http://hl7.org/fhir/", "http://terminology.hl7.org/CodeSystem/"
+_SYSTEMS = {
+    code: system
+    for system, codes in {
+        f"{_CT}allergyintolerance-clinical": "active resolved",
+        f"{_CT}allergyintolerance-verification": "confirmed refuted",
+        f"{_HL7}allergy-intolerance-category": "food biologic",
+        f"{_HL7}allergy-intolerance-criticality": "low high",
+        f"{_HL7}allergy-intolerance-type": "allergy intolerance",
+        f"{_HL7}reaction-event-severity": "mild severe",
+        f"{_HL7}document-reference-status": "current superseded",
+        f"{_HL7}document-relationship-type": "appends replaces",
+        "urn:ietf:bcp:47": "en de",
+    }.items()
+    for code in codes.split()
+}
+
+
+def _code_system() -> dict[str, Any]:
+    """Return the code system of all codes, none of them a kind of another."""
+    return {
+        "resourceType": "CodeSystem",
+        "id": "codes",
+        "url": SYSTEM,
+        "status": "active",
+        "content": "complete",
+        "concept": [{"code": code} for code in CODES],
+    }
+
+
+def _value_sets() -> Iterator[dict[str, Any]]:
+    """Yield a value set of each code, and of a thousand that nobody has."""
+    others = [{"code": f"none-{number}"} for number in range(1_000)]
+    for code in CODES:
+        include = [{"system": _SYSTEMS.get(code, SYSTEM), "concept": [{"code": code}]}]
+        yield {
+            "resourceType": "ValueSet",
+            "id": code,
+            "url": f"urn:plenty:{code}",
+            "status": "active",
+            "compose": {"include": [*include, {"system": SYSTEM, "concept": others}]},
+        }
 
 
 def _practitioners() -> Iterator[dict[str, Any]]:

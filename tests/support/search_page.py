@@ -49,6 +49,7 @@ UNREADABLE = Refused(code="value")
 WRONG = Refused(code="value", here=YES)
 
 ALLERGY, DOCUMENT = "AllergyIntolerance", "DocumentReference"
+PENICILLINS = Finds("al-p12-penicillin", "al-p3-amoxicillin", "al-p1-penicillin")
 OF_P1, OF_P4 = f"{DOCUMENT}?patient=p1", f"{ALLERGY}?patient=p4"
 NKDA = Finds("al-p4-nkda")
 CORE = "http://hl7.org/fhir/us/core"
@@ -166,9 +167,17 @@ MODIFIERS = (
     Row("`:of-type`", "token", "On an identifier: system and code of its type, and its value",
         [("Patient?identifier:of-type=http://terminology.hl7.org/CodeSystem/v2-0203|MR|LGH-100385",
           Finds("p5"))]),
-    Row("`:in`, `:not-in`, `:above`, `:below` on a token", "token",
-        "400: there is no terminology service here",
-        [(f"{ALLERGY}?code:{one}=x", NOT_HERE) for one in ("in", "not-in", "above", "below")]),
+    Row("`:in`, `:not-in` on a token", "token",
+        "By a value set that was imported, or a built-in class; 400 where it cannot be worked out",
+        [(f"{ALLERGY}?code:in=penicillins", PENICILLINS),
+         (f"{ALLERGY}?patient=p1&code:in=urn:nobodys", Refused(code="not-found", here=YES)),
+         (f"{ALLERGY}?patient=p3&code:not-in=penicillins,tree-nuts",
+          Finds("al-p3-egg", "al-p3-cat", "al-p3-milk", "al-p3-peanut"))]),
+    Row("`:above`, `:below` on a token", "token",
+        "By a code system that was imported whole, or a built-in class",
+        [(f"{ALLERGY}?code:below=penicillins", PENICILLINS),
+         (r"Group?code:below=http://lakeside.example/fhir/group-kind|list",
+          Finds("grp-allergy-clinic"))]),
     Row("`:below` on a media type", "token", "Its beginning: `text`, or `text/plain`",
         [(f"{OF_P1}&type=18842-5&contenttype:below=text", Finds("doc-p1-discharge-2024"))]),
     Row("`:above`, `:below` on a uri", "uri", "By the steps of its path",

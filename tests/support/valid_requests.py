@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from flask import Flask
 
@@ -154,7 +155,10 @@ def _searches(definition: Definition, held: Held) -> Iterator[Request]:
         for value in found:
             yield asking("GET", f"/fhir/{name}", f"{parameter.name}={value}&_count=2")
         for modifier in modifiers_of(parameter):
-            value = _MODIFIED.get(modifier, found[0])
+            value = _MODIFIED.get((parameter.kind, modifier), found[0])
+            value = _MODIFIED.get(modifier, value)
+            if parameter.name == "contenttype" and modifier == "below":
+                value = "text"
             yield asking("GET", f"/fhir/{name}", f"{parameter.name}:{modifier}={value}")
         for target in getattr(parameter, "targets", ()):
             yield asking("GET", f"/fhir/{name}", f"{parameter.name}:{target}=x")
@@ -185,8 +189,12 @@ _MODIFIED = {
     "of-type": "system|code|value",
     "text": "word",
     "contains": "word",
-    "above": "http://x.example/a/b",
-    "below": "http://x.example/a",
+    ("uri", "above"): "http://x.example/a/b",
+    ("uri", "below"): "http://x.example/a",
+    ("token", "in"): "penicillins,http://lakeside.example/fhir/ValueSet/severe-reactions",
+    ("token", "not-in"): "ValueSet/severe-reactions",
+    ("token", "above"): "http://lakeside.example/fhir/group-kind|roster",
+    ("token", "below"): "latex",
 }
 SOUGHT = {
     "resourceType": "Patient",
@@ -210,15 +218,64 @@ _VALUES = {
 }
 
 
+_KINDS = ("url", "valueUri", "http://lakeside.example/fhir/group-kind")
+_REACTIONS = ("url", "valueUri", "http://lakeside.example/fhir/ValueSet/severe-reactions")
+_CODING = {"system": "http://snomed.info/sct", "code": "41291007"}
+# Of what is here of terminology, parameters that go together.
+_ASKED: dict[tuple[str, str], list[list[tuple[str, str, Any]]]] = {
+    ("ValueSet", "expand"): [
+        [_REACTIONS],
+        [
+            ("url", "valueUri", "penicillins"),
+            ("filter", "valueString", "penicillin"),
+            ("offset", "valueInteger", 1),
+            ("count", "valueInteger", 2),
+            ("activeOnly", "valueBoolean", True),
+        ],
+    ],
+    ("ValueSet", "validate-code"): [
+        [_REACTIONS, ("coding", "valueCoding", _CODING)],
+        [
+            _REACTIONS,
+            ("valueSetVersion", "valueString", "1"),
+            ("code", "valueCode", "41291007"),
+            ("system", "valueUri", "http://snomed.info/sct"),
+            ("display", "valueString", "Angioedema"),
+        ],
+    ],
+    ("CodeSystem", "validate-code"): [
+        [_KINDS, ("code", "valueCode", "roster"), ("version", "valueString", "1")],
+        [_KINDS, ("coding", "valueCoding", {"system": _KINDS[2], "code": "x"})],
+    ],
+    ("CodeSystem", "subsumes"): [
+        [
+            ("codeA", "valueCode", "list"),
+            ("codeB", "valueCode", "roster"),
+            ("system", "valueUri", _KINDS[2]),
+            *version,
+        ]
+        for version in ([], [("version", "valueString", "1")])
+    ],
+}
+
+
+_OF_ID = {"ValueSet": "severe-reactions", "CodeSystem": "group-kinds"}
+
+
 def _operations(definition: Definition) -> Iterator[Request]:
     """Yield a type's operations, by GET and by POST, with the parameters that they must have."""
     for operation in definition.operations:
-        place = f"/{PATIENT}" if operation.instance else ""
+        place = f"/{_OF_ID.get(definition.name, PATIENT)}" if operation.instance else ""
         path = f"/fhir/{definition.name}{place}/${operation.name}"
         required = [one for one in operation.parameters if one.required]
-        for listed in (required, operation.parameters):
-            # An end before the start would be refused.
-            values = [(one.name, *_VALUES[one.type]) for one in listed if one.name != "end"]
+        taken = {one.name for one in operation.parameters}
+        # An end before the start would be refused.
+        choices = _ASKED.get((definition.name, operation.name)) or [
+            [(one.name, *_VALUES[one.type]) for one in listed if one.name != "end"]
+            for listed in (required, operation.parameters)
+        ]
+        for choice in choices:
+            values = [one for one in choice if one[0] in taken]
             query = "&".join(
                 f"{name}={value['system']}|{value['code']}"
                 if isinstance(value, dict)

@@ -48,6 +48,7 @@ from fhirapp.rest.response import (
     parse_form,
 )
 from fhirapp.rest.subset import unknown_elements
+from fhirapp.rest.terminology import Terminology
 from fhirapp.search.parameter import Context
 from fhirapp.search.query import MAX_LENGTH, parse_controls, parse_query
 from fhirapp.search.values import SHOWN, AnyCondition
@@ -330,9 +331,9 @@ def _parse_filter(text: str, exported: Sequence[str]) -> Filter:
         )
     pairs = tuple(parse_form(query.encode()))
     definition = types()[name]
-    context = Context(definition.tables, base_url())
+    context = Context(definition.tables, base_url(), Terminology(reader).resolve)
     try:
-        conditions_of(definition, pairs)
+        conditions_of(definition, pairs, reader())
         query = parse_query(definition.params, pairs, context, strict=True)
         check_merged(reader(), definition, Access((), None), query.applied, context, is_empty=True)
     except FhirError as error:
@@ -341,14 +342,14 @@ def _parse_filter(text: str, exported: Sequence[str]) -> Filter:
 
 
 def conditions_of(
-    definition: Definition, pairs: Sequence[tuple[str, str]]
+    definition: Definition, pairs: Sequence[tuple[str, str]], snapshot: Reader
 ) -> tuple[AnyCondition, ...]:
     """Return the conditions of a query on a row `r`; all must hold. Raises FhirError."""
     controls = parse_controls(pairs, default=1, greatest=1)
     shaping = [name for name, value in pairs if (name, value) not in controls.rest]
     if shaping:
         raise UnsupportedParameter(shaping[0][:SHOWN], "shapes an answer, and selects nothing")
-    context = Context(definition.tables, base_url())
+    context = Context(definition.tables, base_url(), Terminology(lambda: snapshot).resolve)
     query = parse_query(definition.params, pairs, context, strict=True)
     if query.ignored:
         name, reason = query.ignored[0]

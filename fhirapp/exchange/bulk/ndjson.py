@@ -182,7 +182,8 @@ def _selections(
     limit = limit_of(definition, access)
     limits: list[AnyCondition] = [] if limit is None else [limit]
     queries = [
-        conditions_of(definition, pairs) for pairs in export_request.filters_of(definition.name)
+        conditions_of(definition, pairs, snapshot)
+        for pairs in export_request.filters_of(definition.name)
     ]
     whose = _whose(definition, export_request, patients)
     if not (limits or queries or whose is not None):

@@ -54,6 +54,8 @@ _MODIFIERS = {
     "contains": _("contains"),
     "not": _("is not"),
     "text": _("text contains"),
+    "in": _("is in the value set"),
+    "not-in": _("is not in the value set"),
     "above": _("is or is above"),
     "below": _("is or is below"),
     "identifier": _("has the identifier"),

@@ -1,0 +1,156 @@
+"""Classes of substances that are here without an import, each as a value set.
+
+A class has only substances whose codes this server knows (exchange/tables/vocabulary.py): that a
+substance is in none says nothing, and neither class nor hint says that patients who react to one
+react to another. Each names the source of its members.
+
+Codes and names of RxNorm: courtesy of the U.S. National Library of Medicine, in the public domain.
+Those of SNOMED CT: copyright of SNOMED International; who uses them needs its licence, which costs
+nothing in its member countries (https://www.snomed.org/get-snomed). The classes themselves are
+fhirapp's, under its licence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from fhirapp.fhir.terminology import SNOMED_CT, worded
+
+RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
+URL = "urn:fhirapp:substance-class:"
+_COPYRIGHT = (
+    "Codes of RxNorm: courtesy of the U.S. National Library of Medicine, public domain. Codes of"
+    " SNOMED CT: copyright of SNOMED International; to use them takes its licence. The choice of"
+    " codes: fhirapp, Apache-2.0. Source: %s."
+)
+_FDA_LABELS = "class as in the drugs' FDA labels (established pharmacologic class)"
+_FDA_FOOD = "major food allergens as the FDA names their kinds (21 U.S.C. 321(qq))"
+
+
+class SubstanceClass(NamedTuple):
+    """A class: its title, where its members are from, and their names by system and code."""
+
+    title: str
+    source: str
+    codes: Mapping[tuple[str, str], str]
+
+    def value_set(self, name: str) -> dict[str, Any]:
+        """Return the class as a ValueSet."""
+        systems: dict[str, list[dict[str, str]]] = {}
+        for (system, code), display in self.codes.items():
+            systems.setdefault(system, []).append({"code": code, "display": display})
+        return {
+            "resourceType": "ValueSet",
+            "url": URL + name,
+            "name": "".join(part.capitalize() for part in name.split("-")),
+            "title": self.title,
+            "status": "active",
+            "copyright": _COPYRIGHT % self.source,
+            "compose": {
+                "include": [
+                    {"system": system, "concept": concepts} for system, concepts in systems.items()
+                ]
+            },
+        }
+
+
+def _class(
+    title: str,
+    source: str,
+    rxnorm: Mapping[str, str] | None = None,
+    snomed: Mapping[str, str] | None = None,
+) -> SubstanceClass:
+    listed = {SNOMED_CT: snomed or {}, RXNORM: rxnorm or {}}
+    codes = {
+        (system, code): display for system, of in listed.items() for code, display in of.items()
+    }
+    return SubstanceClass(title, source, codes)
+
+
+CLASSES: Mapping[str, SubstanceClass] = {
+    "penicillins": _class(
+        worded("Penicillins"),
+        _FDA_LABELS,
+        {
+            "723": "amoxicillin",
+            "733": "ampicillin",
+            "7980": "penicillin G",
+            "7984": "penicillin V",
+        },
+        {"764146007": "Penicillin", "372687004": "Amoxicillin"},
+    ),
+    "cephalosporins": _class(
+        worded("Cephalosporins"),
+        _FDA_LABELS,
+        {
+            "2176": "cefaclor",
+            "2180": "cefazolin",
+            "25037": "cefdinir",
+            "20481": "cefepime",
+            "25033": "cefixime",
+            "2189": "cefoxitin",
+            "2191": "ceftazidime",
+            "2193": "ceftriaxone",
+            "2194": "cefuroxime",
+            "2231": "cephalexin",
+        },
+    ),
+    "nsaids": _class(
+        worded("Nonsteroidal anti-inflammatory drugs"),
+        _FDA_LABELS,
+        {
+            "1191": "aspirin",
+            "140587": "celecoxib",
+            "3355": "diclofenac",
+            "5640": "ibuprofen",
+            "7258": "naproxen",
+        },
+    ),
+    "sulfonamides": _class(
+        worded("Sulfonamide antibacterials and sulfasalazine"),
+        "FDA labels: sulfonamide antibacterials, and what is contraindicated after sulfonamides",
+        {
+            "10171": "sulfadiazine",
+            "10831": "sulfamethoxazole / trimethoprim",
+            "9524": "sulfasalazine",
+        },
+        {"763875007": "Product containing sulfonamide"},
+    ),
+    "tree-nuts": _class(
+        worded("Tree nuts"),
+        _FDA_FOOD,
+        snomed={
+            "442571000124108": "Tree nut",
+            "256350002": "Almond",
+            "256351003": "Brazil nut",
+            "227493005": "Cashew nut",
+            "256353000": "Hazelnut",
+            "227501001": "Macadamia nut",
+            "260189007": "Pecan nut",
+            "227511008": "Pine nut",
+            "227512001": "Pistachio nut",
+            "256352005": "Walnut - nut",
+        },
+    ),
+    "shellfish": _class(
+        worded("Shellfish"),
+        f"{_FDA_FOOD}, crustaceans, and molluscs beside them",
+        snomed={
+            "735029006": "Shellfish",
+            "278840001": "Shrimp",
+            "227151004": "Prawns",
+            "736159005": "Crab",
+            "736162008": "Lobster",
+            "227150003": "Mussel",
+            "736031006": "Oyster",
+        },
+    ),
+    "latex": _class(worded("Latex"), "one code of SNOMED CT", snomed={"111088007": "Latex"}),
+}
+
+
+def classes_of(codes: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the names of the classes that one of these codes, system and code, is in."""
+    held = {*codes}
+    return [name for name, one in CLASSES.items() if not held.isdisjoint(one.codes)]

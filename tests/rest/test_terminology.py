@@ -1,0 +1,538 @@
+"""`:in`, `:not-in`, `:above`, `:below`: what value sets and code systems here say, or a refusal.
+
+Source: FHIR R4 search §3.1.1.4.10; valueset §4.9.5 to §4.9.7; codesystem §4.8.12.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fhir.resources.R4B.valueset import ValueSet
+
+from fhirapp.auth.scopes import enforceable, parse_scope
+from fhirapp.exchange.tables.vocabulary import SUBSTANCES
+from fhirapp.fhir.substance_classes import CLASSES
+from fhirapp.rest import terminology
+from tests.conftest import token_for
+from tests.support.contract import allergy, delete, publish
+from tests.support.helpers import Fhir, assert_outcome
+
+ALLERGY = "AllergyIntolerance"
+NOW = "2026-01-01T00:00:00.000+00:00"
+SYSTEM, OTHER, SNOMED = "urn:s", "urn:t", "http://snomed.info/sct"
+RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"
+
+
+def coding(code: str, system: str | None = SYSTEM) -> dict[str, Any]:
+    """Return a CodeableConcept."""
+    return {"coding": [{"code": code} | ({"system": system} if system else {})]}
+
+
+def of(code: str, *concepts: dict[str, Any], **properties: Any) -> dict[str, Any]:
+    """Return a concept of a code system, with others below it and properties."""
+    found: dict[str, Any] = {"code": code, "display": code.title()}
+    if properties:
+        found["property"] = [
+            {
+                "code": name,
+                {bool: "valueBoolean", str: "valueCode", int: "valueInteger"}[type(value)]: value,
+            }
+            for name, value in properties.items()
+        ]
+    return found | ({"concept": [*concepts]} if concepts else {})
+
+
+def code_system(row_id: str, url: str, *concepts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "resourceType": "CodeSystem",
+        "id": row_id,
+        "url": url,
+        "status": "active",
+        "content": "complete",
+        "concept": [*concepts],
+    } | more
+
+
+def value_set(row_id: str, *include: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a value set whose address is urn:v: and its id."""
+    compose = {"include": [*include]} | more.pop("compose", {})
+    found = {"resourceType": "ValueSet", "id": row_id, "url": f"urn:v:{row_id}", "status": "active"}
+    return found | ({"compose": compose} if include else {}) | more
+
+
+def codes(*listed: str, system: str = SYSTEM) -> dict[str, Any]:
+    return {"system": system, "concept": [{"code": one} for one in listed]}
+
+
+def by(name: str, op: str, value: str, system: str = SYSTEM) -> dict[str, Any]:
+    return {"system": system, "filter": [{"property": name, "op": op, "value": value}]}
+
+
+FURRED = {"code": "furred", "type": "boolean"}
+ANIMALS = code_system(
+    "animals",
+    SYSTEM,
+    of("animal", of("cat", of("tiger", furred=True, size="big"), furred=True), furred=False),
+    of("kitten", parent="cat", furred=True, size="small"),
+    of("dodo", parent="animal", furred=False, inactive=True),
+    hierarchyMeaning="is-a",
+    property=[FURRED, {"code": "size", "type": "code"}],
+)
+TERMS = (
+    ANIMALS,
+    code_system("part", "urn:part", of("hand", of("thumb")), hierarchyMeaning="part-of"),
+    code_system("some", "urn:some", of("a"), content="fragment"),
+    code_system("dangling", "urn:dangling", of("a", parent="nowhere")),
+    code_system("circle", "urn:circle", of("a", parent="b"), of("b", parent="a")),
+    code_system("old", "urn:twice", of("a"), version="1"),
+    code_system("new", "urn:twice", of("b"), version="2"),
+    value_set("few", codes("cat", "dodo"), version="7"),
+    value_set("mixed", codes("cat"), codes("y", system=OTHER)),
+    value_set("whole", {"system": SYSTEM}),
+    value_set("cats", by("concept", "is-a", "cat")),
+    value_set("under", by("concept", "descendent-of", "cat")),
+    value_set("no-cats", by("concept", "is-not-a", "cat")),
+    value_set("big", by("size", "=", "big")),
+    value_set("sized", by("size", "in", "big,small")),
+    value_set("bare", by("furred", "=", "false")),
+    value_set("children", by("parent", "=", "animal")),
+    value_set("both", {"system": SYSTEM, "filter": [
+        {"property": "concept", "op": "is-a", "value": "cat"},
+        {"property": "size", "op": "=", "value": "big"}]}),
+    value_set("without", {"system": SYSTEM}, compose={"exclude": [by("concept", "is-a", "cat")]}),
+    value_set("living", {"system": SYSTEM}, compose={"inactive": False}),
+    value_set("made", {"valueSet": ["urn:v:few|7"]}, {"valueSet": ["urn:v:mixed"]}),
+    value_set("common", {"system": SYSTEM, "valueSet": ["urn:v:mixed"]}),
+    value_set("nothing", codes("cat"), compose={"exclude": [codes("cat")]}),
+    value_set("expanded", expansion={"timestamp": NOW, "total": 2, "contains": [
+        {"system": SYSTEM, "code": "cat", "contains": [{"system": OTHER, "code": "y"}]}]}),
+    value_set("fallback", by("x", "=", "y", "urn:elsewhere"), expansion={
+        "timestamp": NOW, "contains": [{"system": SYSTEM, "code": "dodo"}]}),
+    value_set("of-two", {"system": "urn:twice", "version": "2"}),
+    # What cannot be worked out whole.
+    value_set("regex", by("concept", "regex", "c.*")),
+    value_set("unknown-code", by("concept", "is-a", "unicorn")),
+    value_set("silent", by("size", "=", "true")),
+    value_set("elsewhere", codes("cat"), {"system": "urn:elsewhere"}),
+    value_set("fragment", {"system": "urn:some"}),
+    value_set("parts", by("concept", "is-a", "hand", "urn:part")),
+    value_set("torn", by("concept", "is-a", "a", "urn:dangling")),
+    value_set("itself", {"valueSet": ["urn:v:loop"]}),
+    value_set("loop", {"valueSet": ["urn:v:itself"]}),
+    value_set("lost", {"valueSet": ["urn:v:nowhere"]}),
+    value_set("two-sets", {"valueSet": ["urn:v:few", "urn:v:mixed"]}),
+    value_set("twice", {"system": "urn:twice"}),
+    value_set("empty"),
+    value_set("locked", {"system": SYSTEM}, compose={"lockedDate": "2020-01-01"}),
+    value_set("changed", codes("cat"), modifierExtension=[{"url": "urn:x", "valueBoolean": True}]),
+    value_set("page", expansion={"timestamp": NOW, "total": 9, "contains": [
+        {"system": SYSTEM, "code": "cat"}]}),
+    value_set("chosen", expansion={
+        "timestamp": NOW, "contains": [{"system": SYSTEM, "code": "cat"}],
+        "parameter": [{"name": "filter", "valueString": "c"}]}),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def app(make_app):
+    """An app with entries of several codes, and terminology."""
+    app = make_app(seed=False)
+    for name in ("CodeSystem", "ValueSet"):
+        publish(app, *(one for one in TERMS if one["resourceType"] == name), now=NOW)
+    publish(
+        app,
+        *(allergy(f"{code[0]}-{code}", code=coding(code))
+          for code in ("animal", "cat", "tiger", "kitten", "dodo")),
+        allergy("n-none"),
+        allergy("b-bare", code=coding("cat", None)),
+        allergy("o-other", code=coding("y", OTHER)),
+        allergy("u-upper", code=coding("CAT")),
+        allergy("p-penicillin", code=coding("764146007", SNOMED)),
+        allergy("m-amoxicillin", code=coding("723", RXNORM)),
+        allergy("w-words", code={"text": "cat"}),
+        allergy("s-sub", reaction=[{"substance": coding("tiger"),
+                                    "manifestation": [coding("cat")]}]),
+        now=NOW,
+    )  # fmt: skip
+    return app
+
+
+@pytest.fixture(scope="module")
+def client(app):
+    return Fhir(app, token_for(app, "system/*.rs"))
+
+
+@pytest.fixture(scope="module")
+def found(client):
+    """Return the first letters of what a query finds."""
+    return lambda query: "".join(
+        sorted(one[0] for one in client.ids(f"{ALLERGY}?{query}&_count=1000"))
+    )
+
+
+ALL = "abcdkmnopstuw"
+CATS = "ckstu"
+
+
+def without(letters: str) -> str:
+    return "".join(one for one in ALL if one not in letters)
+
+
+@pytest.mark.parametrize(
+    ("name", "letters"),
+    [
+        ("urn:v:few", "cdu"),
+        ("urn:v:few|7", "cdu"),
+        ("ValueSet/few", "cdu"),
+        ("urn:v:mixed", "cou"),
+        ("urn:v:whole", "acdkstu"),
+        ("urn:v:cats", CATS),
+        ("urn:v:under", "kst"),
+        ("urn:v:no-cats", "ad"),
+        ("urn:v:big", "st"),
+        ("urn:v:sized", "kst"),
+        ("urn:v:bare", "ad"),
+        ("urn:v:children", "cdu"),
+        ("urn:v:both", "st"),
+        ("urn:v:without", "ad"),
+        ("urn:v:living", "ackstu"),
+        ("urn:v:made", "cdou"),
+        ("urn:v:common", "cu"),
+        ("urn:v:nothing", ""),
+        ("urn:v:expanded", "cou"),
+        ("urn:v:fallback", "d"),
+        ("urn:v:of-two", ""),
+        ("penicillins", "mp"),
+        ("Penicillins", "mp"),
+        ("urn:fhirapp:substance-class:penicillins", "mp"),
+        ("tree nuts", ""),
+    ],
+)
+def test_in_and_not_in_a_value_set_divide_what_there_is(found, name, letters):
+    """`:not-in` also finds what has no code: it is the opposite of `:in` (decisions §3)."""
+    escaped = name.replace("|", "\\|")
+    assert found(f"code:in={escaped}") == letters
+    assert found(f"code:in={name}") == letters
+    assert found(f"code:not-in={escaped}") == without(letters)
+
+
+def test_several_value_sets_are_any_of_them(found):
+    assert found("code:in=urn:v:big,urn:v:few") == "cdstu"
+    assert found("code:not-in=urn:v:big,urn:v:few") == without("cdstu")
+    assert found("code:in=urn:v:whole&code:not-in=urn:v:cats") == "ad"
+
+
+def test_another_parameter_is_asked_of_its_own_codes(found):
+    assert found("manifestation:in=urn:v:cats") == "s"
+    assert found("manifestation:not-in=urn:v:cats") == without("s")
+    assert found("manifestation:below=urn:s|animal") == "s"
+
+
+@pytest.mark.parametrize(
+    ("query", "letters"),
+    [
+        ("code:below=urn:s|cat", CATS),
+        ("code:below=urn:s|animal", "acdkstu"),
+        ("code:below=urn:s|kitten", "k"),
+        ("code:above=urn:s|kitten", "acku"),
+        ("code:above=urn:s|animal", "a"),
+        ("code:below=urn:s|kitten,urn:s|dodo", "dk"),
+        ("code:below=penicillins", "mp"),
+        ("code:below=latex", ""),
+        ("code:below=penicillins,urn:s|kitten", "kmp"),
+        ("code:below=urn:circle|a", ""),
+    ],
+)
+def test_below_and_above_go_by_the_hierarchy(found, query, letters):
+    assert found(query) == letters
+
+
+HERE = "; here are "
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "told"),
+    [
+        ("code:in=urn:nobody", "not-found", "'urn:nobody' is no value set here; here are urn:fhir"),
+        ("code:not-in=urn:nobody", "not-found", "'urn:nobody' is no value set here; here are urn:"),
+        ("code:in=ValueSet/nobody", "not-found", "'ValueSet/nobody' is no value set here"),
+        (r"code:in=urn:v:few\|8", "not-found", "'urn:v:few|8' is no value set here"),
+        ("code:not-in=urn:v:regex", "not-supported", "the filter concept regex on urn:s"),
+        ("code:in=urn:v:unknown-code", "not-supported", "urn:s has no code unicorn"),
+        ("code:in=urn:v:silent", "not-supported", "animal of urn:s does not tell its size"),
+        ("code:not-in=urn:v:elsewhere", "not-found", "'urn:elsewhere' is no code system here; "),
+        ("code:in=urn:v:fragment", "not-supported", "urn:some only content fragment is here"),
+        ("code:in=urn:v:parts", "not-supported", "the hierarchy of urn:part is part-of"),
+        ("code:in=urn:v:torn", "not-supported", "names nowhere in its hierarchy and lacks that"),
+        ("code:in=urn:v:itself", "not-supported", "the value set urn:v:itself includes itself"),
+        ("code:in=urn:v:lost", "not-found", "'urn:v:nowhere' is no value set here"),
+        ("code:in=urn:v:two-sets", "not-supported", "or several value sets in one"),
+        ("code:in=urn:v:twice", "not-found", "urn:twice is the address of several here: "),
+        ("code:in=urn:v:empty", "not-supported", "tells neither compose nor expansion"),
+        ("code:in=urn:v:locked", "not-supported", "the lockedDate of urn:v:locked"),
+        ("code:in=urn:v:changed", "not-supported", "an extension that changes its meaning"),
+        ("code:in=urn:v:page", "not-supported", "the compose of urn:v:page cannot be read"),
+        ("code:in=urn:v:chosen", "not-supported", "the compose of urn:v:chosen cannot be read"),
+        ("code:below=urn:nobody|a", "not-found", "'urn:nobody' is no code system here"),
+        ("code:below=urn:s|unicorn", "not-found", "urn:s has no code 'unicorn'"),
+        ("code:below=urn:part|hand", "not-supported", "is part-of, and not is-a"),
+        ("code:below=urn:some|a", "not-supported", "only content fragment is here"),
+        ("code:below=cat", "not-found", "'cat' is no class of substances here; here are penicill"),
+        ("code:above=penicillins", "not-found", "'penicillins' is no code with its system here"),
+        ("code:below=|cat", "not-found", "'cat' is no class of substances here"),
+        ("identifier:in=urn:v:few", "not-supported", "is not supported on a token parameter here"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_worked_out_whole_is_refused(client, query, code, told):
+    """`:in` of what is not here as an empty set would find nothing, `:not-in` all there is."""
+    response = client.get(f"{ALLERGY}?{query}")
+    assert response.status_code == 400
+    (issue,) = response.get_json(force=True)["issue"]
+    assert (issue["code"], issue["expression"]) == (code, [f"http.{query.partition('=')[0]}"])
+    assert told in issue["diagnostics"]
+    strict = client.get(f"{ALLERGY}?{query}", headers={"Prefer": "handling=lenient"})
+    assert strict.status_code == 400
+
+
+def test_more_codes_than_are_looked_for_are_refused(app, client, monkeypatch):
+    monkeypatch.setattr(terminology, "MAX_CODES", 2)
+    for value in ("urn:v:cats", "urn:v:made"):
+        response = client.get(f"{ALLERGY}?code:in={value}")
+        assert response.get_json(force=True)["issue"][0]["code"] == "too-costly"
+    assert client.get(f"{ALLERGY}?code:below=urn:s|cat").status_code == 400
+    assert client.get(f"{ALLERGY}?code:in=urn:v:few").status_code == 200
+
+
+def test_thousands_of_codes_are_asked_at_once_and_twice_as_many_refused(own_app):
+    """SQLite takes 32,766 values in a statement."""
+    listed = [f"x{number}" for number in range(19_998)]
+    publish(own_app, value_set("many", codes("723", *listed, system=RXNORM)), now=NOW)
+    publish(own_app, value_set("more", codes(*listed, system=OTHER)), now=NOW)
+    publish(own_app, allergy("amoxicillin", code=coding("723", RXNORM)), now=NOW)
+    client = Fhir(own_app, token_for(own_app, "system/*.rs"))
+    assert "amoxicillin" in client.ids(f"{ALLERGY}?code:in=urn:v:many&_count=1000")
+    assert "amoxicillin" not in client.ids(f"{ALLERGY}?code:not-in=urn:v:many&_count=1000")
+    chained = client.ids("Patient?_has:AllergyIntolerance:patient:code:in=urn:v:many")
+    assert chained == client.ids("Patient?_id=" + ",".join(chained))
+    for query in ("code:in=urn:v:many,urn:v:more", "code:in=urn:v:many&code:not-in=urn:v:more"):
+        response = client.get(f"{ALLERGY}?{query}")
+        assert response.get_json(force=True)["issue"][0]["code"] == "too-costly"
+    assert_outcome(
+        client.get("Patient?_has:AllergyIntolerance:patient:code:in=urn:v:many,urn:v:more"),
+        400,
+        "too-costly",
+        "_has:AllergyIntolerance:patient:code:in: the search is for more codes than can be looked"
+        " for at once",
+        "_has:AllergyIntolerance:patient:code:in",
+    )
+
+
+def test_a_chain_asks_value_sets_too(client):
+    by_chain = client.ids("Patient?_has:AllergyIntolerance:patient:code:in=penicillins")
+    by_search = client.read(f"{ALLERGY}?code:in=penicillins")["entry"]
+    named = {one["resource"]["patient"]["reference"].partition("/")[2] for one in by_search}
+    assert {*by_chain} <= named
+    assert client.get("Patient?_has:AllergyIntolerance:patient:code:in=urn:no").status_code == 400
+
+
+def test_a_value_set_that_changes_is_asked_as_it_is_now(own_app):
+    client = Fhir(own_app, token_for(own_app, "system/*.rs"))
+    publish(own_app, allergy("y", code=coding("cat")), allergy("z", code=coding("dodo")), now=NOW)
+    system = code_system("s", SYSTEM, of("cat"), of("dodo", parent="cat"))
+    publish(own_app, system, now=NOW)
+    publish(own_app, value_set("one", by("concept", "is-a", "cat")), now=NOW)
+    assert client.ids(f"{ALLERGY}?code:in=urn:v:one") == ["z", "y"]
+    publish(own_app, code_system("s", SYSTEM, of("cat"), of("dodo")), now=NOW)
+    assert client.ids(f"{ALLERGY}?code:in=urn:v:one") == ["y"]
+    publish(own_app, value_set("one", codes("dodo")), now=NOW)
+    assert client.ids(f"{ALLERGY}?code:in=urn:v:one") == ["z"]
+    delete(own_app, "ValueSet", "one", now=NOW)
+    assert client.get(f"{ALLERGY}?code:in=urn:v:one").status_code == 400
+
+
+@pytest.mark.parametrize("modifier", ["in", "not-in", "below", "above"])
+def test_a_scope_cannot_be_filtered_by_them(app, modifier):
+    """What a token sees would change with a value set: such a filter cannot be enforced."""
+    with app.test_request_context():
+        assert enforceable(parse_scope(f"system/{ALLERGY}.rs?code:not=x"))
+        assert not enforceable(parse_scope(f"system/{ALLERGY}.rs?code:{modifier}=penicillins"))
+
+
+def test_a_patients_token_sees_value_sets_and_by_them_its_own_alone(app, as_patient):
+    own = Fhir(app, token_for(app, "patient/*.rs", patient="p-nobody"))
+    assert own.ids(f"{ALLERGY}?code:in=penicillins") == []
+    assert own.ids(f"{ALLERGY}?code:not-in=penicillins") == []
+    assert own.get("ValueSet/few").status_code == 200
+    none = Fhir(app, token_for(app, "system/Binary.rs"))
+    assert none.get("ValueSet").status_code in (200, 403)
+
+
+def test_an_explanation_names_the_value_set_and_how_many_codes_it_has(client):
+    bundle = client.read(f"{ALLERGY}?code:in=urn:v:few&code:not-in=penicillins&_explain=true")
+    told = " ".join(
+        issue["diagnostics"]
+        for entry in bundle["entry"]
+        if entry["resource"]["resourceType"] == "OperationOutcome"
+        for issue in entry["resource"]["issue"]
+    )
+    assert "has a code of the value set urn:v:few|7 (2 codes)" in told
+    assert "lacks every code of the value set urn:fhirapp:substance-class:penicillins" in told
+    bundle = client.read(f"{ALLERGY}?code:below=urn:s|cat&_explain=true")
+    assert "has a code of cat of urn:s and what is below it (3 codes)" in str(bundle)
+
+
+def parts(response: Any) -> dict[str, Any]:
+    """Return the parameters of an answer, by name."""
+    content = response.get_json(force=True)
+    assert (response.status_code, content["resourceType"]) == (200, "Parameters"), content
+    return {
+        one["name"]: next(value for name, value in one.items() if name.startswith("value"))
+        for one in content["parameter"]
+    }
+
+
+def expanded(client: Fhir, query: str) -> tuple[int, list[str]]:
+    """Return the total, and the codes in the answer."""
+    content = client.read(query)
+    ValueSet.model_validate(content)
+    listed = content["expansion"].get("contains", [])
+    return content["expansion"]["total"], [one["code"] for one in listed]
+
+
+@pytest.mark.parametrize(
+    ("query", "total", "listed"),
+    [
+        ("?url=urn:v:few", 2, ["cat", "dodo"]),
+        ("?url=urn:v:few|7", 2, ["cat", "dodo"]),
+        ("?url=urn:v:few&valueSetVersion=7", 2, ["cat", "dodo"]),
+        ("?url=urn:v:whole&activeOnly=true", 4, ["animal", "cat", "tiger", "kitten"]),
+        ("?url=urn:v:whole&filter=TIGE", 1, ["tiger"]),
+        ("?url=urn:v:whole&offset=1&count=2", 5, ["cat", "tiger"]),
+        ("?url=urn:v:whole&offset=9", 5, []),
+        ("?url=urn:v:whole&count=0", 5, []),
+        ("?url=urn:v:nothing", 0, []),
+        ("?url=latex", 1, ["111088007"]),
+    ],
+)
+def test_expand_lists_the_codes(client, query, total, listed):
+    assert expanded(client, f"ValueSet/$expand{query}") == (total, listed)
+
+
+def test_expand_of_an_id_is_that_of_its_url_and_by_post_the_same(client):
+    by_url = client.get("ValueSet/$expand?url=urn:v:few")
+    by_id = client.get("ValueSet/few/$expand")
+    body = {
+        "resourceType": "Parameters",
+        "parameter": [{"name": "url", "valueUri": "urn:v:few"}],
+    }
+    by_post = client.request("POST", "ValueSet/$expand", json=body)
+    assert by_url.headers["ETag"] == by_id.headers["ETag"] == by_post.headers["ETag"]
+    content = by_id.get_json(force=True)
+    assert content["id"] == "few"
+    assert content["expansion"]["contains"] == [
+        {"system": SYSTEM, "code": "cat", "display": "Cat"},
+        {"system": SYSTEM, "inactive": True, "code": "dodo", "display": "Dodo"},
+    ]
+    again = client.get("ValueSet/few/$expand", headers={"If-None-Match": by_id.headers["ETag"]})
+    assert again.status_code == 304
+
+
+def test_an_expansion_of_a_built_in_class_names_its_source_and_licence(client):
+    told = client.read("ValueSet/$expand?url=penicillins")["copyright"]
+    for part in ("RxNorm", "public domain", "SNOMED International", "licence", "FDA labels"):
+        assert part in told
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("ValueSet/$expand", 400, "required"),
+        ("ValueSet/$expand?url=urn:nobody", 404, "not-found"),
+        ("ValueSet/nobody/$expand", 404, "not-found"),
+        ("ValueSet/few/$expand?url=urn:v:few", 400, "not-supported"),
+        ("ValueSet/$expand?url=urn:v:few&date=2020", 400, "not-supported"),
+        ("ValueSet/$expand?url=urn:v:few&count=x", 400, "value"),
+        ("ValueSet/$expand?url=urn:v:regex", 400, "not-supported"),
+        ("ValueSet/$expand?url=urn:v:lost", 400, "not-found"),
+        ("ValueSet/$validate-code?url=urn:v:few&code=cat", 400, "required"),
+        ("ValueSet/$validate-code?url=urn:v:few", 400, "required"),
+        ("ValueSet/$validate-code?url=urn:v:elsewhere&system=urn:s&code=cat", 400, "not-found"),
+        ("CodeSystem/$validate-code?url=urn:some&code=b", 400, "not-supported"),
+        ("CodeSystem/$validate-code?url=urn:s&coding=urn:t|cat", 400, "value"),
+        ("CodeSystem/$validate-code?url=urn:nobody&code=a", 404, "not-found"),
+        ("CodeSystem/$subsumes?system=urn:nobody&codeA=a&codeB=b", 404, "not-found"),
+        ("CodeSystem/$subsumes?system=urn:s&codeA=a&codeB=cat", 400, "not-found"),
+        ("CodeSystem/$subsumes?system=urn:part&codeA=hand&codeB=thumb", 400, "not-supported"),
+        ("CodeSystem/$subsumes?system=urn:s&codeA=cat", 400, "required"),
+    ],
+)
+def test_an_operation_that_cannot_be_answered_is_refused(client, path, status, code):
+    response = client.get(path)
+    issue = response.get_json(force=True)["issue"][0]
+    assert (response.status_code, issue["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("query", "result", "others"),
+    [
+        ("url=urn:v:few&system=urn:s&code=cat", True, {"display": "Cat"}),
+        ("url=urn:v:few&coding=urn:s|cat", True, {"display": "Cat"}),
+        ("url=urn:v:few&coding=urn:s|cat&display=CAT", True, {"display": "Cat"}),
+        ("url=urn:v:few&coding=urn:s|cat&display=Dog", False,
+         {"message": "The code is in urn:v:few|7, and its display is another.", "display": "Cat"}),
+        ("url=urn:v:few&coding=urn:s|tiger", False,
+         {"message": "The code is not in urn:v:few|7."}),
+        ("url=urn:v:few&coding=urn:t|cat", False, {"message": "The code is not in urn:v:few|7."}),
+    ],
+)  # fmt: skip
+def test_a_code_is_in_a_value_set_or_not(client, query, result, others):
+    assert parts(client.get(f"ValueSet/$validate-code?{query}")) == {"result": result, **others}
+
+
+@pytest.mark.parametrize(
+    ("query", "result"),
+    [
+        ("url=urn:s&code=cat", True),
+        ("url=urn:s&code=Cat", False),
+        ("url=urn:s&coding=urn:s|cat", True),
+        ("url=urn:some&code=a", True),
+        ("url=urn:twice&version=1&code=a", True),
+        ("url=urn:twice&version=2&code=a", False),
+    ],
+)
+def test_a_code_is_in_a_code_system_or_not(client, query, result):
+    assert parts(client.get(f"CodeSystem/$validate-code?{query}"))["result"] is result
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "outcome"),
+    [
+        ("cat", "cat", "equivalent"),
+        ("animal", "kitten", "subsumes"),
+        ("kitten", "animal", "subsumed-by"),
+        ("kitten", "tiger", "not-subsumed"),
+    ],
+)
+def test_one_code_is_a_kind_of_another_or_not(client, one, other, outcome):
+    path = f"CodeSystem/$subsumes?system=urn:s&codeA={one}&codeB={other}"
+    assert parts(client.get(path)) == {"outcome": outcome}
+
+
+def test_terminology_takes_a_token(app):
+    for path in ("ValueSet/$expand?url=latex", "CodeSystem/$validate-code?url=urn:s&code=cat"):
+        assert app.test_client().get(f"/fhir/{path}").status_code == 401
+
+
+def test_built_in_classes_have_only_codes_that_tables_know(app):
+    """Beside two that HL7's own examples have: penicillin G and amoxicillin."""
+    known = {(one.system, one.code): one.display for one in SUBSTANCES.values()}
+    further = {
+        key
+        for one in CLASSES.values()
+        for key, display in one.codes.items()
+        if known.get(key) != display
+    }
+    assert further == {(RXNORM, "7980"), (SNOMED, "372687004")}
+    for name, one in CLASSES.items():
+        ValueSet.model_validate(one.value_set(name))
