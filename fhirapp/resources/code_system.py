@@ -199,7 +199,7 @@ def validate_code(definition: Definition, resource_id: str | None = None) -> Res
     """Return whether a code is in a code system. Raises FhirError."""
     access_to(definition, "r", resource_id)
     operation = parse_operation(of_resource(VALIDATE_CODE) if resource_id else VALIDATE_CODE)
-    pretty = negotiate(operation.parameters)
+    layout = negotiate(operation.parameters)
     look = Look(records(), "url")
     held = asked(look, definition, resource_id, operation)
     concepts = concepts_of(held)
@@ -208,14 +208,14 @@ def validate_code(definition: Definition, resource_id: str | None = None) -> Res
     if found is None and concepts.fault:
         # The code may be among those that are not here.
         raise UnsupportedParameter("url", concepts.fault)
-    return validation(found, operation.value("display"), held.name, pretty)
+    return validation(found, operation.value("display"), held.name, layout)
 
 
 def subsumes(definition: Definition) -> Response:
     """Return which of two codes is a kind of the other. Raises FhirError."""
     access_to(definition, "r")
     operation = parse_operation(SUBSUMES)
-    pretty = negotiate(operation.parameters)
+    layout = negotiate(operation.parameters)
     one, other, system = (
         unescape(operation.values[name][0]) for name in ("codeA", "codeB", "system")
     )
@@ -236,7 +236,7 @@ def subsumes(definition: Definition) -> Response:
     elif one in concepts.reach(other, concepts.children):
         outcome = "subsumed-by"
     parts = [{"name": "outcome", "valueCode": outcome}]
-    return answer({"resourceType": "Parameters", "parameter": parts}, pretty)
+    return answer({"resourceType": "Parameters", "parameter": parts}, layout)
 
 
 blueprint = ResourceBlueprint(

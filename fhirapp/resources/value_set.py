@@ -211,7 +211,7 @@ def expand(definition: Definition, resource_id: str | None = None) -> Response:
     """Return a value set with its expansion. Raises FhirError."""
     access_to(definition, "r", resource_id)
     operation = parse_operation(of_resource(EXPAND) if resource_id else EXPAND)
-    pretty = negotiate(operation.parameters)
+    layout = negotiate(operation.parameters)
     offset = parse_count(operation.value("offset"), 0, _MOST, "offset")
     count = parse_count(operation.value("count"), MAX_CODES, MAX_CODES, "count")
     is_active = parse_boolean("activeOnly", operation.value("activeOnly") or "false")
@@ -250,19 +250,19 @@ def expand(definition: Definition, resource_id: str | None = None) -> Response:
         "timestamp": instant(datetime.now(UTC)),
     }
     content = {"resourceType": "ValueSet", **content, "expansion": made | expansion}
-    return answer(content, pretty, f'W/"{digest.hexdigest()}"')
+    return answer(content, layout, f'W/"{digest.hexdigest()}"')
 
 
 def validate_code(definition: Definition, resource_id: str | None = None) -> Response:
     """Return whether a code is in a value set. Raises FhirError."""
     access_to(definition, "r", resource_id)
     operation = parse_operation(of_resource(VALIDATE_CODE) if resource_id else VALIDATE_CODE)
-    pretty = negotiate(operation.parameters)
+    layout = negotiate(operation.parameters)
     code = code_of(operation)
     look = Look(records(), "url")
     held = asked(look, definition, resource_id, operation)
     found = look.expand(held).get(code)
-    return validation(found, operation.value("display"), held.name, pretty)
+    return validation(found, operation.value("display"), held.name, layout)
 
 
 blueprint = ResourceBlueprint(

@@ -33,7 +33,7 @@ from fhirapp.fhir.outcome import (
 )
 from fhirapp.fhir.substance_classes import CLASSES, URL
 from fhirapp.rest.operation import OperationRequest
-from fhirapp.rest.response import document_etag, respond
+from fhirapp.rest.response import Layout, document_etag, respond
 from fhirapp.search.index import key
 from fhirapp.search.parameter import Resolved
 from fhirapp.search.string import fold
@@ -550,7 +550,7 @@ def code_of(operation: OperationRequest, system: str = "") -> tuple[str, str]:
     return stated or system, unescape(code or "")
 
 
-def validation(found: Code | None, display: str | None, name: str, pretty: bool) -> Response:
+def validation(found: Code | None, display: str | None, name: str, layout: Layout) -> Response:
     """Return whether a code is in what has this name, and whether a display is the code's."""
     message = "" if found else f"The code is not in {name}."
     if found and display and found.display and fold(display) != fold(found.display):
@@ -560,13 +560,13 @@ def validation(found: Code | None, display: str | None, name: str, pretty: bool)
         parts.append({"name": "message", "valueString": message})
     if found and found.display:
         parts.append({"name": "display", "valueString": found.display})
-    return answer({"resourceType": "Parameters", "parameter": parts}, pretty)
+    return answer({"resourceType": "Parameters", "parameter": parts}, layout)
 
 
-def answer(content: Mapping[str, Any], pretty: bool, etag: str = "") -> Response:
+def answer(content: Mapping[str, Any], layout: Layout, etag: str = "") -> Response:
     """Return an operation's answer."""
     body = fhir_json.dumps_indented(content)
-    return respond(body, pretty, etag=etag or document_etag(body))
+    return respond(body, layout, etag=etag or document_etag(body))
 
 
 def _count(codes: Collection[Any]) -> str:

@@ -170,10 +170,11 @@ def test_every_operations_parameter_is_described(described, definition):
 
 
 def test_what_needs_no_token_says_so(described, http):
-    for path, methods in described.paths.items():
+    for number, (path, methods) in enumerate(described.paths.items()):
         if "get" in methods and "{" not in path:
             # Failures are counted by address.
-            response = http.get(path, environ_overrides={"REMOTE_ADDR": "192.0.2.15"})
+            peer = {"REMOTE_ADDR": f"192.0.2.{number % 250}"}
+            response = http.get(path, environ_overrides=peer)
             is_open = methods["get"].get("security") == []
             assert (response.status_code == 401) != is_open, path
             described.assert_as_described("get", path, response)
