@@ -78,12 +78,15 @@ def _parts(entry: Entry) -> Iterator[str]:
         (worded("recorded"), entry.recorded),
     )
     yield ", ".join(f"{label} {day}" for label, day in dates if day)
+    people = ((worded("recorded by"), entry.recorder), (worded("reported by"), entry.asserter))
+    for label, who in people:
+        yield f"{label} {who['display']}" if who.get("display") else ""
     for comment in entry.comments:
         yield f"{worded('Note:')} {comment}"
 
 
 def _reaction(reaction: ReactionWords) -> str:
-    text = ": ".join(filter(None, (reaction.text, reaction.description)))
+    text = " · ".join(filter(None, (reaction.text, reaction.description)))
     code = worded(reaction.severity) if reaction.severity else ""
     words = f"“{reaction.severity_text}”" if reaction.severity_text else ""
     severity = ", ".join(filter(None, (code, words))) or worded("severity not recorded")

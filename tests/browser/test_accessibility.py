@@ -257,6 +257,7 @@ PAGES: Mapping[str, Sequence[Page]] = {
         Page("/patients/<patient_id>", "/patients/p12"),
         Page(ALLERGY, "/patients/p3/allergies/al-p3-egg"),
         Page(ALLERGY, "/patients/p1/allergies/al-p1-penicillin"),
+        Page("/patients/<patient_id>/summary", "/patients/p3/summary"),
         Page("/patients/<patient_id>/viewers", "/patients/p1/viewers"),
         Page("/patients/<patient_id>/viewers", "/patients/p1/viewers?before=1"),
         Page("/launch", "/launch?patient=p2"),

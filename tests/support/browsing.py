@@ -212,6 +212,12 @@ class _Reader(HTMLParser):
         if tag not in _VOID:
             self._open.append((tag, attributes, len(self.text)))
 
+    def handle_startendtag(self, tag: str, given: list[tuple[str, str | None]]) -> None:
+        # As XHTML and SVG write an element without content.
+        self.handle_starttag(tag, given)
+        if tag not in _VOID:
+            self.handle_endtag(tag)
+
     def handle_endtag(self, tag: str) -> None:
         opened, attributes, start = self._open.pop()
         assert opened == tag, f"<{opened}> is ended by </{tag}>"

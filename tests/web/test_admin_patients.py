@@ -197,6 +197,8 @@ def test_pages_lead_from_the_merged_record_to_the_other(app, admin):
     chart = clinician.get("/patients/twice")
     assert (chart.status, chart.path) == (200, "/patients/vera")
     assert clinician.get("/patients/twice/allergies/bees").path == "/patients/vera/allergies/bees"
+    for tail in ("/summary", "/summary/document"):
+        assert clinician.get(f"/patients/twice{tail}").path == f"/patients/vera{tail}"
     words = clinician.get("/patients/vera").words
     assert "Includes a record that was merged into this one: twice" in words
     # Found by the number of either, and listed once.

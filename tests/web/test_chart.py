@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
+from xml.etree import ElementTree
 
 import pytest
 from flask import Flask
@@ -109,7 +110,7 @@ def test_who_has_no_record_is_told_whom_to_ask(clinic):
 # Who may see a record.
 
 
-PATHS = ["", "/allergies/al-p1-penicillin", "/viewers"]
+PATHS = ["", "/allergies/al-p1-penicillin", "/summary", "/summary/document", "/viewers"]
 
 
 @pytest.mark.parametrize("tail", PATHS)
@@ -146,6 +147,57 @@ def test_who_has_not_signed_in_signs_in_first(clinic, path):
 def test_staff_see_a_record(clinic, role, tail):
     page = Browser(clinic).resume(add_person(clinic, role)).get(f"/patients/p1{tail}")
     assert page.status == 200
+
+
+# The International Patient Summary, to print and to take along.
+
+
+def test_a_chart_leads_to_the_summary_which_says_what_its_document_says(clinician):
+    page = clinician.get(clinician.get("/patients/p1").links["Patient summary (IPS)"])
+    assert (page.status, page.heading) == (200, "Amelia Rose Hartwell")
+    assert in_order(
+        page.words,
+        "born 12 April 1958",
+        "record number LGH-100237",
+        "International Patient Summary",
+        "Allergies and intolerances",
+        "1 of them is recorded as severe",
+        "Penicillin (high criticality)",
+        "Anaphylaxis, Bronchospasm, Angioedema · Collapse minutes after",
+        "recorded by Dr. Folake Adeyemi",
+        "Medications Medications are not held on this server.",
+        "Problems Problems and diagnoses are not held on this server.",
+        "Record as of",
+    )
+    sent = clinician.get(page.links["Download as FHIR"]).response
+    assert sent.content_type == "application/fhir+json"
+    assert sent.headers["Content-Disposition"] == 'attachment; filename="patient-summary-p1.json"'
+    composition = sent.get_json(force=True)["entry"][0]["resource"]
+    for section in composition["section"]:
+        words = ElementTree.fromstring(section["text"]["div"]).itertext()
+        assert in_order(page.words, section["title"], *map(str.strip, words))
+
+
+def test_a_summary_is_in_the_language_of_its_reader(clinician):
+    german = {"headers": {"Accept-Language": "de"}}
+    page = clinician.get("/patients/p1/summary", **german)
+    assert "Die Medikation wird auf diesem Server nicht geführt." in page.words
+    assert "5 aktive oder nicht abgeklungene Allergien" in page.words
+    sent = clinician.get("/patients/p1/summary/document", **german).response
+    composition = sent.get_json(force=True)["entry"][0]["resource"]
+    assert composition["language"] == "de"
+    for section in composition["section"]:
+        assert ' lang="de">' in section["text"]["div"]
+    # Nor does the next answer keep it.
+    english = clinician.get("/patients/p1/summary/document").response.get_json(force=True)
+    assert english["entry"][0]["resource"]["language"] == "en"
+
+
+def test_what_a_record_says_is_text_in_a_summary(clinic, clinician):
+    patient = patient_with(clinic, allergy(HOSTILE), name=[{"family": HOSTILE}])
+    page = clinician.get(f"/patients/{patient}/summary")
+    assert "<script>alert" not in page.response.text
+    assert "<script>alert(1)</script>" in page.words
 
 
 # The chart.

@@ -54,6 +54,7 @@ NO_PAGES |= {"/learn/<name>/progress", "/learn/classes/<class_id>/results.csv"}
 # They lead to an identity provider, and are not there without one.
 NO_PAGES |= {f"/sign-in/provider{part}" for part in ("", "/answer", "/leave")}
 NO_PAGES |= {f"/admin/{part}/<job_id>/files/<name>" for part in ("imports", "exports")}
+NO_PAGES |= {"/patients/<patient_id>/summary/document"}
 NO_PAGES |= {"/admin/backups/<name>/file", "/admin/uploads/<upload_id>"}
 # It sends on but for the seconds in which a server restarts.
 NO_PAGES |= {"/admin/restoring"}

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from typing import Any
 
 from flask import Response, request
+from markupsafe import Markup
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.auth.models import PATIENT
+from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import temporal
+from fhirapp.fhir.narrative import sanitise
 from fhirapp.fhir.terminology import in_words_of
+from fhirapp.rest.response import FHIR_JSON, POLICY
 from fhirapp.store.merge import merged_here, merged_into
 from fhirapp.web.chart.allergies import VIA, allergies_of
 from fhirapp.web.chart.details import details_of, origins, read_allergy
@@ -22,12 +27,13 @@ from fhirapp.web.chart.directives import Directive, directives_of
 from fhirapp.web.chart.elements import born, died
 from fhirapp.web.chart.versions import versions_of
 from fhirapp.web.chart.viewers import looks_at
+from fhirapp.web.internal_client import read
 from fhirapp.web.labels import sex
 from fhirapp.web.notes.note import visit
 from fhirapp.web.notes.of_patient import NotesOfPatient, of_patient
 from fhirapp.web.pages import PageError, blueprint_of, for_signed_in, page, see_other, signed_in
 from fhirapp.web.people import NoDate, Person, find_people, linked, person_of, record
-from fhirapp.web.texts import _, translator
+from fhirapp.web.texts import _, language, translator
 from fhirapp.web.times import moment_of
 
 blueprint = blueprint_of("chart", __name__)
@@ -40,7 +46,7 @@ def _in_words(view: Callable[..., Response]) -> Callable[..., Response]:
 
     @wraps(view)
     def worded(patient_id: str, **values: str) -> Response:
-        with in_words_of(translator()):
+        with in_words_of(translator(), language()):
             return view(patient_id, **values)
 
     return worded
@@ -77,21 +83,70 @@ def chart(patient_id: str) -> Response:
         return see_other(f"/patients/{target}")
     allergies = allergies_of(patient_id, token)
     notes = _notes(patient_id, token)
-    now = temporal.now()
     return page(
         "chart/chart.html",
         scripts=True,
-        who=person_of(patient_id, patient),
-        born=born(patient, now.date()),
-        died=died(patient),
-        sex=sex(patient),
-        is_unused=patient.get("active") is False,
-        merged=merged_here(patient),
+        **_whose(patient_id, patient),
         allergies=allergies,
         notes=notes,
         directives=_directives(patient_id, token, notes),
-        printed=moment_of(now),
     )
+
+
+def _whose(patient_id: str, patient: dict[str, Any]) -> dict[str, Any]:
+    """Return whose record a page is of, and when it was made."""
+    now = temporal.now()
+    facts = {
+        "born": born(patient, now.date()),
+        "died": died(patient),
+        "sex": sex(patient),
+        "is_unused": patient.get("active") is False,
+        "merged": merged_here(patient),
+    }
+    return {"who": person_of(patient_id, patient), "facts": facts, "printed": moment_of(now)}
+
+
+@blueprint.get("/patients/<patient_id>/summary")
+@for_signed_in
+@_in_words
+def summary(patient_id: str) -> Response:
+    """Show the International Patient Summary, as its document has it. Aborts with 404."""
+    patient, token = record(patient_id)
+    if target := merged_into(patient):
+        return see_other(f"/patients/{target}/summary")
+    composition = _document(patient_id, token)["entry"][0]["resource"]
+    sections = [
+        {"title": one["title"], "text": Markup(sanitise(one["text"]["div"]))}
+        for one in composition["section"]
+    ]
+    return page(
+        "chart/summary.html",
+        scripts=True,
+        title=composition["title"],
+        sections=sections,
+        **_whose(patient_id, patient),
+    )
+
+
+@blueprint.get("/patients/<patient_id>/summary/document")
+@for_signed_in
+@_in_words
+def summary_document(patient_id: str) -> Response:
+    """Send the document of the International Patient Summary. Aborts with 404."""
+    patient, token = record(patient_id)
+    if target := merged_into(patient):
+        return see_other(f"/patients/{target}/summary/document")
+    body = fhir_json.dumps_indented(_document(patient_id, token))
+    response = Response(body, content_type=FHIR_JSON)
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Content-Security-Policy"] = POLICY
+    name = f"patient-summary-{patient_id}.json"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def _document(patient_id: str, token: OwnToken) -> dict[str, Any]:
+    return read(f"/fhir/Patient/{patient_id}/$summary", token, via=VIA)
 
 
 def _notes(patient_id: str, token: OwnToken) -> NotesOfPatient | None:
