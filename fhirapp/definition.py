@@ -149,6 +149,8 @@ class Definition:
     # Canonical addresses of the profiles, as /fhir/metadata lists them.
     profiles: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
+    # Parameters that US Core's CapabilityStatement names together: "patient+category".
+    combinations: tuple[str, ...] = ()
     # The date parameters that tell when the care was, the first that is there; empty for what is
     # no care, but stands: an allergy.
     care: tuple[str, ...] = ()

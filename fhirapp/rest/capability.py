@@ -59,6 +59,9 @@ def _made(_base_url: str) -> tuple[bytes, str]:
 
 
 _EXTENSION = "fhirapp.capability"
+_COMBINATION = (
+    "http://hl7.org/fhir/StructureDefinition/capabilitystatement-search-parameter-combination"
+)
 _OFFERED = "fhirapp.operations"
 _GUIDES, _RESOURCES = "fhirapp.guides", "fhirapp.resources"
 
@@ -176,6 +179,8 @@ def _resource(definition: Definition) -> dict[str, Any]:
     if definition.profiles:
         content["supportedProfile"] = list(definition.profiles)
     content["documentation"] = definition.doc
+    if definition.combinations:
+        content["extension"] = [*map(_together, definition.combinations)]
     content["interaction"] = [{"code": code} for code in interactions]
     content["versioning"] = "versioned"
     content["readHistory"] = "vread" in interactions
@@ -188,6 +193,12 @@ def _resource(definition: Definition) -> dict[str, Any]:
             content["searchRevInclude"] = found
         content["searchParam"] = [_parameter(definition, one) for one in definition.params]
     return content | _operations(definition.name, definition.operations)
+
+
+def _together(combination: str) -> dict[str, Any]:
+    """Return the extension that says that parameters are searched together."""
+    names = [{"url": "required", "valueString": name} for name in combination.split("+")]
+    return {"url": _COMBINATION, "extension": names}
 
 
 def _operations(type_name: str = "", own: Sequence[Operation] = ()) -> dict[str, Any]:

@@ -9,6 +9,7 @@ The endpoints of the authorization server that programs use are in it too.
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -186,9 +187,32 @@ def document() -> dict[str, Any]:
         "servers": [{"url": base_url()}],
         "security": [{"token": []}],
         "tags": [{"name": one.name, "description": one.doc} for one in served],
-        "paths": paths | _system() | _definitions() | _others(),
+        "paths": _with_ids(paths | _system() | _definitions() | _others()),
         "components": parts.components(served, groups, others),
     }
+
+
+def _with_ids(paths: Node) -> Node:
+    """Return the paths with an operationId each, which programs name their functions by."""
+    return {
+        path: {
+            method: {"operationId": _operation_id(method, path), **operation}
+            for method, operation in methods.items()
+        }
+        for path, methods in paths.items()
+    }
+
+
+def _operation_id(method: str, path: str) -> str:
+    """Return getPatientByIdEverything of GET /fhir/Patient/{id}/$everything."""
+    words = re.findall(r"\{\w+\}|\w+|\*", re.sub(r"^/fhir/(?=[A-Z])", "", path))
+    named = [f"By{word[1:-1].title()}" if word[0] == "{" else _word(word) for word in words]
+    return method + "".join(named)
+
+
+def _word(word: str) -> str:
+    text = "record" if word == "*" else word.strip("_")
+    return text[:1].upper() + text[1:]
 
 
 def _interactions(definition: Definition) -> Node:

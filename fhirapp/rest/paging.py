@@ -111,7 +111,7 @@ def fingerprint(resource_type: str, parameters: Sequence[tuple[str, str]]) -> st
 def page_link(path: str, parameters: Sequence[tuple[str, str]]) -> str:
     """Return the address of a page below /fhir, with the parameters that were applied."""
     query = urlencode(parameters, safe=":,/|$")
-    return f"{base_url()}/fhir/{path}" + (f"?{query}" if query else "")
+    return f"{base_url()}/fhir/{path}".rstrip("/") + (f"?{query}" if query else "")
 
 
 def self_link(resource_type: str) -> str:

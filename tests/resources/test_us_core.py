@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fhirapp.fhir import terminology
 from tests.exchange.test_import import asking
 from tests.support import r4
 from tests.support.helpers import FHIR_JSON
@@ -251,3 +252,25 @@ def test_every_required_binding_is_asked_or_out_of_reach_for_a_reason(packages):
         if package.codes(value_set) is None
     }
     assert left_out == OUT_OF_REACH.keys()
+
+
+def test_the_parameters_that_us_core_searches_together_are_named_together(app, packages):
+    listed = app.test_client().get("/fhir/metadata").get_json(force=True)["rest"][0]["resource"]
+    own = {one["type"]: combinations(one) for one in listed}
+    wanted: dict[str, set[frozenset[str]]] = {name: set() for name in own}
+    for package in packages:
+        server = package._by_url[terminology.US_CORE_SERVER]
+        for one in server["rest"][0]["resource"]:
+            if one["type"] in wanted:
+                wanted[one["type"]] |= combinations(one)
+    assert own == wanted
+    assert sum(map(len, own.values())) > 20
+
+
+def combinations(resource: dict) -> set[frozenset[str]]:
+    """Return the names of parameters that a CapabilityStatement names together."""
+    return {
+        frozenset(one["valueString"] for one in extension["extension"] if one["url"] == "required")
+        for extension in resource.get("extension", ())
+        if extension["url"].endswith("search-parameter-combination")
+    }

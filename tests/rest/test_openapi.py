@@ -299,3 +299,11 @@ def test_the_answers_of_the_token_endpoint_are_as_described(http, described, for
     response = http.post("/oauth/token", data=form, auth=basic, environ_overrides=elsewhere)
     assert response.status_code == status
     described.assert_as_described("post", "/oauth/token", response)
+
+
+def test_every_operation_has_an_id_of_its_own(described):
+    ids = [one["operationId"] for methods in described.paths.values() for one in methods.values()]
+    assert len(ids) == len(set(ids))
+    assert {"getPatientByIdEverything", "getPatientById", "postAllergyIntoleranceSearch",
+            "getPatientByIdRecord", "getPatientByIdAllergyIntolerance"} <= {*ids}  # fmt: skip
+    assert all(one.isascii() and one.isalnum() for one in ids)

@@ -24,6 +24,7 @@ blueprint = ResourceBlueprint(
         patient_or_id=True,
         provenance_alone=True,
         interactions=("read", "vread", "history-instance", "history-type"),
+        combinations=("patient+clinical-status",),
         profiles=(terminology.US_CORE_ALLERGY,),
         operations=(SUMMARY,),
         doc="Allergies and intolerances of a patient.",

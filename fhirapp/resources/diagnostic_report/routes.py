@@ -22,6 +22,14 @@ blueprint = ResourceBlueprint(
         attachments="presentedForm",
         searchable=True,
         view=View("DocumentReference", report_of),
+        combinations=(
+            "patient+category",
+            "patient+category+date",
+            "patient+category+_lastUpdated",
+            "patient+code",
+            "patient+code+date",
+            "patient+status",
+        ),
         profiles=(terminology.US_CORE_REPORT_NOTE, terminology.US_CORE_REPORT_LAB),
         care=("date",),
         doc="Documents that are laboratory, imaging, cardiology, pathology or procedure reports: "

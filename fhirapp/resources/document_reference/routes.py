@@ -26,6 +26,13 @@ blueprint = ResourceBlueprint(
         provenance_alone=True,
         interactions=("read", "vread", "history-instance", "history-type"),
         # service.md 1 names the two DiagnosticReport profiles for this type; decisions 2.13
+        combinations=(
+            "patient+category",
+            "patient+category+date",
+            "patient+status",
+            "patient+type",
+            "patient+type+period",
+        ),
         profiles=(
             terminology.US_CORE_DOCUMENT,
             terminology.US_CORE_REPORT_NOTE,

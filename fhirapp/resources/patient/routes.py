@@ -22,6 +22,13 @@ blueprint = ResourceBlueprint(
         params=PARAMS,
         compartment="id",
         searchable=True,
+        combinations=(
+            "birthdate+family",
+            "birthdate+name",
+            "death-date+family",
+            "family+gender",
+            "gender+name",
+        ),
         profiles=(terminology.US_CORE + "StructureDefinition/us-core-patient",),
         operations=(EVERYTHING, MATCH, SUMMARY, SUMMARY_BY_IDENTIFIER),
         doc="Patients: the subjects of the records.",
