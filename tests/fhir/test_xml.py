@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 import io
 import json
-import os
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -76,15 +75,8 @@ def test_xml_of_another_program_is_read(path):
     assert same_json(xml_reader.loads(path.read_bytes()), resource, strip=True)
 
 
-def examples_are_there():
-    node_is_there()
-    if not EXAMPLES.is_dir():
-        reason = "needs HL7's examples: run `npm ci` in tests/node"
-        (pytest.fail if os.environ.get("FHIRAPP_TEST_NODE") else pytest.skip)(reason)
-
-
 def test_the_examples_of_nearly_all_types_are_there():
-    examples_are_there()
+    node_is_there(EXAMPLES.name)
     assert len(TYPES) == 140
 
 
@@ -98,7 +90,7 @@ def test_what_is_written_of_hl7s_examples_is_read_as_they_were(type_name):
 
 
 def test_the_table_of_elements_is_that_of_hl7s_definitions():
-    examples_are_there()
+    node_is_there(EXAMPLES.name)
     assert table(EXAMPLES) == TABLE.read_text()
 
 

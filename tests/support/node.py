@@ -14,8 +14,8 @@ _REQUIRED = bool(os.environ.get("FHIRAPP_TEST_NODE"))
 NODE = ROOT / "tests" / "node"
 
 
-def node_is_there() -> None:
+def node_is_there(package: str = "") -> None:
     """Skip the test where Node is not there, or its packages; fail where they must be."""
-    if shutil.which("node") is None or not (NODE / "node_modules").is_dir():
+    if shutil.which("node") is None or not (NODE / "node_modules" / package).is_dir():
         reason = "needs Node, and its packages: run `npm ci` in tests/node"
         (pytest.fail if _REQUIRED else pytest.skip)(reason)

@@ -151,6 +151,20 @@ def test_request_and_answer_stand_side_by_side_as_http_has_them(clinic, clinicia
     assert re.fullmatch(r"Authorization: Bearer \S{6}…", bearer)
 
 
+@pytest.mark.parametrize(
+    ("address", "more"),
+    [
+        ("/fhir/Patient/p1?_format=xml", {}),
+        ("/fhir/Patient/p1?_format=xml", {"view": "json"}),
+        ("/fhir/Patient/p1", {"accept": "application/fhir+xml"}),
+    ],
+)
+def test_an_answer_in_xml_is_shown_as_it_came(clinician, address, more):
+    page = clinician.get(page_of(address, **more))
+    assert "Content-Type: application/fhir+xml; charset=utf-8" in page.words
+    assert '<Patient xmlns="http://hl7.org/fhir">' in page.words
+
+
 def test_a_search_can_be_sent_as_post(clinician):
     page = clinician.get(page_of(f"{ALLERGIES}?patient=p1&x=%C3%A9", view="raw", method="post"))
     assert "POST /fhir/AllergyIntolerance/_search HTTP/1.1" in page.words
