@@ -125,7 +125,9 @@ def negotiate(parameters: Iterable[tuple[str, str]]) -> Layout:
     media = values.get("_format")
     is_xml = _is_xml_accepted() if media is None else _is_xml_format(media)
     pretty = "_pretty" not in values or parse_boolean("_pretty", values["_pretty"])
-    kept().layout = layout = Layout(is_xml, pretty)
+    layout = Layout(is_xml, pretty)
+    if is_xml or media is not None:
+        kept().layout = layout
     return layout
 
 

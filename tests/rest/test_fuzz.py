@@ -115,6 +115,8 @@ def test_no_request_breaks_the_server(app, valid, tokens, described, seed):
         is_lasting = "Range" not in request.headers and "$export" not in request.address
         # A wrong method is named.
         is_lasting = is_lasting and answer.status != 405
+        # The one is an event of the trail by then.
+        is_lasting = is_lasting and "AuditEvent" not in request.address
         if request.method == "GET" and is_lasting and chance.random() < 0.25:
             head = send(app, Request("HEAD", *_rest(request)), address)
             made += 1
