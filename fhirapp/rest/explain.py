@@ -6,15 +6,19 @@ count: the total is of what the token may see, and plans have no estimates.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fhirapp.auth.scopes import Access, Grant
 from fhirapp.db.records import records
 from fhirapp.definition import Visibility, types
+from fhirapp.fhir.terminology import shortened
 from fhirapp.search.explain import STATEMENT, TOKEN, Issue, explanation, step_part, text_part
 
 _SCOPES = "http://hl7.org/fhir/smart-app-launch/STU2.2/scopes-and-launch-context.html"
+_ALIKE = re.compile(r"\?(?:, \?){50,}")
+_LONGEST = 5_000
 _LIMITS = {
     Visibility.ANY_SCOPE: "may see every {name}, as any clinical scope does.",
     Visibility.TARGETS: "may see each {name} whose every target it may see.",
@@ -33,8 +37,11 @@ class Statements:
 
     def explain(self) -> Iterator[Issue]:
         """Yield an issue for each statement: its SQL, without values, and the database's plan."""
-        for sql, values in self._run:
-            plan = records().plan(sql, values)
+        for statement, values in self._run:
+            # Of a value set's codes, thousands are alike.
+            sql = _ALIKE.sub("?, …", statement)
+            steps = records().plan(statement, values)
+            plan = [step._replace(text=shortened(step.text, _LONGEST)) for step in steps]
             parts = [text_part("sql", sql), *map(step_part, plan)]
             texts = "; ".join(step.text for step in plan)
             yield explanation(STATEMENT, f"SQL: {sql} -- Plan: {texts}", parts=parts)
