@@ -154,6 +154,11 @@ WALK: Mapping[str, Sequence[Do | Answer]] = {
         ask(f"{NOTE}?patient=p1&_include=DocumentReference:author"),
         Answer("northgate  family medicine"),
     ],
+    "chains": [
+        ask(f"{ALLERGY}?patient.identifier=LGH-100385"),
+        ask(f"Patient?_has:{ALLERGY}:patient:criticality=high"),
+        Answer("7"),
+    ],
     "words-of-notes": [
         ask(f"{NOTE}?_content=walnut"),
         ask("Binary/bin-p3-consult-2024"),
