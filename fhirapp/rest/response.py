@@ -72,6 +72,9 @@ class Layout(NamedTuple):
     pretty: bool = True
 
 
+_DEFAULT = Layout()
+
+
 def arguments() -> list[tuple[str, str]]:
     """Return the parameters of the request's URL, repeated ones in their order.
 
@@ -124,6 +127,8 @@ def negotiate(parameters: Iterable[tuple[str, str]]) -> Layout:
             values[name] = value
     media = values.get("_format")
     is_xml = _is_xml_accepted() if media is None else _is_xml_format(media)
+    if not (is_xml or values):
+        return _DEFAULT
     pretty = "_pretty" not in values or parse_boolean("_pretty", values["_pretty"])
     layout = Layout(is_xml, pretty)
     if is_xml or media is not None:
@@ -139,7 +144,7 @@ def layout_wanted() -> Layout:
     try:
         return negotiate(arguments())
     except FhirError:
-        return Layout()
+        return _DEFAULT
 
 
 def prefers_resource() -> bool:
@@ -338,7 +343,9 @@ def respond(
         headers.more([("Last-Modified", http_date(moment_of(last_modified)))])
     if _CONDITIONS & this_request().environ.keys() and are_from_replica():
         raise AskPrimary("the client may have seen what is newer")
-    content, media = rendered(body, layout) if content_type == FHIR_JSON else (body, "")
+    content, media = body, content_type if content_type == FHIR_JSON else ""
+    if media and layout is not _DEFAULT:
+        content, media = rendered(body, layout)
     headers.more([("Content-Length", str(len(content)))])
     if media:
         headers.more([("Content-Type", media)])
