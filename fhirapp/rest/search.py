@@ -51,7 +51,7 @@ from fhirapp.rest.response import (
     with_addresses,
 )
 from fhirapp.rest.subset import check_subset, subset
-from fhirapp.rest.terminology import Terminology
+from fhirapp.rest.terminology import Terminology, class_warnings
 from fhirapp.search.explain import Issue, explain_answer, explain_query
 from fhirapp.search.page import BY_SCORE, parse_sort
 from fhirapp.search.parameter import Context
@@ -120,6 +120,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
     if definition.compartment == "id" and any(join.reverse for join in joins):
         ignored += _merged(snapshot, page.matches)
     issues = [*warnings(ignored, is_cut=inclusion.is_cut)]
+    issues += class_warnings(query.applied)
     for impossible in impossible_values(definition, query.direct):
         if (warning := impossible.issue()) not in issues:
             issues.append(warning)

@@ -42,7 +42,7 @@ from fhirapp.rest.paging import Match, bundle_id, fingerprint, page_link, total_
 from fhirapp.rest.response import fhir_address, is_strict, negotiate, respond, with_addresses
 from fhirapp.rest.search import impossible_values, search_arguments, warnings
 from fhirapp.rest.subset import check_subset, subset, unknown_elements
-from fhirapp.rest.terminology import Terminology
+from fhirapp.rest.terminology import Terminology, class_warnings
 from fhirapp.rest.walk import BY_NEWEST, begin_at, cursor_after, part, rank, read_parts
 from fhirapp.search.explain import SPEC, Issue, explain_answer, explain_query, explanation
 from fhirapp.search.parameter import Context
@@ -133,7 +133,7 @@ def _answer(path: str, searched: Sequence[Definition], within: Arguments) -> Res
         check_merged(
             snapshot, one.definition, access, one.query.direct, one.context, is_empty=is_empty
         )
-    issues = [*warnings(ignored), *_doubts(asked)]
+    issues = [*warnings(ignored), *class_warnings(asked[0].query.applied), *_doubts(asked)]
     if controls.explain:
         issues += _explain(asked, controls, access)
     applied += controls.applied

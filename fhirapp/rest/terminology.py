@@ -30,6 +30,7 @@ from fhirapp.fhir.outcome import (
     TooCostly,
     UnknownTerminology,
     UnsupportedParameter,
+    issue,
 )
 from fhirapp.fhir.substance_classes import CLASSES, URL
 from fhirapp.rest.operation import OperationRequest
@@ -237,6 +238,22 @@ def built_in(name: str) -> str:
     """Return the class that a name or the address of its value set names; empty for none."""
     name = name.removeprefix(URL).casefold().replace(" ", "-")
     return name if name in CLASSES else ""
+
+
+def class_warnings(applied: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """Yield a warning for each built-in class that is searched for: it is no list of all there is.
+
+    Without it an answer that lacks an allergy told in words, or by another code, reads as "none".
+    """
+    for name, value in dict.fromkeys(applied):
+        if name.rpartition(":")[2] not in ("below", "in", "not-in"):
+            continue
+        for one in filter(None, map(built_in, map(unescape, split(value, ",")))):
+            message = (
+                f"{name}: the class {one} has {_count(CLASSES[one].codes)}; what is coded"
+                " otherwise, or in words alone, does not count to it"
+            )
+            yield issue("warning", "informational", message, name)
 
 
 class Look:

@@ -340,7 +340,8 @@ def test_the_sql_that_the_demo_shows_does_not_list_a_thousand_codes(make_app):
 
 def test_a_chain_asks_value_sets_too(client):
     by_chain = client.ids("Patient?_has:AllergyIntolerance:patient:code:in=penicillins")
-    by_search = client.read(f"{ALLERGY}?code:in=penicillins")["entry"]
+    entries = client.read(f"{ALLERGY}?code:in=penicillins")["entry"]
+    by_search = [one for one in entries if one["search"]["mode"] == "match"]
     named = {one["resource"]["patient"]["reference"].partition("/")[2] for one in by_search}
     assert {*by_chain} <= named
     assert client.get("Patient?_has:AllergyIntolerance:patient:code:in=urn:no").status_code == 400
@@ -546,3 +547,20 @@ def test_built_in_classes_have_only_codes_that_tables_know(app):
     assert further == {(RXNORM, "7980"), (SNOMED, "372687004")}
     for name, one in CLASSES.items():
         ValueSet.model_validate(one.value_set(name))
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["code:below=penicillins", "code:in=penicillins", "code:not-in=latex,penicillins",
+     "code:in=urn:fhirapp:substance-class:penicillins",
+     "code:below=penicillins&_summary=count"],
+)  # fmt: skip
+def test_a_search_by_a_built_in_class_says_that_it_is_not_all_there_is(client, query):
+    name = query.partition("=")[0]
+    for path in (f"{ALLERGY}?{query}", f"?_type={ALLERGY}&{query}"):
+        issues = client.read(path)["entry"][-1]["resource"]["issue"]
+        told = [one for one in issues if "the class penicillins has 6 codes" in one["diagnostics"]]
+        assert [(one["severity"], one["expression"]) for one in told] == [
+            ("warning", [f"http.{name}"])
+        ]
+    assert "outcome" not in client.get(f"{ALLERGY}?code:below=urn:s|kitten").text

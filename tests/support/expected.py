@@ -50,6 +50,15 @@ class Doubted(Finds):
         assert warned(bundle) == [f"http.{query.rpartition('&')[2].partition('=')[0]}"]
 
 
+class FindsOfClass(Finds):
+    """The same, and warnings say that a built-in class does not list all there is of its kind."""
+
+    def check(self, fhir: Fhir, query: str) -> None:
+        bundle = fhir.read(query)
+        assert ids(bundle) == self._found
+        assert {*warned(bundle)} & {"http.code:in", "http.code:not-in", "http.code:below"}
+
+
 class FindsByForm(Finds):
     """The same by POST: what stands behind the question mark is the form."""
 

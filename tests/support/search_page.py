@@ -18,6 +18,7 @@ from tests.support.expected import (
     Expectation,
     Finds,
     FindsByForm,
+    FindsOfClass,
     Ignored,
     Refused,
     Shows,
@@ -49,7 +50,7 @@ UNREADABLE = Refused(code="value")
 WRONG = Refused(code="value", here=YES)
 
 ALLERGY, DOCUMENT = "AllergyIntolerance", "DocumentReference"
-PENICILLINS = Finds("al-p12-penicillin", "al-p3-amoxicillin", "al-p1-penicillin")
+PENICILLINS = FindsOfClass("al-p12-penicillin", "al-p3-amoxicillin", "al-p1-penicillin")
 OF_P1, OF_P4 = f"{DOCUMENT}?patient=p1", f"{ALLERGY}?patient=p4"
 NKDA = Finds("al-p4-nkda")
 CORE = "http://hl7.org/fhir/us/core"
@@ -172,7 +173,7 @@ MODIFIERS = (
         [(f"{ALLERGY}?code:in=penicillins", PENICILLINS),
          (f"{ALLERGY}?patient=p1&code:in=urn:nobodys", Refused(code="not-found", here=YES)),
          (f"{ALLERGY}?patient=p3&code:not-in=penicillins,tree-nuts",
-          Finds("al-p3-egg", "al-p3-cat", "al-p3-milk", "al-p3-peanut"))]),
+          FindsOfClass("al-p3-egg", "al-p3-cat", "al-p3-milk", "al-p3-peanut"))]),
     Row("`:above`, `:below` on a token", "token",
         "By a code system that was imported whole, or a built-in class",
         [(f"{ALLERGY}?code:below=penicillins", PENICILLINS),
