@@ -252,18 +252,18 @@ def left_out(
     joins: Sequence[Join], access: Access, includes: Sequence[Include]
 ) -> list[tuple[str, str]]:
     """Return, as Query.ignored has it, the types of which nothing is included, and why."""
-    missing = {join.target for join in joins if join.target and not join.reverse}
-    reasons = [
-        ("_include", f"nothing of the type {one} is included here")
-        for one in sorted(missing - included_types())
-    ]
-    if any((one.base, one.value) == ("_revinclude", _ANY) for one in includes):
-        reasons += [
-            ("_revinclude", f"no {one.name} is included: the token's scope does not cover search")
-            for one in sorted_types()
-            if one.searchable and not reaches(one, access, "s")
-        ]
-    return reasons
+    reasons: dict[tuple[str, str], None] = {}
+    for join in joins:
+        if join.target and not join.reverse and join.target not in included_types():
+            reasons["_include", f"nothing of the type {join.target} is included here"] = None
+    for asked in includes:
+        if asked.value != _ANY or asked.base != "_revinclude":
+            continue
+        for one in sorted_types():
+            if one.searchable and not reaches(one, access, "s"):
+                why = f"no {one.name} is included: the token's scope does not cover search"
+                reasons["_revinclude", why] = None
+    return [*reasons]
 
 
 def included_with(
@@ -294,7 +294,8 @@ def included_with(
                 here.add(one.name)
                 requested.add(Target(one.type, one.id))
                 new.append(one)
-                referring_count += _is_bounded(types()[one.type])
+                # A match may have any number of origins.
+                referring_count += one.type != "Provenance"
         if referring_count > MAX_REFERRING:
             raise InvalidParameter(
                 "_revinclude",
@@ -360,15 +361,10 @@ def _referring(
             *_limit(definition, access),
         ]
         order = "r.last_updated DESC, r.id DESC"
-        if _is_bounded(definition):
+        if source != "Provenance":
             order += f" LIMIT {MAX_REFERRING + 1}"
         found += _rows(snapshot, definition, "r", conditions, order)
     return found
-
-
-def _is_bounded(definition: Definition) -> bool:
-    """Say whether what refers to a page is bounded; a match may have any number of origins."""
-    return definition.visibility is not Visibility.TARGETS
 
 
 def _targets(

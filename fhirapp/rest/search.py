@@ -91,7 +91,8 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
         ignored += check_subset(definition, controls, strict=strict)
     ignored += left_out(joins, access, controls.includes)
 
-    check_patients(definition, access, query.direct, context)
+    direct = query.direct
+    check_patients(definition, access, direct, context)
     limit = visible(definition, access, "s")
     is_wide = limit is None or not limit.narrows
     if is_wide and definition.patient_or_id and (strict or config.require_patient_or_id):
@@ -113,7 +114,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
         is_all = page.is_single and controls.sort != BY_SCORE
         total = len(page.matches) if is_all else total_of(snapshot, selection)
     is_empty = not (page.matches or total)
-    check_merged(snapshot, definition, access, query.direct, context, is_empty=is_empty)
+    check_merged(snapshot, definition, access, direct, context, is_empty=is_empty)
     links = links_of(definition.name, query.applied, controls, page, query_fingerprint)
     inclusion = included_with(snapshot, definition, access, joins, page.matches)
 
@@ -121,7 +122,7 @@ def search_type(definition: Definition, within: Arguments = ()) -> Response:
         ignored += _merged(snapshot, page.matches)
     issues = [*warnings(ignored, is_cut=inclusion.is_cut)]
     issues += class_warnings(query.applied)
-    for impossible in impossible_values(definition, query.direct):
+    for impossible in impossible_values(definition, direct):
         if (warning := impossible.issue()) not in issues:
             issues.append(warning)
     if controls.explain:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fhirapp.rest import chains
 from tests.conftest import token_for
+from tests.search import test_semantics
 from tests.search.test_semantics import THOROUGH, all_pages, everything, terms_of
 from tests.support.contract import allergy
 from tests.support.evaluator import (
@@ -43,11 +44,15 @@ def leads(name: str, held: list[Resource]) -> set[str]:
     }
 
 
+# With its value sets, by which chains ask too.
+varied = test_semantics.app
+
+
 @pytest.mark.parametrize("most", [1_000, 1], ids=["targets listed", "row by row"])
 @pytest.mark.parametrize("name", KINDS)
-def test_a_random_chain_finds_what_fits_in_order(app, monkeypatch, name, most):
+def test_a_random_chain_finds_what_fits_in_order(varied, monkeypatch, name, most):
     monkeypatch.setattr(chains, "MOST", most)
-    fhir = Fhir(app, token_for(app, ALL))
+    fhir = Fhir(varied, token_for(varied, ALL))
     held = everything(fhir, name)
     targets = {target: everything(fhir, target) for target in TARGETS}
     here = {target: {one["id"]: one for one in some} for target, some in targets.items()}
@@ -248,9 +253,9 @@ def test_a_chain_takes_the_permission_to_search_what_it_leads_to(app, scope, nam
 
 
 @pytest.mark.parametrize("most", [1_000, 1], ids=["listed", "row by row"])
-def test_a_random_has_finds_what_is_referred_to(app, monkeypatch, most):
+def test_a_random_has_finds_what_is_referred_to(varied, monkeypatch, most):
     monkeypatch.setattr(chains, "MOST", most)
-    fhir = Fhir(app, token_for(app, ALL))
+    fhir = Fhir(varied, token_for(varied, ALL))
     held = {name: everything(fhir, name) for name in (*KINDS, *TARGETS)}
     asked = [
         strategy.map(lambda term, step=(target, name, lead): (step, *term))

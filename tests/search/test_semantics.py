@@ -291,6 +291,7 @@ def terms_of(name: str, kind: Kind, held: list[Resource]) -> list[st.SearchStrat
                 st.lists(st.sampled_from(values), min_size=1, max_size=3).map(",".join),
             )
             for named, values in asked.items()
+            if values
         ),
     ]
 
