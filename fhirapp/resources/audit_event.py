@@ -131,10 +131,15 @@ def _interaction(entry: Entry) -> dict[str, Any]:
         code, action = "capabilities", "R"
     elif "_history" in steps:
         after = steps[steps.index("_history") + 1 :]
-        code = "vread" if after else "history-instance" if len(steps) > 2 else "history-type"
+        place = {1: "system", 2: "type"}.get(len(steps), "instance")
+        code = "vread" if after else f"history-{place}"
         action = "R"
     elif len(steps) == 2 and steps[1] != "_search":
         code, action = "read", "R"
+    elif not steps and entry.method == "POST":
+        code, action = "batch", "E"
+    elif not steps or steps == ["_search"] or (len(steps) == 3 and steps[2] in ("*", "_search")):
+        code, action = "search-system", "E"
     else:
         code, action = "search-type", "E"
     return {

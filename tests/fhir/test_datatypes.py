@@ -152,14 +152,17 @@ VALUES: dict[str, Any] = {
     "Meta": {"profile": ["http://a.example"], "tag": [{"code": "c"}]},
     "SampledData": OBJECT,
     "Timing": OBJECT,
-    "ContactDetail": OBJECT,
+    "ContactDetail": {"name": "n"},
     "Contributor": OBJECT,
     "DataRequirement": OBJECT,
     "Expression": OBJECT,
     "ParameterDefinition": OBJECT,
     "RelatedArtifact": OBJECT,
     "TriggerDefinition": OBJECT,
-    "UsageContext": OBJECT,
+    "UsageContext": {
+        "code": {"system": "urn:s", "code": "c"},
+        "valueCodeableConcept": {"text": "t"},
+    },
     "Dosage": OBJECT,
 }
 

@@ -15,6 +15,8 @@ TABLE = {
     "UnsupportedParameter": (400, "not-supported"),
     "MissingParameter": (400, "required"),
     "RepeatedParameter": (400, "invalid"),
+    "UnknownTerminology": (400, "not-found"),
+    "TooCostly": (400, "too-costly"),
     "LoginRequired": (401, "login"),
     "TokenExpired": (401, "expired"),
     "Forbidden": (403, "forbidden"),

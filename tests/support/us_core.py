@@ -30,6 +30,8 @@ PROFILE = "http://hl7.org/fhir/us/core/StructureDefinition/"
 PROFILES = {
     "AllergyIntolerance": PROFILE + "us-core-allergyintolerance",
     "Binary": None,
+    "CodeSystem": None,
+    "ConceptMap": None,
     "DiagnosticReport": PROFILE + "us-core-diagnosticreport-note",
     "DocumentReference": PROFILE + "us-core-documentreference",
     "Encounter": PROFILE + "us-core-encounter",
@@ -38,6 +40,7 @@ PROFILES = {
     "Patient": PROFILE + "us-core-patient",
     "Practitioner": PROFILE + "us-core-practitioner",
     "Provenance": PROFILE + "us-core-provenance",
+    "ValueSet": None,
 }
 # tests/r4.py asks these, of every element and of what is contained.
 _ASKED_BY_R4 = {"ele-1", "dom-3"}

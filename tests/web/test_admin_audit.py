@@ -128,11 +128,15 @@ def test_an_entry_tells_who_searched_what_of_whom_by_what(app, admin):
         ("Nonsense", "Unknown user tried to search Nonsense: not found (404)."),
         ("metadata", "read the CapabilityStatement: answered."),
         ("Encounter/%00", "tried to"),
-        ("?x=1", "tried to send a batch"),
+        ("?x=1", "searched several types of"),
+        ("?_sort=x", "tried to search several types"),
+        ("Patient/nobody/*", "searched several types of nobody"),
+        ("Patient/nobody/AllergyIntolerance", "searched allergies and intolerances of nobody"),
+        ("_history", "searched several types"),
     ],
 )
 def test_each_kind_of_request_is_told_in_words(admin, operator, path, said):
-    operator.get(path if path != "?x=1" else "/fhir?x=1")
+    operator.get(f"/fhir{path}" if path.startswith("?") else path)
     assert said in admin.get(PATH).words
 
 

@@ -156,18 +156,18 @@ def test_progress_requests_consents_and_tokens_of_learners_are_apart(app):
 def test_the_teacher_sees_who_is_where_and_what_they_requested_last(app):
     group = Class(app)
     ana = group.join("Ana")
-    assert "none in progress 0 of 24 none yet" in group.line("Ana")
+    assert "none in progress 0 of 25 none yet" in group.line("Ana")
     ana.begin("read-one-allergy")
     ana.ask(ALLERGY)
     assert ana.met("read-one-allergy") == [True, False]
     line = group.line("Ana")
-    assert "1. Read one allergy 1 of 2 steps 0 of 24" in line
+    assert "1. Read one allergy 1 of 2 steps 0 of 25" in line
     assert f"GET /fhir/{ALLERGY} 200, " in line
     ana.answer(
         "read-one-allergy", "What is its criticality? Answer with the code in the resource.", "low"
     )
     assert ana.met("read-one-allergy") == [True, True]
-    assert "none in progress 1 of 24" in group.line("Ana")
+    assert "none in progress 1 of 25" in group.line("Ana")
     ana.backend().get("Patient/p1")
     assert "GET /fhir/Patient/p1 200" in group.line("Ana")
 
@@ -181,7 +181,7 @@ def test_the_results_are_a_line_for_each_learner_and_lesson(app):
     answer = group.teacher.get(f"{group.path}/results.csv").response
     assert answer.mimetype == "text/csv"
     table = [*csv.DictReader(io.StringIO(answer.text))]
-    assert len(table) == 2 * 24
+    assert len(table) == 2 * 25
     done = [row for row in table if row["done"]]
     assert [(row["learner"], row["lesson"], row["steps met"]) for row in done] == [
         ("Ana", "Search by POST", "1")

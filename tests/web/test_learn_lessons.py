@@ -67,7 +67,7 @@ def test_a_teachers_lesson_comes_after_ours_and_can_be_done(teacher, folder):
     (folder / "20-latex.md").write_text(written(FRONT, "Look for **latex**."))
     page = teacher.browser.get("/learn")
     assert [*page.offered.values()][-3::2] == ["/learn/latex", "/learn/writing"]
-    assert "25. Who is allergic to latex? Find an allergy by its name. 5 minutes" in page.words
+    assert "26. Who is allergic to latex? Find an allergy by its name. 5 minutes" in page.words
     assert "Look for latex." in words(teacher, "/learn/latex")
     teacher.begin("latex")
     assert teacher.met("latex") == [False]

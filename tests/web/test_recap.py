@@ -53,7 +53,7 @@ def test_the_recap_has_each_lesson_that_is_done_with_its_requests_and_day(app, l
     )
     learner.ask("AllergyIntolerance/al-p1-latx")
     page = learner.browser.get("/learn/recap")
-    assert "1 of 24 lessons done." in page.words
+    assert "1 of 25 lessons done." in page.words
     assert "1. Read one allergy Read a resource by type and id" in page.words
     assert "Done on 3 May 2031." in page.words
     assert f"GET /fhir/{ALLERGY} 200, " in page.words
@@ -75,7 +75,7 @@ def test_the_certificate_has_name_lessons_day_and_version_and_says_what_it_is_wo
     )
     assert page.heading == "Certificate of completion"
     for words in (
-        "Zoë O'Neill has completed 1 of 24 lessons",
+        "Zoë O'Neill has completed 1 of 25 lessons",
         "1. Read one allergy",
         f"fhirapp {software_version()}.",
         "nobody verified who did the exercises, and no examining body endorses this certificate",
@@ -110,8 +110,8 @@ def test_after_the_last_lesson_comes_the_recap(app, learner):
     assert learner.browser.get("/learn/bulk-export").offered["What you have learned"] == (
         "/learn/recap"
     )
-    assert "24 of 24 lessons done." in learner.browser.get("/learn/recap").words
-    assert "has completed 24 of 24 lessons" in learner.browser.get("/learn/certificate").words
+    assert "25 of 25 lessons done." in learner.browser.get("/learn/recap").words
+    assert "has completed 25 of 25 lessons" in learner.browser.get("/learn/certificate").words
 
 
 def shown_programs(page_text: str) -> dict[str, str]:

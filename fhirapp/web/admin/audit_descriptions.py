@@ -219,8 +219,9 @@ def _did(entry: Entry) -> str:
     happened = entry.status < 400
     if _is_page(entry):
         return _did_on_page(entry.method, steps[1:], happened)
-    if not steps:
-        return _("sent a batch") if happened else _("tried to send a batch")
+    steps = _within_record(steps)
+    if not steps or steps[0] in ("_search", "_history", "*"):
+        return _of_several(entry.method, steps, happened)
     kind, rest = steps[0], steps[1:]
     many, one = plural_of(kind), one_of(kind)
     if kind == "metadata":
@@ -244,6 +245,18 @@ def _did(entry: Entry) -> str:
     opened = _("opened %(what)s") if happened else _("tried to open %(what)s")
     earlier = "_history" in rest
     return opened % {"what": _("one version of %(what)s", what=one) if earlier else one}
+
+
+def _within_record(steps: list[str]) -> list[str]:
+    """Return what is asked of a patient's compartment, or all of another path."""
+    is_within = len(steps) > 2 and steps[0] == "Patient" and steps[2][:1] not in "_$"
+    return steps[2:] if is_within else steps
+
+
+def _of_several(method: str, steps: Sequence[str], happened: bool) -> str:
+    if method == "POST" and not steps:
+        return _("sent a batch") if happened else _("tried to send a batch")
+    return _("searched several types") if happened else _("tried to search several types")
 
 
 def _is_page(entry: Entry) -> bool:
