@@ -135,7 +135,7 @@ def test_a_section_of_the_search_page_is_ticked_off_truthfully(fhir, row):
 
 def requests() -> list[str]:
     """Return the paths in the first column of the table of requests."""
-    return re.findall(r"^\| `GET (\S+)` \|", section("search", "Other requests"), re.MULTILINE)
+    return re.findall(r"^\| `GET (\S+)` \|", section("operations", "Requests"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("path", requests())

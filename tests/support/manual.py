@@ -27,7 +27,7 @@ from fhirapp.rest.definitions import modifiers_of
 from fhirapp.search import index, query, string, words
 from fhirapp.search.page import MAX_KEYS
 from fhirapp.search.parameter import Parameter
-from fhirapp.search.query import COMMON, WORDS
+from fhirapp.search.query import CANONICAL, COMMON, WORDS
 from fhirapp.search.reference import Reference
 from tests import ROOT
 from tests.support.contract import SERVED
@@ -83,26 +83,43 @@ def settings() -> str:
 
 def parameters(listed: Iterable[Parameter]) -> str:
     rows = [
-        (f"`{one.name}`", one.kind, " ".join(f"`:{name}`" for name in modifiers(one)), one.doc)
-        for one in listed
+        (f"`{one.name}`", one.kind, " ".join(modifiers(one)) or "none", one.doc) for one in listed
     ]
     return table(("Parameter", "Type", "Modifiers", "Meaning"), rows)
 
 
+# What stands in the tables for several modifiers.
+_TOGETHER = {
+    "codes": {"not", "text", "in", "not-in", "above", "below"},
+    "texts": {"exact", "contains"},
+}
+
+
 def modifiers(parameter: Parameter) -> list[str]:
-    """Return the modifiers that a parameter takes; `Type` stands for several types."""
-    taken = modifiers_of(parameter)
+    """Return the modifiers that a parameter takes, save `:missing`, which each does.
+
+    `Type` stands for several types, a word of _TOGETHER for several modifiers.
+    """
+    taken = [name for name in modifiers_of(parameter) if name != "missing"]
+    words = [word for word, names in _TOGETHER.items() if names <= {*taken}]
+    told = {name for word in words for name in _TOGETHER[word]}
     if isinstance(parameter, Reference) and parameter.targets:
         taken.append(parameter.targets[0] if len(parameter.targets) == 1 else "Type")
-    return taken
+    return [*words, *(f"`:{name}`" for name in taken if name not in told)]
 
 
 def own_parameters(definition: Definition) -> str:
-    return parameters(one for one in definition.params if one not in (*COMMON, *WORDS))
+    shared = (*COMMON, *WORDS, *CANONICAL)
+    return parameters(one for one in definition.params if one not in shared)
 
 
 def other_types() -> str:
-    return "\n\n".join(
+    canonical = f"### ValueSet, CodeSystem and ConceptMap\n\n{parameters(CANONICAL)}"
+    return "\n\n".join([canonical, *_others()])
+
+
+def _others() -> Iterator[str]:
+    yield from (
         f"### {name}\n\n{own_parameters(definition)}"
         for name, definition in sorted(SERVED.items())
         if definition.searchable and name not in MAIN

@@ -54,7 +54,7 @@ _DOC = (
     "The patient's International Patient Summary, a document: allergies; of medications and"
     " problems, that they are not held here."
 )
-_PROFILE = OperationParameter("profile", "uri", f"Profile of the document: {_PROFILES[0]}")
+_PROFILE = OperationParameter("profile", "uri", "Profile of the document: that of IPS, the default")
 _IDENTIFIER = OperationParameter(
     "identifier", "string", "Identifier of the patient: system|value", required=True
 )
