@@ -12,7 +12,7 @@ fhirapp's, under its licence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fhirapp.fhir.terminology import SNOMED_CT, worded
@@ -148,9 +148,3 @@ CLASSES: Mapping[str, SubstanceClass] = {
     ),
     "latex": _class(worded("Latex"), "one code of SNOMED CT", snomed={"111088007": "Latex"}),
 }
-
-
-def classes_of(codes: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the names of the classes that one of these codes, system and code, is in."""
-    held = {*codes}
-    return [name for name, one in CLASSES.items() if not held.isdisjoint(one.codes)]

@@ -332,13 +332,14 @@ class Look:
                 return found[0]
         url, _, version = name.partition("|")
         table = quoted(definition.tables.token.name)
+        where = (
+            f"r.url = ? AND r.pk IN (SELECT k.pk FROM {table} k WHERE k.param = ? AND k.code = ?)"
+        )
         found = self._rows(
             definition,
-            f"r.url = ? AND r.pk IN (SELECT k.pk FROM {table} k WHERE k.param = ? AND k.code = ?)",
-            (url, "url", key(url)),
+            f"{where} AND r.version = ?" if version else where,
+            (url, "url", key(url), *([version] if version else ())),
         )
-        if version:
-            found = [one for one in found if one.content.get("version") == version]
         if len(found) > 1:
             several = ", ".join(f"{type_name}/{one.id} ({one.name})" for one in found[:_NAMED])
             hint = "name one of them" if version else "name its version too, as url|version"

@@ -564,3 +564,21 @@ def test_a_search_by_a_built_in_class_says_that_it_is_not_all_there_is(client, q
             ("warning", [f"http.{name}"])
         ]
     assert "outcome" not in client.get(f"{ALLERGY}?code:below=urn:s|kitten").text
+
+
+def test_a_version_is_found_among_many_of_one_address(make_app):
+    app = make_app()
+    many = [
+        value_set(
+            f"v{number:02}",
+            {"system": SYSTEM, "concept": [{"code": f"c{number}"}]},
+            url="urn:v:many-versions",
+            version=str(number),
+        )
+        for number in range(15)
+    ]
+    publish(app, *many, now=NOW)
+    fhir = Fhir(app, token_for(app, "system/*.rs"))
+    found = fhir.read("ValueSet/$expand?url=urn:v:many-versions&valueSetVersion=14")
+    assert [one["code"] for one in found["expansion"]["contains"]] == ["c14"]
+    assert fhir.get("ValueSet/$expand?url=urn:v:many-versions").status_code == 404
