@@ -296,6 +296,9 @@ def _needed(token: Token, error: FhirError) -> Iterator[str]:
     if not isinstance(error, Forbidden) or error.needed_scope is None:
         return
     rest = error.needed_scope.partition("/")[2]
+    if not rest:
+        yield f"It would have needed: {error.needed_scope}"
+        return
     contexts = ["system"] if token.role is None else [*CONTEXTS_OF_ROLE[token.role]]
     if error.parameter is not None and "patient" in contexts:
         # The token is for one patient, and this is another.

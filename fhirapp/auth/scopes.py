@@ -25,15 +25,15 @@ OPENID, FHIR_USER, PROFILE = "openid", "fhirUser", "profile"
 OFFLINE, ONLINE = "offline_access", "online_access"
 LAUNCH, LAUNCH_PATIENT, LAUNCH_ENCOUNTER = "launch", "launch/patient", "launch/encounter"
 # What is no clinical scope: who the user is, what is in context, for how long.
-_SESSION = "session"
+SESSION = "session"
 SESSION_SCOPES = frozenset(
     {OPENID, FHIR_USER, PROFILE, OFFLINE, ONLINE, LAUNCH, LAUNCH_PATIENT, LAUNCH_ENCOUNTER}
 )
 # The contexts of the scopes that a client of each kind may be registered for.
 CONTEXTS_OF_KIND: Mapping[str, tuple[str, ...]] = {
     "backend": ("system",),
-    "public": ("patient", "user", _SESSION),
-    "confidential": ("patient", "user", _SESSION),
+    "public": ("patient", "user", SESSION),
+    "confidential": ("patient", "user", SESSION),
 }
 # What a user of each role can allow a client, decisions §6.
 CONTEXTS_OF_ROLE: Mapping[str, tuple[str, ...]] = {
@@ -136,7 +136,7 @@ def grantable(
     filters. Session scopes (openid, launch/patient) are granted where they are registered.
     """
     allowed, known = clinical_scopes(registered), set(contexts)
-    session = SESSION_SCOPES & set(registered.split()) if _SESSION in known else frozenset()
+    session = SESSION_SCOPES & set(registered.split()) if SESSION in known else frozenset()
     granted: dict[str, None] = {}
     for text in requested:
         if text in session:

@@ -40,7 +40,12 @@ ERROR_PAGE = "fhirapp.error_page"
 RETRY_SECONDS = 2
 # An administrator must free the disk first.
 _UNWRITABLE_SECONDS = 60
-_OAUTH_ERRORS = {500: "server_error", 503: "temporarily_unavailable"}
+_OAUTH_ERRORS = {
+    401: "invalid_token",
+    403: "insufficient_scope",
+    500: "server_error",
+    503: "temporarily_unavailable",
+}
 
 
 def init_app(app: Flask) -> None:
@@ -80,7 +85,7 @@ def _answer_from_primary(_error: Exception) -> ResponseReturnValue:
 
 
 def render(error: FhirError) -> Response:
-    """Return the answer that an error is; to an OAuth client as RFC 6749 §5.2 has it."""
+    """Return the answer that an error is; to OAuth clients as RFC 6749 §5.2, 6750 §3.1 say."""
     if request.path.startswith("/oauth"):
         name = _OAUTH_ERRORS.get(error.status, "invalid_request")
         content: dict[str, Any] = {"error": name, "error_description": error.diagnostics}

@@ -39,7 +39,7 @@ UNNAMED_PROXY = "fhirapp.unnamed_proxy"
 _PUBLIC = re.compile(
     r"(?:/fhir)?/\.well-known/.*|/fhir/metadata|/oauth/jwks\.json|/smart-style\.json"
 )
-_REGISTERED = re.compile(r"/oauth/(?:token|revoke)|/(?:fhir|api)(?:/.*)?", re.DOTALL)
+_REGISTERED = re.compile(r"/oauth/(?:token|revoke|userinfo)|/(?:fhir|api)(?:/.*)?", re.DOTALL)
 _METHODS = "GET, HEAD, POST, OPTIONS"
 _TAKES = "Authorization, Accept, Content-Type, If-None-Match, If-Modified-Since, Prefer, Range"
 _SHOWS = (

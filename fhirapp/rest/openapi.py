@@ -52,6 +52,7 @@ _PROOF: Node = {
     "client_assertion_type": _STRING,
     "client_assertion": _STRING,
 }
+_REFUSED: Node = {"description": "Refused", "content": content("OAuthError", JSON)}
 
 
 def oauth_paths() -> Node:
@@ -79,6 +80,15 @@ def oauth_paths() -> Node:
         refresh_token=_STRING,
         **_PROOF,
     )
+    refused = {str(status): _REFUSED for status in (401, 403, 413, 429, 503)}
+    found["/oauth/userinfo"] = {
+        method: {
+            "tags": ["Authorization"],
+            "summary": "Say who the user of an access token is",
+            "responses": {"200": plain, **instead(), **refused},
+        }
+        for method in ("get", "post")
+    }
     found["/oauth/token"] = _form("Get an access token", token, "Token")
     found["/oauth/introspect"] = _form("Say what a token is", object_of(form, **hint), "Object")
     found["/oauth/revoke"] = _form("End a token", object_of(form, **hint), "Object")
@@ -86,7 +96,6 @@ def oauth_paths() -> Node:
 
 
 def _form(summary: str, body: Node, answer: str) -> Node:
-    wrong = {"description": "Refused", "content": content("OAuthError", JSON)}
     return {
         "post": {
             "tags": ["Authorization"],
@@ -96,7 +105,7 @@ def _form(summary: str, body: Node, answer: str) -> Node:
             "requestBody": {"required": True, "content": {_FORM: {"schema": body}}},
             "responses": {
                 "200": {"description": summary, "content": content(answer, JSON)},
-                **{str(one): wrong for one in (400, 401, 413, 414, 429, 431, 503)},
+                **{str(one): _REFUSED for one in (400, 401, 413, 414, 429, 431, 503)},
             },
         }
     }

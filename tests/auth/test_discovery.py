@@ -119,6 +119,10 @@ def test_the_issuer_and_the_keys_are_those_of_the_id_tokens(client, flows, openi
     assert openid["id_token_signing_alg_values_supported"] == ["RS256"]
     assert openid["subject_types_supported"] == ["public"]
     assert client.get(urlsplit(openid["jwks_uri"]).path).status_code == 200
+    bearer = {"Authorization": f"Bearer {answer['access_token']}"}
+    known = client.get(urlsplit(openid["userinfo_endpoint"]).path, headers=bearer).get_json()
+    assert known == {name: told[name] for name in known}
+    assert known.keys() == {"sub", "fhirUser", "name", "preferred_username"}
 
 
 def test_what_is_not_there_is_not_claimed(claims, openid):
@@ -126,7 +130,6 @@ def test_what_is_not_there_is_not_claimed(claims, openid):
     assert openid["request_uri_parameter_supported"] is False
     for told in (claims, openid):
         assert "registration_endpoint" not in told
-        assert "userinfo_endpoint" not in told
         # RFC 9207: single-page apps take iss for an EHR launch.
         assert "authorization_response_iss_parameter_supported" not in told
         assert told["response_types_supported"] == ["code"]

@@ -1,6 +1,7 @@
-"""The id token that comes with a code: whom it names, who signed it, for whom.
+"""The id token that comes with a code, and /oauth/userinfo: whom they name, to whom.
 
-OpenID Connect Core §2, §3.1.3.6; SMART App Launch 2.2 §Scopes for requesting identity data.
+OpenID Connect Core §2, §3.1.3.6, §5.3; RFC 6750 §3; SMART App
+Launch 2.2 §Scopes for requesting identity data.
 """
 
 from __future__ import annotations
@@ -16,9 +17,22 @@ from flask import Flask
 from joserfc import jwt
 from joserfc.jwk import KeySet
 from sqlalchemy import update
+from werkzeug.test import TestResponse
 
-from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, Session
-from tests.support.authorizing import Flow, add_person, add_program, alter
+from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, AccessToken, Grant, Session
+from fhirapp.auth.users.accounts import unlink
+from fhirapp.db import writing
+from tests.auth.test_token_endpoint import assert_error
+from tests.conftest import token_for
+from tests.support.authorizing import (
+    Flow,
+    add_backend,
+    add_person,
+    add_program,
+    alter,
+    set_client,
+    set_user,
+)
 from tests.support.helpers import BASE_URL
 
 DOCTOR = "Practitioner/dr-adeyemi"
@@ -125,3 +139,119 @@ def test_users_have_subjects_of_their_own_whatever_the_app(oauth):
 
 def _with_tokens(flow: Flow) -> tuple[Flow, dict[str, Any]]:
     return flow, flow.tokens("openid")
+
+
+SHOWN = "openid fhirUser profile"
+
+
+def user_info(flow: Flow, token: str, method: str = "GET") -> TestResponse:
+    """Ask who the user of a token is."""
+    headers = {"Authorization": f"Bearer {token}"}
+    return flow.app.test_client().open("/oauth/userinfo", method=method, headers=headers)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("scope", ["openid", "openid fhirUser", "openid profile", SHOWN])
+def test_user_info_tells_what_the_id_token_tells_of_the_user(flow, scope, method):
+    answer = flow.tokens(f"{scope} user/*.rs")
+    response = user_info(flow, answer["access_token"], method)
+    assert (response.status_code, response.content_type) == (200, "application/json")
+    assert response.headers["Cache-Control"] == "no-store"
+    of_token = {"iss", "aud", "exp", "iat", "auth_time", "nonce", "at_hash"}
+    claims = claims_of(flow, answer)
+    assert response.get_json() == {name: claims[name] for name in claims.keys() - of_token}
+
+
+def test_user_info_is_as_user_and_client_are_now(oauth):
+    user_id = add_person(oauth, PATIENT, "p1")
+    flow = Flow(oauth, add_program(oauth), user_id)
+    token = flow.tokens("openid fhirUser patient/*.rs")["access_token"]
+    known = {"sub": user_id, "fhirUser": f"{BASE_URL}/fhir/Patient/p1"}
+    assert user_info(flow, token).get_json() == known
+    with oauth.app_context(), writing() as connection:
+        unlink(connection, user_id, "p1")
+    assert user_info(flow, token).get_json() == {"sub": user_id}
+    flow = Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN, fhir_user=DOCTOR))
+    token = flow.tokens(SHOWN)["access_token"]
+    set_user(oauth, flow.user_id, name="Robin Sample")
+    assert user_info(flow, token).get_json()["name"] == "Robin Sample"
+    set_client(oauth, flow.program, scope="openid")
+    assert user_info(flow, token).get_json() == {"sub": flow.user_id}
+    set_client(oauth, flow.program, scope="user/*.rs")
+    assert_without_openid(user_info(flow, token))
+
+
+def assert_without_openid(response: TestResponse) -> None:
+    """Assert that the token is known, and tells nobody who its user is."""
+    text = "Only a user's token with openid says who the user is."
+    assert_error(response, "insufficient_scope", text, 403)
+    challenge = 'Bearer realm="fhirapp", error="insufficient_scope", scope="openid"'
+    assert response.headers["WWW-Authenticate"] == challenge
+
+
+def test_user_info_needs_openid_and_a_user(flow):
+    ticked = ["user/*.rs", "fhirUser"]
+    answer = flow.tokens("openid fhirUser user/*.rs offline_access", ticked=ticked)
+    assert_without_openid(user_info(flow, answer["access_token"]))
+    # A refresh may ask for less.
+    answer = flow.tokens("openid user/*.rs offline_access")
+    less = flow.refresh(answer["refresh_token"], scope="user/*.rs").get_json()
+    assert_without_openid(user_info(flow, less["access_token"]))
+    assert user_info(flow, answer["access_token"]).status_code == 200
+    backend = Flow(flow.app, add_backend(flow.app), flow.user_id)
+    form = {"grant_type": "client_credentials", "scope": "system/*.rs"}
+    token = backend.ask("/oauth/token", **form).get_json()["access_token"]
+    assert_without_openid(user_info(backend, token))
+    assert_without_openid(user_info(flow, token_for(flow.app, "openid user/*.rs")))
+
+
+def expire(flow: Flow) -> None:
+    mine = update(AccessToken).where(AccessToken.client_id == flow.program.client_id)
+    alter(flow.app, mine.values(expires_at=int(time.time()) - 1))
+
+
+def take_back(flow: Flow) -> None:
+    alter(flow.app, update(Grant).where(Grant.user_id == flow.user_id).values(revoked_at=1))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        expire,
+        take_back,
+        lambda flow: set_user(flow.app, flow.user_id, disabled=True),
+        lambda flow: set_client(flow.app, flow.program, disabled=True),
+    ],
+)
+def test_user_info_is_refused_as_records_are_once_access_has_ended(flow, end):
+    token = flow.tokens("openid offline_access user/*.rs")["access_token"]
+    assert user_info(flow, token).status_code == 200
+    end(flow)
+    assert_invalid(user_info(flow, token))
+
+
+def test_user_info_is_for_access_tokens_alone(flow):
+    answer = flow.tokens("openid offline_access user/*.rs")
+    for token in (answer["refresh_token"], answer["id_token"], "nonsense", "é"):
+        assert_invalid(user_info(flow, token))
+    flow.revoke(answer["access_token"])
+    assert_invalid(user_info(flow, answer["access_token"]))
+
+
+def assert_invalid(response: TestResponse) -> None:
+    assert_error(response, "invalid_token", status=401)
+    challenge = 'Bearer realm="fhirapp", error="invalid_token"'
+    assert response.headers["WWW-Authenticate"] == challenge
+
+
+def test_user_info_takes_its_token_from_the_header_alone(flow):
+    token = flow.tokens("openid")["access_token"]
+    http = flow.app.test_client()
+    for response in (
+        http.get("/oauth/userinfo"),
+        http.get("/oauth/userinfo", query_string={"access_token": token}),
+        http.post("/oauth/userinfo", data={"access_token": token}),
+        http.get("/oauth/userinfo", headers={"Authorization": f"Basic {token}"}),
+    ):
+        assert_error(response, "invalid_token", status=401)
+        assert response.headers["WWW-Authenticate"] == 'Bearer realm="fhirapp"'

@@ -216,6 +216,14 @@ def test_another_patient_is_reached_by_staff_with_a_scope_on_all(app):
     assert kept(app, refused).reasons[1] == "It would have needed: user/AllergyIntolerance.s"
 
 
+def test_a_scope_that_is_about_no_type_is_named_as_it_is(app):
+    flow = Flow(app, add_program(app), add_person(app, CLINICIAN))
+    headers = {"Authorization": f"Bearer {flow.tokens('user/*.rs')['access_token']}"}
+    refusal = kept(app, app.test_client().get("/oauth/userinfo", headers=headers))
+    assert (refusal.asked, refusal.status) == ("GET /oauth/userinfo", 403)
+    assert refusal.reasons[1] == "It would have needed: openid"
+
+
 @pytest.mark.parametrize(
     "happened", [expired, revoked, consent_ended, client_disabled, user_disabled]
 )

@@ -356,6 +356,7 @@ FOR_APPS: list[tuple[str, dict[str, Any], int | str]] = [
     ("/api/AllergyIntolerance", NONSENSE, 401),
     ("/oauth/token", POSTED, 400),
     ("/oauth/revoke", POSTED, 200),
+    ("/oauth/userinfo", NONSENSE, 401),
     ("/oauth/introspect", POSTED, "TypeError"),
     ("/sign-in", {}, "TypeError"),
     ("/account", {"credentials": "include"}, "TypeError"),

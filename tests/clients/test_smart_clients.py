@@ -75,6 +75,7 @@ def test_openid_client_finds_nothing_wrong_with_an_authorization(demo, apps, nod
     done = node("openid-client.mjs", {**given, "begun": begun["begun"], "at": at})
     assert done["answer"]["scope"] == done["refreshed"]["scope"] == SCOPE
     assert done["claims"]["fhirUser"] == f"{demo.fhir}/Practitioner/dr-adeyemi"
+    assert done["known"] == {name: done["claims"][name] for name in ("sub", "fhirUser")}
     if kind != PUBLIC:
         for name in ("iss", "sub"):
             assert done["before"][name] == done["claims"][name]

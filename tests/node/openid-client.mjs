@@ -68,9 +68,11 @@ async function end(answer) {
       ? openid.tokenIntrospection(server, last.access_token)
       : undefined;
   const before = await ask();
+  const claims = answer.claims();
+  const known = claims && (await openid.fetchUserInfo(server, last.access_token, claims.sub));
   await openid.tokenRevocation(server, last.refresh_token ?? last.access_token);
   const after = await ask();
-  return { answer, claims: answer.claims(), refreshed, before, after };
+  return { answer, claims, known, refreshed, before, after };
 }
 
 async function run() {

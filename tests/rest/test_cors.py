@@ -97,6 +97,10 @@ def ask_revoke(http: FlaskClient, origin: str) -> TestResponse:
     return http.post("/oauth/revoke", data=form, headers={"Origin": origin})
 
 
+def ask_user_info(http: FlaskClient, origin: str) -> TestResponse:
+    return http.get("/oauth/userinfo", headers={"Origin": origin})
+
+
 def ask_fhir(path: str, scope: str = "system/*.rs") -> Callable[[FlaskClient, str], TestResponse]:
     def ask(http: FlaskClient, origin: str) -> TestResponse:
         token = token_for(http.application, scope)
@@ -108,6 +112,7 @@ def ask_fhir(path: str, scope: str = "system/*.rs") -> Callable[[FlaskClient, st
 ASKED = [
     (ask_token, 400),
     (ask_revoke, 200),
+    (ask_user_info, 401),
     (ask_fhir("/fhir/Patient/p1"), 200),
     (ask_fhir("/fhir/AllergyIntolerance?_count=1"), 200),
     (ask_fhir("/api/AllergyIntolerance?_count=1"), 200),
@@ -152,7 +157,14 @@ def test_an_answer_that_is_still_the_same_names_the_origin_too(http):
 
 @pytest.mark.parametrize(
     "path",
-    ["/oauth/token", "/oauth/revoke", "/fhir/Patient/p1", "/api/AllergyIntolerance", "/fhir"],
+    [
+        "/oauth/token",
+        "/oauth/revoke",
+        "/oauth/userinfo",
+        "/fhir/Patient/p1",
+        "/api/AllergyIntolerance",
+        "/fhir",
+    ],
 )
 def test_a_preflight_says_what_may_be_sent(http, path):
     response = preflight(http, path, REGISTERED)

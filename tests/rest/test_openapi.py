@@ -9,8 +9,10 @@ from flask import Flask
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from werkzeug.routing import Rule
 
+from fhirapp.auth.models import CLINICIAN
 from fhirapp.definition import Definition
 from tests.conftest import token_for
+from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.contract import (
     DELETED,
     SEARCHABLE,
@@ -299,6 +301,17 @@ def test_the_answers_of_the_token_endpoint_are_as_described(http, described, for
     response = http.post("/oauth/token", data=form, auth=basic, environ_overrides=elsewhere)
     assert response.status_code == status
     described.assert_as_described("post", "/oauth/token", response)
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_the_answers_about_a_user_are_as_described(app, described, method):
+    flow = Flow(app, add_program(app), add_person(app, CLINICIAN))
+    for scope, status in (("openid", 200), ("user/*.rs", 403), ("", 401)):
+        token = flow.tokens(scope)["access_token"] if scope else "nonsense"
+        headers = {"Authorization": f"Bearer {token}"}
+        response = app.test_client().open("/oauth/userinfo", method=method, headers=headers)
+        assert response.status_code == status
+        described.assert_as_described(method, "/oauth/userinfo", response)
 
 
 def test_every_operation_has_an_id_of_its_own(described):

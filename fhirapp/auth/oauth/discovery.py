@@ -57,6 +57,7 @@ def endpoints() -> dict[str, str]:
         "token_endpoint": token_url(),
         "introspection_endpoint": f"{base}/oauth/introspect",
         "revocation_endpoint": f"{base}/oauth/revoke",
+        "userinfo_endpoint": f"{base}/oauth/userinfo",
         "jwks_uri": f"{base}/oauth/jwks.json",
     }
 

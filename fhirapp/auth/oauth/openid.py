@@ -1,7 +1,9 @@
-"""OpenID Connect: the id token that comes with an authorization code, and the keys that sign it.
+"""OpenID Connect: the id token that comes with an authorization code, the keys that sign it, and
+who the user is.
 
 Keys are for RS256; one is active, and all are published at /oauth/jwks.json.
-Source: OpenID Connect Core §2, §3.1; SMART App Launch 2.2 §Scopes for requesting identity data.
+Source: OpenID Connect Core §2, §3.1, §5.3;
+SMART App Launch 2.2 §Scopes for requesting identity data.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,10 +19,20 @@ from authlib.oidc.core import OpenIDCode, UserInfo
 from joserfc.jwk import KeySet, RSAKey
 
 from fhirapp.auth.models import User
-from fhirapp.auth.scopes import FHIR_USER, PROFILE
+from fhirapp.auth.protector import authenticate, insufficient_scope
+from fhirapp.auth.scopes import (
+    FHIR_USER,
+    OPENID,
+    PROFILE,
+    SESSION,
+    enforceable,
+    grantable,
+    of_role,
+)
 from fhirapp.auth.server_secrets import server_secrets
 from fhirapp.auth.users.accounts import fhir_user_of
 from fhirapp.config import ConfigurationError, base_url, settings
+from fhirapp.db import db
 
 ALGORITHM = "RS256"
 NAME = "signing-keys.json"
@@ -160,12 +173,30 @@ class IdToken(OpenIDCode):  # type: ignore[misc]
         }
 
     def generate_user_info(self, user: User, scope: str) -> UserInfo:
-        claims = UserInfo(sub=user.id)
-        granted = scope.split()
-        who = fhir_user_of(user)
-        if FHIR_USER in granted and who is not None:
-            claims["fhirUser"] = f"{base_url()}/fhir/{who}"
-        if PROFILE in granted:
-            claims["name"] = user.name
-            claims["preferred_username"] = user.username
-        return claims
+        return claims_about(user, scope.split())
+
+
+def claims_about(user: User, granted: Collection[str]) -> UserInfo:
+    """Return who a user is, as far as the granted scopes tell it."""
+    claims = UserInfo(sub=user.id)
+    who = fhir_user_of(user)
+    if FHIR_USER in granted and who is not None:
+        claims["fhirUser"] = f"{base_url()}/fhir/{who}"
+    if PROFILE in granted:
+        claims["name"] = user.name
+        claims["preferred_username"] = user.username
+    return claims
+
+
+def user_info() -> UserInfo:
+    """Return who the user of the request's token is, as client and user are now. Raises FhirError.
+
+    OpenID Connect Core §5.3; errors as RFC 6750 §3.1 has them.
+    """
+    token = authenticate()
+    user = None if token.user_id is None else db.session.get(User, token.user_id)
+    session = grantable(token.scope.split(), token.registered, (SESSION,), enforceable)
+    granted = [] if user is None else of_role(session, user.role)
+    if user is None or OPENID not in granted:
+        raise insufficient_scope("Only a user's token with openid says who the user is.", OPENID)
+    return claims_about(user, granted)

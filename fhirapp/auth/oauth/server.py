@@ -273,6 +273,14 @@ def revoke() -> Response:
     return revocation_response()
 
 
+@blueprint.route("/oauth/userinfo", methods=["GET", "POST"])
+def userinfo() -> Response:
+    """Say who the user of an access token is (OpenID Connect Core §5.3)."""
+    response = jsonify(oauth_openid.user_info())
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
 @blueprint.get("/oauth/jwks.json")
 def jwks() -> Response:
     """Return the keys that id tokens are checked with (RFC 7517)."""
