@@ -22,6 +22,7 @@ from fhirapp.allergies.assertion import (
 )
 from fhirapp.allergies.severity import Severity, sentence, severity_of
 from fhirapp.fhir import terminology
+from fhirapp.fhir.substance_classes import same_class
 from fhirapp.fhir.terminology import ReactionWords, worded
 from fhirapp.search.string import fold
 
@@ -78,10 +79,11 @@ _VERIFICATION = ("confirmed", "unconfirmed", "refuted", "entered-in-error")
 class Entry(NamedTuple):
     """An AllergyIntolerance in a summary; codes and words are empty where nothing is recorded.
 
-    coded_as are the names of its codes where they differ from its words. recorded_date is a FHIR
-    dateTime; recorder and asserter are References that need nothing of the entry. comments are its
-    notes, faults what contradicts itself or is not understood, missing what is not recorded. keys
-    are its codes and words: entries that share one are about the same.
+    coded_as are the names of its codes where they differ from its words, same_class what else is
+    in the classes of one that may hold. recorded_date is a FHIR dateTime; recorder and asserter are
+    References that need nothing of the entry. comments are its notes, faults what contradicts
+    itself or is not understood, missing what is not recorded. keys are its codes and words: entries
+    that share one are about the same.
     """
 
     reference: str
@@ -89,6 +91,7 @@ class Entry(NamedTuple):
     group: Group
     substance: str
     coded_as: Sequence[str]
+    same_class: Sequence[str]
     severity: Severity
     type: str
     clinical_status: str
@@ -273,12 +276,14 @@ def _entry(resource: Resource) -> Entry:
     severity = severity_of(resource)
     status, verification = next(iter(clinical), ""), next(iter(verified), "")
     about = substance(resource)
+    group = _group(assertion, status, verification, is_severe=severity.is_severe)
     return Entry(
         reference=f"AllergyIntolerance/{resource['id']}",
         assertion=assertion,
-        group=_group(assertion, status, verification, is_severe=severity.is_severe),
+        group=group,
         substance=_substance(assertion, about),
         coded_as=coded_as(about),
+        same_class=same_class(about) if group in HOLDING else (),
         severity=severity,
         type=resource.get("type") or "",
         clinical_status=status,

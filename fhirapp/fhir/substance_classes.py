@@ -148,3 +148,16 @@ CLASSES: Mapping[str, SubstanceClass] = {
     ),
     "latex": _class(worded("Latex"), "one code of SNOMED CT", snomed={"111088007": "Latex"}),
 }
+
+
+def same_class(substance: Mapping[str, Any]) -> list[str]:
+    """Return each class of a CodeableConcept, and what else is in it: "Penicillins: ampicillin"."""
+    codes = {(one.get("system"), one.get("code")) for one in substance.get("coding", ())}
+    found = []
+    for one in CLASSES.values():
+        if own := {name.lower() for code, name in one.codes.items() if code in codes}:
+            others = {name.lower(): name for name in one.codes.values()}
+            named = [name for plain, name in others.items() if plain not in own]
+            if named:
+                found.append(f"{worded(one.title)}: {', '.join(named)}")
+    return found

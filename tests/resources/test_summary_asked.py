@@ -16,7 +16,7 @@ from fhirapp.allergies.summary import HOLDING, Group, conclusion_of, entries_of
 from fhirapp.fhir import terminology
 from tests.conftest import token_for
 from tests.store.test_publish import TIMES, delete, publish
-from tests.support.allergies import RXNORM, SEVERE, SNOMED, allergy, patient_with, rich
+from tests.support.allergies import RXNORM, SEVERE, SNOMED, allergy, coded, patient_with, rich
 from tests.support.helpers import Fhir, assert_outcome
 from tests.support.operations import FORM, parameters, post
 from tests.support.r4 import faults
@@ -216,6 +216,21 @@ def test_an_entry_tells_its_type_what_it_is_coded_as_and_what_was_written_beside
         "Side effect, no allergy. Hydromorphone was tolerated."
     ]
     assert parts(entries["House dust mite"], "comment") == []
+
+
+def test_what_may_hold_tells_what_else_is_in_its_class(clinic, asking):
+    def same_class(name: str, code: str, **elements: Any) -> list[list[str]]:
+        about = coded((RXNORM, code), text=name)
+        patient = patient_with(clinic, allergy(about, **elements))
+        content = asking.read(f"{SUMMARY}?patient={patient}")
+        entries = [one for group in parts(content, "group") for one in parts(group, "entry")]
+        return [parts(one, "sameClass") for one in entries]
+
+    penicillins = "Penicillins: Penicillin, ampicillin, penicillin G, penicillin V"
+    assert same_class("Amoxicillin", "723") == [[penicillins]]
+    assert same_class("Amoxicillin", "723", verified="refuted") == [[]]
+    assert same_class("Amoxicillin", "723", status="resolved") == [[]]
+    assert same_class("Doxycycline", "3640") == [[]]
 
 
 def test_what_is_not_recorded_is_told_in_words(clinic, asking):

@@ -40,6 +40,8 @@ def test_an_allergy_tells_what_is_recorded_and_who_recorded_it(clinician):
     assert in_order(
         page.words,
         "record of Amelia Rose Hartwell · born 12 April 1958 · LGH-100237",
+        "Same class code Penicillins: amoxicillin, ampicillin, penicillin G, penicillin V. Whoever"
+        " reacts to one need not react to the others.",
         *("Recorded by recorder Dr. Folake Adeyemi", "Reported by asserter Amelia Hartwell"),
         *("Carries an alert card.", "Anaphylaxis", "severe", "Urticaria", "moderate"),
         *("Created, 14 February 2023 UTC", "written by Northgate Family Medicine"),

@@ -68,6 +68,13 @@ _ENTRY = (
     _parameter("about", "code", "What a statement that there is none is about"),
     _parameter("substance", "string", "What it is to, in words"),
     _parameter("codedAs", "string", "What its codes are called, where they differ", repeats=True),
+    _parameter(
+        "sameClass",
+        "string",
+        "A class of substances that it is in, and which others this server knows in it: not that"
+        " who reacts to one reacts to another",
+        repeats=True,
+    ),
     _parameter("type", "code", "allergy or intolerance, as recorded"),
     _parameter(
         "severe",
@@ -233,6 +240,7 @@ def _entry(entry: Entry) -> Part:
         *([] if entry.is_allergy else [_code("about", entry.assertion.about.value)]),
         _string("substance", entry.substance),
         *(_string("codedAs", one) for one in entry.coded_as),
+        *(_string("sameClass", one) for one in entry.same_class),
         _code("type", entry.type),
         {"name": "severe", "valueBoolean": entry.is_severe},
         _string("describedAs", entry.severity.words),

@@ -75,6 +75,8 @@ class Line(NamedTuple):
     substance: str
     # What its codes are called, where that differs.
     coded_as: str
+    # The classes of the substance, each with what else is in it.
+    same_class: str
     # For the red tag; empty where nothing is shown as severe.
     severe: str
     # Whether it is an allergy or an intolerance, and of what category.
@@ -212,6 +214,7 @@ def _line(entry: Json, group: str) -> Line:
         id=_source(entry),
         substance=_substance(entry),
         coded_as=", ".join(_all(entry, "codedAs")),
+        same_class="; ".join(_all(entry, "sameClass")),
         severe=_reason(entry),
         kind=", ".join(word(one) for one in kinds if one and kind == "allergy"),
         reaction=_(_STATEMENTS[kind]) if kind in _STATEMENTS else _reactions(entry),

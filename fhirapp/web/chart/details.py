@@ -86,6 +86,10 @@ def details_of(allergy: Json, visit: str = "") -> Details:
         look_twice=[_("This entry %(fault)s.", fault=one) for one in entry.faults],
         facts=[
             Fact(_("Substance"), "code", entry.substance or _(_NOT_TOLD), codings(code)),
+            *(
+                Fact(_("Same class"), "code", f"{one}. {_(_NOT_ALL_REACT)}")
+                for one in entry.same_class
+            ),
             Fact(_("Clinical status"), "clinicalStatus", _status(allergy, "clinicalStatus")),
             Fact(_("Verification"), "verificationStatus", _status(allergy, "verificationStatus")),
             Fact(_("Criticality"), "criticality", _word(allergy, "criticality")),
@@ -107,6 +111,7 @@ def details_of(allergy: Json, visit: str = "") -> Details:
 
 
 _NOT_TOLD = _("not recorded")
+_NOT_ALL_REACT = _("Whoever reacts to one need not react to the others.")
 
 
 def _reaction(reaction: Json) -> list[Fact]:
