@@ -234,5 +234,5 @@ def _parameter(definition: Definition, parameter: Parameter) -> dict[str, Any]:
         "name": parameter.name,
         "definition": definitions.search_parameter_canonical(definition, parameter),
         "type": parameter.kind,
-        "documentation": parameter.doc,
+        "documentation": definitions.documentation(parameter),
     }

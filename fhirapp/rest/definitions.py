@@ -14,6 +14,7 @@ from flask import Blueprint, Flask, Response
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import NotFound, UnsupportedParameter
+from fhirapp.rest.include import included_types
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
     arguments,
@@ -24,6 +25,7 @@ from fhirapp.rest.response import (
     respond,
 )
 from fhirapp.search.parameter import Parameter
+from fhirapp.search.reference import Reference
 
 blueprint = Blueprint("definitions", __name__)
 
@@ -106,6 +108,18 @@ def search_parameter_definitions() -> Iterator[dict[str, Any]]:
 def modifiers_of(parameter: Parameter) -> list[str]:
     """Return the modifiers that a parameter takes, besides the types of a reference's targets."""
     return [name for name in _MODIFIERS if _takes(parameter, name)]
+
+
+def documentation(parameter: Parameter) -> str:
+    """Return what a parameter finds, and where a chain of it leads."""
+    if not isinstance(parameter, Reference):
+        return parameter.doc
+    targets = (
+        included_types().intersection(parameter.targets) if parameter.targets else ["any type"]
+    )
+    # As patient.name, or encounter:Encounter.class.
+    chained = f"; chained to {', '.join(sorted(targets))}" if targets else ""
+    return f"{parameter.doc}{chained}"
 
 
 def search_parameter_canonical(definition: Definition, parameter: Parameter) -> str:

@@ -10,7 +10,7 @@ from fhirapp.config import token_url
 from fhirapp.definition import Definition, OperationParameter, types
 from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.rest import definitions
-from fhirapp.rest.definitions import modifiers_of
+from fhirapp.rest.definitions import documentation, modifiers_of
 from fhirapp.rest.response import FHIR_JSON, FHIR_XML
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import COMMON, SUMMARIES, TOTALS
@@ -165,7 +165,7 @@ def _search_parameter(parameter: Parameter) -> Node:
         taken += parameter.targets
     modifiers = f"Modifiers: {', '.join(f':{one}' for one in taken)}." if taken else ""
     doc = " ".join(
-        filter(None, (f"{parameter.doc} ({parameter.kind}).", modifiers, parameter.spec))
+        filter(None, (f"{documentation(parameter)} ({parameter.kind}).", modifiers, parameter.spec))
     )
     # Repeated: all must hold.
     schema = {"type": "array", "items": _VALUES[parameter.kind]}
