@@ -156,6 +156,29 @@ def test_the_performers_are_the_authors_that_may_be(author, is_performer):
     assert made(author=[author]).get("performer") == ([author] if is_performer else None)
 
 
+def test_who_attests_it_answers_for_its_conclusions():
+    doctor = {"reference": "Practitioner/dr-rosen"}
+    assert made(authenticator=doctor)["resultsInterpreter"] == [doctor]
+    assert "resultsInterpreter" not in made(authenticator={"reference": "Device/d1"})
+    assert "resultsInterpreter" not in made()
+
+
+def test_order_results_and_images_are_what_it_is_related_to():
+    value = {"resourceType": "Observation", "id": "crp", "status": "final"}
+    order, seen, own = (
+        {"reference": one}
+        for one in ("ServiceRequest/s1", "https://lab.example/fhir/Observation/o1", "#crp")
+    )
+    image, note = ({"reference": one} for one in ("Media/m1", "DocumentReference/d2"))
+    untold = {"display": "An order"}
+    report = made(context={"related": [order, seen, own, image, note, untold]}, contained=[value])
+    assert report["basedOn"] == [order]
+    assert report["result"] == [seen, own]
+    assert report["media"] == [{"link": image}]
+    assert report["contained"] == [value]
+    assert not {"basedOn", "result", "media"} & made(context={"related": [note, untold]}).keys()
+
+
 @pytest.mark.parametrize(
     ("encounters", "expected"),
     [

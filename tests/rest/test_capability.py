@@ -65,13 +65,27 @@ def test_both_types_of_service_md_can_do_its_four_operations_and_history_type(st
 
 def test_the_profiles_are_those_of_service_md(statement):
     listed = {one["type"]: one for one in statement["rest"][0]["resource"]}
-    # decisions 2.13: documentreference first, then the two that service.md names
+    # decisions 2.13: documentreference first, then the two that service.md names, then US Core 8's
     assert listed["DocumentReference"]["supportedProfile"] == [
         f"{CORE}documentreference",
         f"{CORE}diagnosticreport-note",
         f"{CORE}diagnosticreport-lab",
+        f"{CORE}adi-documentreference",
     ]
     assert listed["AllergyIntolerance"]["supportedProfile"] == [f"{CORE}allergyintolerance"]
+
+
+def test_a_reference_says_where_its_chains_lead(listed):
+    said = {
+        (name, one["name"]): one["documentation"]
+        for name in ("AllergyIntolerance", "Provenance")
+        for one in listed[name]["searchParam"]
+    }
+    patient = "Patient that the entry is about; chained to Patient"
+    assert said["AllergyIntolerance", "patient"] == patient
+    assert said["AllergyIntolerance", "asserter"].endswith("; chained to Patient, Practitioner")
+    assert said["Provenance", "entity"].endswith("; chained to any type")
+    assert "chained" not in said["AllergyIntolerance", "code"]
 
 
 def test_no_document_claims_a_profile_of_diagnostic_report(fhir):
@@ -80,7 +94,7 @@ def test_no_document_claims_a_profile_of_diagnostic_report(fhir):
         for entry in fhir.read("DocumentReference")["entry"]
         for profile in entry["resource"]["meta"].get("profile", ())
     }
-    assert claimed == {f"{CORE}documentreference"}
+    assert claimed == {f"{CORE}documentreference", f"{CORE}adi-documentreference"}
 
 
 # What it says is what the server does: each is asked.

@@ -293,7 +293,11 @@ def published(shared: Path) -> dict[str, dict[str, Any]]:
     # Of those that DiagnosticReport alone has, it has none.
     of_r4 += [
         {"url": f"{REPORT}-{code}", "code": code, "type": kind, "base": ["DiagnosticReport"]}
-        for code, kind in (("issued", "date"), ("performer", "reference"), ("subject", "reference"))
+        for code, kind in (
+            ("issued", "date"),
+            *((one, "reference") for one in ("based-on", "media", "performer", "result")),
+            *((one, "reference") for one in ("results-interpreter", "subject")),
+        )
     ]
     # Of Group's, it has none.
     of_r4 += [

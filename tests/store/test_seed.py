@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -322,23 +320,3 @@ def references(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for below in value:
             yield from references(below)
-
-
-@pytest.mark.parametrize("release", ["610", "800"])
-@pytest.mark.parametrize(("name", "subject"), [("AllergyIntolerance", "patient"),
-                                               ("DocumentReference", "subject")])  # fmt: skip
-def test_two_patients_carry_everything_that_us_core_must_support(
-    fhir, shared, name, subject, release
-):
-    package = shared / f"data/us-core/us_core_{release}.tgz"
-    if not package.exists():
-        pytest.skip(f"{package.name} is not there")
-    profile = f"package/StructureDefinition-us-core-{name.lower()}.json"
-    with tarfile.open(package) as archive:
-        snapshot = json.load(archive.extractfile(profile))["snapshot"]["element"]
-    paths = {one["path"].partition(".")[2] for one in snapshot if one.get("mustSupport")}
-    found = [entry["resource"] for entry in fhir.read(f"{name}?patient=p1")["entry"]]
-    found += [entry["resource"] for entry in fhir.read(f"{name}?patient=p2")["entry"]]
-    assert len(paths) > 5
-    missing = {path for path in paths if not any(values_at(one, path) for one in found)}
-    assert missing == set()

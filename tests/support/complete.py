@@ -107,6 +107,11 @@ RESOURCES: tuple[dict[str, Any], ...] = (
         "type": {"coding": [{"system": "http://loinc.org", "code": "11502-2"}]},
         "subject": {"reference": "Patient/complete"},
         "date": "2024-05-02",
+        "context": {
+            "related": [
+                {"reference": one} for one in ("ServiceRequest/s1", "Observation/o1", "Media/m1")
+            ]
+        },
     },
     {
         "resourceType": "CodeSystem",

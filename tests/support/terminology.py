@@ -70,6 +70,7 @@ VALUE_SETS = {
 
 # The value sets that are not looked into, each with its reason.
 OUT_OF_REACH = {
+    "2.16.840.1.113883.11.20.9.69.4": "categories of advance directives: in VSAC, by licence",
     "mimetypes": "BCP 13 is no list",
     "2.16.840.1.113762.1.4.1240.3": "sex of 6.1.0: in VSAC, by licence",
     "2.16.840.1.113762.1.4.1267.16": "whether an interpreter is needed: in VSAC, by licence",

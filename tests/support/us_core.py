@@ -5,8 +5,8 @@ references point to, fixed values and patterns, slices, required bindings, invar
 extension of US Core: what it holds and where it stands. tests/r4.py asks what R4 asks.
 
 Not looked at: what only a terminology server could tell (OUT_OF_REACH; bindings that are not
-required; displays), mustSupport, which binds servers and not resources, and whether what a
-reference points to is there and has the profile: where it is served, it is asked itself.
+required; displays), and whether what a reference points to is there and has the profile: where it
+is served, it is asked itself. mustSupport binds servers and not resources: see UsCore.unsupported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
@@ -53,7 +53,7 @@ def packages_in(shared: Path) -> tuple[UsCore, ...]:
     return tuple(UsCore(folder / f"us_core_{version}.tgz") for version in ("610", "800"))
 
 
-def all_faults(resource: dict[str, Any], packages: Iterable[UsCore]) -> list[str]:
+def all_faults(resource: dict[str, Any], packages: Sequence[UsCore]) -> list[str]:
     """Return what is wrong with a resource, as "path: who says so: what".
 
     R4 is asked, and each package for the profiles that the resource claims and for US Core's own.
@@ -63,8 +63,9 @@ def all_faults(resource: dict[str, Any], packages: Iterable[UsCore]) -> list[str
     found = [("R4", fault) for fault in r4.faults(resource)]
     for package in packages:
         profiles = dict.fromkeys([*claimed, own] if own else claimed)
+        elsewhere = {url for one in packages if one is not package for url in one.addresses}
         by = f"US Core {package.version}"
-        found += [(by, fault) for fault in package.faults(resource, profiles)]
+        found += [(by, fault) for fault in package.faults(resource, profiles, elsewhere)]
     return [f"{fault.path}: {by}: {fault.message}" for by, fault in found]
 
 
@@ -109,24 +110,87 @@ class UsCore:
         }
         self.version = self._by_url[PROFILE + "us-core-patient"]["version"]
 
-    def faults(self, resource: dict[str, Any], profiles: Iterable[str]) -> Iterator[Fault]:
+    def faults(
+        self,
+        resource: dict[str, Any],
+        profiles: Iterable[str],
+        elsewhere: Collection[str] = (),
+    ) -> Iterator[Fault]:
         """Yield what is wrong with a resource by profiles, given by address, maybe with a version.
 
-        Those of another version of US Core are left to its own package.
+        Those of another version of US Core, and what only another package has (profiles and
+        extensions, by their addresses), are left to that.
         """
         name = resource["resourceType"]
         for canonical in profiles:
             url, _, version = canonical.partition("|")
             profile = self._profiles.get(url)
-            if version not in ("", self.version):
+            if version not in ("", self.version) or (profile is None and url in elsewhere):
                 continue
             if profile is None or profile.element["path"] != name:
                 yield Fault(f"{name}.meta.profile", f"{canonical} is no profile of {name}")
             else:
                 yield from self._of_value(profile, Found(name, name, resource), resource)
         for element in r4.elements(resource):
-            if element.type == "Extension" and isinstance(element.value, dict):
+            if element.type != "Extension" or not isinstance(element.value, dict):
+                continue
+            if (url := element.value.get("url")) in self._profiles or url not in elsewhere:
                 yield from self._of_extension(element, resource)
+
+    @property
+    def addresses(self) -> Set[str]:
+        """The addresses of its profiles and extensions."""
+        return self._profiles.keys()
+
+    def profiles(self) -> Iterator[tuple[str, str]]:
+        """Yield the address and the type of each profile of a resource."""
+        for url, node in self._profiles.items():
+            if (name := node.element["path"]) != "Extension":
+                yield url, name
+
+    def unsupported(self, url: str, resources: Iterable[dict[str, Any]]) -> set[str]:
+        """Return what a profile must support and none of these resources shows.
+
+        Ids of elements and slices, and "id: type" for each type that a reference must point to, as
+        Inferno's kits ask.
+        """
+        profile = self._profiles[url]
+        name = profile.element["path"]
+        wanted = {
+            asked
+            for element in self._by_url[url]["snapshot"]["element"]
+            if element.get("mustSupport")
+            for asked in (element["id"], *self._targets(element))
+        }
+        shown = (self._shown(profile, Found(name, name, one), one) for one in resources)
+        return wanted.difference(*shown)
+
+    def _targets(self, element: dict[str, Any]) -> Iterator[str]:
+        """Yield the types that a reference must point to: those marked, or the only one."""
+        for type_ in element["type"]:
+            targets = type_.get("targetProfile", ())
+            marks = type_.get("_targetProfile") or [None] * len(targets)
+            for target, mark in zip(targets, marks, strict=True):
+                is_marked = any(one["valueBoolean"] for one in (mark or {}).get("extension", ()))
+                if is_marked or len(targets) == 1:
+                    known = self._by_url.get(target, {"type": target.rpartition("/")[2]})
+                    yield f"{element['id']}: {known['type']}"
+
+    def _shown(self, node: Node, found: Found, resource: dict[str, Any]) -> Iterator[str]:
+        if not isinstance(found.value, dict):
+            return
+        type_ = r4.reference_type(str(found.value.get("reference")), resource)
+        yield f"{node.element['id']}: {type_}"
+        for name, child in node.children.items():
+            for one in _values(found, name):
+                members = [
+                    each
+                    for each in child.slices.values()
+                    if self._is_member(child, each, one.value)
+                ]
+                for part in (child, *members):
+                    yield part.element["id"]
+                    yield from self._shown(part, one, resource)
 
     def codes(self, value_set: str) -> Codes | None:
         """Return the codes of a value set; None where it is OUT_OF_REACH.

@@ -18,7 +18,6 @@ from fhirapp.exchange.ccda.tree import NOTHING, Element
 from fhirapp.exchange.ccda.values import (
     ACT_CODE,
     CONFIDENTIALITY,
-    LOINC,
     MAPS,
     absent,
     code_in,
@@ -31,7 +30,7 @@ from fhirapp.exchange.ccda.values import (
     present,
 )
 from fhirapp.fhir.identity import key
-from fhirapp.fhir.terminology import CT, DOCUMENT_CATEGORY
+from fhirapp.fhir.terminology import CT, DOCUMENT_CATEGORY, LOINC
 
 # What HL7's C-CDA on FHIR calls CDA that is sent as it is.
 CONTENT_TYPE = "application/cda+xml"

@@ -23,7 +23,6 @@ _OID = re.compile(r"[0-2](\.(0|[1-9][0-9]*))+", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 _HL7 = "2.16.840.1.113883."
 
-LOINC = "http://loinc.org"
 ACT_CODE = CT + "v3-ActCode"
 CONFIDENTIALITY = CT + "v3-Confidentiality"
 RACE = f"urn:oid:{_HL7}6.238"

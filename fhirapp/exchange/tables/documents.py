@@ -16,12 +16,12 @@ from fhirapp.exchange.tables.cells import Cells, patient_of
 from fhirapp.exchange.tables.vocabulary import (
     DOCUMENT_CODES,
     DOCUMENT_TYPES,
-    LOINC,
     is_loinc,
     look_up,
     without_code,
 )
 from fhirapp.fhir import datatypes
+from fhirapp.fhir.terminology import LOINC
 
 LARGEST = 64 * 1024 * 1024
 # Where the system knows them: no link is followed at the last step, no pipe waited for.

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fhirapp.exchange.tables.columns import SIMILAR
-from fhirapp.fhir.terminology import SNOMED_CT
+from fhirapp.fhir.terminology import LOINC, SNOMED_CT
 
-LOINC = "http://loinc.org"
 _SYSTEMS = {
     "snomed ct": SNOMED_CT,
     "snomed": SNOMED_CT,

@@ -5,6 +5,7 @@ Source: FHIR R4; US Core.
 
 from __future__ import annotations
 
+from fhirapp.resources.diagnostic_report.view import PERFORMERS, REQUESTS
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
 from fhirapp.search.query import COMMON
@@ -74,7 +75,35 @@ PARAMS = Parameters(
             ("performer",),
             "Who is responsible for the report",
             REPORT + "performer",
-            targets=("Practitioner", "PractitionerRole", "Organization", "CareTeam"),
+            targets=PERFORMERS,
+        ),
+        Reference(
+            "results-interpreter",
+            ("resultsInterpreter",),
+            "Who is responsible for its conclusions",
+            REPORT + "results-interpreter",
+            targets=PERFORMERS,
+        ),
+        Reference(
+            "based-on",
+            ("basedOn",),
+            "The order of the report",
+            REPORT + "based-on",
+            targets=REQUESTS,
+        ),
+        Reference(
+            "result",
+            ("result",),
+            "Observations that are part of the report",
+            REPORT + "result",
+            targets=("Observation",),
+        ),
+        Reference(
+            "media",
+            ("media.link",),
+            "Key images of the report",
+            REPORT + "media",
+            targets=("Media",),
         ),
     )
 )

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fhirapp.fhir import terminology
+from fhirapp.fhir.terminology import LOINC
 
 Content = Mapping[str, Any]
 
-LOINC = "http://loinc.org"
 # HL7 v2 table 0074, diagnostic service sections: what R4 names as the categories of reports.
 SECTIONS = terminology.CT + "v2-0074"
 # The categories that US Core asks for: radiology, cardiology and pathology.
@@ -34,7 +34,12 @@ REPORTS: Mapping[str, Mapping[str, str]] = {
 
 # What stays as it is in the document: two of these may change what everything else means.
 _KEPT = ("implicitRules", "language", "modifierExtension")
-_PERFORMERS = ("Practitioner", "PractitionerRole", "Organization", "CareTeam")
+PERFORMERS = ("Practitioner", "PractitionerRole", "Organization", "CareTeam")
+# What a report may be based on: context.related holds the order, as IHE MHD has it.
+REQUESTS = (
+    *("CarePlan", "ImmunizationRecommendation", "MedicationRequest", "NutritionOrder"),
+    "ServiceRequest",
+)
 # The type that a reference names: Patient/p1, its address, or Patient?identifier=…
 _TYPE = re.compile(r"(?:^|/)([A-Z][A-Za-z]+)(?:/[^/?]+(?:/_history/[^/]+)?$|\?)")
 
@@ -51,6 +56,7 @@ def report_of(document: Content) -> dict[str, Any] | None:
         or _type(subject, document) not in (None, "Patient")
     ):
         return None
+    related = document.get("context", {}).get("related", ())
     elements = {
         **{name: document[name] for name in _KEPT if name in document},
         "identifier": [
@@ -64,10 +70,15 @@ def report_of(document: Content) -> dict[str, Any] | None:
         "encounter": _encounter(document),
         **_times(document),
         "performer": [
-            one
-            for one in document.get("author", ())
-            if _type(one, document) in (None, *_PERFORMERS)
+            one for one in document.get("author", ()) if _type(one, document) in (None, *PERFORMERS)
         ],
+        # Who attests a report is responsible for its conclusions.
+        "resultsInterpreter": [
+            one for one in [document.get("authenticator", {})] if _type(one, document) in PERFORMERS
+        ],
+        "basedOn": [one for one in related if _type(one, document) in REQUESTS],
+        "result": [one for one in related if _type(one, document) == "Observation"],
+        "media": [{"link": one} for one in related if _type(one, document) == "Media"],
         "presentedForm": list(_attachments(document)),
     }
     report = {name: value for name, value in elements.items() if value}

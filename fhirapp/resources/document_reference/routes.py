@@ -37,6 +37,7 @@ blueprint = ResourceBlueprint(
             terminology.US_CORE_DOCUMENT,
             terminology.US_CORE_REPORT_NOTE,
             terminology.US_CORE_REPORT_LAB,
+            terminology.US_CORE_ADVANCE_DIRECTIVE,
         ),
         operations=(DOCREF,),
         care=("period", "date"),

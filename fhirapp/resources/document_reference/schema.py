@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from marshmallow import missing
@@ -52,14 +52,19 @@ class DocumentMeta(MetaElement):
     def claims(self, given: Mapping[str, Any], source: Source) -> Mapping[str, Any]:
         """Leave out profiles that the document, as it is served, does not meet.
 
-        decisions 2.12: one without content does not claim US Core, which requires content.
+        decisions 2.12: one without content does not claim US Core, which requires content. Its
+        profile of advance directives requires their category too.
         """
         profiles = given.get("profile")
         if not profiles:
             return given
         refused = _NEVER_CLAIMED
         if not source.elements.get("content"):
-            refused |= {terminology.US_CORE_DOCUMENT}
+            refused |= {terminology.US_CORE_DOCUMENT, terminology.US_CORE_ADVANCE_DIRECTIVE}
+        elif not _has_coding(
+            source.elements.get("category") or (), terminology.LOINC, terminology.ADVANCE_DIRECTIVES
+        ):
+            refused |= {terminology.US_CORE_ADVANCE_DIRECTIVE}
         kept = [
             place
             for place, profile in enumerate(profiles)
@@ -98,13 +103,16 @@ class CategoryElement(Elements):
 
     def serialize(self, attr: str, obj: Any, accessor: Any = None, **kwargs: Any) -> Any:  # noqa: ARG002
         given: list[Any] = obj.elements.get("category") or []
-        has_it = any(
-            coding.get("system") == terminology.DOCUMENT_CATEGORY
-            and coding.get("code") == "clinical-note"
-            for concept in given
-            for coding in concept.get("coding", ())
-        )
+        has_it = _has_coding(given, terminology.DOCUMENT_CATEGORY, "clinical-note")
         return given if has_it else [*given, _CLINICAL_NOTE]
+
+
+def _has_coding(concepts: Iterable[Mapping[str, Any]], system: str, code: str) -> bool:
+    return any(
+        coding.get("system") == system and coding.get("code") == code
+        for concept in concepts
+        for coding in concept.get("coding", ())
+    )
 
 
 _CLINICAL_NOTE = {

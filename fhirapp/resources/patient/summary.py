@@ -32,7 +32,7 @@ from fhirapp.fhir.identity import RFC_3986
 from fhirapp.fhir.json import Entry, bundle
 from fhirapp.fhir.narrative import generated, written
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound
-from fhirapp.fhir.terminology import worded
+from fhirapp.fhir.terminology import LOINC, worded
 from fhirapp.resources.patient.operations import resources_beside
 from fhirapp.rest.access import access_to, check_not_merged, visible
 from fhirapp.rest.capability import software_version
@@ -77,7 +77,6 @@ _UNAVAILABLE = {
     "code": "unavailable",
     "display": "Unavailable",
 }
-_LOINC = "http://loinc.org"
 # So many patients with one identifier are looked at.
 _FOUND = 10
 
@@ -217,7 +216,7 @@ def _section(
     """Return a section; without references it says why it is empty: not that there is none."""
     content: dict[str, Any] = {
         "title": title,
-        "code": {"coding": [{"system": _LOINC, **code}]},
+        "code": {"coding": [{"system": LOINC, **code}]},
         "text": generated(text, terminology.language()),
     }
     if references:
@@ -237,7 +236,7 @@ def _document(
         "language": terminology.language(),
         "status": "final",
         "type": {
-            "coding": [{"system": _LOINC, "code": "60591-5", "display": "Patient summary Document"}]
+            "coding": [{"system": LOINC, "code": "60591-5", "display": "Patient summary Document"}]
         },
         "subject": {"reference": fhir_address(f"Patient/{patient_id}")},
         "date": now,

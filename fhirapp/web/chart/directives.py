@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
+from fhirapp.fhir.terminology import ADVANCE_DIRECTIVES, LOINC
 from fhirapp.web.chart.allergies import VIA
 from fhirapp.web.internal_client import read
 from fhirapp.web.notes.elements import about, add_names, concept, line
@@ -19,9 +20,8 @@ from fhirapp.web.texts import _
 # LOINC: advance healthcare directives, advance directive, do not resuscitate, living will, power of
 # attorney, both of these, personal advance care plan, portable medical order, mental health advance
 # directive. US Core 8.0.0, ADI DocumentReference; PACIO ADI.
-_LOINC = "http://loinc.org"
 _CODES = (
-    "42348-3",
+    ADVANCE_DIRECTIVES,
     "75320-2",
     "84095-9",
     "86533-7",
@@ -31,7 +31,6 @@ _CODES = (
     "93037-0",
     "104144-1",
 )
-_CATEGORY = "42348-3"
 _DIRECTIVE = re.compile(
     r"resuscitat|reanimation|\b(?:dnr|dnar|dnacpr|dni|polst|molst)\b|advance (?:health ?care )?"
     r"directive|advance care plan|living will|power of attorney|patientenverf",
@@ -61,10 +60,10 @@ def directives_of(
 
     Raises PageError.
     """
-    by_type = ",".join(f"{_LOINC}|{code}" for code in _CODES)
+    by_type = ",".join(f"{LOINC}|{code}" for code in _CODES)
     found = {
         note["id"]: note
-        for name, value in (("type", by_type), ("category", f"{_LOINC}|{_CATEGORY}"))
+        for name, value in (("type", by_type), ("category", f"{LOINC}|{ADVANCE_DIRECTIVES}"))
         for note in _search(patient_id, name, value, token)
     }
     coded = set(found)
