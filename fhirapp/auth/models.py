@@ -389,9 +389,10 @@ class ParkedRequest(Base):
     digest: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
     # Its parameters, by name.
     parameters: Mapped[Any]
-    # From a launch: whose it is, and what it is about; patient_id also from the picker.
+    # From a launch: whose it is, and what it is about; patient and encounter also from the pickers.
     user_id: Mapped[str | None]
     patient_id: Mapped[str | None]
+    # Empty where the user chose to go on without one.
     encounter_id: Mapped[str | None]
     # A document that the app was started from (fhirContext).
     document_id: Mapped[str | None]

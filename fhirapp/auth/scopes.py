@@ -44,7 +44,7 @@ CONTEXTS_OF_ROLE: Mapping[str, tuple[str, ...]] = {
 _SESSION_SCOPES_OF_ROLE: Mapping[str, frozenset[str]] = {
     "clinician": SESSION_SCOPES,
     "administrator": SESSION_SCOPES,
-    "patient": frozenset({OPENID, FHIR_USER, LAUNCH_PATIENT, OFFLINE}),
+    "patient": frozenset({OPENID, FHIR_USER, LAUNCH_PATIENT, LAUNCH_ENCOUNTER, OFFLINE}),
 }
 
 _CLINICAL = re.compile(
@@ -163,9 +163,9 @@ def of_role(scopes: Iterable[str], role: str) -> list[str]:
 
 
 def is_of_patient(scopes: Iterable[str]) -> bool:
-    """Say whether some of the scopes need a patient in context."""
+    """Say whether some of the scopes need a patient in context: a visit is a patient's too."""
     listed = [*scopes]
-    return LAUNCH_PATIENT in listed or of_record(listed)
+    return LAUNCH_PATIENT in listed or LAUNCH_ENCOUNTER in listed or of_record(listed)
 
 
 def of_record(scopes: Iterable[str]) -> bool:

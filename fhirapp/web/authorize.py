@@ -1,10 +1,13 @@
-"""/oauth/authorize as people see it: sign in, choose a record, allow or refuse.
+"""/oauth/authorize as people see it: sign in, choose a record and a visit, allow or refuse.
 
 The client's request is checked and stored at once; the pages that follow name it by its handle, so
 that signing in meanwhile loses nothing. Source: RFC 6749 §4.1; SMART App Launch 2.2.
 """
 
 from __future__ import annotations
+
+import re
+from dataclasses import replace
 
 from flask import Response, request
 from werkzeug.datastructures import MultiDict
@@ -13,14 +16,16 @@ from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models import ParkedRequest
 from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import DURATIONS, Offer, SendBack, Unanswerable
-from fhirapp.auth.scopes import OFFLINE, ONLINE
+from fhirapp.auth.scopes import LAUNCH_ENCOUNTER, OFFLINE, ONLINE
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, Signed
 from fhirapp.config import base_url
 from fhirapp.db import reader
+from fhirapp.fhir.datatypes import ID_PATTERN
 from fhirapp.fhir.outcome import FhirError
 from fhirapp.rest.response import parse_form
 from fhirapp.store.merge import merged_target
 from fhirapp.web.labels import in_words, returns_to
+from fhirapp.web.launch import Dated, visits_of
 from fhirapp.web.pages import (
     PageError,
     blueprint_of,
@@ -32,10 +37,12 @@ from fhirapp.web.pages import (
     see_other,
     sign_in_address,
 )
-from fhirapp.web.people import NoDate, find_people, people, person
+from fhirapp.web.people import NoDate, Person, find_people, people, person
 from fhirapp.web.texts import _
 from fhirapp.web.times import moment
 
+_ID = re.compile(ID_PATTERN)
+VIA = "picker"
 blueprint = blueprint_of("authorize", __name__)
 blueprint.register_error_handler(SendBack, lambda error: see_other(error.location))
 blueprint.register_error_handler(Unanswerable, lambda error: error_page(400, english=str(error)))
@@ -71,12 +78,15 @@ def ask(handle: str) -> Response:
         raise authorize.send_back(parked, "consent_required", "The user is asked each time.")
     if offer.needs_patient or request.args.get("patient") == "other":
         return _picker(handle, parked, offer, session)
-    return _consent(handle, parked, offer, session)
+    visit = _visit(offer)
+    if offer.picks_visit and (request.args.get("visit") == "other" or _lacks(offer, visit)):
+        return _visit_picker(handle, offer)
+    return _consent(handle, parked, offer, session, visit)
 
 
 @blueprint.post("/oauth/authorize/<handle>")
 def answer(handle: str) -> Response:
-    """Take the answer: a patient, or what is allowed."""
+    """Take the answer: a patient, a visit, or what is allowed."""
     parked = _parked(handle)
     session = current_session()
     if authorize.wants_sign_in(parked, session) or session is None:
@@ -86,8 +96,11 @@ def answer(handle: str) -> Response:
         return see_other(authorize.refuse(parked))
     if "patient" in request.form:
         return _choose(handle, parked, offer, field("patient", 64))
+    if "visit" in request.form:
+        return _choose_visit(handle, offer, field("visit", 64))
     # In another tab another record may have been chosen since this page was shown.
-    if offer.needs_patient or field("shown", 64) != (offer.patient_id or ""):
+    is_other = field("shown", 130) != _context(offer)
+    if offer.needs_patient or is_other or _lacks(offer, _visit(offer)):
         return see_other(f"/oauth/authorize/{handle}")
     days = field("days", 5)
     length = int(days) if days.isascii() and days.isdecimal() else DURATIONS[0]
@@ -128,8 +141,42 @@ def _choose(handle: str, parked: ParkedRequest, offer: Offer, patient_id: str) -
             403,
             _("You can't choose this record for the app. Choose one of the records on the page."),
         )
-    authorize.choose_patient(parked, patient_id)
+    authorize.choose(parked, patient_id)
     return see_other(f"/oauth/authorize/{handle}")
+
+
+def _choose_visit(handle: str, offer: Offer, encounter_id: str) -> Response:
+    chosen = replace(offer, encounter_id=encounter_id or None)
+    is_theirs = offer.patient_id is not None and (not encounter_id or _visit(chosen) is not None)
+    if not offer.picks_visit or not is_theirs:
+        raise PageError(
+            403, _("You can't choose this visit for the app. Choose one of the visits on the page.")
+        )
+    authorize.choose(_parked(handle), str(offer.patient_id), encounter_id)
+    return see_other(f"/oauth/authorize/{handle}")
+
+
+def _visit(offer: Offer) -> Dated | None:
+    """Return the visit that the user chose; None where it is no visit of the patient's."""
+    encounter_id = offer.encounter_id or ""
+    if not offer.picks_visit or offer.patient_id is None or not _ID.fullmatch(encounter_id):
+        return None
+    return next(iter(visits_of(offer.patient_id, VIA, _id=encounter_id)[0]), None)
+
+
+def _lacks(offer: Offer, visit: Dated | None) -> bool:
+    """Say whether the visit that the app asks for is still to be chosen, or is there no more."""
+    return offer.picks_visit and LAUNCH_ENCOUNTER in offer.scopes and visit is None
+
+
+def _context(offer: Offer) -> str:
+    """Return what the page of consent was shown for."""
+    return f"{offer.patient_id or ''}/{offer.encounter_id or ''}"
+
+
+def _can_change(offer: Offer) -> bool:
+    """Say whether there may be other records to choose."""
+    return offer.patients is None or len(offer.patients) > 1
 
 
 def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -> Response:
@@ -149,7 +196,7 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -
         own = {link.patient_id: link.is_self for link in links_of(session.user.id)}
     else:
         try:
-            shown, more = find_people(name, born, via="picker")
+            shown, more = find_people(name, born, via=VIA)
         except NoDate:
             shown, message = [], _("Enter the date as 1958-04-12, 1958-04 or 1958.")
     return page(
@@ -168,21 +215,47 @@ def _picker(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -
     )
 
 
-def _consent(handle: str, parked: ParkedRequest, offer: Offer, session: Signed) -> Response:
+def _visit_picker(handle: str, offer: Offer) -> Response:
+    cursor = request.args.get("cursor", "")
+    narrowed = {"_cursor": cursor} if cursor else {}
+    visits, following = visits_of(str(offer.patient_id), VIA, **narrowed)
+    return page(
+        "visit_picker.html",
+        leaves=True,
+        handle=handle,
+        client=offer.client,
+        patient=_patient(offer),
+        can_change=_can_change(offer),
+        visits=visits,
+        cursor=cursor,
+        following=following,
+    )
+
+
+def _patient(offer: Offer) -> Person | None:
     patient = None if offer.patient_id is None else person(offer.patient_id)
     if offer.patient_id is not None and patient is None:
         raise PageError(404, _("The record of this patient no longer exists."))
-    can_change = parked.user_id is None and (offer.patients is None or len(offer.patients) > 1)
+    return patient
+
+
+def _consent(
+    handle: str, parked: ParkedRequest, offer: Offer, session: Signed, visit: Dated | None
+) -> Response:
     return page(
         "consent.html",
         leaves=True,
         handle=handle,
         client=offer.client,
         host=returns_to([parked.parameters["redirect_uri"]], base_url()),
-        patient=patient,
-        can_change=can_change,
+        patient=_patient(offer),
+        can_change=parked.user_id is None and _can_change(offer),
+        picks_visit=offer.picks_visit,
+        visit=visit,
+        shown=_context(offer),
         scopes=[in_words(text) for text in offer.scopes if text not in offer.follows],
         follows=offer.follows,
+        tells_visit=LAUNCH_ENCOUNTER in offer.scopes,
         keeps=OFFLINE in offer.scopes,
         until=moment(session.signed_in_at + ABSOLUTE_SECONDS) if ONLINE in offer.scopes else "",
         offline=OFFLINE,

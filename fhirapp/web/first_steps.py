@@ -17,7 +17,7 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from fhirapp.auth.clients.diagnosis import can_be_granted
 from fhirapp.auth.models import ANY_LOOPBACK, BASIC, SIGNED, Client
-from fhirapp.auth.scopes import LAUNCH, LAUNCH_ENCOUNTER, OFFLINE, ONLINE, SEARCH, clinical_scopes
+from fhirapp.auth.scopes import LAUNCH, OFFLINE, ONLINE, SEARCH, clinical_scopes
 from fhirapp.config import base_url, fhir_url, token_url
 from fhirapp.definition import featured_types, types
 from fhirapp.keys import keyed_digest
@@ -47,11 +47,7 @@ def first_steps(client: Client) -> Mapping[str, Any]:
     """Return the values of the commands that lead an approved client to its first answer."""
     registered = client.scope.split()
     # No page of ours starts the app, so there is no launch context.
-    scope = " ".join(
-        text
-        for text in registered
-        if can_be_granted(client, text) and text not in (LAUNCH, LAUNCH_ENCOUNTER)
-    )
+    scope = " ".join(text for text in registered if can_be_granted(client, text) and text != LAUNCH)
     methods = client.auth_method.split()
     # The key of MAKE_KEYS where none is registered.
     key = client.jwks["keys"][0] if client.jwks else {"kty": "EC", "kid": "key-1"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 from flask import current_app
 from werkzeug.datastructures import Headers
@@ -72,6 +73,15 @@ def read(path: str, token: OwnToken | None = None, via: str = "pages") -> dict[s
         raise PageError(answer.status, _reason(answer))
     resource: dict[str, Any] = answer.json()
     return resource
+
+
+def cursor_of(bundle: dict[str, Any]) -> str:
+    """Return the cursor of the next page of a search, empty on the last."""
+    for one in bundle.get("link", ()):
+        if one["relation"] == "next":
+            query = parse_qs(urlsplit(str(one["url"])).query)
+            return query.get("_cursor", [""])[0]
+    return ""
 
 
 def _reason(answer: Answer) -> str:

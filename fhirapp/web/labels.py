@@ -87,7 +87,7 @@ _SESSION = {
     PROFILE: _("Know your name and user name"),
     LAUNCH: _("Know the patient, visit and note that you launched it from"),
     LAUNCH_PATIENT: _("Know which patient is selected"),
-    LAUNCH_ENCOUNTER: _("Know which visit is selected"),
+    LAUNCH_ENCOUNTER: _("Know which visit is selected, and whose it is"),
     OFFLINE: _("Keep access when you are away"),
     ONLINE: _("Keep access as long as you stay signed in"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -14,7 +14,7 @@ from fhirapp.auth.oauth import authorization_request
 from fhirapp.config import base_url
 from fhirapp.db import db, reader, writing
 from fhirapp.store.merge import merged_target
-from fhirapp.web.internal_client import read
+from fhirapp.web.internal_client import cursor_of, read, token_of
 from fhirapp.web.labels import returns_to
 from fhirapp.web.pages import PageError, blueprint_of, field, for_staff, page, see_other, signed_in
 from fhirapp.web.people import SHOWN, NoDate, Person, find_people, person
@@ -31,27 +31,36 @@ class Dated(NamedTuple):
     words: str
 
 
-def encounters_of(patient_id: str) -> Sequence[Dated]:
-    """Return a patient's latest visits, the latest first. Raises PageError."""
+def visits_of(patient_id: str, via: str = VIA, **narrowed: str) -> tuple[list[Dated], str]:
+    """Return a patient's latest visits, the latest first, and the cursor of earlier ones.
+
+    narrowed is what they are searched by too. Visits that were cancelled, or entered in error, are
+    not among them. Raises PageError.
+    """
+    narrowed["status:not"] = "cancelled,entered-in-error"
+    visits, cursor = _latest("Encounter", patient_id, via, narrowed)
     return [
         _dated(each, _kind_of_visit(each), each.get("period", {}).get("start", ""))
-        for each in _latest("Encounter", patient_id)
-    ]
+        for each in visits
+    ], cursor
 
 
 def documents_of(patient_id: str) -> Sequence[Dated]:
     """Return a patient's latest documents, the latest first. Raises PageError."""
     return [
         _dated(each, _concept(each.get("type", {})) or _("Document"), each.get("date", ""))
-        for each in _latest("DocumentReference", patient_id)
+        for each in _latest("DocumentReference", patient_id, VIA, {})[0]
     ]
 
 
-def _latest(type_name: str, patient_id: str) -> Sequence[dict[str, Any]]:
-    query = {"patient": f"Patient/{patient_id}", "_sort": "-date", "_count": SHOWN}
-    bundle = read(f"/fhir/{type_name}?{urlencode(query)}", via=VIA)
+def _latest(
+    type_name: str, patient_id: str, via: str, narrowed: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], str]:
+    query = {"patient": f"Patient/{patient_id}", "_sort": "-date", "_count": SHOWN, **narrowed}
+    bundle = read(f"/fhir/{type_name}?{urlencode(query)}", token_of(patient_id), via=via)
     resources = (entry["resource"] for entry in bundle.get("entry", ()))
-    return [resource for resource in resources if resource["resourceType"] == type_name]
+    found = [resource for resource in resources if resource["resourceType"] == type_name]
+    return found, cursor_of(bundle)
 
 
 def _dated(resource: dict[str, Any], kind: str, day: str) -> Dated:
@@ -119,7 +128,7 @@ def start() -> Response:
     """Start an app, with the patient and the visit in context."""
     patient = _patient(field("patient", 64))
     encounter_id, client_id = field("encounter", 64) or None, field("client", 64)
-    if encounter_id and encounter_id not in {visit.id for visit in encounters_of(patient.id)}:
+    if encounter_id and encounter_id not in {visit.id for visit in visits_of(patient.id)[0]}:
         raise PageError(
             404, _("This is not one of the patient's latest visits. Choose one from the list.")
         )
@@ -181,7 +190,7 @@ def _startable() -> Sequence[Client]:
 def _apps(patient: Person) -> Response:
     here = base_url()
     apps = [(client, returns_to([str(client.launch_uri)], here)) for client in _startable()]
-    visits, notes = encounters_of(patient.id), documents_of(patient.id)
+    visits, notes = visits_of(patient.id)[0], documents_of(patient.id)
     # A form's answer leads to the app.
     return page(
         "launch_app.html", leaves=True, patient=patient, visits=visits, notes=notes, apps=apps

@@ -39,6 +39,7 @@ from tests.support.authorizing import (
     set_client,
     told,
 )
+from tests.support.helpers import Fhir
 
 DOCTOR = "Practitioner/dr-adeyemi"
 ANSWERED = "This request was already answered. Go back to the app and start again."
@@ -70,7 +71,7 @@ def grant_row(flow: Flow) -> Grant:
     return found
 
 
-OF_STAFF = SESSION_SCOPES - {"launch", "launch/encounter", "online_access"}
+OF_STAFF = SESSION_SCOPES - {"launch", "online_access"}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ OF_STAFF = SESSION_SCOPES - {"launch", "launch/encounter", "online_access"}
         (ADMINISTRATOR, OF_STAFF, {"patient/*.rs", "user/*.rs"}),
         (
             PATIENT,
-            {"openid", "fhirUser", "launch/patient", "offline_access"},
+            {"openid", "fhirUser", "launch/patient", "launch/encounter", "offline_access"},
             {"patient/*.rs"},
         ),
     ],
@@ -114,7 +115,7 @@ def test_scopes_are_offered_as_asked_as_far_as_the_client_is_registered(oauth):
     [
         ("online_access user/*.rs", {"online_access", "user/*.rs"}),
         ("online_access offline_access user/*.rs", {"offline_access", "user/*.rs"}),
-        ("launch launch/encounter openid", {"openid"}),
+        ("launch openid", {"openid"}),
     ],
 )
 def test_what_would_do_nothing_is_not_offered(flow, asked, left):
@@ -192,6 +193,81 @@ def test_staff_choose_any_patient_but_must_choose(flow):
     flow.choose(handle, "p7")
     flow.decide(handle)
     assert grant_row(flow).patient_id == "p7"
+
+
+def test_a_visit_is_chosen_and_is_told_with_its_patient(flow):
+    handle = flow.park("openid launch/encounter offline_access")
+    assert flow.offer(handle).needs_patient
+    with pytest.raises(Unanswerable, match="Choose a patient record"):
+        flow.decide(handle)
+    flow.choose(handle, "p1")
+    offered = flow.offer(handle)
+    assert (offered.needs_patient, offered.picks_visit, offered.encounter_id) == (False, True, None)
+    with pytest.raises(Unanswerable, match="Choose a visit"):
+        flow.decide(handle)
+    flow.choose(handle, "p1", "e1")
+    answer = flow.redeem(parameters_of(flow.decide(handle))["code"]).get_json()
+    context = {"patient": "p1", "encounter": "e1"}
+    assert answer["scope"] == "openid launch/encounter offline_access"
+    assert {name: answer[name] for name in context} == context
+    again = flow.refresh(answer["refresh_token"]).get_json()
+    assert {name: again[name] for name in context} == context
+    # To know of a visit is not to see it.
+    assert Fhir(flow.app, answer["access_token"]).get("Encounter/e1").status_code == 403
+
+
+def test_who_goes_on_without_a_visit_grants_none(flow):
+    handle = flow.park("openid launch/encounter patient/*.rs")
+    flow.choose(handle, "p1", "")
+    offered = flow.offer(handle)
+    assert (offered.picks_visit, offered.encounter_id) == (True, None)
+    flow.decide(handle, ticked=["openid", "launch/encounter", "patient/*.rs"])
+    row = grant_row(flow)
+    assert (row.scope, row.patient_id, row.encounter_id) == ("openid patient/*.rs", "p1", None)
+
+
+@pytest.mark.parametrize(
+    ("ticked", "scope", "patient_id", "encounter_id"),
+    [
+        (["openid"], "openid", None, None),
+        (["patient/*.rs"], "launch/patient patient/*.rs", "p1", None),
+        (["openid", "launch/encounter"], "openid launch/patient launch/encounter", "p1", "e1"),
+    ],
+)
+def test_a_visit_is_told_where_that_is_ticked(flow, ticked, scope, patient_id, encounter_id):
+    handle = flow.park("openid launch/patient launch/encounter patient/*.rs")
+    flow.choose(handle, "p1", "e1")
+    flow.decide(handle, ticked)
+    row = grant_row(flow)
+    assert (row.scope, row.patient_id, row.encounter_id) == (scope, patient_id, encounter_id)
+
+
+def test_a_visit_goes_with_its_patient(of_patient):
+    flow = of_patient("p1", "p2", "p3")
+    handle = flow.park("launch/encounter patient/*.rs")
+    flow.choose(handle, "p2", "e1")
+    assert flow.offer(handle).encounter_id == "e1"
+    # In another tab another record is chosen.
+    flow.choose(handle, "p1")
+    assert flow.offer(handle).encounter_id is None
+    flow.choose(handle, "p2", "e1")
+    with flow.app.app_context(), writing() as connection:
+        unlink(connection, flow.user_id, "p2")
+    offered = flow.offer(handle)
+    assert (offered.needs_patient, offered.encounter_id) == (True, None)
+    # Somebody else goes on with the request, whose one record is not the one that was chosen.
+    other = Flow(flow.app, flow.program, add_person(flow.app, PATIENT, "p9"))
+    offered = other.offer(handle)
+    assert (offered.patient_id, offered.encounter_id) == ("p9", None)
+    with pytest.raises(Unanswerable, match="Choose a visit"):
+        other.decide(handle)
+
+
+def test_a_visit_that_the_app_was_started_for_is_not_chosen_anew(flow):
+    handle = flow.park("launch launch/encounter user/*.rs", launch=flow.launch("p1", "e1"))
+    flow.choose(handle, "p1", "e2")
+    offered = flow.offer(handle)
+    assert (offered.picks_visit, offered.encounter_id) == (False, "e1")
 
 
 def test_no_patient_is_in_context_where_no_scope_is_about_one(flow):

@@ -205,6 +205,10 @@ WORKS: dict[str, Callable[[dict[str, Flow]], Any]] = {
     "context-standalone-patient": lambda flows: (
         flows[NONE].tokens("launch/patient openid", patient="p2")["patient"] == "p2"
     ),
+    "context-standalone-encounter": lambda flows: (
+        flows[NONE].tokens("launch/encounter openid", patient="p2", encounter="e2")["encounter"]
+        == "e2"
+    ),
     "permission-offline": lambda flows: refreshed(flows[NONE], "offline_access"),
     "permission-online": lambda flows: refreshed(flows[NONE], "online_access"),
     "permission-patient": lambda flows: works(flows[NONE], "patient/*.rs", patient="p1"),

@@ -229,6 +229,8 @@ PAGES: Mapping[str, Sequence[Page]] = {
         # Signed in already.
         Page("/sign-in"),
         Page(CONSENT, REQUEST),
+        Page(CONSENT, "/oauth/authorize?{visits}"),
+        Page(CONSENT, "/oauth/authorize?{visits}", _press("Follow-up encounter")),
         Page("/account/apps", REQUEST, _allow),
         Page("/account/apps", go=_press_first("Revoke access")),
         Page("/demo/app", go=_use),
@@ -447,7 +449,9 @@ def added(demo: Demo, app_url: str) -> dict[str, str]:
         "code_challenge": challenge(VERIFIER),
         "code_challenge_method": "S256",
     }
-    return {**clients, **people, **codes, "invitation": invitation, "request": urlencode(request)}
+    visits = urlencode({**request, "scope": "openid launch/encounter"})
+    requests = {"request": urlencode(request), "visits": visits}
+    return {**clients, **people, **codes, **requests, "invitation": invitation}
 
 
 def _consent(user_id: str, client_id: str) -> dict[str, object]:

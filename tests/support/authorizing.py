@@ -164,10 +164,10 @@ class Flow:
         with self.app.test_request_context():
             return authorize.offer(_parked(handle), self.signed().user)
 
-    def choose(self, handle: str, patient_id: str) -> None:
-        """Choose whose record it is about."""
+    def choose(self, handle: str, patient_id: str, encounter_id: str | None = None) -> None:
+        """Choose whose record it is about, and which visit."""
         with self.app.test_request_context():
-            authorize.choose_patient(_parked(handle), patient_id)
+            authorize.choose(_parked(handle), patient_id, encounter_id)
 
     def decide(self, handle: str, ticked: Iterable[str] | None = None, days: int = 90) -> str:
         """Allow selected, all unless given; return where the browser is sent.
@@ -206,6 +206,7 @@ class Flow:
         scope: str,
         *,
         patient: str | None = None,
+        encounter: str | None = None,
         ticked: Iterable[str] | None = None,
         days: int = 90,
         **changes: Any,
@@ -213,7 +214,7 @@ class Flow:
         """Have the user allow what the app asks for, for this patient; return the code."""
         handle = self.park(scope, **changes)
         if patient is not None:
-            self.choose(handle, patient)
+            self.choose(handle, patient, encounter)
         location = self.decide(handle, ticked, days)
         return parameters_of(location, changes.get("redirect_uri", REDIRECT))["code"]
 

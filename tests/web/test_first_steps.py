@@ -31,7 +31,7 @@ def app(make_app: Callable[..., Flask]) -> Flask:
 
 
 def test_the_address_to_begin_with_is_right_in_each_part(app):
-    page = approved(app, "public", scope=["openid", "launch", "launch/patient", "patient/*.rs"])
+    page = approved(app, "public", scope=["openid", "launch", "launch/patient", "launch/encounter"])
     (address,) = [one for one in page.links.values() if "/oauth/authorize" in one]
     assert address.startswith(f"{BASE_URL}/oauth/authorize?")
     asked = {name: value for name, (value,) in parse_qs(urlsplit(address).query).items()}
@@ -39,7 +39,7 @@ def test_the_address_to_begin_with_is_right_in_each_part(app):
     assert asked["redirect_uri"] == REDIRECT
     assert asked["aud"] == f"{BASE_URL}/fhir"
     # launch alone belongs to a start from our own pages.
-    assert asked["scope"] == "openid launch/patient patient/*.rs"
+    assert asked["scope"] == "openid launch/patient launch/encounter"
     assert f"{BASE_URL}/fhir/.well-known/smart-configuration" in page.words
 
 

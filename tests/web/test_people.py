@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.auth.models import CLINICIAN
-from fhirapp.web.launch import encounters_of
+from fhirapp.web.launch import visits_of
 from fhirapp.web.people import SHOWN, NoDate, Person, find_people, people, person
 from tests.store.test_publish import TIMES, delete, publish
 from tests.support.browsing import Browser, add_person, cookie_name
@@ -217,7 +217,7 @@ def test_visits_are_those_of_the_patient_the_latest_first(store):
         encounter(0, "w", period={"start": "2026-02-01"}),
     )
     with asking(store):
-        visits = [visit.words for visit in encounters_of("v")]
+        visits = [visit.words for visit in visits_of("v")[0]]
     assert visits == [
         "Visit, January 2026",
         "Visit, 2025",
@@ -241,10 +241,10 @@ def test_a_visit_is_told_by_its_kind_and_day(store, elements, words):
     shown(store, "told")
     publish(store, TIMES[0], encounter(0, "told", **elements))
     with asking(store):
-        (visit,) = encounters_of("told")
+        ((visit,), _more) = visits_of("told")
     assert visit.words.startswith(words)
 
 
 def test_without_visits_there_are_none(app):
     with asking(app):
-        assert list(encounters_of("unknown")) == []
+        assert visits_of("unknown") == ([], "")

@@ -82,6 +82,8 @@ class Offer:
     patient_id: str | None
     encounter_id: str | None
     document_id: str | None
+    # Whether the app asks the user for a visit: one that it was started for is not asked for.
+    picks_visit: bool
 
     @property
     def needs_patient(self) -> bool:
@@ -92,7 +94,8 @@ class Offer:
     def follows(self) -> Sequence[str]:
         """The scopes that tell the app no more than whose record it is.
 
-        Where it may see something of that record, they go with it, and are not asked for apart.
+        Where it may see something of that record, or know the visit, they go with that, and are not
+        asked for apart.
         """
         if not of_record(self.scopes):
             return ()
@@ -216,36 +219,46 @@ def offer(parked: ParkedRequest, user: User) -> Offer:
         raise send_back(parked, "access_denied", "The app was launched by another user.")
     allowed = (client.get_allowed_scope(parameters["scope"]) or "").split()
     scopes = of_role(allowed, user.role)
+    patients = linked_patients(user.id) if user.role == PATIENT else None
+    patient_id = parked.patient_id
+    if patients is not None and patient_id not in patients:
+        patient_id = patients[0] if len(patients) == 1 else None
+    # It was chosen among those of that patient.
+    encounter_id = parked.encounter_id if patient_id == parked.patient_id else None
+    is_standalone = parked.user_id is None
+    picks_visit = is_standalone and LAUNCH_ENCOUNTER in scopes and patients != []
     left_out = set()
-    if parked.user_id is None:
+    if is_standalone:
         left_out.add(LAUNCH)
-    if parked.encounter_id is None:
+    if encounter_id == "" or (encounter_id is None and not is_standalone):
         left_out.add(LAUNCH_ENCOUNTER)
     if OFFLINE in scopes:
         left_out.add(ONLINE)
     if fhir_user_of(user) is None:
         left_out.add(FHIR_USER)
-    patients = linked_patients(user.id) if user.role == PATIENT else None
     if patients == []:
         left_out.update(text for text in scopes if is_of_patient([text]))
     scopes = [text for text in scopes if text not in left_out]
     if not any(text == OPENID or parse_scope(text) for text in scopes):
         raise send_back(parked, "invalid_scope", "This user can allow nothing of what was asked.")
-    patient_id = parked.patient_id
-    if patients is not None and patient_id not in patients:
-        patient_id = patients[0] if len(patients) == 1 else None
-    return Offer(client, scopes, patients, patient_id, parked.encounter_id, parked.document_id)
+    document_id = parked.document_id
+    encounter_id = encounter_id or None
+    return Offer(client, scopes, patients, patient_id, encounter_id, document_id, picks_visit)
 
 
-def choose_patient(parked: ParkedRequest, patient_id: str) -> None:
-    """Remember whose record the user chose; that it may be theirs to choose, offer() checks."""
+def choose(parked: ParkedRequest, patient_id: str, encounter_id: str | None = None) -> None:
+    """Remember whose record the user chose, and which visit; an empty one is none.
+
+    That the record may be theirs to choose, offer() checks; that the visit is the patient's, and
+    they see it, the caller.
+    """
     key = parked.digest
     db.session.rollback()
     with writing() as connection:
         connection.execute(
             update(ParkedRequest)
             .where(ParkedRequest.digest == key, ParkedRequest.user_id.is_(None))
-            .values(patient_id=patient_id)
+            .values(patient_id=patient_id, encounter_id=encounter_id)
         )
 
 
@@ -257,13 +270,15 @@ def decide(
     days is for how long an app with offline_access keeps it. Raises SendBack, Unanswerable.
     """
     chosen = set(offered.scopes).intersection(ticked)
-    if of_record(chosen):
+    if is_of_patient(chosen):
         chosen.update(offered.follows)
     scopes = [text for text in offered.scopes if text in chosen]
     if not any(text == OPENID or parse_scope(text) for text in scopes):
         raise send_back(parked, "access_denied", "The user allowed nothing.")
     if is_of_patient(scopes) and offered.patient_id is None:
         raise Unanswerable("Choose a patient record for the app first.")
+    if LAUNCH_ENCOUNTER in scopes and offered.encounter_id is None:
+        raise Unanswerable("Choose a visit for the app first.")
     now = int(time.time())
     user = signed.user
     in_context = is_of_patient(scopes) or LAUNCH in scopes

@@ -40,6 +40,7 @@ _CAPABILITIES = (
     "context-ehr-patient",
     "context-ehr-encounter",
     "context-standalone-patient",
+    "context-standalone-encounter",
     "permission-offline",
     "permission-online",
     "permission-patient",

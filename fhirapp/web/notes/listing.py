@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.web.internal_client import ask, read
+from fhirapp.web.internal_client import ask, cursor_of, read
 from fhirapp.web.notes.attachments import VIA
 from fhirapp.web.notes.elements import (
     Line,
@@ -57,7 +57,7 @@ def search(parameters: Parameters, token: OwnToken) -> Listing:
     # What very many notes have is not ranked: its matches have no score.
     is_ranked = any("score" in entry["search"] for entry in entries)
     total = int(bundle.get("total", 0))
-    return Listing(notes, named, total, _cursor(bundle), tuple(_notices(of)), is_ranked)
+    return Listing(notes, named, total, cursor_of(bundle), tuple(_notices(of)), is_ranked)
 
 
 _MODES = ("match", "include", "outcome")
@@ -77,7 +77,7 @@ def every(
         ]
         yield from found[:most]
         most -= len(found)
-        cursor = _cursor(bundle)
+        cursor = cursor_of(bundle)
         if not cursor:
             return
 
@@ -92,14 +92,6 @@ def _ask(parameters: Parameters, token: OwnToken) -> dict[str, Any]:
         # What it says then is the same for every page.
         return read(path, token, via=VIA)
     return bundle
-
-
-def _cursor(bundle: dict[str, Any]) -> str:
-    for one in bundle.get("link", ()):
-        if one["relation"] == "next":
-            query = parse_qs(urlsplit(str(one["url"])).query)
-            return query.get("_cursor", [""])[0]
-    return ""
 
 
 def _notices(of: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
