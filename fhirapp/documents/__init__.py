@@ -3,8 +3,8 @@
     extractor  the interface: reads documents in a process with limits
     worker     that process
     media      which reader a document needs; bytes to characters; how the worker is called
-    markup, cda, rtf, pdf
-               the readers
+    markup, cda, rtf, pdf, docx, odt
+               the readers; office is what the last two have in common
     rendering  a document as a page shows it: safe HTML, pictures of pages
 
 A document can come from anyone, so whatever reads it is bounded in time and memory.

@@ -28,6 +28,12 @@ _START_SECONDS = 60
 _SCRIPT = Path(__file__).with_name("worker.py")
 # How an answer begins that is remembered of a document that the worker died of.
 _DIED, _DIED_SECONDS = b"D", 60
+_SHOWERS: dict[str, Shower] = {
+    "docx": "show-docx",
+    "html": "show-html",
+    "odt": "show-odt",
+    "xml": "show-xml",
+}
 # A worker has no use for the database's address and password.
 _SECRET = ("FHIRAPP_", "PG")
 _OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
@@ -97,12 +103,11 @@ class Extractor:
         return reading._replace(unread=unread)
 
     def html_of(self, data: bytes, content_type: str) -> str:
-        """Return safe HTML of a document that is HTML or C-CDA. Raises Unreadable."""
+        """Return safe HTML of HTML, C-CDA, Word or OpenDocument. Raises Unreadable."""
         kind = kind_of(content_type, data)
-        if kind.reader not in ("html", "xml"):
-            raise Unreadable("neither HTML nor XML")
-        shower: Shower = "show-html" if kind.reader == "html" else "show-xml"
-        return self._answer(Kind(shower, kind.codec), data).decode()
+        if kind.reader not in _SHOWERS:
+            raise Unreadable("neither HTML, XML, Word nor OpenDocument")
+        return self._answer(Kind(_SHOWERS[kind.reader], kind.codec), data).decode()
 
     def pages_of(self, data: bytes) -> int:
         """Return how many pages a PDF has. Raises Unreadable."""

@@ -141,9 +141,9 @@ def _fewer_marks(match: re.Match[str]) -> str:
 
 
 # "xml-alone" leaves the files within a C-CDA unread.
-Reader = Literal["plain", "html", "xml", "xml-alone", "json", "rtf", "pdf"]
+Reader = Literal["plain", "html", "xml", "xml-alone", "json", "rtf", "pdf", "docx", "odt"]
 # What shows a document, instead of reading its words.
-Shower = Literal["show-html", "show-xml", "show-pdf"]
+Shower = Literal["show-html", "show-xml", "show-pdf", "show-docx", "show-odt"]
 
 
 class Unreadable(ValueError):
@@ -175,6 +175,8 @@ _READERS: dict[str, Reader] = {
     "application/json": "json",
     "application/pdf": "pdf",
     "application/rtf": "rtf",
+    "application/vnd.oasis.opendocument.text": "odt",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
     "application/x-pdf": "pdf",
     "application/x-rtf": "rtf",
     "application/xhtml+xml": "html",
@@ -200,6 +202,11 @@ _UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 # No document of another kind begins with these, so they count for more than the media type: a
 # .doc that is RTF is called application/msword.
 _SIGNATURES: tuple[tuple[bytes, Reader], ...] = ((b"%PDF-", "pdf"), (b"{\\rtf", "rtf"))
+# A zip with such an entry: OpenDocument has its media type first, uncompressed.
+_ODT = re.compile(
+    rb"PK\x03\x04.{26}mimetype.{0,99}?application/vnd\.oasis\.opendocument\.text", re.DOTALL
+)
+_MAYBE_ZIPPED = _UNSPECIFIC | {"application/msword", "application/zip", "text/plain"}
 _HTML = re.compile(
     rb"(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html|head|body)[\s>]", re.IGNORECASE | re.DOTALL
 )
@@ -220,6 +227,11 @@ def kind_of(content_type: str, data: bytes) -> Kind:
     for signature, reader in _SIGNATURES:
         if start.startswith(signature):
             return Kind(reader, codec)
+    if essence in _MAYBE_ZIPPED and data.startswith(b"PK\3\4"):
+        if _ODT.match(data):
+            return Kind("odt", codec)
+        if b"word/document" in data:
+            return Kind("docx", codec)
     if essence in _READERS:
         return Kind(_READERS[essence], codec)
     for pattern, reader in _FAMILIES:
@@ -243,7 +255,9 @@ def _guess(start: bytes, data: bytes) -> Reader:
             pass
         else:
             return "plain"
-    raise Unreadable("what has no media type is read only if it is text, PDF or RTF")
+    raise Unreadable(
+        "what has no media type is read only if it is text, PDF, RTF, Word or OpenDocument"
+    )
 
 
 READY = b"!"

@@ -1,4 +1,4 @@
-"""A document as a page shows it: safe HTML of HTML and C-CDA, pictures of a PDF's pages.
+"""A document as a page shows it: safe HTML of all that is no PDF, pictures of a PDF's pages.
 
 The result has no script, no style, no address, and loads nothing.
 """
@@ -15,8 +15,10 @@ import nh3
 from pypdfium2 import PdfiumError, PdfPage, raw
 
 from fhirapp.documents.cda import narrative
+from fhirapp.documents.docx import docx_html
 from fhirapp.documents.markup import UNSEEN, html_characters, xml_characters
 from fhirapp.documents.media import Kind, Unreadable
+from fhirapp.documents.odt import odt_html
 from fhirapp.documents.pdf import open_pdf
 
 # Of what is shown; the rest is downloaded.
@@ -130,7 +132,9 @@ def _png(pixels: bytes, width: int, height: int, stride: int, channels: int) -> 
 
 
 _SHOWN: Mapping[str, Callable[[bytes, str], bytes]] = {
+    "show-docx": lambda data, _: _clean(docx_html(data)),
     "show-html": _safe_html,
+    "show-odt": lambda data, _: _clean(odt_html(data)),
     "show-pdf": _page,
     "show-xml": _clinical,
 }

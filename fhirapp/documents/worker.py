@@ -25,6 +25,7 @@ if __name__ == "__main__":
     sys.modules["fhirapp"] = package
 
 from fhirapp.documents import media
+from fhirapp.documents.docx import read_docx
 from fhirapp.documents.markup import read_html, read_json, read_xml
 from fhirapp.documents.media import (
     Kind,
@@ -36,6 +37,7 @@ from fhirapp.documents.media import (
     load_codecs,
     tidy,
 )
+from fhirapp.documents.odt import read_odt
 from fhirapp.documents.pdf import read_pdf
 from fhirapp.documents.rendering import show
 from fhirapp.documents.rtf import read_rtf
@@ -83,8 +85,10 @@ def _read_clinical(kind: Kind, data: bytes) -> Reading:
 
 
 _READERS: Mapping[str, Callable[[bytes, str], str]] = {
+    "docx": read_docx,
     "html": read_html,
     "json": read_json,
+    "odt": read_odt,
     "pdf": read_pdf,
     "plain": decode,
     "rtf": read_rtf,

@@ -76,6 +76,9 @@ _FORMATS = (
     ("application/xml", "C-CDA"),
     ("text/rtf", "RTF"),
     ("application/rtf", "RTF"),
+    ("application/msword", "Word"),
+    ("application/vnd.openxmlformats-officedocument.wordprocessingml", "Word"),
+    ("application/vnd.oasis.opendocument.text", "OpenDocument"),
     ("text/", _("text")),
 )
 # Elements are of any length; what stands in a line is not.

@@ -105,7 +105,7 @@ def test_every_clinical_document_has_a_heading_a_patient_and_a_day(extractor, na
         (b"<ClinicalDocument>", "text/xml", "XML that is not well-formed"),
         (b"<other/>", "text/xml", "XML that is no clinical document"),
         (b"<ClinicalDocument>" + b"<a>" * 300, "text/xml", "nested more than 200 elements deep"),
-        (b"words", "text/plain", "neither HTML nor XML"),
+        (b"words", "text/plain", "neither HTML, XML, Word nor OpenDocument"),
         (b"a" * 2_000_001, "text/html", "longer than 2,000,000 characters"),
     ],
 )

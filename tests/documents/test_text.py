@@ -102,6 +102,9 @@ def test_a_pdf_of_an_empty_page_has_the_empty_text(extractor):
     assert extractor.text_of(pdf_of_pages(b""), "application/pdf") == ""
 
 
+UNKNOWN = "what has no media type is read only if it is text, PDF, RTF, Word or OpenDocument"
+
+
 @pytest.mark.parametrize(
     ("content_type", "data", "reason"),
     [
@@ -117,8 +120,8 @@ def test_a_pdf_of_an_empty_page_has_the_empty_text(extractor):
         ("text/xml", b"<a>Takes warfarin", "XML that is not well-formed"),
         ("application/json", b"Takes warfarin", "broken JSON"),
         ("application/json", b"[" * 100_000, "broken JSON"),
-        ("", b"\0\1\2", "what has no media type is read only if it is text, PDF or RTF"),
-        ("", b"\xff\xfe\xfd", "what has no media type is read only if it is text, PDF or RTF"),
+        ("", b"\0\1\2", UNKNOWN),
+        ("", b"\xff\xfe\xfd", UNKNOWN),
     ],
 )
 def test_what_is_unreadable_says_why_and_nothing_of_the_document(

@@ -6,6 +6,7 @@ import pytest
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.web.notes.attachments import Attachment, attachment, plain_text, way
+from tests.support.office import ODT, word
 
 TOKEN = OwnToken("", "", None, 0)
 
@@ -54,6 +55,8 @@ def test_bytes_that_are_not_those_of_the_version_are_told(app):
         ("image/svg+xml", b"<svg/>", "download"),
         ("image/gif", b"GIF89a", "download"),
         ("application/msword", b"{\\rtf1 words}", "words"),
+        ("application/msword", word(""), "frame"),
+        (ODT, b"", "frame"),
         ("application/json", b"{}", "words"),
         ("no type at all", b"\x00\x01", "download"),
     ],

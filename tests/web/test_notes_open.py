@@ -30,9 +30,11 @@ from tests.support.noted import (
     attached,
     note,
 )
+from tests.support.office import DOCX, ODT, opendocument, p, r, word
 
 CCDA = TESTS / "ccda" / "discharge-summary.xml"
 LINES = "CC\tcough\n\n   Penicillin: hives.\nNo PENICILLIN since.\n" * 3
+STRUCK = r("penicillin&lt;script&gt;", "<w:strike/>")
 NOTES = [
     note("n-text", attached(LINES, title="The visit")),
     note("n-html", attached(SCRIPTED, "text/html")),
@@ -44,6 +46,8 @@ NOTES = [
     note("n-broken-pdf", attached(b"%PDF-1.7 and no more", "application/pdf")),
     note("n-ccda", attached(CCDA.read_bytes(), "application/hl7-cda+xml")),
     note("n-rtf", attached(RTF, "application/rtf")),
+    note("n-docx", attached(word(p(r("Rash after"), STRUCK)), DOCX, title="Letter")),
+    note("n-odt", attached(opendocument("<text:p>Urticaria &lt;b&gt;</text:p>"), ODT)),
     note("n-picture", attached(PICTURE, "image/png", title="Scan")),
     note("n-called-picture", attached(SCRIPTED, "image/png")),
     note("n-word", attached(b"PK\3\4", "application/msword")),
@@ -190,6 +194,16 @@ def test_no_page_of_a_note_has_anything_that_runs_or_is_loaded_from_elsewhere(br
 
 def test_names_are_isolated_so_that_none_turns_the_words_around_it(browser):
     assert f"<bdi>{TURNED}</bdi>" in browser.get("/notes/n-names").response.text
+
+
+def test_word_and_opendocument_are_framed_and_their_words_found(browser, clinic):
+    assert '<iframe class="note-frame" sandbox=""' in browser.get("/notes/n-docx").response.text
+    letter = frame(browser, "n-docx").response.text
+    assert "<p>Rash after<s>penicillin&lt;script&gt;</s></p>" in letter
+    assert "<p>Urticaria &lt;b&gt;</p>" in frame(browser, "n-odt").response.text
+    fhir = Fhir(clinic, token_for(clinic, "system/*.rs"))
+    assert "n-docx" in fhir.ids("DocumentReference?_content=rash")
+    assert "n-odt" in fhir.ids("DocumentReference?_content=urticaria")
 
 
 def test_html_is_framed_without_what_runs_or_loads(browser):
@@ -340,8 +354,8 @@ def test_a_file_inside_that_is_unreadable_is_named_beside_all_other_sections(own
     assert report.also() == [("parts without words", 1, reason) for reason in reasons]
     assert report.content()["unreadableParts"] == dict.fromkeys(reasons, 1)
     fhir = Fhir(own_app, token_for(own_app, "system/*.rs"))
-    for word in ("urticaria", "torasemide", "ceftriaxone", "hospital"):
-        assert "n-inside" in fhir.ids(f"DocumentReference?_content={word}")
+    for words in ("urticaria", "torasemide", "ceftriaxone", "hospital"):
+        assert "n-inside" in fhir.ids(f"DocumentReference?_content={words}")
     browser = Browser(own_app).resume(add_person(own_app, CLINICIAN))
     page = browser.get("/notes/n-inside?q=ceftriaxone")
     assert (

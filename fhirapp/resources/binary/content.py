@@ -166,6 +166,7 @@ _EXTENSIONS = {
     "application/msword": "doc",
     "application/pdf": "pdf",
     "application/rtf": "rtf",
+    "application/vnd.oasis.opendocument.text": "odt",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
     "application/xml": "xml",
     "application/zip": "zip",

@@ -1,6 +1,7 @@
 """The documents of a note: their bytes as the viewer may read them, and how each is shown.
 
-HTML is framed after cleaning; pictures are of PDF pages; every file can be downloaded.
+HTML, Word and OpenDocument are framed after cleaning; pictures are of PDF pages; every file can be
+downloaded.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ _PICTURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"
 _NO_TEXT = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
 
 Way = Literal["text", "frame", "pdf", "picture", "words", "download"]
+_WAYS: dict[str, Way] = {
+    "docx": "frame",
+    "html": "frame",
+    "odt": "frame",
+    "json": "words",
+    "pdf": "pdf",
+    "plain": "text",
+    "rtf": "words",
+}
 
 
 class Attachment(NamedTuple):
@@ -135,9 +145,7 @@ def way(found: Attachment) -> Way:
         return "download"
     if kind.reader == "xml":
         return "frame" if b"ClinicalDocument" in data[:4096].replace(b"\0", b"") else "words"
-    if kind.reader in ("json", "rtf"):
-        return "words"
-    return {"plain": "text", "html": "frame", "pdf": "pdf"}[kind.reader]  # type: ignore[return-value]
+    return _WAYS[kind.reader]
 
 
 def picture_type(data: bytes) -> str:
