@@ -745,9 +745,9 @@ INSERT INTO encounter (
 
 INSERT INTO encounter (
   id, version_id, last_updated, meta, identifier, status, class, type, subject, participant, period, reason_code,
-  hospitalization, location, service_provider, extra
+  hospitalization, location, service_provider, length, extra
 ) VALUES
-  -- Where it was is contained.
+  -- Where it was is contained; and how long it took.
   ('enc-p1-2024-ed', 1, '2024-01-18T21:40:11.300+00:00',
    '{"profile": ["http://hl7.org/fhir/us/core/StructureDefinition/us-core-encounter"]}',
    '[{"system": "http://lakeside.example/fhir/visit", "value": "V-P1-2024-ED"}]',
@@ -764,6 +764,7 @@ INSERT INTO encounter (
    NULL,
    '[{"location": {"reference": "#ed", "display": "Emergency department"}}]',
    '{"reference": "Organization/org-lakeside", "display": "Lakeside General Hospital"}',
+   '{"value": 225, "unit": "min", "system": "http://unitsofmeasure.org", "code": "min"}',
    '{"contained": [{"resourceType": "Location", "id": "ed", "status": "active", "name": "Emergency department"}]}');
 
 -- p2, Luis Ortega Ruiz

@@ -26,6 +26,7 @@ from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.quantity import Duration
 from fhirapp.search.query import COMMON
 from fhirapp.search.reference import Reference as ReferenceParameter
 from fhirapp.search.token import Token
@@ -140,7 +141,7 @@ SPEC = "http://hl7.org/fhir/SearchParameter/"
 ENCOUNTER = SPEC + "Encounter-"
 CLINICAL = SPEC + "clinical-"
 
-# An import resolves conditional references by them. Of R4's, `length` (a quantity) is not here.
+# An import resolves conditional references by them.
 PARAMS = Parameters(
     (
         *COMMON,
@@ -161,6 +162,7 @@ PARAMS = Parameters(
             compartment=True,
         ),
         Date("date", ("period",), "When the encounter took place", CLINICAL + "date"),
+        Duration("length", ("length",), "How long the encounter lasted", ENCOUNTER + "length"),
         Token(
             "status",
             ("status",),

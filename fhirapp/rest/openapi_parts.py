@@ -43,6 +43,7 @@ _VALUES: Mapping[str, Node] = {
     "reference": {"type": "string", "examples": ["p1", "Patient/p1"]},
     "string": {"type": "string", "examples": ["word"]},
     "uri": {"type": "string", "examples": ["http://example.org/profile"]},
+    "quantity": {"type": "string", "examples": ["gt30||min"]},
     "composite": {"type": "string", "examples": ["replaces$DocumentReference/d1"]},
 }
 # How a value of each type of an operation's parameters is written in a URL.

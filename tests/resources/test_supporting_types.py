@@ -221,7 +221,7 @@ def test_a_value_that_cannot_be_is_refused(fhir, path, parameter, message):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("Encounter?length=5", "length: is not a search parameter of this type"),
+        ("Encounter?size=5", "size: is not a search parameter of this type"),
     ],
 )
 def test_what_is_not_here_is_named_in_the_answer(fhir, path, message):

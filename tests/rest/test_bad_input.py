@@ -32,6 +32,7 @@ NO_TIME = "is not a date; use YYYY, YYYY-MM, YYYY-MM-DD or YYYY-MM-DDThh:mm[:ss]
 NO_DAY = "is not a date of the calendar"
 NO_REFERENCE = "is not a reference; use id, Type/id or an address"
 NO_TOKEN = "is not a token; use code, system|code, |code or system|"
+NO_QUANTITY = "is no number, number||unit or number|http://unitsofmeasure.org|unit"
 NO_PAIR = "is not a pair; use code$reference"
 NO_WORD = "has no letter or digit to look for"
 NO_WORDS = 'is not understood; use words, "words that stand together" and beginnings*'
@@ -72,6 +73,7 @@ MALFORMED: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("a" * 10_000, "has 10000 characters; 200 are the most"),
     ),
     "uri": (),
+    "quantity": tuple((value, NO_QUANTITY) for value in ("a", "5|min", "|", "inf", "5" * 10_000)),
     "composite": tuple((value, NO_PAIR) for value in ("a", "a$", "$a", "$", "a$b$c", "$" * 10_000)),
 }
 # Of a search for words: what a full-text engine would take for an expression, or choke on.

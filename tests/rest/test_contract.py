@@ -13,6 +13,7 @@ import pytest
 from flask import Flask
 
 from fhirapp.definition import Definition, Visibility
+from fhirapp.rest.definitions import documentation
 from fhirapp.search.parameter import Parameter
 from tests.conftest import token_for
 from tests.support.contract import (
@@ -260,9 +261,10 @@ def test_each_parameter_is_listed_as_it_is_declared(http, definition, parameter)
         "name": parameter.name,
         "definition": parameter.spec or own_definition(http, definition, parameter),
         "type": parameter.kind,
-        "documentation": parameter.doc,
+        "documentation": documentation(parameter),
     }
     assert parameter.doc
+    assert listed["documentation"].startswith(parameter.doc)
 
 
 def own_definition(http, definition: Definition, parameter: Parameter) -> str:

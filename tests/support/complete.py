@@ -79,6 +79,7 @@ RESOURCES: tuple[dict[str, Any], ...] = (
         "basedOn": [{"reference": "ServiceRequest/s1"}],
         "appointment": [{"reference": "Appointment/a1"}],
         "account": [{"reference": "Account/a1"}],
+        "length": {"value": 3, "unit": "days", "system": "http://unitsofmeasure.org", "code": "d"},
         "hospitalization": {"specialArrangement": [{"coding": [{"code": "wheel"}]}]},
     },
     {

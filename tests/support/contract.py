@@ -282,6 +282,7 @@ NOBODYS = {
     "string": "nobodys",
     "uri": "urn:nobodys",
     "composite": "nobodys$nobodys",
+    "quantity": "987654||wk",
 }
 # Kinds of which a value also finds what has another: a date within it, a text that begins so.
 WIDER = frozenset({"date", "string"})
@@ -356,6 +357,15 @@ def _words(parameter: Words, resource: Mapping[str, Any]) -> set[str]:
     return {word for word in found if word.isascii()}
 
 
+def _quantities(_parameter: Parameter, value: Any) -> Iterable[str]:
+    number = value["value"]
+    return (
+        f"{number}",
+        f"{number}||{value['code']}",
+        f"{number}|{value['system']}|{value['code']}",
+    )
+
+
 _SPELL: Mapping[str, Callable[[Parameter, Any], Iterable[str]]] = {
     "token": _tokens,
     "date": _dates,
@@ -363,6 +373,7 @@ _SPELL: Mapping[str, Callable[[Parameter, Any], Iterable[str]]] = {
     "string": _strings,
     "uri": _uris,
     "composite": _pairs,
+    "quantity": _quantities,
 }
 
 

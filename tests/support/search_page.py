@@ -105,9 +105,9 @@ PARAMETERS = (
          (f"{DOCUMENT}?_security=R", Finds("doc-p12-psych-2024")),
          (f"{ALLERGY}?_source=https://riverbend-camp.example/records", Finds("al-p7-bee"))]),
     Row("Parameters for each resource", "parameters",
-        "All of R4's, but Encounter's `length`",
+        "All of R4's",
         [("Patient?family=okafor", Finds("p13", "p4")), ("Patient?phonetic=ocafore",
-          Finds("p13", "p4")), ("Encounter?length=gt5", Ignored())]),
+          Finds("p13", "p4"))]),
 )  # fmt: skip
 
 KINDS = (
@@ -130,8 +130,10 @@ KINDS = (
          (f"{OF_P1}&type=|18842-5", Finds()), (f"{OF_P1}&status=CURRENT", Doubted()),
          (f"{OF_P1}&type=18842-5&contenttype=TEXT/plain", Finds("doc-p1-discharge-2024")),
          (f"{OF_P4}&code=http://snomed.info/sct|", NKDA)]),
-    Row("quantity", "quantity", "R4's one on these types, `Encounter?length=`, is not here",
-        [("Encounter?length=gt5", Ignored())]),
+    Row("quantity", "quantity", "Durations, the one kind that R4 has here: in UCUM's units of time,"
+        " which are converted, or the number alone",
+        [*((f"Encounter?length={one}", Finds("enc-p1-2024-ed")) for one in ("gt3||h", "225")),
+         ("Encounter?length=gt5||kg", WRONG)]),
     Row("reference", "reference", "`id`, `Type/id`, or an address",
         [(f"{ALLERGY}?recorder=dr-novak", BY_NOVAK),
          (f"{ALLERGY}?recorder=Practitioner/dr-novak", BY_NOVAK),

@@ -17,7 +17,7 @@ from werkzeug.datastructures import MultiDict
 from fhirapp.definition import Definition, featured_types, types
 from fhirapp.rest.definitions import modifiers_of
 from fhirapp.rest.include import includable, referring
-from fhirapp.search.date import PREFIXES, Date
+from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import ITERATE, REVINCLUDE, SUMMARIES, TOTALS
 from fhirapp.search.reference import Reference
@@ -34,8 +34,22 @@ _USUAL = (
 _MOST_USUAL = 8
 # The last row holds all that is left.
 MOST_EXTRA = 40
-_EXAMPLES = {"date": "2024-03", "uri": "http://…", "composite": "code$Type/id"}
-# What a date's prefix means, in the order of the form.
+_EXAMPLES = {
+    "date": "2024-03",
+    "quantity": "30||min",
+    "uri": "http://…",
+    "composite": "code$Type/id",
+}
+# What the prefix of a quantity means, in the order of the form, then what that of a date does.
+_COMPARISONS = {
+    "": _("is"),
+    "ge": _("at least"),
+    "le": _("at most"),
+    "gt": _("more than"),
+    "lt": _("less than"),
+    "ap": _("about"),
+    "ne": _("is not"),
+}
 _PREFIXES = {
     "": _("on"),
     "ge": _("from"),
@@ -237,15 +251,16 @@ def _field(definition: Definition, parameter: Parameter) -> Field:
         offers=[Choice(code, "" if word(code) == code else word(code)) for code in codes],
         loads_codes=loads_codes,
         finds_patients=finds_patients,
-        lines=(Line("ge"), Line("le")) if isinstance(parameter, Date) else (Line(),),
+        lines=(Line("ge"), Line("le")) if parameter.kind == "date" else (Line(),),
     )
 
 
 def _meanings(parameter: Parameter) -> Iterator[Choice]:
     """Yield the prefixes of a date, or the plain meaning; then the modifiers."""
     if isinstance(parameter, Date):
-        for prefix in sorted(("", *PREFIXES), key=[*_PREFIXES].index):
-            yield Choice(prefix, _(_PREFIXES[prefix]))
+        words = _PREFIXES if parameter.kind == "date" else _COMPARISONS
+        for prefix, meaning in words.items():
+            yield Choice(prefix, _(meaning))
     else:
         yield Choice("", _("is"))
     for modifier in modifiers_of(parameter):

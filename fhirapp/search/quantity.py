@@ -1,0 +1,151 @@
+"""Quantity parameters of durations: how long. Source: FHIR R4 search §3.1.1.4.8 to §3.1.1.4.11.
+
+Durations have units of time in UCUM (FHIR R4 datatypes, Duration). Searched with a unit, they are
+compared in milliseconds, so that `90||min` finds 1.5 h; without one, by the number as it stands.
+Without a prefix a number has the precision that it is written with: 30 is 29.5 up to 30.5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from fhirapp.fhir.temporal import Interval
+from fhirapp.search.date import PREFIXES, Date, Searched
+from fhirapp.search.index import DateRow, IndexRow
+from fhirapp.search.parameter import Context
+from fhirapp.search.values import SHOWN, AnyCondition, any_of, split
+
+UCUM = "http://unitsofmeasure.org"
+# UCUM §34, table 5: in milliseconds. A month and a year are the mean Julian ones.
+UNITS: Mapping[str, Decimal] = {
+    unit: Decimal(milliseconds)
+    for unit, milliseconds in (
+        ("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000),
+        ("wk", 604_800_000), ("mo", 2_629_800_000), ("a", 31_557_600_000),
+    )
+}  # fmt: skip
+# The rows of the number alone, in thousandths.
+NUMBER = ":number"
+_THOUSANDTHS = Decimal(1_000)
+_MOST = 2**62
+# The comparisons that a prefix stands for, a value being a point.
+_COMPARED = {
+    "": ("eq",),
+    "ap": ("eq",),
+    "ne": ("lt", "gt"),
+    "sa": ("gt",),
+    "eb": ("lt",),
+    "ge": ("gt", "eq"),
+    "le": ("lt", "eq"),
+}
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?")
+_MEANINGS = {
+    "": "is",
+    "eq": "is",
+    "ne": "is not",
+    "ap": "is about",
+    "gt": "is more than",
+    "sa": "is more than",
+    "ge": "is at least",
+    "lt": "is less than",
+    "eb": "is less than",
+    "le": "is at most",
+}
+
+
+class Asked(NamedTuple):
+    """A searched quantity: what it means in words, its rows, and the comparisons of them."""
+
+    words: str
+    suffix: str
+    comparisons: tuple[Searched, ...]
+
+
+@dataclass(frozen=True)
+class Duration(Date):
+    """A quantity parameter whose values are durations."""
+
+    kind = "quantity"
+    # Of one whose unit is no unit of time: less than nothing, and more than all.
+    nothing = (_MOST, -_MOST)
+
+    def index(self, value: Any) -> list[IndexRow]:
+        amount, comparator = value.get("value"), str(value.get("comparator") or "")
+        if amount is None:
+            return []
+        number, code = Decimal(str(amount)), value.get("code")
+        is_known = value.get("system") == UCUM and code in UNITS
+        length = _held(number * UNITS[code], comparator) if is_known else self.nothing
+        alone = _held(number * _THOUSANDTHS, comparator)
+        return [DateRow(self.name, *length), DateRow(self.name + NUMBER, *alone)]
+
+    @property
+    def sorted_names(self) -> tuple[str, ...]:
+        return self.names
+
+    def condition(self, modifier: str, value: str, context: Context) -> AnyCondition:  # noqa: ARG002
+        asked = self._asked(value)
+        rows = replace(self, name=self.name + asked.suffix)
+        return any_of([rows._within([one], context) for one in asked.comparisons])
+
+    def describe(self, modifier: str, value: str, context: Context) -> str:  # noqa: ARG002
+        return self._asked(value).words
+
+    def interval(self, value: str) -> None:  # noqa: ARG002
+        return None
+
+    def _asked(self, value: str) -> Asked:
+        """Read a prefix, a number and a unit. Raises InvalidParameter."""
+        prefix = value[:2] if value[:2] in PREFIXES else ""
+        text, *unit = split(value[len(prefix) :], "|")
+        number = _number(text)
+        if number is None or len(unit) not in (0, 2):
+            wanted = f"no number, number||unit or number|{UCUM}|unit"
+            raise self.invalid(f"{value[:SHOWN]!r} is {wanted}")
+        scale, code = _THOUSANDTHS, ""
+        if unit:
+            system, code = unit
+            if system not in ("", UCUM) or code not in UNITS:
+                known = f"a unit of time in UCUM ({', '.join(UNITS)})"
+                raise self.invalid(f"{'|'.join(unit)[:SHOWN]!r} is not {known}")
+            scale = UNITS[code]
+        words = f"{_MEANINGS[prefix]} {text}{f' {code}' if code else ', whatever its unit'}"
+        return Asked(words, "" if unit else NUMBER, tuple(_comparisons(prefix, number, scale)))
+
+
+def _comparisons(prefix: str, number: Decimal, scale: Decimal) -> list[Searched]:
+    """Return what a value, a point, must fulfil one of."""
+    # R4: the precision counts for equality alone; `ap` is a tenth more or less.
+    margin = abs(number) / 10 if prefix == "ap" else Decimal((0, (5,), _exponent(number) - 1))
+    about = Interval(_whole((number - margin) * scale), _whole((number + margin) * scale))
+    point = _whole(number * scale)
+    exactly = Interval(point, point + 1)
+    # What is finer than a row is told is that row.
+    about = Interval(about.low, max(about.high + (prefix == "ap"), exactly.high))
+    sought = about if prefix in ("", "eq", "ne", "ap") else exactly
+    return [Searched(one, sought) for one in _COMPARED.get(prefix, (prefix,))]
+
+
+def _held(amount: Decimal, comparator: str) -> Interval:
+    """Return what a value covers, [low, high): all that "< 5" may be."""
+    point = _whole(amount)
+    low = -_MOST if comparator.startswith("<") else point
+    return Interval(low, _MOST if comparator.startswith(">") else point + 1)
+
+
+def _number(text: str) -> Decimal | None:
+    # A plus sign that the client did not escape arrives as a space.
+    text = text.replace(" ", "+")
+    return Decimal(text) if len(text) < 40 and _NUMBER.fullmatch(text) else None
+
+
+def _exponent(number: Decimal) -> int:
+    return int(number.as_tuple().exponent)
+
+
+def _whole(amount: Decimal) -> int:
+    return max(-_MOST + 1, min(_MOST - 1, round(amount)))

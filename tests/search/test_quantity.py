@@ -1,0 +1,131 @@
+"""`Encounter?length=`: durations by number and unit. Source: FHIR R4 search §3.1.1.4.8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from tests.exchange.test_import import asking, load_lines
+from tests.support.helpers import Fhir, assert_outcome, ids
+
+UCUM = "http://unitsofmeasure.org"
+HELD: dict[str, dict[str, Any]] = {
+    "second": {"value": 30, "unit": "s", "system": UCUM, "code": "s"},
+    "half": {"value": 30, "unit": "minutes", "system": UCUM, "code": "min"},
+    "nearly": {"value": 29.5, "unit": "min", "system": UCUM, "code": "min"},
+    "over": {"value": 30.5, "unit": "min", "system": UCUM, "code": "min"},
+    "hours": {"value": 0.5, "unit": "h", "system": UCUM, "code": "h"},
+    "more": {"value": 1.5, "comparator": ">", "unit": "h", "system": UCUM, "code": "h"},
+    "days": {"value": 3, "unit": "d", "system": UCUM, "code": "d"},
+    "week": {"value": 1, "unit": "week", "system": UCUM, "code": "wk"},
+    "year": {"value": 1, "unit": "a", "system": UCUM, "code": "a"},
+}
+# Seconds, told here anew.
+DAY = 24 * 3600
+SECONDS = {"s": 1, "min": 60, "h": 3600, "d": DAY, "wk": 7 * DAY, "a": Fraction(1461, 4) * DAY}
+
+
+@pytest.fixture(scope="module")
+def visits(make_app: Callable[..., Flask], tmp_path_factory: pytest.TempPathFactory) -> Fhir:
+    """Ask of a server that has a visit of each length, and one of none."""
+    app = make_app(seed=False)
+    visit = {"resourceType": "Encounter", "status": "finished", "class": {"code": "AMB"}}
+    held = [{**visit, "id": name, "length": value} for name, value in HELD.items()]
+    load_lines(app, tmp_path_factory.mktemp("visits"), *held, {**visit, "id": "none"})
+    return asking(app)
+
+
+def found(visits: Fhir, value: str, name: str = "length") -> set[str]:
+    bundle = visits.get("Encounter", query_string={name: value}).get_json(force=True)
+    return set(ids(bundle))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        # as precise as it is written
+        ("30||min", {"half", "nearly", "hours"}),
+        ("30.0||min", {"half", "hours"}),
+        (f"30|{UCUM}|min", {"half", "nearly", "hours"}),
+        ("eq0.5||h", {"half", "nearly", "hours", "over"}),
+        ("3e1||min", {"half", "nearly", "hours", "over"}),
+        ("30||s", {"second"}),
+        # by the number alone, whatever the unit
+        ("30", {"second", "half", "nearly"}),
+        ("1", {"week", "year", "hours"}),
+        # "more than 1.5 h" is no day, and may be
+        ("gt1||d", {"days", "week", "year", "more"}),
+        ("sa2||h", {"days", "week", "year", "more"}),
+        ("lt30||min", {"second", "nearly"}),
+        ("eb30||min", {"second", "nearly"}),
+        ("le30||min", {"second", "nearly", "half", "hours"}),
+        ("ge30||min", {"half", "hours", "over", "more", "days", "week", "year"}),
+        ("ne30||min", {"second", "over", "more", "days", "week", "year"}),
+        ("ap33||min", {"half", "hours", "over"}),
+        ("365.25||d", {"year"}),
+        ("30||s,1||wk", {"second", "week"}),
+        ("-1||min", set()),
+    ],
+)
+def test_a_duration_is_found_by_how_long_it_is(visits, value, expected):
+    assert found(visits, value) == expected
+
+
+@pytest.mark.parametrize("prefix", ["gt", "lt", "ge", "le"])
+@pytest.mark.parametrize("unit", SECONDS)
+@pytest.mark.parametrize("number", ["0.5", "1", "29.5", "30", "72"])
+def test_prefixes_compare_across_units(visits, prefix, unit, number):
+    asked = Fraction(number) * SECONDS[unit]
+    exact = {n: one for n, one in HELD.items() if "comparator" not in one}
+    held = {n: Fraction(str(one["value"])) * SECONDS[one["code"]] for n, one in exact.items()}
+    compared = {
+        "gt": lambda value: value > asked,
+        "lt": lambda value: value < asked,
+        "ge": lambda value: value >= asked,
+        "le": lambda value: value <= asked,
+    }[prefix]
+    expected = {name for name, value in held.items() if compared(value)}
+    assert found(visits, f"{prefix}{number}||{unit}") - {"more"} == expected
+
+
+def test_what_has_none_is_missing_and_sorts_last(visits):
+    assert found(visits, "true", "length:missing") == {"none"}
+    assert found(visits, "false", "length:missing") == HELD.keys()
+    ordered = ids(visits.read("Encounter?_sort=length&length=lt2||h"))
+    assert ordered[0] == "second"
+    assert ids(visits.read("Encounter?_sort=length"))[-1] == "none"
+    assert ids(visits.read("Encounter?_sort=-length"))[0] == "year"
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        *((one, f"'{one}' is no number, number||unit or number|{UCUM}|unit")
+          for one in ("x", "30|min", "1_0||min", "٣||min", "inf", "1e999", "gt")),
+        *((f"30|{one}", f"'{one}' is not a unit of time in UCUM (ms, s, min, h, d, wk, mo, a)")
+          for one in ("|kg", "|", "http://x|min")),
+    ],
+)  # fmt: skip
+def test_what_is_no_duration_is_refused(visits, value, why):
+    response = visits.get("Encounter", query_string={"length": value})
+    assert_outcome(response, 400, "value", f"length: {why}", "length")
+
+
+def test_a_unit_that_is_no_time_is_found_by_its_number_alone(make_app, tmp_path):
+    app = make_app(seed=False)
+    visit = {
+        "resourceType": "Encounter",
+        "id": "odd",
+        "status": "finished",
+        "class": {"code": "AMB"},
+        "length": {"value": 5, "unit": "sessions", "system": UCUM, "code": "{session}"},
+    }
+    load_lines(app, tmp_path, visit)
+    fhir = asking(app)
+    assert found(fhir, "5") == found(fhir, "false", "length:missing") == {"odd"}
+    for prefix in ("", "eq", "ne", "gt", "ge", "lt", "le", "sa", "eb", "ap"):
+        assert found(fhir, f"{prefix}5||min") == set(), prefix
