@@ -275,6 +275,12 @@ class Settings:
         "Fetch the keys of clients (`jwks_uri`) from private addresses too, and over http: for "
         "backend clients in the clinic's own network",
     )
+    dynamic_registration: bool = _setting(
+        Boolean(),
+        False,
+        "Let apps and systems register themselves at `/oauth/register` (RFC 7591); each waits until"
+        " an administrator approves it",
+    )
     lessons: str = _setting(
         String(),
         "",

@@ -29,7 +29,7 @@ WRONG = "plum-teapot-lantern-43"
 
 @pytest.fixture(scope="module")
 def app(make_app) -> Flask:
-    return make_app()
+    return make_app(dynamic_registration=True)
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +66,14 @@ def use_everything(app: Flask) -> dict[str, str]:
             auth = (program.client_id, program.secret or "")
             http.post("/oauth/introspect", data={"token": token}, auth=auth)
     http.post("/oauth/revoke", data={"token": again["access_token"]}, auth=auth)
+    itself = {"client_name": "X", "scope": "openid", "redirect_uris": ["https://app.example/"]}
+    told = http.post("/oauth/register", json=itself).get_json()
+    used["secret of who registered itself"] = told["client_secret"]
+    used["its owner's code"] = told["approval_page"].rpartition("/")[2]
+    http.post(
+        "/oauth/token", data={"grant_type": "x"}, auth=(told["client_id"], told["client_secret"])
+    )
+    http.get(urlsplit(told["approval_page"]).path, base_url="https://fhir.example")
     http.post("/oauth/token", data={"grant_type": "refresh_token"}, auth=(program.client_id, WRONG))
     return used | sign_in(app) | shell_codes(app, program.client_id)
 

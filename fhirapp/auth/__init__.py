@@ -8,7 +8,7 @@ from flask import Flask
 
 from fhirapp import keys
 from fhirapp.auth import protector, server_secrets
-from fhirapp.auth.oauth import server
+from fhirapp.auth.oauth import client_registration, server
 from fhirapp.auth.users import provider
 
 
@@ -21,5 +21,6 @@ def init_app(app: Flask) -> None:
     server_secrets.init_app(app)
     protector.init_app(app)
     server.init_app(app)
+    client_registration.init_app(app)
     provider.init_app(app)
     app.register_blueprint(server.blueprint)

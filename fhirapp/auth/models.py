@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import ForeignKey, Integer, LargeBinary
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from fhirapp.auth.scopes import CONTEXTS_OF_KIND, enforceable, grantable
 from fhirapp.config import base_url, is_loopback
@@ -63,11 +63,13 @@ class Client(Base):
     developer: Mapped[str | None]
     contact: Mapped[str | None]
     registered_at: Mapped[int] = mapped_column(Integer, default=0)
-    # None until an administrator approves what somebody registered on the page.
+    # None until an administrator approves what somebody registered on the page, or a program.
     approved_at: Mapped[int | None] = mapped_column(Integer)
     # Of the address of the page on which whoever registered it manages it.
     owner_digest: Mapped[bytes | None] = mapped_column(LargeBinary, unique=True)
     disabled: Mapped[bool] = mapped_column(default=False)
+    # None of what an administrator registered.
+    origin: Mapped[Origin | None] = relationship(viewonly=True)
 
     def get_client_id(self) -> str:
         return self.client_id
@@ -115,6 +117,19 @@ def _is_loopback(uri: str) -> bool:
     except ValueError:
         return False
     return parts.scheme == "http" and is_loopback(parts.netloc) and not parts.fragment
+
+
+class Origin(Base):
+    """Where the registration of a client came from that waits for approval, or waited for it."""
+
+    __tablename__ = "oauth_origin"
+
+    client_id: Mapped[str] = mapped_column(
+        ForeignKey(Client.client_id, ondelete="CASCADE"), primary_key=True
+    )
+    address: Mapped[str]
+    # Whether a program registered itself (RFC 7591), and nobody filled in the page.
+    by_itself: Mapped[bool]
 
 
 class UsedAssertion(Base):

@@ -64,6 +64,14 @@ def claimed_client() -> Client | None:
     return None if spent is None else db.session.get(Client, spent.client_id)
 
 
+WAITS = "An administrator has not approved the client yet."
+
+
+def is_waiting(client: Client | None) -> bool:
+    """Say whether a client waits for approval; one that is disabled does not."""
+    return client is not None and client.approved_at is None and not client.disabled
+
+
 def _basic() -> Authorization | None:
     """Return the Basic header, None where there is none, or none that can be read."""
     try:
@@ -100,8 +108,6 @@ def _more(client: Client, error: str) -> Iterator[str]:
 
 
 def _of_client(client: Client) -> Iterator[str]:
-    if client.approved_at is None:
-        yield "An administrator has not approved the client yet."
     if client.disabled:
         yield "The client is disabled."
     if "client_assertion" in request.form:
@@ -267,7 +273,7 @@ def record_oauth(response: Response, client_id: str | None, error: OAuth2Error) 
     response.headers[REQUEST_ID_HEADER] = request_id()
     client = claimed_client() if client_id is None else db.session.get(Client, client_id)
     # A public client's name is no proof.
-    is_proved = client is not None and client.kind != "public"
+    is_proved = client is not None and client.kind != "public" and not is_waiting(client)
     is_proved = is_proved and (client_id is not None or error.error in _AFTER_PROOF)
     if client is None or (not is_proved and _too_many(f"unproved {client.client_id}", UNPROVED)):
         return

@@ -29,11 +29,16 @@ _SHOWN = (
     "developer",
     "contact",
     "registered_at",
+    "registered_from",
+    "registered_by_itself",
     "approved_at",
     "disabled",
 )
 # What `client list --json` prints.
-_LISTED = ("client_id", "name", "kind", "auth_method", "scope", "approved_at", "disabled")
+_LISTED = (
+    *("client_id", "name", "kind", "auth_method", "scope"),
+    *("registered_by_itself", "approved_at", "disabled"),
+)
 
 
 @click.group()
@@ -118,6 +123,7 @@ def list_(as_json: bool, demo: bool | None) -> None:
     say("Client id\tName\tScopes")
     for row in rows:
         state = " (waiting for approval)" if row["approved_at"] is None else ""
+        state += " (registered by itself)" if row["registered_by_itself"] else ""
         state += " (disabled)" if row["disabled"] else ""
         click.echo(f"{row['client_id']}{state}\t{row['name']}\t{row['scope']}")
 
@@ -141,10 +147,20 @@ def show(client_id: str, demo: bool | None) -> None:
 @click.argument("client_id")
 @demo_option
 def approve(client_id: str, demo: bool | None) -> None:
-    """Approve a client that its developer registered: it can then request tokens."""
+    """Approve a client that waits for it: it can then request tokens."""
     with changing(demo) as connection:
         administration.approve(connection, client_id)
     say(f"Client {client_id} is approved.")
+
+
+@client.command("refuse")
+@click.argument("client_id")
+@demo_option
+def refuse(client_id: str, demo: bool | None) -> None:
+    """Refuse a client that waits for approval, and delete it."""
+    with changing(demo) as connection:
+        administration.reject(connection, client_id)
+    say(f"Client {client_id} is refused and deleted.")
 
 
 @client.command("disable")

@@ -84,7 +84,7 @@ _CODED: Mapping[str, _Coded] = {
     **dict.fromkeys(
         (
             *("app-registered", "app-approved", "app-rejected", "app-changed", "app-disabled"),
-            *("app-enabled", "app-secret", "keys-changed", "settings-changed"),
+            *("app-expired", "app-enabled", "app-secret", "keys-changed", "settings-changed"),
             *("setting-changed", "class-made", "class-changed", "class-ended"),
         ),
         _CONFIGURATION,

@@ -144,6 +144,7 @@ _OAUTH_URIS = {
     "token": "token_endpoint",
     "introspect": "introspection_endpoint",
     "revoke": "revocation_endpoint",
+    "register": "registration_endpoint",
 }
 
 
@@ -161,6 +162,7 @@ def _security() -> dict[str, Any]:
                 "extension": [
                     {"url": name, "valueUri": addresses[endpoint]}
                     for name, endpoint in _OAUTH_URIS.items()
+                    if endpoint in addresses
                 ],
             }
         ],

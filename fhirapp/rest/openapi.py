@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from flask import Blueprint, Flask, Response, current_app
 
-from fhirapp.config import base_url
+from fhirapp.config import base_url, settings
 from fhirapp.definition import Definition, Operation, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.rest import definitions
@@ -92,6 +92,11 @@ def oauth_paths() -> Node:
     found["/oauth/token"] = _form("Get an access token", token, "Token")
     found["/oauth/introspect"] = _form("Say what a token is", object_of(form, **hint), "Object")
     found["/oauth/revoke"] = _form("End a token", object_of(form, **hint), "Object")
+    if settings().dynamic_registration:
+        path = _form("Register a client, which an administrator approves", {}, "Object")
+        post = path["post"] | {"security": [], "requestBody": {"content": content("Object", JSON)}}
+        post["responses"]["201"] = post["responses"].pop("200")
+        found["/oauth/register"] = {"post": post}
     return found
 
 

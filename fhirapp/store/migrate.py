@@ -29,7 +29,7 @@ from fhirapp.store.write import (
     remember_rendering,
 )
 
-HEAD = "0008"
+HEAD = "0009"
 _VERSIONS = "alembic_version"
 # Versions that are rendered at once.
 _BATCH = 500

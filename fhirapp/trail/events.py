@@ -55,6 +55,7 @@ EVENTS: Mapping[str, str] = {
     "app-registered": "registered an app",
     "app-approved": "approved an app",
     "app-rejected": "rejected an app",
+    "app-expired": "removed an app that nobody approved in time",
     "app-changed": "changed an app",
     "app-disabled": "disabled an app",
     "app-enabled": "enabled an app",

@@ -15,7 +15,7 @@ from werkzeug.exceptions import NotFound
 from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.administration import apply
 from fhirapp.auth.clients.diagnosis import AppFinding, diagnose
-from fhirapp.auth.clients.registration import METHODS, Registration, register
+from fhirapp.auth.clients.registration import METHODS, Registration, has_private_part, register
 from fhirapp.auth.models import ADMINISTRATOR, SIGNED, Client
 from fhirapp.auth.refusals import refusals_of
 from fhirapp.auth.scopes import (
@@ -58,8 +58,6 @@ _APP_SCOPES = (
 # Of a field, in characters.
 LONGEST = 2000
 _LONG = {"redirect_uris": 12_000, "jwks": 50_000}
-# The parts of a JSON Web Key that are secret: RFC 7518 §6.2.2, §6.3.2, §6.4.
-_SECRET_PARTS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 _GIVEN_AWAY = _(
     "The keys contain a private key, which must stay secret. It was not stored. Create a "
     "new key pair and enter only the public key."
@@ -127,10 +125,7 @@ def _keys(text: str) -> Any:
         content = fhir_json.loads(text)
     except ValueError:
         raise RefusedCommand(_("The keys are not JSON. Enter a JSON Web Key Set.")) from None
-    keys = content.get("keys", [content]) if isinstance(content, dict) else ()
-    if isinstance(keys, list) and any(
-        isinstance(key, dict) and not _SECRET_PARTS.isdisjoint(key) for key in keys
-    ):
+    if has_private_part(content):
         raise PrivateKey(_(_GIVEN_AWAY))
     return content
 
@@ -162,7 +157,7 @@ def send() -> Response:
             with writing() as connection:
                 client_id = register(connection, registration)
             return see_other(f"/admin/clients/{client_id}?done=registered")
-        return see_other(f"/apps/{apply(registration, request.remote_addr or '')}")
+        return see_other(f"/apps/{apply(registration, request.remote_addr or '').owner_code}")
     except PrivateKey as error:
         return _form(draft._replace(jwks=""), reason_of(error), 400)
     except RefusedCommand as error:

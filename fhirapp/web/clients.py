@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -113,6 +114,17 @@ def state_of(client: Client) -> str:
     if client.disabled:
         return _("disabled")
     return _("approved") if client.approved_at is not None else _("waiting for approval")
+
+
+def registered_itself(client: Client) -> bool:
+    """Return whether a program registered itself, and nobody filled in a page."""
+    return client.origin is not None and client.origin.by_itself
+
+
+def mixes_letters(client: Client) -> bool:
+    """Return whether a name mixes alphabets whose letters look alike: Latin, Greek, Cyrillic."""
+    scripts = {unicodedata.name(one, "").partition(" ")[0] for one in client.name}
+    return len(scripts & {"LATIN", "GREEK", "CYRILLIC"}) > 1
 
 
 def proofs_of(client: Client) -> Sequence[str]:

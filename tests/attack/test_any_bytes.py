@@ -63,7 +63,7 @@ def signed(header: Any, claims: Any) -> str:
 
 @pytest.fixture(scope="module")
 def app(make_app: Callable[..., Flask]) -> Flask:
-    return make_app()
+    return make_app(dynamic_registration=True)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from tests.support.authorizing import (
 )
 
 UNKNOWN = "The app that sent you here is not registered on this server."
+WAITS = "The app that sent you here has not been approved by an administrator of this server yet."
 ELSEWHERE = (
     "The app that sent you here uses a return address (redirect_uri) that is not registered for it."
 )
@@ -53,11 +54,18 @@ def test_nobody_is_sent_anywhere_by_a_client_that_is_not_known(flow, client_id):
     assert_nobody_is_sent(flow, UNKNOWN, client_id=client_id)
 
 
-@pytest.mark.parametrize("values", [{"disabled": True}, {"approved_at": None}])
-def test_nobody_is_sent_anywhere_by_a_client_that_is_switched_off(oauth, values):
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"disabled": True}, UNKNOWN),
+        ({"approved_at": None}, WAITS),
+        ({"approved_at": None, "disabled": True}, UNKNOWN),
+    ],
+)
+def test_nobody_is_sent_anywhere_by_a_client_that_is_switched_off(oauth, values, message):
     flow = Flow(oauth, add_program(oauth), add_person(oauth, CLINICIAN))
     set_client(oauth, flow.program, **values)
-    assert_nobody_is_sent(flow, UNKNOWN)
+    assert_nobody_is_sent(flow, message)
 
 
 def test_a_backend_has_no_users(flow, oauth):

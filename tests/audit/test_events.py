@@ -38,6 +38,7 @@ ELSEWHERE = {
     "setting-changed",
     "provider-linked",
     "provider-unlinked",
+    "app-expired",
     *("user-removed", "learner-reset"),
     *(f"class-{what}" for what in ("made", "changed", "joined", "ended")),
     *(f"patient-{what}" for what in ("deleted", "erased", "corrected", "admitted")),

@@ -44,6 +44,7 @@ from tests.support.helpers import Fhir
 DOCTOR = "Practitioner/dr-adeyemi"
 ANSWERED = "This request was already answered. Go back to the app and start again."
 GONE = "The app that sent you here is not registered on this server."
+WAITS = "The app that sent you here has not been approved by an administrator of this server yet."
 ELSEWHERE = (
     "The app that sent you here uses a return address (redirect_uri) that is not registered for it."
 )
@@ -334,7 +335,7 @@ def test_a_code_is_stored_as_a_hash_and_serves_a_minute(flow):
     ("values", "message"),
     [
         ({"disabled": True}, GONE),
-        ({"approved_at": None}, GONE),
+        ({"approved_at": None}, WAITS),
         ({"redirect_uris": ["https://app.example/other"]}, ELSEWHERE),
     ],
 )

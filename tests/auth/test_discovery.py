@@ -125,6 +125,18 @@ def test_the_issuer_and_the_keys_are_those_of_the_id_tokens(client, flows, openi
     assert known.keys() == {"sub", "fhirUser", "name", "preferred_username"}
 
 
+def test_where_clients_register_themselves_is_told_where_they_may(make_app):
+    http = make_app(seed=False, dynamic_registration=True).test_client()
+    address = f"{BASE_URL}/oauth/register"
+    for path in (*SMART, *OPENID):
+        assert http.get(path).get_json()["registration_endpoint"] == address
+    statement = http.get("/fhir/metadata").get_json(force=True)
+    (extension,) = statement["rest"][0]["security"]["extension"]
+    assert {"url": "register", "valueUri": address} in extension["extension"]
+    assert http.post("/oauth/register").status_code == 400
+    assert "/oauth/register" in http.get("/openapi.json").get_json()["paths"]
+
+
 def test_what_is_not_there_is_not_claimed(claims, openid):
     assert openid["request_parameter_supported"] is False
     assert openid["request_uri_parameter_supported"] is False

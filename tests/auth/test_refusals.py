@@ -382,7 +382,6 @@ def asked_as(app: Flask, program: Program, proof: dict[str, Any]) -> TestRespons
         (BASIC, {}, "secret", "The secret is not the current one."),
         (BASIC, {"secret_digest": None}, "secret", "It has no secret yet."),
         (NONE, {}, "secret", "It sent a secret, but is registered for none."),
-        (NONE, {"approved_at": None}, "id", "An administrator has not approved the client yet."),
         (NONE, {"disabled": True}, "id", "The client is disabled."),
         (SIGNED, {"disabled": True}, "assertion", "The client is disabled."),
         (SIGNED, {}, "other key", "invalid_client: The signature does not fit a registered key."),

@@ -16,6 +16,7 @@ from joserfc.jwk import ECKey
 from sqlalchemy import LargeBinary
 
 from fhirapp import create_app
+from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.registration import Registration, owner_code, register
 from fhirapp.auth.models import Client, digest
 from fhirapp.cli import cli
@@ -97,6 +98,8 @@ def test_a_backend_needs_no_more_than_a_scope_and_keys(tmp_path):
         "jwks_uri": None,
         "developer": None,
         "contact": None,
+        "registered_from": None,
+        "registered_by_itself": False,
         "disabled": False,
     }
     assert KEY.as_dict(private=True)["d"].encode() not in (tmp_path / "fhirapp.db").read_bytes()
@@ -218,7 +221,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", ["show", "approve", "disable", "enable", "rotate"])
+@pytest.mark.parametrize("command", ["show", "approve", "refuse", "disable", "enable", "rotate"])
 @pytest.mark.parametrize(
     ("client_id", "words"),
     [
@@ -286,14 +289,48 @@ def test_a_client_that_waits_for_approval_is_listed_approved_and_its_owner_not_t
     assert digest(code).hex() not in json.dumps(client)
 
 
+def test_a_program_that_registered_itself_is_listed_as_such_and_refused(tmp_path):
+    done(tmp_path, "client", "list")
+    add(tmp_path, "known", "public")
+    app = create_app(load_settings({}, instance_path=str(tmp_path)))
+    given = Registration(
+        name="Chart",
+        kind="confidential",
+        auth_method="client_secret_basic",
+        scope="openid",
+        redirect_uris=(REDIRECT,),
+    )
+    with app.test_request_context():
+        client_id = administration.apply(given, "192.0.2.4", by_itself=True).client_id
+        db.engine.dispose()
+    marks = "(waiting for approval) (registered by itself)"
+    assert f"{client_id} {marks}\tChart\topenid\n" in done(tmp_path, "client", "list").stdout
+    client = shown(tmp_path, client_id)
+    assert (client["registered_from"], client["registered_by_itself"]) == ("192.0.2.4", True)
+    listed = json.loads(done(tmp_path, "client", "list", "--json").stdout)
+    assert {one["client_id"]: one["registered_by_itself"] for one in listed} == {
+        client_id: True,
+        "known": False,
+    }
+    refused = done(tmp_path, "client", "refuse", client_id)
+    assert refused.stderr == f"Client {client_id} is refused and deleted.\n"
+    assert refusal(tmp_path, "client", "show", client_id) == f"Unknown client: {client_id}."
+    words = "This app is already approved. Disable it instead."
+    assert refusal(tmp_path, "client", "refuse", "known") == words
+    events = (tmp_path / "audit").glob("*.ndjson")
+    lines = [line for one in events for line in one.read_text().splitlines()]
+    assert any("app-rejected" in line and client_id in line for line in lines)
+
+
 def test_all_of_a_client_is_shown_but_what_is_a_digest(tmp_path):
     add(tmp_path, "chart", "public")
     columns = Client.__table__.columns
     secrets = {column.name for column in columns if isinstance(column.type, LargeBinary)}
     assert secrets == {"secret_digest", "owner_digest"}
     told = {column.name for column in columns} - secrets
-    # The two times, as people read them too.
-    assert shown(tmp_path, "chart").keys() == told | {"registered", "approved"}
+    # The two times, as people read them too, and where it comes from.
+    more = {"registered", "approved", "registered_from", "registered_by_itself"}
+    assert shown(tmp_path, "chart").keys() == told | more
 
 
 def test_a_client_is_disabled_and_enabled(tmp_path):

@@ -22,7 +22,7 @@ from fhirapp.fhir.temporal import MONTHS
 from fhirapp.trail.events import EVENTS
 from tests.support.shell import ROOT
 
-REFUSALS = ("RefusedCommand", "WeakPassword", "PrivateKey", "Marked")
+REFUSALS = ("RefusedCommand", "TooManyWaiting", "WeakPassword", "PrivateKey", "Marked")
 TEMPLATE = ROOT / "fhirapp" / "web" / "texts" / "messages.pot"
 _PACKAGE = ROOT / "fhirapp"
 _WEB = _PACKAGE / "web"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -11,6 +12,7 @@ from joserfc.jwk import ECKey
 from sqlalchemy import insert, select, update
 
 from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.auth.clients import administration
 from fhirapp.auth.clients.administration import find, issue_token
 from fhirapp.auth.clients.registration import Registration, owner_code, register
 from fhirapp.auth.models import (
@@ -33,6 +35,7 @@ from tests.support.authorizing import (
     add_program,
     alter,
     rows,
+    set_client,
 )
 from tests.support.authorizing import add_person as add_user
 from tests.support.browsing import Browser, Page, add_person
@@ -353,6 +356,71 @@ def test_everything_that_an_administrator_decides_by_is_shown(app, admin):
         "has not been verified",
     ):
         assert shown in words
+
+
+def itself(app: Flask, **changes: Any) -> str:
+    """Register a client as a program does itself; return its id."""
+    said = {"name": "Riverside", "kind": "public", "auth_method": NONE, "scope": EVERYTHING}
+    said |= {"redirect_uris": (REDIRECT,)}
+    with app.test_request_context():
+        registration = Registration(**(said | changes))
+        return administration.apply(registration, "192.0.2.9", by_itself=True).client_id
+
+
+def test_a_program_that_registered_itself_is_marked_with_where_it_came_from(app, admin):
+    name = "Kidney Watch"
+    client_id, other = itself(app, name=name), waiting(app, f"{name} 2")
+    page = page_of(admin, client_id)
+    assert "registered by itself" in page.words
+    assert "Sends users back to app.example A program registered itself" in page.words
+    assert re.search(r"From the address 192\.0\.2\.9, \d+ \w+ \d{4}, \d\d:\d\d UTC\.", page.words)
+    assert "Another app has the same" not in page.words
+    words = admin.get("/admin/clients").words
+    assert f"{name} {client_id} waiting for approval registered by itself A mobile" in words
+    assert f"{name} 2 {other} waiting for approval A mobile" in words
+    page = page.submit("Approve app")
+    assert "registered by itself" in page.words
+    assert "Another app" not in page_of(admin, other).words
+
+
+def test_a_backend_that_registered_itself_is_told_loudly(app, admin):
+    jwks = ECKey.generate_key("P-384", {"kid": "x"}).as_dict(private=False)
+    scope = {"kind": "backend", "auth_method": SIGNED, "scope": "system/*.rs", "jwks": jwks}
+    page = page_of(admin, itself(app, name="Lab", redirect_uris=(), **scope))
+    assert 'class="notice">Once approved, this system can read' in page.response.text
+    assert "records of every patient within its scopes" in page.words
+
+
+@pytest.mark.parametrize(
+    ("name", "alike"),
+    [
+        ("Moore Card", "Moore Card"),
+        ("Müller-App", "  mullerapp"),
+        ("\uff26ull App", "Full App"),
+        ("\u2728", "\u2728"),
+    ],
+)
+def test_a_name_that_another_app_has_is_told_with_where_that_leads(app, admin, name, alike):
+    known = add_program(app, redirect_uris=["https://known.example/cb"])
+    set_client(app, known, name=name)
+    page = page_of(admin, itself(app, name=alike))
+    told = f"Another app has the same or a similar name: {name} ({known.client_id}, approved, "
+    assert f"{told}known.example). Users could take one for the other." in page.words
+    assert page.links[name] == f"/admin/clients/{known.client_id}"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_mixed"),
+    [
+        ("P\u0430tient Portal", True),
+        ("Patient Portal", False),
+        ("\u041f\u043e\u0440\u0442\u0430\u043b", False),
+        ("患者 App", False),
+    ],
+)
+def test_a_name_of_letters_that_look_alike_is_told(app, admin, name, is_mixed):
+    words = page_of(admin, itself(app, name=name)).words
+    assert ("mixes letters of several alphabets" in words) == is_mixed
 
 
 def test_what_a_client_says_of_itself_is_no_markup(app, admin):

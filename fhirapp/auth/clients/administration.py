@@ -1,16 +1,17 @@
 """Manage registered clients: approve, change, disable, revoke, reject; issue tokens on the shell.
 
-Anybody may register an app on the page: such registrations are throttled, limited in number, and
-get no tokens until an administrator approves them.
+Anybody may register an app on the page, and programs themselves where the settings let them (RFC
+7591): such registrations are throttled, limited in number, and get no tokens until an administrator
+approves them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, delete, false, func, insert, select, update
 
 from fhirapp.auth import throttle
 from fhirapp.auth.clients.registration import (
@@ -21,7 +22,16 @@ from fhirapp.auth.clients.registration import (
     owner_code,
     register,
 )
-from fhirapp.auth.models import BASIC, OF_SHELL, AccessToken, Client, Grant, Refusal, digest
+from fhirapp.auth.models import (
+    BASIC,
+    OF_SHELL,
+    AccessToken,
+    Client,
+    Grant,
+    Origin,
+    Refusal,
+    digest,
+)
 from fhirapp.auth.scopes import enforceable, grantable
 from fhirapp.auth.throttle import TooOften, network_of
 from fhirapp.auth.tokens import new_token, revoke_grants, token_row
@@ -37,8 +47,7 @@ _EVERYTHING = "patient/*.rs user/*.rs system/*.rs"
 
 def find(connection: Connection, client_id: str) -> Mapping[str, Any] | None:
     """Return a client's row, None where there is none."""
-    table = Client.__table__
-    found = connection.execute(select(table).where(table.c.client_id == client_id))
+    found = connection.execute(_rows().where(Client.client_id == client_id))
     row = found.mappings().one_or_none()
     return None if row is None else dict(row)
 
@@ -61,9 +70,16 @@ def find_owned(code: str) -> Client | None:
 
 def list_clients(connection: Connection) -> Sequence[Mapping[str, Any]]:
     """Return every client's row."""
-    table = Client.__table__
-    rows = connection.execute(select(table).order_by(table.c.client_id)).mappings()
+    rows = connection.execute(_rows().order_by(Client.client_id)).mappings()
     return [dict(row) for row in rows]
+
+
+def _rows() -> Select[Any]:
+    origin = (
+        Origin.address.label("registered_from"),
+        func.coalesce(Origin.by_itself, false()).label("registered_by_itself"),
+    )
+    return select(Client.__table__, *origin).outerjoin(Origin)
 
 
 def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> bool:
@@ -81,7 +97,7 @@ def set_disabled(connection: Connection, client_id: str, *, disabled: bool) -> b
 
 
 def approve(connection: Connection, client_id: str) -> bool:
-    """Let a client that was registered on the page ask for tokens. Raises RefusedCommand."""
+    """Let a client that waits for it ask for tokens. Raises RefusedCommand."""
     find_known(connection, client_id)
     changed = connection.execute(
         update(Client)
@@ -229,13 +245,20 @@ def revoke_everything(connection: Connection, client_id: str) -> bool:
 
 def reject(connection: Connection, client_id: str) -> None:
     """Delete a client that waits for approval. Raises RefusedCommand where it does not."""
+    find_known(connection, client_id)
+    if not _delete(connection, client_id):
+        raise RefusedCommand("This app is already approved. Disable it instead.")
+    record("app-rejected", about=f"app/{client_id}")
+
+
+def _delete(connection: Connection, client_id: str) -> bool:
+    """Delete a client unless it is approved; return whether it was not."""
     gone = connection.execute(
         delete(Client).where(Client.client_id == client_id, Client.approved_at.is_(None))
     )
-    if gone.rowcount == 0:
-        raise RefusedCommand("This app is already approved. Disable it instead.")
-    connection.execute(delete(Refusal).where(Refusal.client_id == client_id))
-    record("app-rejected", about=f"app/{client_id}")
+    if gone.rowcount:
+        connection.execute(delete(Refusal).where(Refusal.client_id == client_id))
+    return gone.rowcount > 0
 
 
 # From one address.
@@ -248,10 +271,23 @@ WAITING_SECONDS = 30 * 86_400
 _HOUR = 3600
 
 
-def apply(registration: Registration, address: str) -> str:
-    """Register a client that waits for approval; return the code of its owner's page.
+class TooManyWaiting(RefusedCommand):
+    """So many clients wait that no other can, until an administrator has decided."""
 
-    address is where the request comes from. Raises RefusedCommand, TooOften.
+
+class Applied(NamedTuple):
+    """A client that waits for approval: its id, the code of its owner's page, its secret if any."""
+
+    client_id: str
+    owner_code: str
+    secret: str | None = None
+
+
+def apply(registration: Registration, address: str, *, by_itself: bool = False) -> Applied:
+    """Register a client that waits for approval.
+
+    address is where the request comes from. A program that registers itself has its secret at once,
+    on the page it is made after the approval. Raises RefusedCommand, TooManyWaiting, TooOften.
     """
     # Before the write lock is taken: anybody may send this.
     columns(registration)
@@ -260,7 +296,11 @@ def apply(registration: Registration, address: str) -> str:
         _count(connection, f"register {network_of(address)}", PER_HOUR)
         _make_room(connection)
         client_id = register(connection, registration, approved=False)
-        return owner_code(connection, client_id)
+        row = {"client_id": client_id, "address": address[:64], "by_itself": by_itself}
+        connection.execute(insert(Origin), [row])
+        has_secret = by_itself and registration.auth_method == BASIC
+        secret = new_secret(connection, client_id) if has_secret else None
+        return Applied(client_id, owner_code(connection, client_id), secret)
 
 
 def count_test(client_id: str) -> None:
@@ -280,10 +320,13 @@ def _count(connection: Connection, key: str, limit: int) -> None:
 def _make_room(connection: Connection) -> None:
     waits = Client.approved_at.is_(None)
     oldest = int(time.time()) - WAITING_SECONDS
-    connection.execute(delete(Client).where(waits, Client.registered_at < oldest))
+    late = select(Client.client_id).where(waits, Client.registered_at < oldest)
+    for client_id in connection.execute(late).scalars().all():
+        _delete(connection, client_id)
+        record("app-expired", about=f"app/{client_id}")
     count = connection.execute(select(func.count()).select_from(Client).where(waits)).scalar()
     if count is not None and count >= MOST_WAITING:
-        raise RefusedCommand(
+        raise TooManyWaiting(
             "%(count)s apps are already waiting for approval. Contact the administrator of the "
             "server.",
             count=MOST_WAITING,

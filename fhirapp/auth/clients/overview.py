@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from sqlalchemy import func, or_, select, union_all
+from sqlalchemy.orm import joinedload
 
 from fhirapp.auth.models import (
     OF_PAGES,
@@ -20,6 +23,7 @@ from fhirapp.auth.models import (
 from fhirapp.db import db
 
 MOST_USERS = 50
+_MOST_NAMESAKES = 5
 # Of what is typed as a name: more tell nobody apart.
 _MOST_WORDS = 8
 
@@ -48,6 +52,7 @@ def list_with_tokens() -> Sequence[Listed]:
         select(Client, newest.c.at)
         .outerjoin(newest, newest.c.client_id == Client.client_id)
         .where(Client.kind != OF_PAGES)
+        .options(joinedload(Client.origin))
         .order_by(Client.approved_at.is_not(None), func.lower(Client.name), Client.client_id)
     )
     return [Listed(client, at) for client, at in rows]
@@ -57,6 +62,23 @@ def find_client(client_id: str) -> Client | None:
     """Return a client, whatever its state."""
     # PostgreSQL refuses a text with NUL in it, instead of not finding it.
     return db.session.get(Client, client_id) if client_id.isprintable() else None
+
+
+def namesakes(client: Client) -> Sequence[Client]:
+    """Return other clients that people could take for this one by their names, approved ones first.
+
+    Case, spaces, punctuation, accents and forms of letters make no difference.
+    """
+    mine = _letters(client.name)
+    order = (Client.approved_at.is_(None), Client.client_id)
+    others = select(Client).where(Client.client_id != client.client_id).order_by(*order)
+    alike = (one for one in db.session.scalars(others) if _letters(one.name) == mine)
+    return [*islice(alike, _MOST_NAMESAKES)]
+
+
+def _letters(name: str) -> str:
+    text = unicodedata.normalize("NFKD", name).casefold()
+    return "".join(filter(str.isalnum, text)) or text
 
 
 def consents_to(client_id: str) -> int:

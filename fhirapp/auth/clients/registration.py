@@ -9,7 +9,7 @@ import base64
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -49,6 +49,8 @@ _MOST_KEYS, _LONGEST_KID = 50, 255
 _RSA_BITS = range(2048, 8192 + 1)
 # The parts of a public key; key_ops are left out, for those of a private one forbid to verify.
 _PUBLIC = ("kty", "kid", "use", "alg", "n", "e", "crv", "x", "y")
+# The parts of a JSON Web Key that are secret: RFC 7518 §6.2.2, §6.3.2, §6.4.
+_SECRET = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +110,7 @@ def columns(registration: Registration) -> dict[str, Any]:
     """Return what a registration stores. Raises RefusedCommand."""
     one = registration
     _check_together(one)
-    for uri in one.redirect_uris:
-        check_redirect_uri(uri)
+    check_redirect_uris(one.kind, one.redirect_uris)
     if one.launch_uri:
         _check_web(one.launch_uri, Marked("The launch URI"))
     if one.jwks_uri:
@@ -141,22 +142,28 @@ def _check_together(one: Registration) -> None:
             methods=" / ".join(METHODS[one.kind]),
         )
     is_backend, is_signed = one.kind == "backend", one.auth_method == SIGNED
-    if not is_backend and not one.redirect_uris:
-        raise RefusedCommand("An app needs at least one redirect URI.")
     if is_backend and (one.redirect_uris or one.launch_uri):
         raise RefusedCommand("A backend client has no users: leave out the redirect URIs.")
     if is_signed and bool(one.jwks) == bool(one.jwks_uri):
         raise RefusedCommand("Public keys are missing: enter a JSON Web Key Set or the URL of one.")
     if not is_signed and (one.jwks or one.jwks_uri):
         raise RefusedCommand("Keys can only be used with %(method)s.", method=SIGNED)
-    if len(one.redirect_uris) > _MOST_URIS:
-        raise RefusedCommand("At most %(most)s redirect URIs.", most=_MOST_URIS)
 
 
 def check_client_id(client_id: str) -> None:
     """Raise RefusedCommand for what is the id of no client."""
     if not _CLIENT_ID.fullmatch(client_id):
         raise RefusedCommand("A client id must have 1 to 64 letters, digits or . _ ~ -")
+
+
+def check_redirect_uris(kind: str, uris: Sequence[str]) -> None:
+    """Raise RefusedCommand where no app of a kind can have these addresses."""
+    if kind != "backend" and not uris:
+        raise RefusedCommand("An app needs at least one redirect URI.")
+    if len(uris) > _MOST_URIS:
+        raise RefusedCommand("At most %(most)s redirect URIs.", most=_MOST_URIS)
+    for uri in uris:
+        check_redirect_uri(uri)
 
 
 def check_redirect_uri(uri: str) -> None:
@@ -192,6 +199,14 @@ def public_keys(jwks: Any) -> dict[str, Any]:
         return dict(KeySet.import_key_set({"keys": public}).as_dict(private=False))
     except (JoseError, ValueError, KeyError, TypeError) as error:
         raise RefusedCommand("Not a JSON Web Key Set: %(reason)s", reason=error) from None
+
+
+def has_private_part(jwks: Any) -> bool:
+    """Say whether a key set, or a single key, contains what must stay secret."""
+    keys = jwks.get("keys", [jwks]) if isinstance(jwks, dict) else ()
+    return isinstance(keys, list) and any(
+        isinstance(key, dict) and not _SECRET.isdisjoint(key) for key in keys
+    )
 
 
 def owner_code(connection: Connection, client_id: str) -> str:

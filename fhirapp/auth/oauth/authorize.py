@@ -22,11 +22,13 @@ from flask import current_app, request
 from sqlalchemy import Connection, delete, func, insert, select, update
 from werkzeug.datastructures import MultiDict
 
+from fhirapp.auth.clients.overview import find_client as find_registered
 from fhirapp.auth.models import PATIENT, Client, ParkedRequest, User, digest
 from fhirapp.auth.oauth import authorization_request
 from fhirapp.auth.oauth.authorization_request import AuthorizationRequest, checked, is_state
 from fhirapp.auth.oauth.grants import CodeGrant
 from fhirapp.auth.oauth.server import authorization_server, find_client
+from fhirapp.auth.refusals import is_waiting
 from fhirapp.auth.scopes import (
     FHIR_USER,
     LAUNCH,
@@ -353,6 +355,11 @@ def _use_up(connection: Connection, key: bytes) -> None:
 def _client_of(parameters: Mapping[str, str]) -> Client:
     """Return the client, once it is known where to send its user back to. Raises Unanswerable."""
     client = find_client(parameters["client_id"])
+    if client is None and is_waiting(find_registered(parameters["client_id"])):
+        raise Unanswerable(
+            "The app that sent you here has not been approved by an administrator of this server"
+            " yet."
+        )
     if client is None:
         raise Unanswerable("The app that sent you here is not registered on this server.")
     uri = parameters["redirect_uri"]

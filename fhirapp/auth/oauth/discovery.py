@@ -11,7 +11,7 @@ from fhirapp.auth.oauth.client_assertion import ALGORITHMS
 from fhirapp.auth.oauth.grants import METHOD
 from fhirapp.auth.oauth.openid import ALGORITHM
 from fhirapp.auth.scopes import supported
-from fhirapp.config import base_url, token_url
+from fhirapp.config import base_url, settings, token_url
 
 CLAIMS = (
     "iss",
@@ -53,6 +53,7 @@ _CAPABILITIES = (
 def endpoints() -> dict[str, str]:
     """Return the addresses, by their names in every kind of metadata."""
     base = base_url()
+    can_register = settings().dynamic_registration
     return {
         "authorization_endpoint": f"{base}/oauth/authorize",
         "token_endpoint": token_url(),
@@ -60,6 +61,7 @@ def endpoints() -> dict[str, str]:
         "revocation_endpoint": f"{base}/oauth/revoke",
         "userinfo_endpoint": f"{base}/oauth/userinfo",
         "jwks_uri": f"{base}/oauth/jwks.json",
+        **({"registration_endpoint": f"{base}/oauth/register"} if can_register else {}),
     }
 
 

@@ -18,7 +18,12 @@ from urllib.parse import unquote
 from authlib.integrations.flask_oauth2 import AuthorizationServer as FlaskAuthorizationServer
 from authlib.integrations.flask_oauth2.requests import FlaskOAuth2Payload, FlaskOAuth2Request
 from authlib.oauth2 import OAuth2Error
-from authlib.oauth2.rfc6749 import ClientAuthentication, InvalidClientError, InvalidRequestError
+from authlib.oauth2.rfc6749 import (
+    ClientAuthentication,
+    InvalidClientError,
+    InvalidRequestError,
+    UnauthorizedClientError,
+)
 from flask import Blueprint, Flask, Request, Response, current_app, jsonify, request
 from flask import request as current_request
 from sqlalchemy import select
@@ -63,10 +68,14 @@ class AuthorizationServer(FlaskAuthorizationServer):  # type: ignore[misc]
         return _Request(request)
 
     def handle_error_response(self, request: Any, error: OAuth2Error) -> Response:
+        is_unproved = error.error == InvalidClientError.error
+        if is_unproved and refusals.is_waiting(refusals.claimed_client()):
+            # No proof of one that waits is looked at, nor are its keys fetched.
+            error = UnauthorizedClientError(description=refusals.WAITS)
         response: Response = super().handle_error_response(request, error)
         client = getattr(request, "client", None)
         refusals.record_oauth(response, None if client is None else client.client_id, error)
-        if error.error != InvalidClientError.error:
+        if not is_unproved:
             return response
         wait = self.failures.count(current_request.remote_addr or "")
         return _throttled(wait) if wait else response

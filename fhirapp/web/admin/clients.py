@@ -179,6 +179,7 @@ def _client_page(
         client=client,
         shown=shown,
         consents=overview.consents_to(client.client_id),
+        namesakes=overview.namesakes(client) if client.approved_at is None else (),
         refusals=refusals_of(client.client_id),
         scope=client.scope if scope is None else scope,
         uris="\n".join(client.redirect_uris or ()) if uris is None else uris,

@@ -132,7 +132,7 @@ GROUPS = (
         _("Sign-in and apps"),
         (
             "second_factor oidc_name oidc_issuer oidc_client_id oidc_client_secret oidc_scope "
-            "oidc_roles fetch_private"
+            "oidc_roles fetch_private dynamic_registration"
         ),
     ),
     (_("Pages"), "timezone translation checklist"),
