@@ -12,7 +12,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from hashlib import blake2b
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import orjson
 
@@ -112,6 +114,13 @@ def scored(score: float) -> bytes:
 MATCH = searched("match")
 INCLUDE = searched("include")
 OUTCOME = searched("outcome")
+
+
+def outcome(content: Mapping[str, Any]) -> Entry:
+    """Return the entry of an OperationOutcome; its fullUrl is made of what it says."""
+    body = dumps_indented(content)
+    name = UUID(bytes=blake2b(body, digest_size=16).digest(), version=5)
+    return Entry(name.urn, body, OUTCOME)
 
 
 def beside(**members: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""Chained parameters, and `_has`, which are chains the other way; each in up to two steps.
+"""Chained parameters, and `_has`, which are chains the other way; in up to two steps of either.
 
 `patient.identifier` asks what a reference leads to, `_has:AllergyIntolerance:patient:code` what
 refers to the resource. The other resources are searched for first, as by themselves: it takes the
@@ -59,56 +59,55 @@ class Chains:
 
     def __call__(self, name: str, values: Sequence[str]) -> Chained:
         """Return what one asks, a condition for each repetition. Raises FhirError."""
-        if name.partition(":")[0] == HAS:
-            return self._has(name, values)
-        steps, parameter = name.rpartition(".")[::2]
-        leads = self._leads(self._definition, name)
-        leaf, _, modifier = parameter.partition(":")
+        steps, last = self._steps(name)
+        leaf, _, modifier = last.partition(":")
         conditions: list[AnyCondition] = []
         for value in dict.fromkeys(values):
-            conditions += self._conditions(leads, name, leaf, modifier, value)
-        holder = leads[-1].targets[0]
+            conditions += self._conditions(steps, self._definition, name, last, value)
+        holder = steps[-1].targets[0]
         return Chained(
             tuple(conditions),
             holder.params.by_name[leaf],
             modifier,
             replace(self._context, tables=holder.tables),
-            f"{steps}.",
-            [target.name for lead in leads for target in lead.targets],
+            name.removesuffix(last),
+            [target.name for step in steps for target in step.targets],
         )
 
-    def _has(self, name: str, values: Sequence[str]) -> Chained:
-        """Return what `_has` asks: what refers to the resource, and fits."""
-        parts = name.split(":")
-        steps: list[_Referrer] = []
-        definition = self._definition
-        while parts[:1] == [HAS]:
-            if len(steps) == MAX_STEPS or len(parts) < 4:
-                wanted = f"is {HAS}:Type:reference:parameter, in up to {MAX_STEPS} steps"
-                raise UnsupportedParameter(name, wanted)
-            step = _referrer(definition, name, *parts[1:3])
-            check_reaches(step.definition, self._access, name)
+    def _steps(self, name: str) -> tuple[list[_Lead | _Referrer], str]:
+        """Return the steps, and the last parameter with its modifier.
+
+        Raises UnsupportedParameter or Forbidden.
+        """
+        steps: list[_Lead | _Referrer] = []
+        definition, rest = self._definition, name
+        while (is_has := rest.partition(":")[0] == HAS) or "." in rest:
+            step: _Lead | _Referrer
+            if is_has:
+                _, type_name, base, rest = (*rest.split(":", 3), "", "", "")[:4]
+                if len(steps) == MAX_STEPS or not rest:
+                    wanted = f"is {HAS}:Type:reference:parameter, in up to {MAX_STEPS} steps"
+                    raise UnsupportedParameter(name, wanted)
+                step = _referrer(definition, name, type_name, base)
+            else:
+                written, _, rest = rest.partition(".")
+                if not written or not rest or rest.startswith("."):
+                    raise UnsupportedParameter(name, "has a dot without a parameter beside it")
+                if len(steps) == MAX_STEPS:
+                    raise UnsupportedParameter(name, f"has more than {MAX_STEPS} steps")
+                step = _lead(definition, name, written, rest.partition(".")[0].partition(":")[0])
+                if len(step.targets) > 1 and (rest.startswith(f"{HAS}:") or "." in rest):
+                    choices = " or ".join(f"{written}:{one.name}" for one in step.targets)
+                    raise UnsupportedParameter(name, f"leads to several types; name one: {choices}")
+            for target in step.targets:
+                check_reaches(target, self._access, name)
             steps.append(step)
-            definition, parts = step.definition, parts[3:]
-        leaf, modifier = parts[0], ":".join(parts[1:])
-        parameter = definition.params.by_name.get(leaf)
-        if parameter is None or isinstance(parameter, Words):
-            raise UnsupportedParameter(name, f"{leaf} cannot be searched of {definition.name}")
-        conditions: list[AnyCondition] = []
-        for value in dict.fromkeys(values):
-            found = self._leaf(definition, name, leaf, modifier, value)
-            for place, step in reversed([*enumerate(steps)]):
-                target = steps[place - 1].definition if place else self._definition
-                found = [self._referred(step, target, found, name)]
-            conditions += found
-        return Chained(
-            tuple(conditions),
-            parameter,
-            modifier,
-            replace(self._context, tables=definition.tables),
-            "".join(f"{HAS}:{step.definition.name}:{step.reference.name}:" for step in steps),
-            [step.definition.name for step in steps],
-        )
+            definition = step.targets[0]
+        leaf = definition.params.by_name.get(rest.partition(":")[0])
+        if leaf is None or isinstance(leaf, Words):
+            what = rest.partition(":")[0]
+            raise UnsupportedParameter(name, f"{what} cannot be searched of {definition.name}")
+        return steps, rest
 
     def _referred(
         self,
@@ -143,64 +142,57 @@ class Chains:
             (*values, *holds.values),
         )
 
-    def _leaf(
-        self, definition: Definition, name: str, leaf: str, modifier: str, value: str
+    def _conditions(
+        self,
+        steps: Sequence[_Lead | _Referrer],
+        definition: Definition,
+        name: str,
+        last: str,
+        value: str,
     ) -> list[AnyCondition]:
+        """Return what must hold of a row of a type for one repetition. Raises FhirError."""
+        if not steps:
+            return self._leaf(definition, name, last, value)
+        step, *further = steps
+        asked = [
+            (target, self._conditions(further, target, name, last, value))
+            for target in step.targets
+        ]
+        if isinstance(step, _Referrer):
+            return [self._referred(step, definition, asked[0][1], name)]
+        return [self._led(step, asked, name)]
+
+    def _leaf(self, definition: Definition, name: str, last: str, value: str) -> list[AnyCondition]:
         """Return what a chain's last parameter asks. Raises FhirError, which names the chain."""
         context = replace(self._context, tables=definition.tables)
+        leaf, _, modifier = last.partition(":")
         try:
             return definition.params.by_name[leaf].conditions(modifier, [value], context)
         except ParameterError as error:
             raise type(error)(name, error.diagnostics.partition(": ")[2]) from None
 
-    def _leads(self, definition: Definition, name: str) -> list[_Lead]:
-        """Return the steps of a chain. Raises UnsupportedParameter or Forbidden."""
-        *steps, last = name.split(".")
-        if not all((*steps, last)):
-            raise UnsupportedParameter(name, "has a dot without a parameter beside it")
-        if len(steps) > MAX_STEPS:
-            raise UnsupportedParameter(name, f"has more than {MAX_STEPS} steps")
-        leads: list[_Lead] = []
-        for place, step in enumerate(steps):
-            following = [*steps, last][place + 1].partition(":")[0]
-            lead = _lead(definition, name, step, following)
-            if len(lead.targets) > 1 and place + 1 < len(steps):
-                choices = " or ".join(f"{step}:{one.name}" for one in lead.targets)
-                raise UnsupportedParameter(name, f"leads to several types; name one: {choices}")
-            for target in lead.targets:
-                check_reaches(target, self._access, name)
-            leads.append(lead)
-            definition = lead.targets[0]
-        return leads
-
-    def _conditions(
-        self, leads: Sequence[_Lead], name: str, leaf: str, modifier: str, value: str
-    ) -> list[AnyCondition]:
-        """Return what must hold for one repetition of a chain."""
-        lead, *further = leads
+    def _led(
+        self, lead: _Lead, asked: Sequence[tuple[Definition, list[AnyCondition]]], name: str
+    ) -> AnyCondition:
+        """Return the condition that a reference leads to what fits."""
         found: list[tuple[str, Sequence[str]]] = []
-        asked: list[tuple[Definition, Sequence[AnyCondition]]] = []
-        for target in lead.targets:
-            if further:
-                conditions = self._conditions(further, name, leaf, modifier, value)
-            else:
-                conditions = self._leaf(target, name, leaf, modifier, value)
+        limited: list[tuple[Definition, Sequence[AnyCondition]]] = []
+        for target, fitting in asked:
             limit = visible(target, self._access, "s")
-            if limit is not None:
-                conditions = [*conditions, limit]
-            asked.append((target, conditions))
+            conditions = fitting if limit is None else [*fitting, limit]
+            limited.append((target, conditions))
             ids = self._ids(target, conditions)
             if ids is not None:
                 found.append((target.name, ids))
         if len(found) < len(lead.targets):
             for target in lead.targets:
                 _check_depth(target, name)
-            return [lead.where(any_of([_row_by_row(*one) for one in asked]).where())]
+            return lead.where(any_of([_row_by_row(*one) for one in limited]).where())
         patients = dict(found).get("Patient", ())
         for patient_id, into in merged_among(self._reader, patients).items():
             if into not in patients:
                 check_not_merged(self._reader, patient_id, name)
-        return [lead.to(found)]
+        return lead.to(found)
 
     def _ids(self, target: Definition, conditions: Sequence[AnyCondition]) -> list[str] | None:
         """Return the ids of what fits, None where that may be too many to list."""
@@ -268,6 +260,11 @@ class _Referrer(NamedTuple):
     reference: Reference
     table: str
 
+    @property
+    def targets(self) -> Sequence[Definition]:
+        """Where the step leads, as of a _Lead."""
+        return (self.definition,)
+
 
 def _referrer(target: Definition, name: str, type_name: str, base: str) -> _Referrer:
     """Read a step of `_has`. Raises UnsupportedParameter."""
@@ -294,10 +291,11 @@ def _lead(definition: Definition, name: str, step: str, following: str) -> _Lead
     elif not reference.targets:
         raise UnsupportedParameter(name, f"{base} leads to any type; name one: {base}:Patient")
     holders = [types()[one] for one in targets]
+    # Whether `_has` leads on from it is its own question.
     holders = [
         one
         for one in holders
-        if following in one.params.by_name and not isinstance(one.params.by_name[following], Words)
+        if following == HAS or not isinstance(one.params.by_name.get(following), Words | None)
     ]
     if not holders:
         where = " or ".join(targets) or f"{wanted or base}, which is not served"

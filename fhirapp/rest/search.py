@@ -18,7 +18,7 @@ from fhirapp.db import Reader, records
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.elements import Binding
-from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle, scored
+from fhirapp.fhir.json import INCLUDE, MATCH, Entry, bundle, scored
 from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
 from fhirapp.rest.access import access_to, check_id, check_merged, check_patients, visible
 from fhirapp.rest.chains import Chains
@@ -245,4 +245,4 @@ def _entries(
         body = shown(known[one.type], one.body, ())
         yield Entry(f"{base}{one.type}/{one.id}", body, INCLUDE)
     if issues:
-        yield Entry("", fhir_json.dumps_indented(operation_outcome(issues)), OUTCOME)
+        yield fhir_json.outcome(operation_outcome(issues))

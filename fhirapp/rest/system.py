@@ -21,7 +21,7 @@ from fhirapp.config import base_url, settings
 from fhirapp.db import records
 from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.json import MATCH, OUTCOME, Entry, bundle
+from fhirapp.fhir.json import MATCH, Entry, bundle
 from fhirapp.fhir.outcome import (
     InvalidParameter,
     UnsupportedParameter,
@@ -260,4 +260,4 @@ def _entries(
         body = with_addresses(body, held.attachments)
         yield Entry(fhir_address(f"{held.name}/{one.id}"), body, MATCH)
     if issues:
-        yield Entry("", fhir_json.dumps_indented(operation_outcome(issues)), OUTCOME)
+        yield fhir_json.outcome(operation_outcome(issues))

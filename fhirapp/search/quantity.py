@@ -107,14 +107,15 @@ class Duration(Date):
             wanted = f"no number, number||unit or number|{UCUM}|unit"
             raise self.invalid(f"{value[:SHOWN]!r} is {wanted}")
         scale, code = _THOUSANDTHS, ""
-        if unit:
+        # HAPI writes a number without a unit as 5||.
+        if any(unit):
             system, code = unit
             if system not in ("", UCUM) or code not in UNITS:
                 known = f"a unit of time in UCUM ({', '.join(UNITS)})"
                 raise self.invalid(f"{'|'.join(unit)[:SHOWN]!r} is not {known}")
             scale = UNITS[code]
         words = f"{_MEANINGS[prefix]} {text}{f' {code}' if code else ', whatever its unit'}"
-        return Asked(words, "" if unit else NUMBER, tuple(_comparisons(prefix, number, scale)))
+        return Asked(words, "" if any(unit) else NUMBER, tuple(_comparisons(prefix, number, scale)))
 
 
 def _comparisons(prefix: str, number: Decimal, scale: Decimal) -> list[Searched]:

@@ -320,6 +320,9 @@ def test_has_goes_two_steps(fhir, monkeypatch):
     [
         f"Practitioner?_has:Patient:general-practitioner:_has:{ALLERGY}:patient:code:missing=false",
         f"Encounter?_has:{DOCUMENT}:encounter:_has:{DOCUMENT}:relatesto:status=current",
+        f"Encounter?patient._has:{ALLERGY}:patient:code=7984",
+        f"Patient?_has:{ALLERGY}:patient:recorder.name=novak",
+        f"{DOCUMENT}?encounter._has:{DOCUMENT}:encounter:type=11488-4",
     ],
 )
 def test_two_steps_find_the_same_row_by_row(fhir, monkeypatch, query):
@@ -346,6 +349,34 @@ def test_a_has_that_asks_nothing_is_refused(fhir, name, reason):
     response = fhir.get(f"Patient?{name}=x")
     assert response.status_code == 400
     assert reason in response.get_json(force=True)["issue"][0]["diagnostics"]
+
+
+def test_a_chain_goes_on_with_has_and_has_with_a_chain(fhir):
+    """FHIR R4 search §3.1.1.4.12: Encounter?patient._has:Group:member:_id=102."""
+    group = next(one for one in everything(fhir, "Group") if "member" in one)
+    members = {one["entity"]["reference"] for one in group["member"]}
+    visits = everything(fhir, "Encounter")
+    expected = {one["id"] for one in visits if one["subject"]["reference"] in members}
+    found = set(fhir.ids(f"Encounter?patient._has:Group:member:_id={group['id']}"))
+    assert found == expected != set()
+    novaks = [one for one in everything(fhir, ALLERGY) if "dr-novak" in str(one.get("recorder"))]
+    patients = {one["patient"]["reference"].removeprefix("Patient/") for one in novaks}
+    found = set(fhir.ids(f"Patient?_has:{ALLERGY}:patient:recorder.name=novak"))
+    assert found == patients != set()
+
+
+@pytest.mark.parametrize(
+    "scope", ["patient/*.rs", f"patient/Patient.rs patient/{ALLERGY}.rs patient/Encounter.rs"]
+)
+def test_what_goes_on_tells_nothing_of_what_is_out_of_reach(app, scope):
+    own = Fhir(app, token_for(app, scope, patient="p2"))
+    visits = set(own.ids("Encounter?_count=100"))
+    assert set(own.ids(f"Encounter?patient._has:{ALLERGY}:patient:code=7984")) == set()
+    held = f"Encounter?patient._has:{ALLERGY}:patient:criticality:missing=false,true"
+    assert set(own.ids(held)) == visits != set()
+    if "*" not in scope:
+        for name in ("patient._has:Group:member:_id", f"_has:{DOCUMENT}:encounter:author.name"):
+            assert own.get(f"Encounter?{name}=x").status_code == 403
 
 
 def test_has_tells_nothing_of_what_is_out_of_reach(app):

@@ -20,7 +20,7 @@ def issues(fhir: Fhir, path: str) -> list[dict]:
     """Return the issues of a search's outcome, which is the last entry."""
     entry = fhir.read(path)["entry"][-1]
     assert entry["search"] == {"mode": "outcome"}
-    assert "fullUrl" not in entry
+    assert re.fullmatch("urn:uuid:[0-9a-f-]{36}", entry["fullUrl"])
     found: list[dict] = entry["resource"]["issue"]
     return found
 

@@ -56,6 +56,7 @@ def found(visits: Fhir, value: str, name: str = "length") -> set[str]:
         ("30||s", {"second"}),
         # by the number alone, whatever the unit
         ("30", {"second", "half", "nearly"}),
+        ("30||", {"second", "half", "nearly"}),
         ("1", {"week", "year", "hours"}),
         # "more than 1.5 h" is no day, and may be
         ("gt1||d", {"days", "week", "year", "more"}),
@@ -107,7 +108,7 @@ def test_what_has_none_is_missing_and_sorts_last(visits):
         *((one, f"'{one}' is no number, number||unit or number|{UCUM}|unit")
           for one in ("x", "30|min", "1_0||min", "٣||min", "inf", "1e999", "gt")),
         *((f"30|{one}", f"'{one}' is not a unit of time in UCUM (ms, s, min, h, d, wk, mo, a)")
-          for one in ("|kg", "|", "http://x|min")),
+          for one in ("|kg", f"{UCUM}|", "http://x|min")),
     ],
 )  # fmt: skip
 def test_what_is_no_duration_is_refused(visits, value, why):

@@ -207,7 +207,7 @@ COMBINING = (
         [(f"{ALLERGY}?{one}.name=okafor", Finds("al-p13-nka", "al-p4-nkda"))
          for one in ("patient", "patient:Patient")]),
     Row("`_has`", "has",
-        "Up to two steps; it takes the permission to search the type that refers",
+        "Up to two steps, also beside a chain; it takes the permission to search what refers",
         [(f"Patient?_has:{ALLERGY}:patient:code=7984", Finds("p1"))]),
     Row("And, or", "combining", "A repeated parameter means and, a comma means or",
         [(f"{OF_P1}&type=11506-3,18842-5",

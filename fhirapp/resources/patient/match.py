@@ -24,7 +24,7 @@ from fhirapp.db import Reader, records
 from fhirapp.definition import Definition, Operation, OperationParameter
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.identity import contradiction, known_by
-from fhirapp.fhir.json import OUTCOME, Entry, beside, bundle
+from fhirapp.fhir.json import Entry, beside, bundle
 from fhirapp.fhir.outcome import InvalidParameter, issue, operation_outcome
 from fhirapp.fhir.resource import InvalidResource
 from fhirapp.fhir.temporal import stored_interval
@@ -284,4 +284,4 @@ def _entries(
         )
     if is_cut:
         cut = operation_outcome([issue("warning", "too-costly", _CUT)])
-        yield Entry("", fhir_json.dumps_indented(cut), OUTCOME)
+        yield fhir_json.outcome(cut)

@@ -22,7 +22,7 @@ from fhirapp.config import settings
 from fhirapp.db import Reader, records
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.json import INCLUDE, MATCH, OUTCOME, Entry, bundle
+from fhirapp.fhir.json import INCLUDE, MATCH, Entry, bundle
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound, issue, operation_outcome
 from fhirapp.fhir.temporal import instant_of
 from fhirapp.rest.access import access_to, check_not_merged, visible
@@ -173,4 +173,4 @@ def _entries(page: Sequence[tuple[Definition, Match]], beside: Inclusion) -> Ite
         yield Entry(fhir_address(f"{found.type}/{found.id}"), body, INCLUDE)
     if beside.is_cut:
         cut = operation_outcome([issue("warning", "too-costly", _CUT)])
-        yield Entry("", fhir_json.dumps_indented(cut), OUTCOME)
+        yield fhir_json.outcome(cut)
