@@ -17,8 +17,10 @@ RUN apt-get update \
         /usr/lib/postgresql/*/bin/psql /srv/
 
 FROM ${BASE}
+# More packages of Debian, such as tesseract-ocr, which reads scans.
+ARG EXTRA_PACKAGES=
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends libpq5 libreadline8 \
+    && apt-get install -y --no-install-recommends libpq5 libreadline8 ${EXTRA_PACKAGES} \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*.log /var/log/apt
 ENV PATH=/opt/fhirapp/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \

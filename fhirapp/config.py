@@ -25,7 +25,7 @@ from zoneinfo import ZoneInfo
 from flask import Flask, has_app_context, has_request_context, request
 from marshmallow import ValidationError
 from marshmallow.fields import Boolean, Field, Integer, String
-from marshmallow.validate import OneOf, Range
+from marshmallow.validate import OneOf, Range, Regexp
 
 from fhirapp.current import this_app
 
@@ -92,6 +92,11 @@ def _check_networks(text: str) -> None:
 def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     """Read a list of addresses and networks. Raises ValueError."""
     return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
+
+
+# No option and no path among them.
+_LANGUAGES = r"[A-Za-z]\w*(\+[A-Za-z]\w*)*\Z"
+_NO_LANGUAGES = "it is not a list of Tesseract's languages, such as eng or eng+deu."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,6 +267,12 @@ class Settings:
         False,
         "Refuse a search that names neither `patient` nor `_id`",
         live=True,
+    )
+    ocr_languages: str = _setting(
+        String(validate=Regexp(_LANGUAGES, error=_NO_LANGUAGES)),
+        "",
+        "Languages in which imports read scans by OCR with Debian's `tesseract-ocr`: `eng+deu`",
+        shown="none: scans are not read",
     )
     export_hours: int = _setting(
         Integer(validate=Range(1, 8760)),

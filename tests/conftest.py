@@ -7,6 +7,8 @@ Each app has a database of its own: a copy of one that was filled once.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -416,3 +418,23 @@ def take(empty: Flask, tmp_path: Path) -> Callable[..., Report]:
     return lambda *contents, **options: load(
         empty, write(tmp_path, lines(*contents), "x.ndjson"), **options
     )
+
+
+@pytest.fixture
+def tesseract(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Return what puts a program of that name, in sh, before all others."""
+    # Not pytest's folder: the program runs as nobody, who may not enter that.
+    folder = Path(tempfile.mkdtemp(prefix="fhirapp-"))
+    folder.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+    listed = "echo 'List of available languages (2):'; echo eng; echo osd"
+
+    def put(script: str) -> None:
+        (folder / "tesseract").write_text(
+            f'#!/bin/sh\n[ "$1" = --list-langs ] && {{ {listed}; exit; }}\n{script}\n'
+        )
+        (folder / "tesseract").chmod(0o755)
+
+    yield put
+    shutil.rmtree(folder)

@@ -23,6 +23,7 @@ from fhirapp.config import (
 from fhirapp.core import core_app
 from fhirapp.db import db, writing
 from fhirapp.definition import types
+from fhirapp.documents.ocr import why_unusable
 from fhirapp.ops import health, live_settings, metrics
 from fhirapp.ops.check import check_database, check_file
 from fhirapp.ops.doctor import GOOD, NOTE, WRONG, examine
@@ -33,7 +34,15 @@ from fhirapp.ops.proxies import seems_behind_proxy
 from fhirapp.ops.reset import refuse_others, reset
 from fhirapp.ops.serve import is_restart, listen
 from fhirapp.ops.serve import serve as run
-from fhirapp.store.migrate import HEAD, is_newer, is_older, reindex, schema_version, shown
+from fhirapp.store.migrate import (
+    HEAD,
+    is_newer,
+    is_older,
+    read_scans,
+    reindex,
+    schema_version,
+    shown,
+)
 from fhirapp.store.write import Rendering, rendering_in_force
 from fhirapp.trail import Unwritable
 from fhirapp.trail.events import record, record_settings
@@ -236,10 +245,15 @@ def check(demo: bool | None, quick: bool) -> int:
 @database.command("reindex")
 @demo_option
 def reindex_(demo: bool | None) -> None:
-    """Rebuild all resource bodies and index rows from the columns."""
-    with opened_app(demo) as app, writing() as connection:
-        rendering = rendering_in_force(connection, Rendering.of(settings_of(app)))
-        count = reindex(connection, types(), rendering)
+    """Rebuild all resource bodies and index rows; with OCR, read scans that were not."""
+    with opened_app(demo) as app:
+        settings = settings_of(app)
+        languages = settings.ocr_languages
+        if languages and not why_unusable(languages):
+            say(f"Scans that were machine-read: {read_scans(types()['Binary'], languages)}.")
+        with writing() as connection:
+            rendering = rendering_in_force(connection, Rendering.of(settings))
+            count = reindex(connection, types(), rendering)
     say(f"{count} versions rebuilt.")
 
 

@@ -5,6 +5,7 @@
     media      which reader a document needs; bytes to characters; how the worker is called
     markup, cda, rtf, pdf, docx, odt
                the readers; office is what the last two have in common
+    ocr        words of scans, recognized by Tesseract
     rendering  a document as a page shows it: safe HTML, pictures of pages
 
 A document can come from anyone, so whatever reads it is bounded in time and memory.

@@ -4,6 +4,9 @@ A document may be made to break its reader. What runs in that process then can o
 connection, start no process, see no other's memory, send no signal and get nothing back: the kernel
 refuses every call but those that reading needs (seccomp). As root it becomes a user whom nothing
 belongs to.
+
+A program of others that reads a picture, which opens files of its own, is run with less taken away:
+`python -P …/confine.py MEGABYTES SECONDS BYTES PROGRAM ARGUMENT…`, BYTES for its answer.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import signal
 import sys
 from contextlib import suppress
 
@@ -27,6 +31,26 @@ _CALLS = (
     *("exit", "exit_group", "set_robust_list", "rseq", "membarrier", "sysinfo", "uname"),
 )
 
+
+# What such a program has no use for: connections, other processes, changes of files.
+_REFUSED = (
+    *("socket", "socketpair", "connect", "bind", "sendto", "sendmsg", "io_uring_setup", "bpf"),
+    *("fork", "vfork", "clone", "clone3", "kill", "tkill", "tgkill", "rt_sigqueueinfo"),
+    *(
+        "ptrace",
+        "process_vm_readv",
+        "process_vm_writev",
+        "pidfd_open",
+        "setns",
+        "unshare",
+        "mount",
+        "keyctl",
+        "userfaultfd",
+    ),
+    *("creat", "openat2", "truncate", "unlink", "unlinkat", "rename", "renameat", "renameat2"),
+    *("link", "linkat", "symlink", "symlinkat", "mkdir", "mkdirat", "rmdir", "mknod", "mknodat"),
+    *("chmod", "fchmod", "fchmodat", "chown", "fchown", "lchown", "fchownat", "setxattr"),
+)
 
 _UNREFUSED = "other calls of the system are not refused"
 
@@ -85,3 +109,42 @@ def _leave_user() -> list[str]:
     except OSError:
         return ["it runs as root, and cannot become another user"]
     return []
+
+
+def confine_program(megabytes: int, seconds: int, most_bytes: int) -> None:
+    """Give up, as far as this system can, what a program that reads one picture does not need."""
+    size = megabytes * 1024 * 1024
+    for limit, value in (
+        (resource.RLIMIT_AS, size),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_FSIZE, most_bytes),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(limit, (value, value))
+    # Before its files are closed to the user that this becomes.
+    import seccompy
+
+    seccompy.supported()
+    _leave_user()
+    calls = seccompy.Filter()
+    with suppress(OSError, seccompy.SeccompError):
+        for name in _REFUSED:
+            with suppress(ValueError, LookupError):
+                calls.errno(name, errno.EPERM)
+        for name, place in (("open", 1), ("openat", 2)):
+            changes = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
+            reads = seccompy.ArgCmp(place, seccompy.CmpOp.MASKED_EQ, os.O_RDONLY, changes)
+            with suppress(ValueError, LookupError):
+                calls.allow(name, args=[reads])
+                calls.errno(name, errno.EPERM)
+        calls.load()
+
+
+if __name__ == "__main__":
+    # As the worker: off the core that the server is pinned to, and behind it.
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    os.nice(5)
+    # Python ignores it, and a program that ignores it goes on.
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    confine_program(*map(int, sys.argv[1:4]))
+    os.execv(sys.argv[4], sys.argv[4:])

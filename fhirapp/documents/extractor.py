@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Event, Lock, Timer
@@ -18,6 +20,7 @@ from typing import IO
 
 from fhirapp.documents import media
 from fhirapp.documents.media import Kind, Reading, Shower, Unreadable, decode, kind_of, tidy
+from fhirapp.documents.ocr import PICTURES, Recognition
 
 MAX_BYTES = 50_000_000
 # Plain text up to here takes a few milliseconds at worst: no reason to start a process.
@@ -48,13 +51,19 @@ class Extractor:
 
     A document may take so many seconds, and the worker so many megabytes (on Linux; Windows and
     macOS know no such limit). One that takes more is unreadable, and the next has a new worker.
-    It remembers so many megabytes of its last answers. Threads may share an extractor; processes
-    that are forked must not.
+    It remembers so many megabytes of its last answers. With languages, pages without text and
+    pictures are machine-read, within the limits of ocr.py. Threads may share an extractor;
+    processes that are forked must not.
     """
 
     def __init__(
-        self, seconds: float = 10, megabytes: int = 512, remembered_megabytes: int = 0
+        self,
+        seconds: float = 10,
+        megabytes: int = 512,
+        remembered_megabytes: int = 0,
+        languages: str = "",
     ) -> None:
+        self._languages = languages
         self._seconds = seconds
         self._megabytes = megabytes
         self._remembers = remembered_megabytes > 0
@@ -88,7 +97,12 @@ class Extractor:
         """
         if len(data) > MAX_BYTES:
             raise Unreadable(f"larger than {MAX_BYTES // 1_000_000} MB")
+        if self._languages and data.startswith(PICTURES):
+            return self._recognized([""], lambda _number: data)
         kind = kind_of(content_type, data)
+        if self._languages and kind.reader == "pdf":
+            texts = self._answer(Kind("show-texts", ""), data).decode().split("\0")
+            return self._recognized(texts, lambda number: self._page(data, f"{number}:ocr"))
         if kind.reader == "plain" and len(data) <= _LIGHT_BYTES:
             return Reading(tidy(decode(data, kind.codec)))
         try:
@@ -101,6 +115,12 @@ class Extractor:
         reading = media.unpack(self._answer(Kind("xml-alone", kind.codec), data))
         unread = tuple(file._replace(reason=reason) for file in reading.unread)
         return reading._replace(unread=unread)
+
+    def _recognized(self, texts: list[str], picture: Callable[[int], bytes]) -> Reading:
+        recognition = Recognition(self._languages)
+        for number, text in enumerate(texts, 1):
+            recognition.add(text, partial(picture, number))
+        return recognition.reading()
 
     def html_of(self, data: bytes, content_type: str) -> str:
         """Return safe HTML of HTML, C-CDA, Word or OpenDocument. Raises Unreadable."""
@@ -115,7 +135,10 @@ class Extractor:
 
     def page_of(self, data: bytes, number: int) -> bytes:
         """Return the PNG of a PDF's page, from 1. Raises Unreadable."""
-        return self._answer(Kind("show-pdf", str(number)), data)
+        return self._page(data, str(number))
+
+    def _page(self, data: bytes, codec: str) -> bytes:
+        return self._answer(Kind("show-pdf", codec), data)
 
     def _answer(self, kind: Kind, data: bytes) -> bytes:
         if len(data) > MAX_BYTES:

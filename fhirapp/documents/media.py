@@ -143,7 +143,7 @@ def _fewer_marks(match: re.Match[str]) -> str:
 # "xml-alone" leaves the files within a C-CDA unread.
 Reader = Literal["plain", "html", "xml", "xml-alone", "json", "rtf", "pdf", "docx", "odt"]
 # What shows a document, instead of reading its words.
-Shower = Literal["show-html", "show-xml", "show-pdf", "show-docx", "show-odt"]
+Shower = Literal["show-html", "show-xml", "show-pdf", "show-docx", "show-odt", "show-texts"]
 
 
 class Unreadable(ValueError):
@@ -158,10 +158,11 @@ class Unread(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The tidy text of a document, and what of it could not be read."""
+    """The tidy text of a document, what of it could not be read, and if it was recognized (OCR)."""
 
     text: str
     unread: tuple[Unread, ...] = ()
+    machine_read: bool = False
 
 
 class Kind(NamedTuple):

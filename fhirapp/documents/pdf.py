@@ -26,7 +26,7 @@ def read_pdf(data: bytes, _codec: str) -> str:
     What anybody can open without a password is read, although parts of it are encrypted.
     """
     with closing(open_pdf(data)) as document:
-        return "\n".join(_pages(document))
+        return "\n".join(texts_of(document))
 
 
 def open_pdf(data: bytes) -> PdfDocument:
@@ -38,7 +38,8 @@ def open_pdf(data: bytes) -> PdfDocument:
         raise Unreadable("PDF that needs a password" if locked else "broken PDF") from None
 
 
-def _pages(document: PdfDocument) -> Iterator[str]:
+def texts_of(document: PdfDocument) -> Iterator[str]:
+    """Yield the text of each page, "" of a broken one. Raises Unreadable where nothing is left."""
     length = 0
     broken = 0
     for index in range(len(document)):
@@ -46,7 +47,7 @@ def _pages(document: PdfDocument) -> Iterator[str]:
             text = _text_of_page(document, index)
         except PdfiumError:
             broken += 1
-            continue
+            text = ""
         yield text
         length += len(text)
         if length > MAX_CHARACTERS:

@@ -17,14 +17,16 @@ from pypdfium2 import PdfiumError, PdfPage, raw
 from fhirapp.documents.cda import narrative
 from fhirapp.documents.docx import docx_html
 from fhirapp.documents.markup import UNSEEN, html_characters, xml_characters
-from fhirapp.documents.media import Kind, Unreadable
+from fhirapp.documents.media import Kind, Unreadable, tidy
 from fhirapp.documents.odt import odt_html
-from fhirapp.documents.pdf import open_pdf
+from fhirapp.documents.pdf import open_pdf, texts_of
 
 # Of what is shown; the rest is downloaded.
 MAX_CHARACTERS = 2_000_000
 # Pixels: a page of a usual size is as wide, one of an unusual size is made to fit.
 _WIDTH, _MOST_PIXELS = 1_200, 4_000_000
+# As scanners have it for text recognition: 300 dots per inch of A4.
+_OCR_WIDTH, _OCR_PIXELS = 2_480, 9_000_000
 _INLINE_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/=\s]*")
 _TAGS = {
     *("abbr", "address", "article", "b", "bdi", "bdo", "blockquote", "br", "caption", "center"),
@@ -46,7 +48,8 @@ _ATTRIBUTES = {
 def show(kind: Kind, data: bytes) -> bytes:
     """Return what is shown of a document; of a PDF kind.codec is the page, from 1, or 0.
 
-    Page 0 is the number of pages, in digits. Raises Unreadable, and MemoryError.
+    Page 0 is the number of pages, in digits; `1:ocr` is page 1, larger and grey. Raises
+    Unreadable, and MemoryError.
     """
     return _SHOWN[kind.reader](data, kind.codec)
 
@@ -81,7 +84,14 @@ def _filter(element: str, attribute: str, value: str) -> str | None:
     return value
 
 
-def _page(data: bytes, number: str) -> bytes:
+def _texts(data: bytes, _codec: str) -> bytes:
+    """Return the tidy text of each page of a PDF, a NUL between two."""
+    with closing(open_pdf(data)) as document:
+        return "\0".join(map(tidy, texts_of(document))).encode()
+
+
+def _page(data: bytes, page_and_use: str) -> bytes:
+    number, _, use = page_and_use.partition(":")
     with closing(open_pdf(data)) as document:
         count, index = len(document), int(number) - 1
         if index < 0:
@@ -93,33 +103,40 @@ def _page(data: bytes, number: str) -> bytes:
                 # What is filled in and stamped becomes a part of the page, which is read anew.
                 raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY)
             with closing(document[index]) as page:
-                return _picture(page)
+                return _picture(page, is_read=bool(use))
         except PdfiumError:
             raise Unreadable("broken page of a PDF") from None
 
 
-def _picture(page: PdfPage) -> bytes:
+def _picture(page: PdfPage, *, is_read: bool) -> bytes:
     width, height = page.get_size()
+    most_wide, most_pixels = (_OCR_WIDTH, _OCR_PIXELS) if is_read else (_WIDTH, _MOST_PIXELS)
     if not (width > 0 and height > 0):
         raise Unreadable("PDF page without a size")
-    scale = min(_WIDTH / width, (_MOST_PIXELS / (width * height)) ** 0.5)
+    scale = min(most_wide / width, (most_pixels / (width * height)) ** 0.5)
     if min(width, height) * scale < 1:
         raise Unreadable("PDF page that is a line")
-    with closing(page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False)) as bitmap:
-        if bitmap.n_channels not in (3, 4):
+    with closing(
+        page.render(scale=scale, rev_byteorder=True, prefer_bgrx=False, grayscale=is_read)
+    ) as bitmap:
+        if bitmap.n_channels not in _PNG_COLOURS:
             raise Unreadable("PDF page in colours that are not known")
         return _png(
             bytes(bitmap.buffer), bitmap.width, bitmap.height, bitmap.stride, bitmap.n_channels
         )
 
 
+# Of a PNG, by the number of channels: grey, RGB, RGBA.
+_PNG_COLOURS = {1: 0, 3: 2, 4: 6}
+
+
 def _png(pixels: bytes, width: int, height: int, stride: int, channels: int) -> bytes:
-    """Return a PNG of rows of 8-bit RGB or RGBA. ISO/IEC 15948."""
+    """Return a PNG of rows of 8-bit grey, RGB or RGBA. ISO/IEC 15948."""
     rows = b"".join(
         b"\0" + pixels[start : start + width * channels]
         for start in range(0, stride * height, stride)
     )
-    header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 6, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, _PNG_COLOURS[channels], 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 6)), (b"IEND", b""))
     chunks = (
         struct.pack(">I", len(content))
@@ -136,5 +153,6 @@ _SHOWN: Mapping[str, Callable[[bytes, str], bytes]] = {
     "show-html": _safe_html,
     "show-odt": lambda data, _: _clean(odt_html(data)),
     "show-pdf": _page,
+    "show-texts": _texts,
     "show-xml": _clinical,
 }

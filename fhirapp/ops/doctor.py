@@ -43,6 +43,7 @@ from fhirapp.definition import types
 from fhirapp.disk import because, beside, database_path, megabytes
 from fhirapp.documents.extractor import Extractor
 from fhirapp.documents.media import Unreadable
+from fhirapp.documents.ocr import why_unusable
 from fhirapp.fhir.temporal import moment_of
 from fhirapp.files import shared_files
 from fhirapp.jobs import schedule
@@ -108,7 +109,7 @@ def examine(app: Flask, *, quick: bool = False) -> list[Finding]:
         "Jobs": _jobs,
         "Schedules": lambda: _schedules(settings),
         "Accounts": lambda: _accounts(settings),
-        "Documents": _documents,
+        "Documents": lambda: _documents(settings),
     }
     found = [*_unusable()]
     # What SQLite's file has is looked at all the same.
@@ -458,7 +459,14 @@ def _accounts(settings: Settings) -> Iterator[Finding]:
         yield Finding("Accounts", GOOD, f"administrators: {there}")
 
 
-def _documents() -> Iterator[Finding]:
+def _documents(settings: Settings) -> Iterator[Finding]:
+    if languages := settings.ocr_languages:
+        why = why_unusable(languages)
+        yield Finding(
+            *("Documents", WRONG if why else GOOD),
+            f"scans {'cannot be' if why else 'are'} read by OCR, in {languages}",
+            why and f"FHIRAPP_OCR_LANGUAGES: {why}.",
+        )
     with Extractor() as extractor:
         try:
             extractor.html_of(b"<p>", "text/html")

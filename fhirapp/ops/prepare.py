@@ -23,6 +23,7 @@ from fhirapp.config import ConfigurationError, Settings, settings_of
 from fhirapp.db import checked_url, db, with_patience, writing
 from fhirapp.definition import types
 from fhirapp.disk import because, database_path, need_writable, scratch, sync_folder
+from fhirapp.documents.ocr import why_unusable
 from fhirapp.fhir.temporal import instant
 from fhirapp.files import UnusableFiles, check_before_fork, shared_files
 from fhirapp.jobs.process import environment
@@ -157,6 +158,9 @@ def _make_ready(app: Flask, say: Callable[[str], None], *, serving: bool) -> Non
     try:
         if settings.demo:
             _fill_demo(app, rendering, say)
+        languages = settings.ocr_languages
+        if languages and (why := why_unusable(languages)):
+            say(f"FHIRAPP_OCR_LANGUAGES={languages}: {why}. Until then, scans are not read.")
         with writing() as connection:
             outdated = is_outdated(connection)
             stored = rendering_in_force(connection, rendering)

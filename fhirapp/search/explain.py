@@ -19,6 +19,7 @@ from fhirapp.search.page import BY_SCORE
 from fhirapp.search.parameter import Context, Parameter, Parameters
 from fhirapp.search.query import HAS, REVINCLUDE, Controls, Include, Query
 from fhirapp.search.values import parse_boolean, repr_value
+from fhirapp.search.words import Words
 
 SPEC = "http://hl7.org/fhir/R4/search.html"
 # Parameters and modifiers that have a section of their own; others have that of their kind.
@@ -231,6 +232,14 @@ def explain_query(parameters: Parameters, query: Query, context: Context) -> Ite
             ],
             links=links,
         ).issue()
+    if any(isinstance(parameters.by_name.get(name), Words) for name in grouped):
+        yield explanation("words", _OF_SCANS)
+
+
+_OF_SCANS = (
+    "Words: those of scanned pages are searched only as far as an import machine-read them (OCR),"
+    " which may be wrong; a page that was not read, or a word that was misread, is not found."
+)
 
 
 def _sought(parameter: Parameter, modifier: str, value: str, context: Context) -> SoughtValue:

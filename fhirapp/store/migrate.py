@@ -12,13 +12,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, func, inspect, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    LargeBinary,
+    Table,
+    bindparam,
+    func,
+    inspect,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from fhirapp.config import ConfigurationError
 from fhirapp.db import db, is_busy, writing
 from fhirapp.definition import Definition
 from fhirapp.disk import need_writable
+from fhirapp.documents.ocr import PICTURES
+from fhirapp.search.tokenizer import normalised
 from fhirapp.store.prepare import Notes
 from fhirapp.store.version import raise_generation
 from fhirapp.store.write import (
@@ -29,7 +42,7 @@ from fhirapp.store.write import (
     remember_rendering,
 )
 
-HEAD = "0009"
+HEAD = "0010"
 _VERSIONS = "alembic_version"
 # Versions that are rendered at once.
 _BATCH = 500
@@ -134,8 +147,9 @@ def reindex(
 ) -> int:
     """Render and index every version again; return how many. One transaction.
 
-    Where the words are an older release's, the documents are read again.
+    Where the words are an older release's, the documents are read again, without OCR.
     """
+    _words_of_scans(connection, definitions["Binary"].table)
     if is_outdated(connection):
         _read_again(connection, definitions["Binary"])
     count = 0
@@ -150,15 +164,54 @@ def reindex(
 def _read_again(connection: Connection, binary: Definition) -> None:
     """Read the words of every document again, one at a time: bytes may be many."""
     table = binary.table
-    numbers = connection.execute(select(table.c.pk).where(table.c.data.is_not(None))).scalars()
+    which = (table.c.data.is_not(None), table.c.machine_read.is_(None))
+    numbers = connection.execute(select(table.c.pk).where(*which)).scalars()
     with Notes(binary) as notes:
         for pk in numbers.all():
             which = table.c.pk == pk
             data, kind = connection.execute(
                 select(table.c.data, table.c.content_type).where(which)
             ).one()
-            words = notes.words_of(data, kind or "")
+            words = notes.words_of(data, kind or "")["words"]
             connection.execute(update(table).where(which).values(words=words))
+
+
+def _words_of_scans(connection: Connection, table: Table) -> None:
+    """Take the words of machine-read documents from their texts."""
+    numbers = select(table.c.pk).where(table.c.machine_read.is_not(None))
+    for pk in connection.scalars(numbers).all():
+        which = table.c.pk == pk
+        text = connection.scalars(select(table.c.machine_read).where(which)).one()
+        connection.execute(update(table).where(which).values(words=normalised(text)))
+
+
+def read_scans(binary: Definition, languages: str) -> int:
+    """Machine-read the scans that were not; return how many have words now.
+
+    Each text is kept at once; reindex() makes searches find it.
+    """
+    table = binary.table
+    start = func.substr(table.c.data, 1, 3, type_=LargeBinary)
+    scans = or_(
+        start.in_([b"%PD", *(one[:3] for one in PICTURES)]), table.c.content_type.ilike("%pdf%")
+    )
+    with db.engine.connect() as connection:
+        unread = select(table.c.pk).where(table.c.machine_read.is_(None), table.c.size > 0, scans)
+        numbers = connection.scalars(unread).all()
+    count = 0
+    with Notes(binary, languages) as notes:
+        for pk in numbers:
+            columns = (table.c.id, table.c.hash, table.c.data, table.c.content_type)
+            with db.engine.connect() as connection:
+                row = connection.execute(select(*columns).where(table.c.pk == pk)).one_or_none()
+            text = row and notes.words_of(row.data, row.content_type or "")["machine_read"]
+            if row and text:
+                # It may have been erased meanwhile, and its number given to another document.
+                same = (table.c.pk == pk, table.c.id == row.id, table.c.hash == row.hash)
+                with writing() as connection:
+                    connection.execute(update(table).where(*same).values(machine_read=text))
+                count += 1
+    return count
 
 
 def _reindex_type(

@@ -35,6 +35,7 @@ SOURCE_URL = "http://hl7.org/fhir/4.0/StructureDefinition/extension-Attachment.u
 class Blob(NamedTuple):
     """The bytes of an attachment; words are its text's, None where they are not known.
 
+    machine_read is the text itself, where OCR read some of it.
     address is the url that the source had beside them, empty where it is this Binary's or none.
     """
 
@@ -43,6 +44,7 @@ class Blob(NamedTuple):
     data: bytes
     words: str | None = None
     address: str = ""
+    machine_read: str | None = None
 
 
 class Document(NamedTuple):
@@ -248,6 +250,7 @@ def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepare
         "content_type": blob.content_type,
         "data": blob.data,
         "words": blob.words,
+        "machine_read": blob.machine_read,
     }
     columns.update(binary.derive(columns), patient_id=patient_id)
     # As of a Binary that comes by itself.
@@ -259,14 +262,16 @@ def binary_of(binary: Definition, blob: Blob, patient_id: str | None) -> Prepare
 class Notes:
     """Reads documents; unreadable counts those that could not be, by the reason.
 
-    unread counts the files within others that could not be.
+    unread counts the files and pages within others that could not be. With languages, scans are
+    read by OCR; machine_read counts them.
     """
 
-    def __init__(self, binary: Definition) -> None:
+    def __init__(self, binary: Definition, languages: str = "") -> None:
         self.unreadable: Counter[str] = Counter()
         self.unread: Counter[str] = Counter()
+        self.machine_read: Counter[str] = Counter()
         self._binary = binary
-        self._extractor = Extractor()
+        self._extractor = Extractor(languages=languages)
 
     def __enter__(self) -> Notes:
         self._extractor.__enter__()
@@ -288,26 +293,30 @@ class Notes:
         if prepared.definition is self._binary:
             data, kind = prepared.columns.get("data"), prepared.columns.get("content_type")
             words = self.words_of(data or b"", kind or "")
-            return replace(prepared, columns={**prepared.columns, "words": words})
+            return replace(prepared, columns={**prepared.columns, **words})
         if not prepared.blobs:
             return prepared
         blobs = [
             blob
             if blob.id in known
-            else blob._replace(words=self.words_of(blob.data, blob.content_type))
+            else blob._replace(**self.words_of(blob.data, blob.content_type))
             for blob in prepared.blobs
         ]
         return replace(prepared, blobs=blobs)
 
-    def words_of(self, data: bytes, content_type: str) -> str | None:
-        """Return the words of a document, None where it cannot be read."""
+    def words_of(self, data: bytes, content_type: str) -> dict[str, Any]:
+        """Return a document's words, None where it cannot be read, and its text if machine-read."""
         try:
             reading = self._extractor.read(data, content_type)
         except Unreadable as error:
             self.unreadable[str(error)] += 1
-            return None
+            return {"words": None, "machine_read": None}
+        if data and not reading.text:
+            self.unreadable["has no text, as a scan"] += 1
         self.unread.update(file.reason for file in reading.unread)
-        return normalised(reading.text)
+        self.machine_read["by OCR: may be wrong"] += reading.machine_read
+        text = reading.text if reading.machine_read else None
+        return {"words": normalised(reading.text), "machine_read": text}
 
 
 def blob_ids(batch: Sequence[Prepared]) -> list[str]:

@@ -21,11 +21,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linu
 _TRY = """
 import ctypes, os, sys
 import socket, signal, threading, subprocess
-from fhirapp.documents.confine import confine
+from fhirapp.documents.confine import confine, confine_program
 libc = ctypes.CDLL(None, use_errno=True)
 parent = os.getppid()
-lacking = confine(512)
-assert not lacking, lacking
+{confined}
 def call(result):
     if result == -1:
         code = ctypes.get_errno()
@@ -81,17 +80,45 @@ ATTEMPTS: Mapping[str, str] = {
 }
 
 
-@pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
-def test_a_worker_cannot_get(attempt):
+def tried(attempt: str, confined: str) -> bytes:
+    """Return what a confined process says of an attempt."""
     done = subprocess.run(
-        [sys.executable, "-c", _TRY.format(attempt=attempt)],
+        [sys.executable, "-c", _TRY.format(attempt=attempt, confined=confined)],
         capture_output=True,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         timeout=60,
     )
     assert done.returncode == 0, done.stderr.decode()[-500:]
-    assert done.stdout in (b"PermissionError", b"OSError", b"RuntimeError", b"ValueError")
+    return done.stdout
+
+
+_REFUSALS = (b"PermissionError", b"OSError", b"RuntimeError", b"ValueError")
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_a_worker_cannot_get(attempt):
+    assert tried(attempt, "lacking = confine(512); assert not lacking, lacking") in _REFUSALS
+
+
+# What Tesseract, which reads files of its own, may do of these.
+_ITS_OWN = {"read a file", "list a folder", "another copy of a file", "a pipe", "a file in memory"}
+_ITS_OWN |= {
+    "follow a link",
+    "another program",
+    "another filter",
+    "shared memory",
+    "a limit that was lowered",
+}
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+def test_a_program_that_reads_pictures_cannot_get(attempt):
+    said = tried(ATTEMPTS[attempt], "confine_program(1024, 60, 4_000_000)")
+    if attempt not in _ITS_OWN:
+        assert said in _REFUSALS
+    elif attempt in ("read a file", "a pipe"):
+        assert said == b"IT WENT"
 
 
 def test_a_worker_of_root_becomes_nobody():

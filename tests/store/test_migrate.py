@@ -98,8 +98,8 @@ def new_schema(folder: Path) -> str:
 
 
 def statements(schema: str) -> set[str]:
-    """Return the statements of a schema."""
-    return {one.strip("\n") for one in schema.split(";\n")}
+    """Return the statements of a schema, in one line each: a column that was added has none."""
+    return {" ".join(one.split()) for one in schema.split(";\n")}
 
 
 def kept_statements() -> set[str]:

@@ -66,6 +66,23 @@ def pdf_of_pages(
     return pdf(*objects, trailer=trailer)
 
 
+def scanned(*pages: bytes) -> bytes:
+    """Return a PDF of pages that are pictures, RGB of 8 bits in PNG, and have no text."""
+    pictures = {}
+    for number, png in enumerate(pages):
+        width, height = struct.unpack(">II", png[16:24])
+        start = png.index(b"IDAT")
+        size = int.from_bytes(png[start - 4 : start])
+        entries = (
+            b"/Type /XObject /Subtype /Image /Width %d /Height %d /ColorSpace /DeviceRGB"
+            b" /BitsPerComponent 8 /Filter /FlateDecode"
+            b" /DecodeParms << /Predictor 15 /Colors 3 /Columns %d >>" % (width, height, width)
+        )
+        pictures[f"I{number}"] = stream(png[start + 4 : start + 4 + size], entries)
+    contents = [b"q 595 0 0 842 0 0 cm /I%d Do Q" % number for number in range(len(pages))]
+    return pdf_of_pages(*contents, **pictures)
+
+
 def locked_pdf(content: bytes, *, password: bool) -> bytes:
     """Return an encrypted PDF of one page, to open with a password or without.
 

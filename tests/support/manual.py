@@ -17,7 +17,7 @@ import click
 from fhirapp.cli import cli
 from fhirapp.config import PREFIX, Settings, declared
 from fhirapp.definition import Definition
-from fhirapp.documents import extractor
+from fhirapp.documents import extractor, ocr
 from fhirapp.documents.media import MAX_CHARACTERS
 from fhirapp.exchange.repair.log import RULES
 from fhirapp.exchange.tables.columns import COLUMNS
@@ -187,6 +187,14 @@ def limits() -> str:
         ("Time to read it", f"{reader['seconds'].default} s", _UNREAD),
         ("Memory to read it, on Linux", f"{reader['megabytes'].default} MB", _UNREAD),
         ("Characters of its text", f"{MAX_CHARACTERS:,}", "the rest is not found"),
+        (
+            "Pages of a document that are read by OCR",
+            str(ocr.MAX_PAGES),
+            "not found by their words",
+        ),
+        ("Time to read a page by OCR", f"{ocr.PAGE_SECONDS} s", "not found by its words"),
+        ("… all pages of a document", f"{ocr.DOCUMENT_SECONDS} s", "not found by their words"),
+        ("Memory to read a page by OCR", f"{ocr.MEGABYTES:,} MB", "not found by its words"),
         ("Address", f"{middleware.MAX_URL // 1024} KiB", "414: search by POST"),
         ("Headers", f"{middleware.MAX_HEADERS // 1024} KiB", "431"),
         ("Body", f"{middleware.MAX_BODY // 1024} KiB", "413"),

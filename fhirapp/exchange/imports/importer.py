@@ -85,7 +85,7 @@ def import_paths(
         scratch_folder(settings.instance) as spool,
         Archives() as archives,
         Scratch() as scratch,
-        Notes(definitions["Binary"]) as notes,
+        Notes(definitions["Binary"], settings.ocr_languages) as notes,
     ):
         options = options or Options()
         inputs = in_order(find_inputs(paths, spool, archives), definitions)
@@ -153,6 +153,7 @@ class Import:
         self._publish_older()
         self.report.unreadable.update(self._notes.unreadable)
         self.report.unread.update(self._notes.unread)
+        self.report.machine_read.update(self._notes.machine_read)
         with db.engine.connect() as connection:
             since = self._run.unreported
             for target, reason, count in dangling(connection, self._definitions, since):

@@ -66,9 +66,11 @@ class Report:
     # Reasons by stored resource that nobody can read; counts by what can be done.
     unreachable: dict[str, str] = field(default_factory=dict)
     unreachable_count: Counter[str] = field(default_factory=Counter)
-    # Attached documents, and files within documents, whose text could not be read, by reason.
+    # Attached documents, and files or pages within, whose text could not be read, by reason;
+    # and those that OCR read.
     unreadable: Counter[str] = field(default_factory=Counter)
     unread: Counter[str] = field(default_factory=Counter)
+    machine_read: Counter[str] = field(default_factory=Counter)
     repaired: list[Repaired] = field(default_factory=list)
     repaired_count: Counter[str] = field(default_factory=Counter)
     # Resources that the input held twice, with different content: the last one counts.
@@ -160,6 +162,7 @@ class Report:
             ("cannot be read", self.unreachable_count),
             ("documents without words", self.unreadable),
             ("parts without words", self.unread),
+            ("machine-read documents", +self.machine_read),
             ("repaired", self.repaired_count),
             ("remarks", self.remarks),
         )
@@ -199,6 +202,7 @@ class Report:
             "unreachableCount": dict(self.unreachable_count),
             "unreadable": dict(self.unreadable),
             "unreadableParts": dict(self.unread),
+            "machineRead": self.machine_read.total(),
             "repaired": [repaired._asdict() for repaired in self.repaired],
             "twice": self.twice,
             "remarks": dict(self.remarks),

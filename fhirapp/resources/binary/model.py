@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import DDL, event
-from sqlalchemy.orm import Mapped
+from sqlalchemy.orm import Mapped, mapped_column
 
 from fhirapp.db import Versioned
 
@@ -14,6 +14,7 @@ class Binary(Versioned):
     """Bytes with a media type; size and hash (SHA-1, base64) follow from data.
 
     words are those of the document, as full text is indexed; none where it has or tells none.
+    machine_read is its whole text where a page of it was recognized (OCR): it may be wrong.
     """
 
     __tablename__ = "binary"
@@ -24,6 +25,8 @@ class Binary(Versioned):
     size: Mapped[int | None]
     hash: Mapped[str | None]
     words: Mapped[str | None]
+    # Last, where a migration adds it.
+    machine_read: Mapped[str | None] = mapped_column(sort_order=1000)
 
 
 # Not compressed: a piece of a large document is read without reading what comes before it.

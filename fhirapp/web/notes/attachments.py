@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.config import base_url
+from fhirapp.db import records
 from fhirapp.documents import Extractor, Unreadable
 from fhirapp.documents.media import Reading, decode, kind_of
 from fhirapp.resources.binary.content import content_disposition
@@ -53,6 +54,7 @@ class Attachment(NamedTuple):
     """An attachment of a note; number counts from 1.
 
     problem says why its bytes are not there, then data is None; remark what is odd about them.
+    binary_id is of the Binary that has them, where they are stored here.
     """
 
     number: int
@@ -61,6 +63,7 @@ class Attachment(NamedTuple):
     data: bytes | None
     problem: str = ""
     remark: str = ""
+    binary_id: str = ""
 
     @property
     def format(self) -> str:
@@ -74,7 +77,9 @@ def attachment(note: Mapping[str, Any], number: int, token: OwnToken) -> Attachm
         return None
     element = contents[number - 1].get("attachment") or {}
     plain = Attachment(
-        number, shortened(str(element.get("title", ""))), str(element.get("contentType", "")), None
+        *(number, shortened(str(element.get("title", "")))),
+        *(str(element.get("contentType", "")), None),
+        binary_id=str(element.get("url", "")).rpartition("/Binary/")[2],
     )
     if int(element.get("size") or 0) > MAX_BYTES:
         return plain._replace(problem=_(_TOO_LARGE))
@@ -163,12 +168,23 @@ def plain_text(found: Attachment) -> tuple[str, bool]:
 
 def read_words(found: Attachment) -> Reading:
     """Return the text of a document, as the search reads it. Raises Unreadable."""
+    if text := machine_read(found):
+        return Reading(text, machine_read=True)
     return extractor().read(found.data or b"", found.content_type)
 
 
-def words(found: Attachment) -> str:
-    """Return that text alone. Raises Unreadable."""
-    return read_words(found).text
+# Beside each text of which this is true.
+MACHINE_READ = _("Machine-read (OCR): may be wrong or incomplete. Compare it with the scan.")
+
+
+def machine_read(found: Attachment) -> str:
+    """Return the text of a document that OCR read of it, "" where it read none.
+
+    Whoever was given its bytes may see its words.
+    """
+    sql = 'SELECT machine_read FROM "binary" WHERE id = ? AND hash = ? AND machine_read IS NOT NULL'
+    row = records().first(sql, (found.binary_id, sha1(found.data or b"")))
+    return str(row[0]) if row else ""
 
 
 # What is shown of a document is shown again soon: to whoever turns its pages, and to others.

@@ -18,12 +18,14 @@ from fhirapp.search.fulltext import Phrase
 from fhirapp.web.internal_client import read, token_of
 from fhirapp.web.labels import shortened
 from fhirapp.web.notes.attachments import (
+    MACHINE_READ,
     MAX_ATTACHMENTS,
     VIA,
     Attachment,
     Way,
     attachment,
     extractor,
+    machine_read,
     plain_text,
     read_words,
     way,
@@ -64,7 +66,7 @@ class Shown(NamedTuple):
     """A document in the page.
 
     text is what is marked in it, is_cut says that there is more; pages are those of a PDF; remark
-    says why something is missing.
+    says why something is missing, is_machine_read that the text is OCR's.
     """
 
     document: Attachment
@@ -74,6 +76,7 @@ class Shown(NamedTuple):
     is_cut: bool
     pages: int
     remark: str
+    is_machine_read: bool = False
 
     @property
     def size(self) -> str:
@@ -158,28 +161,31 @@ def _shown(document: Attachment, phrases: Sequence[Phrase], until: float) -> Sho
     if problem or document.data is None:
         return Shown(document, "download", [], 0, is_cut=False, pages=0, remark=problem)
     kind = way(document)
-    pages, is_cut, text, remark = 0, False, "", ""
+    pages, is_cut, text, remark, is_machine_read = 0, False, "", "", False
     try:
         if kind == "pdf":
             pages = extractor().pages_of(document.data)
         if kind == "text":
             text, is_cut = plain_text(document)
         elif kind not in ("picture", "download"):
-            text, unread = read_words(document)
+            text, unread, is_machine_read = read_words(document)
             remark = _unread(unread)
+        else:
+            text = machine_read(document)
+            is_machine_read = bool(text)
     except Unreadable as error:
         remark = _("Its text cannot be read: %(reason)s.", reason=str(error))
-    remark = " ".join(filter(None, (remark, _turned(text))))
+    about = _(MACHINE_READ) if is_machine_read else ""
+    remark = " ".join(filter(None, (remark, about, _turned(text))))
     if kind == "download":
-        remark = _not_shown(document)
+        remark = f"{_not_shown(document)} {remark}".rstrip()
     elif not document.data:
         remark = _("This document is empty.")
     elif kind == "pdf" and not text and not remark:
         remark = _("Contains images only. Its text cannot be read or searched.")
     marked = mark_hits(text, phrases)
-    return Shown(
-        document, kind, marked, sum(piece.is_hit for piece in marked), is_cut, pages, remark
-    )
+    hits = sum(piece.is_hit for piece in marked)
+    return Shown(document, kind, marked, hits, is_cut, pages, remark, is_machine_read)
 
 
 def _unread(parts: Sequence[Unread]) -> str:

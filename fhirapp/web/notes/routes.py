@@ -8,6 +8,7 @@ from flask import Response, request
 
 from fhirapp.auth.clients.overview import links_of
 from fhirapp.auth.models import PATIENT
+from fhirapp.config import settings
 from fhirapp.rest.middleware import SLOW_PATHS
 from fhirapp.web.internal_client import token_of
 from fhirapp.web.notes import attachments, search
@@ -63,6 +64,13 @@ def find() -> Response:
     return _found(wanted, found=found, next_address=following, timeline=drawn, name=name)
 
 
+_NOT_READ = _("Scanned pages cannot be searched.")
+_MACHINE_READ = _(
+    "Scanned pages are found only by what was machine-read (OCR), which may be wrong: a page that "
+    "could not be read, or a word that was misread, is not found."
+)
+
+
 def _found(
     wanted: Query, refused: str = "", *, found: Found | None = None, **values: Any
 ) -> Response:
@@ -78,6 +86,7 @@ def _found(
         best=search.BEST,
         is_patient=signed_in().user.role == PATIENT,
         others=_others(wanted),
+        scans=_(_MACHINE_READ if settings().ocr_languages else _NOT_READ),
         **{"next_address": "", "timeline": None, "name": "", **values},
     )
 

@@ -19,7 +19,7 @@ from fhirapp.search.fulltext import Phrase
 from fhirapp.search.query import WORDS
 from fhirapp.search.tokenizer import located
 from fhirapp.search.values import unescape
-from fhirapp.web.notes.attachments import attachment, words
+from fhirapp.web.notes.attachments import MACHINE_READ, attachment, read_words
 from fhirapp.web.notes.elements import Line
 from fhirapp.web.notes.listing import PAGE, Listing, Refused, search
 from fhirapp.web.texts import _
@@ -209,7 +209,7 @@ class Query(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A note that was found; pieces are the words around hits, remark stands for them."""
+    """A note that was found; pieces are the words around hits, remark is about them or instead."""
 
     line: Line
     pieces: list[list[Piece]]
@@ -311,9 +311,9 @@ def _hit(
         if document is None or document.data is None:
             continue
         try:
-            text = words(document)
+            text, _unread, is_machine_read = read_words(document)
         except Unreadable:
             continue
         if pieces := snippets(text, phrases):
-            return Hit(line, pieces, "")
+            return Hit(line, pieces, _(MACHINE_READ) if is_machine_read else "")
     return Hit(line, [], remark)

@@ -10,7 +10,15 @@ from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.documents import Unreadable
 from fhirapp.web.internal_client import read
 from fhirapp.web.labels import format_of, shortened
-from fhirapp.web.notes.attachments import VIA, Attachment, attachment, plain_text, way, words
+from fhirapp.web.notes.attachments import (
+    MACHINE_READ,
+    VIA,
+    Attachment,
+    attachment,
+    plain_text,
+    read_words,
+    way,
+)
 from fhirapp.web.notes.difference import Difference, difference
 from fhirapp.web.notes.elements import (
     concept,
@@ -231,9 +239,14 @@ def _text(found: Attachment | None, which: str, remarks: list[str]) -> str | Non
         )
         return None
     try:
-        return plain_text(found)[0] if kind == "text" else words(found)
+        if kind == "text":
+            return plain_text(found)[0]
+        reading = read_words(found)
     except Unreadable as error:
         remarks.append(
             _("%(which)s could not be read: %(reason)s.", which=which, reason=str(error))
         )
         return None
+    if reading.machine_read:
+        remarks.append(f"{which}: {_(MACHINE_READ)}")
+    return reading.text

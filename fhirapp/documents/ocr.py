@@ -1,0 +1,127 @@
+"""Words of scans, recognized by Tesseract where it is installed: they may be wrong.
+
+A page that has hardly any text of its own is read by a process of its own, limited in time and
+memory, which can change no file and reach no network (confine.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fhirapp.documents.media import Reading, Unread, Unreadable, tidy
+
+# How the pictures begin that Tesseract of Debian reads: PNG, JPEG, TIFF.
+PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\0", b"MM\0*")
+# Letters and digits: a scan may have a stamp, a fax its heading.
+_LEAST_TEXT = 100
+MAX_PAGES, PAGE_SECONDS, DOCUMENT_SECONDS, MEGABYTES = 50, 60, 300, 1024
+# Of the answer for a page.
+_MAX_BYTES = 4_000_000
+_LAUNCHER = Path(__file__).with_name("confine.py")
+_PASSED_ON = ("PATH", "TESSDATA_PREFIX")
+
+
+class Recognition:
+    """The text of one document, page by page, and what of it was recognized or left unread."""
+
+    def __init__(self, languages: str) -> None:
+        self._languages = languages
+        self._until = time.monotonic() + DOCUMENT_SECONDS
+        self._texts: list[str] = []
+        self._pages = self._scans = 0
+        self._unread: list[Unread] = []
+        self._machine_read = False
+
+    def add(self, own: str, picture: Callable[[], bytes]) -> None:
+        """Add a page: the text that it has, and what is recognized where that is hardly any."""
+        self._texts.append(own)
+        self._pages += 1
+        if sum(map(str.isalnum, own)) >= _LEAST_TEXT:
+            return
+        self._scans += 1
+        try:
+            left = self._until - time.monotonic()
+            if self._scans > MAX_PAGES:
+                raise Unreadable(f"text recognition stops after {MAX_PAGES} pages")
+            if left <= 0:
+                raise Unreadable(f"text recognition stops after {DOCUMENT_SECONDS} s")
+            text = tidy(_recognize(picture(), self._languages, min(left, PAGE_SECONDS)))
+        except Unreadable as error:
+            self._unread.append(Unread(f"page {self._pages}", str(error)))
+            return
+        # A page that is short and no scan is not called machine-read.
+        if not {*text.casefold().split()} <= {*own.casefold().split()}:
+            self._texts.append(text)
+            self._machine_read = True
+
+    def reading(self) -> Reading:
+        """Return what was read. Raises Unreadable where that is nothing, and something failed."""
+        text = tidy("\n".join(self._texts))
+        if self._unread and not text:
+            raise Unreadable(self._unread[0].reason)
+        return Reading(text, tuple(self._unread), self._machine_read)
+
+
+def _recognize(picture: bytes, languages: str, seconds: float) -> str:
+    """Return what Tesseract reads in a picture. Raises Unreadable."""
+    if sys.platform != "linux" or (program := shutil.which("tesseract")) is None:
+        raise Unreadable("tesseract is not installed")
+    limits = map(str, (MEGABYTES, PAGE_SECONDS, _MAX_BYTES))
+    # 1: a page that lies on its side is turned.
+    command = [program, "stdin", "stdout", "-l", languages, "--psm", "1"]
+    # In memory: a limit of the size of files holds for it, and nothing of it is on a disk.
+    with os.fdopen(os.memfd_create("text"), "w+b") as text:
+        try:
+            subprocess.run(
+                [sys.executable, "-P", str(_LAUNCHER), *limits, *command],
+                input=picture,
+                stdout=text,
+                # It might quote a document.
+                stderr=subprocess.DEVNULL,
+                check=True,
+                env=_environment(),
+                timeout=seconds,
+            )
+        except subprocess.TimeoutExpired:
+            raise Unreadable(f"text recognition takes longer than {seconds:.0f} s") from None
+        except (OSError, subprocess.CalledProcessError) as error:
+            why = f"tesseract ended with {getattr(error, 'returncode', 'an error of the system')}"
+            raise Unreadable(f"text recognition failed: {why}") from None
+        text.seek(0)
+        return text.read().decode("utf-8", "replace")
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of Tesseract: none of the server's secrets, one thread."""
+    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {**kept, "LC_ALL": "C.UTF-8", "OMP_THREAD_LIMIT": "1"}
+
+
+def why_unusable(languages: str) -> str:
+    """Return why scans cannot be read in these languages and what to do, "" where they can."""
+    if sys.platform != "linux":
+        return "scans are read on Linux only"
+    program = shutil.which("tesseract")
+    if program is None:
+        return "tesseract is not installed; on Debian: apt-get install tesseract-ocr"
+    try:
+        listed = subprocess.run(
+            [program, "--list-langs"],
+            capture_output=True,
+            check=True,
+            env=_environment(),
+            timeout=PAGE_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "tesseract does not work; install it again"
+    lacking = [one for one in languages.split("+") if one.encode() not in listed.stdout.split()]
+    if not lacking:
+        return ""
+    packages = " ".join(f"tesseract-ocr-{one.lower().replace('_', '-')}" for one in lacking)
+    return f"tesseract lacks {', '.join(lacking)}; on Debian: apt-get install {packages}"
