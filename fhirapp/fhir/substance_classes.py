@@ -150,6 +150,10 @@ CLASSES: Mapping[str, SubstanceClass] = {
 }
 
 
+# What names a class, and no substance in it.
+_WHOLE = frozenset({"penicillin", "product containing sulfonamide", "tree nut", "shellfish"})
+
+
 def same_class(substance: Mapping[str, Any]) -> list[str]:
     """Return each class of a CodeableConcept, and what else is in it: "Penicillins: ampicillin"."""
     codes = {(one.get("system"), one.get("code")) for one in substance.get("coding", ())}
@@ -157,7 +161,7 @@ def same_class(substance: Mapping[str, Any]) -> list[str]:
     for one in CLASSES.values():
         if own := {name.lower() for code, name in one.codes.items() if code in codes}:
             others = {name.lower(): name for name in one.codes.values()}
-            named = [name for plain, name in others.items() if plain not in own]
+            named = [name for plain, name in others.items() if plain not in own | _WHOLE]
             if named:
                 found.append(f"{worded(one.title)}: {', '.join(named)}")
     return found
