@@ -73,80 +73,82 @@ CLASSES: Mapping[str, SubstanceClass] = {
         worded("Penicillins"),
         _FDA_LABELS,
         {
-            "723": "amoxicillin",
-            "733": "ampicillin",
-            "7980": "penicillin G",
-            "7984": "penicillin V",
+            "723": worded("amoxicillin"),
+            "733": worded("ampicillin"),
+            "7980": worded("penicillin G"),
+            "7984": worded("penicillin V"),
         },
-        {"764146007": "Penicillin", "372687004": "Amoxicillin"},
+        {"764146007": worded("Penicillin"), "372687004": worded("Amoxicillin")},
     ),
     "cephalosporins": _class(
         worded("Cephalosporins"),
         _FDA_LABELS,
         {
-            "2176": "cefaclor",
-            "2180": "cefazolin",
-            "25037": "cefdinir",
-            "20481": "cefepime",
-            "25033": "cefixime",
-            "2189": "cefoxitin",
-            "2191": "ceftazidime",
-            "2193": "ceftriaxone",
-            "2194": "cefuroxime",
-            "2231": "cephalexin",
+            "2176": worded("cefaclor"),
+            "2180": worded("cefazolin"),
+            "25037": worded("cefdinir"),
+            "20481": worded("cefepime"),
+            "25033": worded("cefixime"),
+            "2189": worded("cefoxitin"),
+            "2191": worded("ceftazidime"),
+            "2193": worded("ceftriaxone"),
+            "2194": worded("cefuroxime"),
+            "2231": worded("cephalexin"),
         },
     ),
     "nsaids": _class(
         worded("Nonsteroidal anti-inflammatory drugs"),
         _FDA_LABELS,
         {
-            "1191": "aspirin",
-            "140587": "celecoxib",
-            "3355": "diclofenac",
-            "5640": "ibuprofen",
-            "7258": "naproxen",
+            "1191": worded("aspirin"),
+            "140587": worded("celecoxib"),
+            "3355": worded("diclofenac"),
+            "5640": worded("ibuprofen"),
+            "7258": worded("naproxen"),
         },
     ),
     "sulfonamides": _class(
         worded("Sulfonamide antibacterials and sulfasalazine"),
         "FDA labels: sulfonamide antibacterials, and what is contraindicated after sulfonamides",
         {
-            "10171": "sulfadiazine",
-            "10831": "sulfamethoxazole / trimethoprim",
-            "9524": "sulfasalazine",
+            "10171": worded("sulfadiazine"),
+            "10831": worded("sulfamethoxazole / trimethoprim"),
+            "9524": worded("sulfasalazine"),
         },
-        {"763875007": "Product containing sulfonamide"},
+        {"763875007": worded("Product containing sulfonamide")},
     ),
     "tree-nuts": _class(
         worded("Tree nuts"),
         _FDA_FOOD,
         snomed={
-            "442571000124108": "Tree nut",
-            "256350002": "Almond",
-            "256351003": "Brazil nut",
-            "227493005": "Cashew nut",
-            "256353000": "Hazelnut",
-            "227501001": "Macadamia nut",
-            "260189007": "Pecan nut",
-            "227511008": "Pine nut",
-            "227512001": "Pistachio nut",
-            "256352005": "Walnut - nut",
+            "442571000124108": worded("Tree nut"),
+            "256350002": worded("Almond"),
+            "256351003": worded("Brazil nut"),
+            "227493005": worded("Cashew nut"),
+            "256353000": worded("Hazelnut"),
+            "227501001": worded("Macadamia nut"),
+            "260189007": worded("Pecan nut"),
+            "227511008": worded("Pine nut"),
+            "227512001": worded("Pistachio nut"),
+            "256352005": worded("Walnut - nut"),
         },
     ),
     "shellfish": _class(
         worded("Shellfish"),
         f"{_FDA_FOOD}, crustaceans, and molluscs beside them",
         snomed={
-            "735029006": "Shellfish",
-            "278840001": "Shrimp",
-            "227151004": "Prawns",
-            "736159005": "Crab",
-            "736162008": "Lobster",
-            "227150003": "Mussel",
-            "736031006": "Oyster",
+            "735029006": worded("Shellfish"),
+            "278840001": worded("Shrimp"),
+            "227151004": worded("Prawns"),
+            "736159005": worded("Crab"),
+            "736162008": worded("Lobster"),
+            "227150003": worded("Mussel"),
+            "736031006": worded("Oyster"),
         },
     ),
-    "latex": _class(worded("Latex"), "one code of SNOMED CT", snomed={"111088007": "Latex"}),
+    "latex": _class(
+        worded("Latex"), "one code of SNOMED CT", snomed={"111088007": worded("Latex")}
+    ),
 }
 
 
@@ -161,7 +163,7 @@ def same_class(substance: Mapping[str, Any]) -> list[str]:
     for one in CLASSES.values():
         if own := {name.lower() for code, name in one.codes.items() if code in codes}:
             others = {name.lower(): name for name in one.codes.values()}
-            named = [name for plain, name in others.items() if plain not in own | _WHOLE]
+            named = [worded(name) for plain, name in others.items() if plain not in own | _WHOLE]
             if named:
                 found.append(f"{worded(one.title)}: {', '.join(named)}")
     return found
