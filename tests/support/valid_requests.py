@@ -28,7 +28,7 @@ from tests.support.operations import FORM, parameters
 PATIENT = "p1"
 
 
-TRAIL = "/fhir/AuditEvent"
+TRAIL, USERINFO = "/fhir/AuditEvent", "/oauth/userinfo"
 # What a batch asks for.
 _BATCH = (
     *("Patient/p1", "AllergyIntolerance?patient=p1&_count=1", "metadata"),
@@ -40,7 +40,7 @@ def valid_requests(app: Flask, described: Described) -> list[Request]:
     """Return requests of every kind that the app serves."""
     held, fhir = versions_held(app), Fhir(app, token_for(app, "system/*.rs"))
     requests = [
-        *(_get(one) for one in _plain(described) if one != TRAIL),
+        *(_get(one) for one in _plain(described) if one not in (TRAIL, USERINFO)),
         _get("/fhir/SearchParameter/AllergyIntolerance-status"),
         _get("/fhir/OperationDefinition/AllergyIntolerance-summary"),
         *(
@@ -94,12 +94,12 @@ def valid_requests(app: Flask, described: Described) -> list[Request]:
     ]
     requests = [*requests, *_further(fhir, requests)]
     plain = (one for one in requests if "$export" not in one.address)
-    return [*plain, *_exports(app), *_of_the_trail(app)]
+    return [*plain, *_exports(app), *_of_users(app)]
 
 
-def _of_the_trail(app: Flask) -> Iterator[Request]:
-    """Yield what administrators ask of the trail, which no other token reaches."""
-    scope = f"user/{TRAIL.rpartition('/')[2]}.rs"
+def _of_users(app: Flask) -> Iterator[Request]:
+    """Yield what administrators alone ask of the trail, and people of themselves."""
+    scope = f"user/{TRAIL.rpartition('/')[2]}.rs openid"
     flow = Flow(app, add_program(app, scope=scope), add_person(app, ADMINISTRATOR))
     token = flow.tokens(scope)["access_token"]
     found = Fhir(app, token).read(f"{TRAIL}?_count=1")
@@ -109,6 +109,8 @@ def _of_the_trail(app: Flask) -> Iterator[Request]:
         f"{TRAIL}?date=ge2020-01-01&date=lt2200&_before=9",
     ):
         yield _get(address).with_headers(Authorization=f"Bearer {token}")
+    for method in ("GET", "POST"):
+        yield asking(method, USERINFO).with_headers(Authorization=f"Bearer {token}")
 
 
 def _exports(app: Flask) -> Iterator[Request]:
