@@ -11,7 +11,8 @@ from typing import NamedTuple
 # In the order of the contents; index is the contents.
 NAMES = (
     *("index", "try", "load", "clinic", "deploy", "scale", "administration", "connect", "search"),
-    *("operations", "limits", "security", "architecture", "decisions", "contributing"),
+    *("search-page", "operations", "limits", "security", "architecture", "decisions"),
+    "contributing",
 )
 _FOLDER = Path(__file__).parent
 _HEADING = re.compile(r"(?P<marks>#{2,4}) (?P<title>.*)")

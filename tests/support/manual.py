@@ -151,7 +151,7 @@ def search_page() -> str:
             for row in rows
         ]
         header = ("On FHIR's page", "Here", "Try, after `/fhir/`", "How it is read here")
-        parts.append(f"### {title}\n\n{table(header, listed)}")
+        parts.append(f"## {title}\n\n{table(header, listed)}")
     return "\n\n".join(parts)
 
 
