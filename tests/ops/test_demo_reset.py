@@ -131,7 +131,7 @@ def change_much(app: Flask) -> None:
     publish(app, allergy("al-p3-egg", "p3"), allergy("new-one"), now=NOW)
     delete(app, "DocumentReference", "doc-p1-hp-2024", now=NOW)
     flow = Flow(app, add_program(app), id_of(app, add_person(app, PATIENT, "p2")))
-    flow.redeem(flow.code(EVERYTHING, patient="p2"))
+    flow.redeem(flow.code(EVERYTHING, patient="p2", encounter="enc-p2-2023-appendix"))
     Browser(app).sign_in("nobody", "wrong")
 
 
