@@ -201,7 +201,7 @@ def test_the_code_is_of_a_system_that_service_md_names(allergies):
 
 
 def test_substance_codes_of_service_md_are_kept_and_found(make_app, tmp_path):
-    """2.3 code. The demo has none: it is a value set's address, which validators refuse."""
+    """2.3 code: a value set's address, which validators refuse; so the demo has none."""
     app = make_app()
     system = "http://hl7.org/fhir/ValueSet/substance-code"
     code = {"coding": [{"system": system, "code": "256303006"}], "text": "Ragweed"}

@@ -17,10 +17,12 @@ from typing import Any, Literal, NamedTuple
 
 from flask import Response, render_template, request
 from markupsafe import Markup
+from sqlalchemy import select
 
 from fhirapp.auth.clients.first_party import OwnToken
 from fhirapp.config import base_url
-from fhirapp.db import records
+from fhirapp.db import db
+from fhirapp.definition import types
 from fhirapp.documents import Extractor, Unreadable
 from fhirapp.documents.media import Reading, decode, kind_of
 from fhirapp.resources.binary.content import content_disposition
@@ -182,9 +184,10 @@ def machine_read(found: Attachment) -> str:
 
     Whoever was given its bytes may see its words.
     """
-    sql = 'SELECT machine_read FROM "binary" WHERE id = ? AND hash = ? AND machine_read IS NOT NULL'
-    row = records().first(sql, (found.binary_id, sha1(found.data or b"")))
-    return str(row[0]) if row else ""
+    row = types()["Binary"].table.c
+    same = (row.id == found.binary_id, row.hash == sha1(found.data or b""))
+    read = select(row.machine_read).where(*same, row.machine_read.is_not(None)).limit(1)
+    return db.session.scalar(read) or ""
 
 
 # What is shown of a document is shown again soon: to whoever turns its pages, and to others.
