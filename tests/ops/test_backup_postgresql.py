@@ -512,7 +512,12 @@ def test_a_backup_that_is_ended_leaves_neither_a_file_nor_a_program(clinic, tmp_
 
 
 def test_an_older_schema_is_backed_up_before_it_is_carried_forward(clinic, monkeypatch):
-    clinic.sql("UPDATE alembic_version SET version_num = '0003'")
+    older = (
+        'ALTER TABLE "binary" DROP COLUMN machine_read',
+        "UPDATE alembic_version SET version_num = '0003'",
+    )
+    for statement in older:
+        clinic.sql(statement)
     told: list[str] = []
     app = create_app(clinic.settings)
     prepare(app, told.append)
@@ -520,7 +525,8 @@ def test_an_older_schema_is_backed_up_before_it_is_carried_forward(clinic, monke
     assert any(f"from schema 0003 to {HEAD}; the old one is kept in {kept}" in one for one in told)
     assert clinic.restore(kept).manifest.schema == "0003"
     assert clinic.sql("SELECT version_num FROM alembic_version") == [(HEAD,)]
-    clinic.sql("UPDATE alembic_version SET version_num = '0003'")
+    for statement in older:
+        clinic.sql(statement)
     monkeypatch.setattr(client, "DEBIAN", clinic.folder / "none")
     monkeypatch.setenv("PATH", "")
     prepare(app, told.append)
