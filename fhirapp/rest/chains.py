@@ -103,10 +103,9 @@ class Chains:
                 check_reaches(target, self._access, name)
             steps.append(step)
             definition = step.targets[0]
-        leaf = definition.params.by_name.get(rest.partition(":")[0])
-        if leaf is None or isinstance(leaf, Words):
-            what = rest.partition(":")[0]
-            raise UnsupportedParameter(name, f"{what} cannot be searched of {definition.name}")
+        leaf = rest.partition(":")[0]
+        if isinstance(definition.params.by_name.get(leaf), Words | None):
+            raise UnsupportedParameter(name, f"{leaf} cannot be searched of {definition.name}")
         return steps, rest
 
     def _referred(

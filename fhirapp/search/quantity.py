@@ -31,7 +31,8 @@ UNITS: Mapping[str, Decimal] = {
 # The rows of the number alone, in thousandths.
 NUMBER = ":number"
 _THOUSANDTHS = Decimal(1_000)
-_MOST = 2**62
+# The difference of two must fit in 64 bits: the databases index how long a row is.
+_MOST = 2**61
 # The comparisons that a prefix stands for, a value being a point.
 _COMPARED = {
     "": ("eq",),
@@ -72,6 +73,7 @@ class Duration(Date):
     kind = "quantity"
     # Of one whose unit is no unit of time: less than nothing, and more than all.
     nothing = (_MOST, -_MOST)
+    last = (_MOST, -_MOST)
 
     def index(self, value: Any) -> list[IndexRow]:
         amount, comparator = value.get("value"), str(value.get("comparator") or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,17 +117,25 @@ def test_what_is_no_duration_is_refused(visits, value, why):
     assert_outcome(response, 400, "value", f"length: {why}", "length")
 
 
-def test_a_unit_that_is_no_time_is_found_by_its_number_alone(make_app, tmp_path):
+def odd_visit(make_app: Callable[..., Flask], folder: Path, **length: Any) -> Fhir:
+    """Ask of a server whose one visit has an odd length."""
     app = make_app(seed=False)
-    visit = {
-        "resourceType": "Encounter",
-        "id": "odd",
-        "status": "finished",
-        "class": {"code": "AMB"},
-        "length": {"value": 5, "unit": "sessions", "system": UCUM, "code": "{session}"},
-    }
-    load_lines(app, tmp_path, visit)
-    fhir = asking(app)
+    visit = {"resourceType": "Encounter", "id": "odd", "status": "finished"}
+    held = {**visit, "class": {"code": "AMB"}, "length": {"system": UCUM, **length}}
+    load_lines(app, folder, held)
+    return asking(app)
+
+
+@pytest.mark.parametrize("value", [10**30, -(10**30)])
+@pytest.mark.parametrize("comparator", ["<", ">"])
+def test_a_length_beyond_all_numbers_is_imported_and_found(make_app, tmp_path, value, comparator):
+    fhir = odd_visit(make_app, tmp_path, value=value, comparator=comparator, code="a")
+    assert found(fhir, "ne1||h") == {"odd"}
+    assert found(fhir, "1||h") == set()
+
+
+def test_a_unit_that_is_no_time_is_found_by_its_number_alone(make_app, tmp_path):
+    fhir = odd_visit(make_app, tmp_path, value=5, unit="sessions", code="{session}")
     assert found(fhir, "5") == found(fhir, "false", "length:missing") == {"odd"}
     for prefix in ("", "eq", "ne", "gt", "ge", "lt", "le", "sa", "eb", "ap"):
         assert found(fhir, f"{prefix}5||min") == set(), prefix
