@@ -12,7 +12,7 @@
 -- Who is who
 --   p1  Amelia Hartwell     every must-support element of US Core (with p2); three-version discharge summary
 --   p2  Luis Ortega Ruiz    Spanish; unknown reaction, unknown route; two codings
---   p3  Noah Lindqvist      child; egg allergy: suspected, confirmed, outgrown
+--   p3  Noah Lindqvist      child; egg allergy: suspected, confirmed, outgrown; mother: rp-lindqvist
 --   p4  Grace Okafor        no known drug allergy (NKDA) is her one allergy entry
 --   p5  Walter Brandt       died in 2025; a deleted allergy, a deleted document, an unknown substance
 --   p6  Mei-Ling Tan        NoInformation (NI)
@@ -654,6 +654,29 @@ INSERT INTO patient (
    '{"reference": "Organization/org-northgate", "display": "Northgate Family Medicine"}',
    '[{"other": {"reference": "Patient/p12"}, "type": "replaced-by"}]',
    NULL);
+
+
+-- ==== RelatedPerson =========================================================
+
+INSERT INTO related_person (
+  id, version_id, last_updated, meta, identifier, active, patient, relationship, name, telecom, gender, birth_date,
+  address, photo, period, communication
+) VALUES
+  -- The mother of p3, who signs in as `parent` in the demo.
+  ('rp-lindqvist', 1, '2023-02-20T09:05:00.000+00:00',
+   '{"profile": ["http://hl7.org/fhir/us/core/StructureDefinition/us-core-relatedperson"]}',
+   NULL, TRUE, '{"reference": "Patient/p3", "display": "Noah Lindqvist"}',
+   '[{"coding": [{"system": "http://terminology.hl7.org/CodeSystem/v3-RoleCode", "code": "MTH",
+        "display": "mother"}]}]',
+   '[{"use": "official", "family": "Lindqvist", "given": ["Sara"]}]',
+   '[{"system": "phone", "value": "555-0143", "use": "home"},
+     {"system": "email", "value": "sara.lindqvist@mail.example", "use": "home"}]',
+   'female', '1988-09-23',
+   '[{"use": "home", "line": ["64 Birch Court"], "city": "Port Alder", "state": "WA", "postalCode": "98299",
+      "country": "US"}]',
+   NULL, '{"start": "2017-02-05"}',
+   '[{"language": {"coding": [{"system": "urn:ietf:bcp:47", "code": "en-US", "display": "English (United States)"}]},
+      "preferred": true}]');
 
 
 -- ==== Encounter =============================================================

@@ -60,13 +60,18 @@ class Person(NamedTuple):
     role: str
     # Who it is in seed.sql: a Practitioner's or Patient's id.
     record: str | None
+    # Where the record is somebody else's: the RelatedPerson whom the link hangs on.
+    related_person: str | None = None
 
 
 PEOPLE = (
     Person("clinician", "Dr. Folake Adeyemi", CLINICIAN, "dr-adeyemi"),
     Person("admin", "Alex Admin", ADMINISTRATOR, None),
     Person("patient", "Amelia Hartwell", PATIENT, "p1"),
+    Person("parent", "Sara Lindqvist", PATIENT, "p3", "rp-lindqvist"),
 )
+# The first of each role.
+BY_ROLE = {person.role: person for person in reversed(PEOPLE)}
 
 
 def add_own_backend(connection: Connection, client_id: str, *, name: str, secret: str) -> None:
@@ -142,4 +147,4 @@ def add_demo(connection: Connection, jwks: Mapping[str, Any]) -> None:
             fhir_user=f"Practitioner/{person.record}" if person.role == CLINICIAN else None,
         )
         if person.role == PATIENT and person.record:
-            link(connection, user_id, person.record)
+            link(connection, user_id, person.record, related_person=person.related_person)

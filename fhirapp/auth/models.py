@@ -196,6 +196,9 @@ class UserPatient(Base):
     patient_id: Mapped[str] = mapped_column(primary_key=True, index=True)
     # Whether it is the user's own: then that Patient is who the user is (fhirUser).
     is_self: Mapped[bool] = mapped_column(default=True)
+    # A RelatedPerson's id: who the user is to that patient, and for how long the link holds
+    # (links.py). None where the link does not depend on the records.
+    related_person: Mapped[str | None]
 
 
 class Session(Base):

@@ -18,8 +18,9 @@ from authlib.oauth2.rfc6749 import MissingAuthorizationError, UnsupportedTokenTy
 from authlib.oauth2.rfc6750 import BearerTokenValidator
 from flask import Flask, request
 
+from fhirapp.auth.links import all_links, link_of_user, links_of
 from fhirapp.auth.models import PATIENT, digest
-from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, access_of
+from fhirapp.auth.scopes import CONTEXTS_OF_ROLE, Access, Own, access_of
 from fhirapp.auth.throttle import Failures
 from fhirapp.current import kept, this_app, this_request
 from fhirapp.db import reader
@@ -69,15 +70,12 @@ class Verified(Generic[Found]):
 
 REALM = "fhirapp"
 
-# A change to the client, the user, the consent or the link between user and patient takes effect at
-# the next request: every write ends what Verified keeps.
+# A change to the client, the user, the consent, the link between user and patient or the
+# RelatedPerson that it hangs on takes effect at the next request: every write ends what Verified
+# keeps.
 _TOKEN = (
     "SELECT t.client_id, t.scope, t.patient_id, t.expires_at, t.revoked, c.disabled, c.scope,"
-    " g.revoked_at IS NOT NULL, u.disabled, u.id, u.role,"
-    " (SELECT count(*) FROM auth_user_patient l"
-    " WHERE l.user_id = u.id AND l.patient_id = t.patient_id),"
-    " (SELECT max(l.patient_id) FROM auth_user_patient l WHERE l.user_id = u.id AND l.is_self),"
-    " u.fhir_user"
+    " g.revoked_at IS NOT NULL, u.disabled, u.id, u.role, u.fhir_user"
     " FROM oauth_access_token t JOIN oauth_client c ON c.client_id = t.client_id"
     " LEFT JOIN oauth_grant g ON g.id = t.grant_id LEFT JOIN auth_user u ON u.id = g.user_id"
     " WHERE t.digest = ?"
@@ -99,9 +97,11 @@ class Token(NamedTuple):
     user_disabled: bool | None
     user_id: str | None
     role: str | None
-    linked: int
-    own_patient: str | None
+    # Who the user is in the records, as <type>/<id>.
     fhir_user: str | None
+    # Of a patient: in whose record that stands, and whether the token's is one they may see.
+    own_patient: str | None = None
+    is_linked: bool = True
 
     def is_expired(self) -> bool:
         return self.expires_at <= time.time()
@@ -121,16 +121,13 @@ class Token(NamedTuple):
             self.registered,
             self.patient_id,
             self.role,
-            self.role != PATIENT or self.linked > 0,
+            self.is_linked,
             self._own(),
         )
 
-    def _own(self) -> tuple[str, str] | None:
-        """Return who the user is in the records, as users.fhir_user_of says it."""
-        if self.role == PATIENT:
-            return None if self.own_patient is None else ("Patient", self.own_patient)
+    def _own(self) -> Own | None:
         resource_type, _, resource_id = (self.fhir_user or "").partition("/")
-        return (resource_type, resource_id) if resource_id else None
+        return Own(resource_type, resource_id, self.own_patient) if resource_id else None
 
 
 class _Validator(BearerTokenValidator):  # type: ignore[misc]
@@ -156,7 +153,18 @@ class _Validator(BearerTokenValidator):  # type: ignore[misc]
 def look_up(key: bytes) -> Token | None:
     """Return the token of a digest as it is stored now, whatever its state."""
     row = reader().first(_TOKEN, (key,))
-    return None if row is None else Token(*row)
+    if row is None:
+        return None
+    token = Token(*row)
+    if token.user_id is None or token.role != PATIENT:
+        return token
+    links = links_of(token.user_id)
+    own = link_of_user(links, token.patient_id)
+    return token._replace(
+        fhir_user=own and own.fhir_user,
+        own_patient=own and own.patient_id,
+        is_linked=any(link.patient_id == token.patient_id for link in links),
+    )
 
 
 class Protector(ResourceProtector):  # type: ignore[misc]
@@ -281,8 +289,10 @@ def refusal_reasons(token: Token, error: FhirError) -> Iterator[str]:
     yield f"The client is registered for: {token.registered}"
     if token.role is not None:
         yield f"The user's role: {token.role}"
-    if token.role == PATIENT and token.patient_id is not None and not token.linked:
+    if token.role == PATIENT and token.patient_id is not None and not token.is_linked:
+        links = all_links(token.user_id or "")
         yield "The patient in context is not linked to the user any more."
+        yield from (link.lapse for link in links if link.patient_id == token.patient_id)
     if token.is_expired() or token.is_revoked():
         # Nothing is, whatever its scopes.
         return

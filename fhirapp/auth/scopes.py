@@ -231,15 +231,23 @@ class Grant(NamedTuple):
     filters: tuple[tuple[str, str], ...] = ()
 
 
+class Own(NamedTuple):
+    """Who a user is in the records; patient is in whose record that stands, None of staff."""
+
+    resource_type: str
+    id: str
+    patient: str | None = None
+
+
 @dataclass(frozen=True)
 class Access:
     """What may be seen: the scopes in force, and the patient that the token is about."""
 
     scopes: tuple[Scope, ...]
     patient: str | None
-    # Who the user is in the records, as (type, id), where the token says so (fhirUser): readable
-    # whatever else is not.
-    own: tuple[str, str] | None = None
+    # Who the user is in the records, where the token says so (fhirUser): readable whatever else is
+    # not.
+    own: Own | None = None
 
     @cached_property
     def _hash(self) -> int:
@@ -284,13 +292,18 @@ def _grants(access: Access, resource_type: str, permission: str) -> tuple[Grant,
         if grant == Grant(None):
             return (grant,)
         grants.append(grant)
-    if (
-        access.own is not None
-        and access.own[0] == resource_type == "Patient"
-        and permission == READ
-    ):
-        grants.append(Grant(access.own[1]))
+    if permission == READ and access.own is not None and access.own.resource_type == resource_type:
+        grants += _own_grants(access.own)
     return tuple(dict.fromkeys(grants))
+
+
+def _own_grants(own: Own) -> list[Grant]:
+    """Return what lets a user read who they are; a Practitioner needs none."""
+    if own.patient is None:
+        return []
+    # A RelatedPerson is one of several of the patient, and its past may be in another's record.
+    filters = () if own.resource_type == "Patient" else (("_id", own.id),)
+    return [Grant(own.patient, filters)]
 
 
 @lru_cache(maxsize=1024)
@@ -300,12 +313,12 @@ def access_of(
     patient: str | None,
     role: str | None = None,
     is_linked: bool = True,
-    own: tuple[str, str] | None = None,
+    own: Own | None = None,
 ) -> Access:
     """Return the access of a token, given its scope, its client's registration and its user.
 
     role is the user's, None of a token without one. A patient that is not linked to the user any
-    more is out of reach. own is who the user is in the records, as (type, id).
+    more is out of reach. own is who the user is in the records.
     """
     registered = clinical_scopes(registered_scope)
     scopes = [part for scope in clinical_scopes(token_scope) for part in scope.within(registered)]

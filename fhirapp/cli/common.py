@@ -99,5 +99,5 @@ def known_id(connection: Connection, resource_type: str, text: str) -> str:
     if not _ID.fullmatch(id_):
         raise RefusedCommand(f"{text!r} is not a {resource_type} id.")
     if connection.execute(held).first() is None:
-        raise RefusedCommand(f"There is no {resource_type.lower()} {id_}.")
+        raise RefusedCommand(f"There is no {resource_type}/{id_}.")
     return id_

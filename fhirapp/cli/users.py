@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 from sqlalchemy import Connection
 
+from fhirapp.auth.links import Link, lapse_of
 from fhirapp.auth.models import PATIENT, ROLES
 from fhirapp.auth.users import accounts
 from fhirapp.cli.common import changing, demo_option, known_id, reading, say
@@ -27,8 +28,6 @@ _SHOWN = (
     "name",
     "role",
     "fhir_user",
-    "patients",
-    "own_patient",
     "disabled",
     "created_at",
     "signed_in_at",
@@ -114,7 +113,9 @@ def list_(as_json: bool, demo: bool | None) -> None:
         rows = accounts.list_users(connection)
     if as_json:
         shown = [
-            {name: row[name] for name in _SHOWN} | {"second_factor": row["totp_secret"] is not None}
+            {name: row[name] for name in _SHOWN}
+            | _links(row["links"])
+            | {"second_factor": row["totp_secret"] is not None}
             for row in rows
         ]
         click.echo(json.dumps(shown, indent=2))
@@ -187,15 +188,26 @@ def role(username: str, role: str, keep_apps: bool, demo: bool | None) -> None:
 @click.argument("username")
 @click.argument("patient_id")
 @click.option("--proxy", is_flag=True, help="The record is someone else's, such as a child's.")
+@click.option(
+    "--related-person",
+    help="Who the user is to the patient; the access ends with that record's period.",
+)
 @demo_option
-def link(username: str, patient_id: str, proxy: bool, demo: bool | None) -> None:
+def link(
+    username: str, patient_id: str, proxy: bool, related_person: str | None, demo: bool | None
+) -> None:
     """Let a user with the role patient see a record."""
     with changing(demo) as connection:
         user_id = accounts.find_user(connection, username)["id"]
         known = known_id(connection, "Patient", patient_id)
-        accounts.link(connection, user_id, known, is_self=not proxy)
-    whose = "someone else's" if proxy else "their own"
-    say(f"User {username} can see Patient/{known}, as {whose} record.")
+        if related_person is not None:
+            related_person = known_id(connection, "RelatedPerson", related_person)
+            if lapse := lapse_of(known, related_person):
+                raise RefusedCommand(lapse)
+        accounts.link(connection, user_id, known, is_self=not proxy, related_person=related_person)
+    whose = "someone else's" if proxy or related_person else "their own"
+    by = f", as RelatedPerson/{related_person}" if related_person else ""
+    say(f"User {username} can see Patient/{known}, as {whose} record{by}.")
 
 
 @user.command("unlink")
@@ -267,10 +279,32 @@ def _print_setup(address: str) -> None:
 def _records(row: Mapping[str, Any]) -> str:
     if row["role"] != PATIENT:
         return row["fhir_user"] or ""
-    return ", ".join(
-        f"Patient/{id_}" if id_ == row["own_patient"] else f"Patient/{id_} (someone else's)"
-        for id_ in row["patients"]
-    )
+    return ", ".join(map(_record, row["links"]))
+
+
+def _record(link: Link) -> str:
+    if link.is_self:
+        return f"Patient/{link.patient_id}"
+    by = f", as RelatedPerson/{link.related_person}" if link.related_person else ""
+    no_more = "; no access now" if link.lapse else ""
+    return f"Patient/{link.patient_id} (someone else's{by}{no_more})"
+
+
+def _links(links: Sequence[Link]) -> dict[str, Any]:
+    """Return what `user list --json` prints of a user's links."""
+    return {
+        "patients": [link.patient_id for link in links],
+        "own_patient": next((link.patient_id for link in links if link.is_self), None),
+        "related_persons": [
+            {
+                "patient": link.patient_id,
+                "related_person": link.related_person,
+                "has_access": not link.lapse,
+            }
+            for link in links
+            if link.related_person
+        ],
+    }
 
 
 commands = [user]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, RowMapping, insert, or_, select, update
 
+from fhirapp.auth.links import lapse_of
 from fhirapp.auth.models import PATIENT, User, UserPatient
 from fhirapp.auth.tokens import revoke_of_patient
 from fhirapp.auth.users import accounts
@@ -77,16 +78,24 @@ def merge_patients(
         counts = _move_all(publisher, source, partial(merge.move, merged={source: target}))
         _publish_patient(publisher, source, lambda one: merge.link(one, target, is_replaced=True))
         _publish_patient(publisher, target, lambda one: merge.link(one, source, is_replaced=False))
-        own = select(UserPatient.user_id, UserPatient.is_self)
-        links = connection.execute(own.where(UserPatient.patient_id == source)).all()
-        known = {user_id for user_id, _ in linked_accounts(connection, target)}
+        links = select(UserPatient.user_id, UserPatient.is_self, UserPatient.related_person)
+        of_source = connection.execute(links.where(UserPatient.patient_id == source)).all()
+        of_target = {
+            user_id: related
+            for user_id, _is_self, related in connection.execute(
+                links.where(UserPatient.patient_id == target)
+            )
+        }
         moved = []
-        for user_id, is_self in links:
-            is_moved = move_accounts and user_id not in known
+        for user_id, is_self, related in of_source:
+            # A link to the one who stays that does not hold now makes room, until an undo.
+            held = of_target.get(user_id)
+            lapses = held is not None and bool(lapse_of(target, held))
+            is_moved = move_accounts and (user_id not in of_target or lapses)
             accounts.unlink(connection, user_id, source)
             if is_moved:
-                accounts.link(connection, user_id, target, is_self=is_self)
-            moved.append([user_id, is_self, is_moved])
+                accounts.link(connection, user_id, target, is_self=is_self, related_person=related)
+            moved.append([user_id, is_self, is_moved, related, held if is_moved else None])
         revoke_of_patient(connection, source)
         change_id = note(connection, MERGED, source, reason, who)
         row = {"change_id": change_id, "target_id": target, "accounts": moved}
@@ -119,13 +128,18 @@ def undo_merge(settings: Settings, source: str, reason: str) -> Mapping[str, int
         _publish_patient(publisher, source, lambda one: merge.unlink(one, target))
         _publish_patient(publisher, target, lambda one: merge.unlink(one, source))
         here = {*connection.execute(select(User.id).where(User.role == PATIENT)).scalars()}
-        for user_id, is_self, is_moved in row["accounts"]:
+        # Merges before schema 0011 have no RelatedPersons.
+        for user_id, is_self, is_moved, related, held in (
+            [*moved, None, None][:5] for moved in row["accounts"]
+        ):
             if user_id not in here:
                 continue
             # From whom the record was taken since, it stays so.
             if is_moved and not accounts.unlink(connection, user_id, target):
                 continue
-            accounts.link(connection, user_id, source, is_self=is_self)
+            accounts.link(connection, user_id, source, is_self=is_self, related_person=related)
+            if held is not None:
+                accounts.link(connection, user_id, target, related_person=held)
         revoke_of_patient(connection, target)
         ended = update(PatientChange).where(PatientChange.id == row["change_id"])
         connection.execute(ended.values(ended_at=now()))

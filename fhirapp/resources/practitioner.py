@@ -27,9 +27,9 @@ from fhirapp.fhir.elements import boolean, many
 from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.search.parameter import Parameters
+from fhirapp.search.person import NAMES, person
 from fhirapp.search.query import COMMON
-from fhirapp.search.string import Phonetic, String
-from fhirapp.search.token import SPECIAL_VALUES, ContactToken, Token
+from fhirapp.search.token import Token
 
 
 class Practitioner(DomainVersioned):
@@ -76,59 +76,13 @@ class PractitionerSchema(DomainResourceSchema):
     communication = Elements(CodeableConcept)
 
 
-SPEC = "http://hl7.org/fhir/SearchParameter/"
-PRACTITIONER = SPEC + "Practitioner-"
-INDIVIDUAL = SPEC + "individual-"
+PRACTITIONER = "http://hl7.org/fhir/SearchParameter/Practitioner-"
 
 # An import resolves conditional references by them.
 PARAMS = Parameters(
     (
         *COMMON,
-        Token(
-            "identifier",
-            ("identifier",),
-            "Identifier of the practitioner",
-            PRACTITIONER + "identifier",
-            of_identifier=True,
-        ),
-        String("name", ("name",), "Any part of a name", PRACTITIONER + "name"),
-        String("family", ("name.family",), "Family name", INDIVIDUAL + "family"),
-        String("given", ("name.given",), "Given name", INDIVIDUAL + "given"),
-        Phonetic("phonetic", ("name",), "Word of a name, by its sound", INDIVIDUAL + "phonetic"),
-        Token(
-            "gender",
-            ("gender",),
-            "male, female, other or unknown",
-            INDIVIDUAL + "gender",
-            system="http://hl7.org/fhir/administrative-gender",
-        ),
-        Token(
-            "active",
-            ("active",),
-            "Whether the record is in active use",
-            PRACTITIONER + "active",
-            system=SPECIAL_VALUES,
-        ),
-        Token("telecom", ("telecom",), "Phone number, e-mail address …", INDIVIDUAL + "telecom"),
-        ContactToken("email", (), "E-mail address", INDIVIDUAL + "email", system="email"),
-        ContactToken("phone", (), "Phone number", INDIVIDUAL + "phone", system="phone"),
-        String("address", ("address",), "Any part of an address", INDIVIDUAL + "address"),
-        String("address-city", ("address.city",), "City", INDIVIDUAL + "address-city"),
-        String("address-state", ("address.state",), "State", INDIVIDUAL + "address-state"),
-        String(
-            "address-postalcode",
-            ("address.postalCode",),
-            "Postal code",
-            INDIVIDUAL + "address-postalcode",
-        ),
-        String("address-country", ("address.country",), "Country", INDIVIDUAL + "address-country"),
-        Token(
-            "address-use",
-            ("address.use",),
-            "home, work, temp, old or billing",
-            INDIVIDUAL + "address-use",
-            system="http://hl7.org/fhir/address-use",
-        ),
+        *person(PRACTITIONER, "the practitioner", *NAMES),
         Token(
             "communication",
             ("communication",),

@@ -266,7 +266,15 @@ def access_to(definition: Definition, permission: str, resource_id: str | None =
     if resource_id is not None:
         check_id(definition, resource_id)
     access = authenticate().access()
-    is_user = permission == "r" and access.own == (definition.name, resource_id)
+    is_user = (
+        permission == "r"
+        and access.own is not None
+        and access.own[:2]
+        == (
+            definition.name,
+            resource_id,
+        )
+    )
     if not (reaches(definition, access, permission) or is_user):
         raise insufficient_scope(
             f"The token's scope does not cover {_NAMES[permission]} of {definition.name}.",

@@ -42,7 +42,7 @@ from fhirapp.store.write import (
     remember_rendering,
 )
 
-HEAD = "0010"
+HEAD = "0011"
 _VERSIONS = "alembic_version"
 # Versions that are rendered at once.
 _BATCH = 500

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from flask import Response, request
 
+from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, Client, Grant
 from fhirapp.auth.throttle import TooOften
 from fhirapp.auth.users import accounts, sessions, sign_in
@@ -84,7 +85,7 @@ def account() -> Response:
     """Show who is signed in, for how long, and what they can do."""
     session = signed_in()
     user = session.user
-    linked = accounts.linked_patients(user.id) if user.role == PATIENT else []
+    linked = linked_patients(user.id) if user.role == PATIENT else []
     records = people(linked)
     return page(
         "account.html",
@@ -102,7 +103,7 @@ def account() -> Response:
 def apps() -> Response:
     """List the apps that the user gave access to."""
     user = signed_in().user
-    theirs = accounts.linked_patients(user.id) if user.role == PATIENT else None
+    theirs = linked_patients(user.id) if user.role == PATIENT else None
     of_record: dict[tuple[str, str | None], list[tuple[Grant, Client]]] = {}
     for grant, client in active_grants(user.id):
         of_record.setdefault((client.client_id, grant.patient_id), []).append((grant, client))

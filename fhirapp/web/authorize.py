@@ -12,7 +12,7 @@ from dataclasses import replace
 from flask import Response, request
 from werkzeug.datastructures import MultiDict
 
-from fhirapp.auth.clients.overview import links_of
+from fhirapp.auth.links import links_of
 from fhirapp.auth.models import ParkedRequest
 from fhirapp.auth.oauth import authorize
 from fhirapp.auth.oauth.authorize import DURATIONS, Offer, SendBack, Unanswerable

@@ -19,7 +19,7 @@ from sqlalchemy import func, select
 
 from fhirapp.auth.clients.first_party import REDIRECT_PATH, add_documentation
 from fhirapp.auth.clients.registration import API_DOCS
-from fhirapp.auth.demo import APP, BACKEND, CONFIDENTIAL, PEOPLE, SAMPLE_PATH, SECRET
+from fhirapp.auth.demo import APP, BACKEND, BY_ROLE, CONFIDENTIAL, SAMPLE_PATH, SECRET
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User
 from fhirapp.auth.users.accounts import has_administrator
 from fhirapp.config import base_url, fhir_url, settings
@@ -84,7 +84,7 @@ def home() -> Response:
         version=software_version(),
         since=_SINCE,
         counts=_counts(session.user) if session else (),
-        people={person.role: person for person in PEOPLE} if demo else {},
+        people=BY_ROLE if demo else {},
         password=SECRET,
         clients=_clients() if demo else (),
         sample=SAMPLE_PATH,

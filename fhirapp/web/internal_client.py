@@ -14,7 +14,7 @@ from flask import current_app
 from werkzeug.datastructures import Headers
 
 from fhirapp.auth.clients.first_party import OwnToken, own_token
-from fhirapp.auth.clients.overview import links_of
+from fhirapp.auth.links import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.db import db
 from fhirapp.rest import internal

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from flask import has_request_context, request
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.auth.clients.overview import links_of
+from fhirapp.auth.links import links_of
 from fhirapp.db import reader
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json

@@ -13,7 +13,7 @@ from flask import Flask
 
 from fhirapp.auth.models import PATIENT
 from tests.support.authorizing import Flow, add_person, add_program
-from tests.support.contract import SERVED, TYPES, Held, addresses, owned, versions_held
+from tests.support.contract import SERVED, TYPES, Held, addresses, owned, publish, versions_held
 from tests.support.helpers import FHIR_JSON, Fhir, assert_outcome, link
 
 JSON = {"Accept": FHIR_JSON}
@@ -22,8 +22,12 @@ NO_OTHER = "the token is for one patient, and this is another."
 
 @pytest.fixture(scope="module")
 def records(make_app: Callable[..., Flask]) -> Flask:
-    """Return a seeded app of these tests' own."""
-    return make_app()
+    """Return a seeded app of these tests' own, where p1 has a related person too."""
+    app = make_app()
+    spouse = {"resourceType": "RelatedPerson", "id": "rp-p1"}
+    spouse["patient"] = {"reference": "Patient/p1"}
+    publish(app, spouse, now="2026-02-01T00:00:00.000+00:00")
+    return app
 
 
 @pytest.fixture(scope="module")

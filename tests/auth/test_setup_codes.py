@@ -11,6 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, update
 
+from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, ROLES, SetupCode, User
 from fhirapp.auth.users import accounts
 from fhirapp.auth.users.sign_in import enable, new_secret, sign_in
@@ -34,7 +35,7 @@ def clinic(make_app: Callable[..., Flask]) -> Flask:
 def asked(clinic: Flask, user_id: str) -> Asked:
     with clinic.app_context():
         user = db.session.get_one(User, user_id)
-        return Asked(accounts.linked_patients(user_id), accounts.fhir_user_of(user))
+        return Asked(linked_patients(user_id), accounts.fhir_user_of(user, None))
 
 
 def test_who_a_patient_is_in_the_records_is_the_own_record(clinic):

@@ -10,6 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import Connection, select
 
+from fhirapp.auth.links import Link
 from fhirapp.auth.models import (
     ADMINISTRATOR,
     CLINICIAN,
@@ -316,8 +317,13 @@ def test_users_are_listed_by_name_with_their_records(connection):
         accounts.link(connection, user_id, patient_id, is_self=is_self)
     add(connection, "zoe")
     listed = accounts.list_users(connection)
-    assert [row["username"] for row in listed] == ["aaron", "admin", "clinician", "patient", "zoe"]
-    assert [(row["own_patient"], row["patients"]) for row in (listed[0], listed[-1])] == [
-        ("p9", ["p9", "p1", "p2"]),
-        (None, []),
+    assert [row["username"] for row in listed] == [
+        *("aaron", "admin", "clinician", "parent", "patient", "zoe")
     ]
+    assert [(link.patient_id, link.is_self) for link in listed[0]["links"]] == [
+        ("p9", True),
+        ("p1", False),
+        ("p2", False),
+    ]
+    assert listed[3]["links"] == [Link("p3", False, "rp-lindqvist", "")]
+    assert listed[-1]["links"] == []

@@ -58,13 +58,16 @@ def has_password(folder: Path, username: str, password: str) -> bool:
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An instance folder whose database has two patients and a practitioner, and no user."""
+    """An instance folder with two patients, their people and no user."""
     folder = tmp_path_factory.mktemp("records")
+    of_ben, ended = {"reference": "Patient/ben"}, {"end": "2020-12-31"}
     (folder / "records.ndjson").write_bytes(
         lines(
             {"resourceType": "Patient", "id": "ana"},
             {"resourceType": "Patient", "id": "ben"},
             {"resourceType": "Practitioner", "id": "dr"},
+            {"resourceType": "RelatedPerson", "id": "mum", "patient": of_ben},
+            {"resourceType": "RelatedPerson", "id": "gran", "patient": of_ben, "period": ended},
         )
     )
     # In a process of its own: an import changes how garbage is collected.
@@ -109,6 +112,7 @@ def test_a_user_is_added_whose_password_nobody_sees(clinic):
         "fhir_user": "Practitioner/dr",
         "patients": [],
         "own_patient": None,
+        "related_persons": [],
         "disabled": False,
         "signed_in_at": None,
         "second_factor": False,
@@ -150,9 +154,9 @@ def test_a_password_is_one_line_whatever_ends_it(clinic, ending):
             ("--patient", "ana"),
             "Only users with the role patient can be linked to a record.",
         ),
-        ("paul", ("--practitioner", "nobody"), "There is no practitioner nobody."),
+        ("paul", ("--practitioner", "nobody"), "There is no Practitioner/nobody."),
         ("paul", ("--practitioner", "a b"), "'a b' is not a Practitioner id."),
-        ("paul", ("--role", "patient", "--patient", "nobody"), "There is no patient nobody."),
+        ("paul", ("--role", "patient", "--patient", "nobody"), "There is no Patient/nobody."),
         ("paul", ("--role", "patient", "--patient", "a\nb"), "'a\\nb' is not a Patient id."),
         (
             "paul",
@@ -384,11 +388,41 @@ def test_records_are_linked_and_unlinked(clinic):
     assert (row["own_patient"], row["patients"]) == (None, ["ben"])
 
 
+def test_a_record_is_linked_for_a_related_person(clinic):
+    add(clinic, "maria", "patient")
+    said = done(clinic, "user", "link", "maria", "ben", "--related-person", "RelatedPerson/mum")
+    as_whom = "as someone else's record, as RelatedPerson/mum"
+    assert said.stderr == f"User maria can see Patient/ben, {as_whom}.\n"
+    shown = "Patient/ben (someone else's, as RelatedPerson/mum"
+    assert done(clinic, "user", "list").stdout == f"maria\tpatient\tmaria\t{shown})\n"
+    link = {"patient": "ben", "related_person": "mum", "has_access": True}
+    assert listed(clinic)["maria"]["related_persons"] == [link]
+    gone = {"resourceType": "RelatedPerson", "id": "mum", "active": False}
+    (clinic / "later.ndjson").write_bytes(lines(gone | {"patient": {"reference": "Patient/ben"}}))
+    done(clinic, "import", str(clinic / "later.ndjson"))
+    shown = f"{shown}; no access now)"
+    assert done(clinic, "user", "list").stdout == f"maria\tpatient\tmaria\t{shown}\n"
+    assert listed(clinic)["maria"]["related_persons"] == [link | {"has_access": False}]
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         (("role", "maria", "doctor"), "Invalid value for '{clinician|administrator|patient}'"),
-        (("link", "maria", "nobody"), "There is no patient nobody."),
+        (("link", "maria", "nobody"), "There is no Patient/nobody."),
+        (
+            ("link", "maria", "ben", "--related-person", "nobody"),
+            "There is no RelatedPerson/nobody.",
+        ),
+        (("link", "maria", "ben", "--related-person", "a b"), "'a b' is not a RelatedPerson id."),
+        (
+            ("link", "maria", "ana", "--related-person", "mum"),
+            "This RelatedPerson is not related to this patient.",
+        ),
+        (
+            ("link", "maria", "ben", "--related-person", "gran"),
+            "The period of this RelatedPerson has ended.",
+        ),
         (("link", "maria", "Practitioner/dr"), "'Practitioner/dr' is not a Patient id."),
         (("link", "maria", ""), "'' is not a Patient id."),
         (("link", "maria", "\udcff"), "'\\udcff' is not a Patient id."),
@@ -422,7 +456,7 @@ def test_a_second_factor_is_taken_away(tmp_path):
 
 def test_the_demo_has_users_of_its_own(tmp_path):
     demo = json.loads(done(tmp_path, "user", "list", "--json", "--demo").stdout)
-    assert [row["username"] for row in demo] == ["admin", "clinician", "patient"]
+    assert [row["username"] for row in demo] == ["admin", "clinician", "parent", "patient"]
     text = done(tmp_path, "user", "list", "--demo").stdout
     assert "argon2" not in text + json.dumps(demo)
     assert "clinician\tclinician\tDr. Folake Adeyemi\tPractitioner/dr-adeyemi\n" in text

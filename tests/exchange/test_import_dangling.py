@@ -55,8 +55,8 @@ def test_a_reference_to_what_is_not_here_is_listed_wherever_it_stands(take, reso
 
 
 def test_a_reference_to_a_type_that_is_not_stored_is_listed(take):
-    report = take(patient("one"), allergy("a", asserter={"reference": "RelatedPerson/x"}))
-    assert report.kept == {"RelatedPerson/x": "RelatedPerson is not stored here"}
+    report = take(patient("one"), allergy("a", asserter={"reference": "PractitionerRole/x"}))
+    assert report.kept == {"PractitionerRole/x": "PractitionerRole is not stored here"}
 
 
 def test_many_references_to_one_are_listed_once_and_counted(take):

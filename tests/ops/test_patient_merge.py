@@ -12,8 +12,9 @@ from flask import Flask
 from sqlalchemy import select
 
 from fhirapp.audit.read import ADMINISTRATION, entries
+from fhirapp.auth.links import INACTIVE, Link, all_links, linked_patients
 from fhirapp.auth.models import PATIENT, UserPatient
-from fhirapp.auth.users.accounts import linked_patients, unlink
+from fhirapp.auth.users.accounts import link, unlink
 from fhirapp.config import RefusedCommand, settings_of
 from fhirapp.db import db, writing
 from fhirapp.definition import types
@@ -376,6 +377,55 @@ def test_accounts_follow_where_that_is_wanted_and_come_back(app, move_accounts):
     assert len(links()) == (2 if move_accounts else 1)
     undo(app)
     assert links() == before
+
+
+def test_who_acts_for_a_patient_acts_for_the_one_who_stays(app, tmp_path):
+    mother = {"resourceType": "RelatedPerson", "id": "mother"}
+    mother |= {"patient": {"reference": "Patient/twice"}}
+    bring(app, tmp_path, mother)
+    person = id_of(app, add_person(app, PATIENT))
+    with app.app_context(), writing() as connection:
+        link(connection, person, "twice", related_person="mother")
+
+    def seen() -> list[Link]:
+        with app.app_context():
+            return all_links(person)
+
+    join(app, move_accounts=True)
+    assert seen() == [Link("stays", False, "mother", "")]
+    undo(app)
+    assert seen() == [Link("twice", False, "mother", "")]
+
+
+def test_a_link_that_does_not_hold_makes_room_until_an_undo(app, tmp_path):
+    mothers = [
+        {
+            "resourceType": "RelatedPerson",
+            "id": f"mother-of-{name}",
+            "active": name == "twice",
+            "patient": {"reference": f"Patient/{name}"},
+        }
+        for name in ("twice", "stays")
+    ]
+    bring(app, tmp_path, *mothers)
+    person = id_of(app, add_person(app, PATIENT))
+    with app.app_context(), writing() as connection:
+        for name in ("twice", "stays"):
+            link(connection, person, name, related_person=f"mother-of-{name}")
+
+    def seen() -> list[Link]:
+        with app.app_context():
+            return all_links(person)
+
+    before = [
+        Link("stays", False, "mother-of-stays", INACTIVE),
+        Link("twice", False, "mother-of-twice", ""),
+    ]
+    assert seen() == before
+    join(app, move_accounts=True)
+    assert seen() == [Link("stays", False, "mother-of-twice", "")]
+    undo(app)
+    assert seen() == before
 
 
 def test_an_account_that_was_unlinked_meanwhile_sees_nothing_after_an_undo(app):

@@ -83,7 +83,9 @@ def test_a_reference_says_where_its_chains_lead(listed):
     }
     patient = "Patient that the entry is about; chained to Patient"
     assert said["AllergyIntolerance", "patient"] == patient
-    assert said["AllergyIntolerance", "asserter"].endswith("; chained to Patient, Practitioner")
+    assert said["AllergyIntolerance", "asserter"].endswith(
+        "; chained to Patient, Practitioner, RelatedPerson"
+    )
     assert said["Provenance", "entity"].endswith("; chained to any type")
     assert "chained" not in said["AllergyIntolerance", "code"]
 

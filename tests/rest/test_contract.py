@@ -319,7 +319,8 @@ def published(shared: Path) -> dict[str, dict[str, Any]]:
             *((one, "reference") for one in ("managing-entity", "member")),
         )
     ]
-    # Of those of terminology, it has none: https://hl7.org/fhir/R4/valueset.html#search and others.
+    # Of those of terminology, it has none, and not all of RelatedPerson's:
+    # https://hl7.org/fhir/R4/valueset.html#search and others.
     of_r4 += [
         {"url": f"{CONFORMANCE}-{code}", "code": code, "type": kind, "base": [*TERMINOLOGY]}
         for kind, codes in (
@@ -345,6 +346,9 @@ def published(shared: Path) -> dict[str, dict[str, Any]]:
             ("CodeSystem", "system", "uri"),
             *(("ConceptMap", one, "uri") for one in ("source-system", "target-system")),
             *(("ValueSet", one, "uri") for one in ("expansion", "reference")),
+            *(("RelatedPerson", one, "token") for one in ("active", "identifier", "relationship")),
+            ("RelatedPerson", "name", "string"),
+            ("RelatedPerson", "patient", "reference"),
         )
     ]
     return found | {one["url"]: one for one in of_r4}

@@ -135,8 +135,8 @@ def test_many_chains_that_lead_to_many_are_one_statement_that_the_database_takes
         ("patient._content", "_content cannot be searched of Patient"),
         ("patient:Group.name", "name cannot be searched of Group, which is not served"),
         (
-            "recorder:RelatedPerson.name",
-            "name cannot be searched of RelatedPerson, which is not served",
+            "recorder:PractitionerRole.role",
+            "role cannot be searched of PractitionerRole, which is not served",
         ),
         ("patient.", "has a dot without a parameter beside it"),
         (".name", "has a dot without a parameter beside it"),

@@ -60,6 +60,16 @@ RESOURCES: tuple[dict[str, Any], ...] = (
     },
     {"resourceType": "Patient", "id": "complete", "meta": META, "active": True},
     {
+        "resourceType": "RelatedPerson",
+        "id": "complete",
+        "meta": META,
+        "identifier": [{"system": "urn:numbers", "value": "RP-1"}],
+        "active": False,
+        "patient": {"reference": "Patient/complete"},
+        "photo": [{"contentType": "image/png", "url": "https://source.example/photo.png"}],
+        "period": {"end": "2024-05-01"},
+    },
+    {
         "resourceType": "Encounter",
         "id": "complete",
         "meta": META,

@@ -40,6 +40,7 @@ PROFILES = {
     "Patient": PROFILE + "us-core-patient",
     "Practitioner": PROFILE + "us-core-practitioner",
     "Provenance": PROFILE + "us-core-provenance",
+    "RelatedPerson": PROFILE + "us-core-relatedperson",
     "ValueSet": None,
 }
 # tests/r4.py asks these, of every element and of what is contained.

@@ -40,7 +40,7 @@ def test_the_second_page_says_what_goes_and_deletes_nothing(app, admin):
     page = confirmation(admin)
     assert page.heading == "Delete this record?"
     assert "allergies and intolerances 1" in page.words
-    assert "1 user can see this record" in page.words
+    assert "1 user is linked to this record" in page.words
     assert "Vera herself" in page.offered
     assert REASON in page.words
     assert asking(app).get("Patient/vera").status_code == 200

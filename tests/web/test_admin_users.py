@@ -17,8 +17,10 @@ from fhirapp.auth.models import ADMINISTRATOR, CLINICIAN, PATIENT, User, UserPat
 from fhirapp.auth.users import accounts, sign_in
 from fhirapp.auth.users.sign_in import PER_NAME_AND_ADDRESS
 from fhirapp.db import writing
+from tests.auth.test_related_persons import related
 from tests.support.authorizing import Flow, add_program, alter, rows
 from tests.support.browsing import PASSWORD, Browser, Page, add_person, id_of
+from tests.support.contract import publish
 from tests.support.helpers import BASE_URL
 
 ACTIONS = ("role", "disable", "enable", "practitioner", "link", "unlink")
@@ -404,6 +406,42 @@ def test_a_proxy_sees_somebody_elses_record(app, admin):
     assert (
         flow.fhir("launch/patient patient/*.rs", patient="p1").get("Patient/p1").status_code == 200
     )
+
+
+def test_a_related_person_is_linked_as_who_they_are_while_that_is_so(make_app):
+    app = make_app()
+    browser = Browser(app)
+    browser.sign_in(add_person(app, ADMINISTRATOR))
+    username = add_person(app, PATIENT)
+    page = page_of(app, browser, username).submit("Search", find="lindqvist")
+    assert "gives access only while that RelatedPerson is active" in page.words
+    page = page.submit("Link as Sara Lindqvist (mother)")
+    assert "Record linked." in page.words
+    assert "linked as proxy, as RelatedPerson Sara Lindqvist" in page.words
+    assert links_of(app, username) == {"p3": False}
+    flow = Flow(app, add_program(app), user_of(app, username).id)
+    fhir = flow.fhir("launch/patient patient/*.rs")
+    assert fhir.get("Patient/p3").status_code == 200
+    ended = related(period={"end": "2025"})
+    publish(app, ended, now="2026-02-01T00:00:00.000+00:00")
+    page = page_of(app, browser, username)
+    assert "No access now. The period of this RelatedPerson has ended." in page.words
+    assert fhir.get("Patient/p3").status_code == 403
+    own = signed_in(app, username)
+    assert "Lindqvist" not in own.get("/account").words
+    page = page.submit("Search", find="lindqvist")
+    assert "Sara" not in page.words.partition("Find a record")[2]
+    assert "as a related person" not in page.words
+
+
+def test_a_link_by_a_related_person_of_somebody_else_is_refused(app, admin):
+    username = add_person(app, PATIENT)
+    page = page_of(app, admin, username).submit("Search", find="hartwell")
+    page.form("Link as proxy").fields["related"] = "rp-lindqvist"
+    page = page.submit("Link as proxy")
+    assert page.status == 409
+    assert "This RelatedPerson is not related to this patient." in page.words
+    assert links_of(app, username) == {}
 
 
 def test_there_is_one_own_record(app, admin):

@@ -60,8 +60,8 @@ def test_a_clinicians_token_opens_every_record(clinician):
     assert "User Robin Example, clinician" in page.words
     assert "Patient none (not limited to one patient)" in page.words
     assert "See everything in the record" in page.words
-    every = "AllergyIntolerance, DiagnosticReport, DocumentReference, Encounter, Group, Patient"
-    assert row(page, every).startswith("all all")
+    every = "AllergyIntolerance, DiagnosticReport, DocumentReference, Encounter, Group, Patient,"
+    assert row(page, f"{every} RelatedPerson").startswith("all all")
     assert row(page, "Binary").startswith("only those attached to documents that it can read not")
     assert "It has access to every type." in page.words
 
@@ -71,9 +71,8 @@ def test_a_patients_token_opens_one_record(clinic):
     page = browser.get(TOKEN)
     assert "Patient p1 · open this record" in page.words
     assert page.links["open this record"] == "/explore?address=/fhir/Patient/p1"
-    assert row(page, "DiagnosticReport, DocumentReference, Encounter, Patient").startswith(
-        "only that of patient p1 only that of patient p1"
-    )
+    own = "DiagnosticReport, DocumentReference, Encounter, Patient, RelatedPerson"
+    assert row(page, own).startswith("only that of patient p1 only that of patient p1")
     assert "No access to: Group." in page.words
 
 

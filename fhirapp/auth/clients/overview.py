@@ -18,7 +18,6 @@ from fhirapp.auth.models import (
     Grant,
     RefreshToken,
     User,
-    UserPatient,
 )
 from fhirapp.db import db
 
@@ -111,12 +110,3 @@ def find_users(text: str, role: str = "") -> tuple[Sequence[User], bool]:
         query = query.where(User.role == role)
     found = db.session.scalars(query.order_by(User.username).limit(MOST_USERS + 1)).all()
     return found[:MOST_USERS], len(found) > MOST_USERS
-
-
-def links_of(user_id: str) -> Sequence[UserPatient]:
-    """Return the links of a user to records, the own one first."""
-    return db.session.scalars(
-        select(UserPatient)
-        .where(UserPatient.user_id == user_id)
-        .order_by(UserPatient.is_self.desc(), UserPatient.patient_id)
-    ).all()

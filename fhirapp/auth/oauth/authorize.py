@@ -23,6 +23,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from werkzeug.datastructures import MultiDict
 
 from fhirapp.auth.clients.overview import find_client as find_registered
+from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, Client, ParkedRequest, User, digest
 from fhirapp.auth.oauth import authorization_request
 from fhirapp.auth.oauth.authorization_request import AuthorizationRequest, checked, is_state
@@ -44,7 +45,7 @@ from fhirapp.auth.scopes import (
 )
 from fhirapp.auth.throttle import Failures
 from fhirapp.auth.tokens import CODE_SECONDS, OFFLINE_SECONDS, USER_SECONDS, new_token
-from fhirapp.auth.users.accounts import fhir_user_of, linked_patients
+from fhirapp.auth.users.accounts import fhir_user_of
 from fhirapp.auth.users.sessions import ABSOLUTE_SECONDS, Signed
 from fhirapp.config import with_parameters
 from fhirapp.db import db, writing
@@ -236,7 +237,7 @@ def offer(parked: ParkedRequest, user: User) -> Offer:
         left_out.add(LAUNCH_ENCOUNTER)
     if OFFLINE in scopes:
         left_out.add(ONLINE)
-    if fhir_user_of(user) is None:
+    if fhir_user_of(user, patient_id if _is_in_context(scopes) else None) is None:
         left_out.add(FHIR_USER)
     if patients == []:
         left_out.update(text for text in scopes if is_of_patient([text]))
@@ -283,7 +284,10 @@ def decide(
         raise Unanswerable("Choose a visit for the app first.")
     now = int(time.time())
     user = signed.user
-    in_context = is_of_patient(scopes) or LAUNCH in scopes
+    in_context = _is_in_context(scopes)
+    if FHIR_USER in scopes and not in_context and fhir_user_of(user, None) is None:
+        # Who they are to a patient of whom the app is to learn nothing.
+        scopes.remove(FHIR_USER)
     # The visit has a tick of its own where the app asks for it apart.
     of_visit = (LAUNCH_ENCOUNTER if LAUNCH_ENCOUNTER in offered.scopes else LAUNCH) in scopes
     grant = {
@@ -332,6 +336,12 @@ def send_back(parked: ParkedRequest, error: str, description: str) -> SendBack:
     """
     _client_of(parked.parameters)
     return _sent_back(parked.parameters, error, description)
+
+
+def _is_in_context(scopes: Iterable[str]) -> bool:
+    """Say whether an app with these scopes learns which patient is in context."""
+    listed = [*scopes]
+    return is_of_patient(listed) or LAUNCH in listed
 
 
 def _end(scopes: Sequence[str], signed: Signed, now: int, days: int) -> int:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
-from fhirapp.auth.models import PATIENT, AccessToken, Client, Grant, RefreshToken, User, digest
+from fhirapp.auth.models import AccessToken, Client, Grant, RefreshToken, User, digest
 from fhirapp.auth.oauth.grants import launch_parameters
 from fhirapp.auth.scopes import FHIR_USER, enforceable, grantable, of_role
 from fhirapp.auth.tokens import revoke_access_token, revoke_replayed
-from fhirapp.auth.users.accounts import fhir_user_of, linked_patients
+from fhirapp.auth.users.accounts import fhir_user_of
 from fhirapp.config import base_url
 from fhirapp.db import db
 
@@ -52,9 +52,7 @@ class Held(NamedTuple):
         if self.grant is None or self.user is None:
             patient_id = self.token.patient_id if isinstance(self.token, AccessToken) else None
             return {} if patient_id is None else {"patient": patient_id}
-        if self.user.role == PATIENT and self.grant.patient_id not in linked_patients(self.user.id):
-            return {}
-        return launch_parameters(self.grant)
+        return launch_parameters(self.grant, self.user)
 
 
 def find_token(text: str) -> Held | None:
@@ -115,7 +113,7 @@ class Introspection(_Checked, IntrospectionEndpoint):  # type: ignore[misc]
         if isinstance(token.token, AccessToken):
             content["token_type"] = "Bearer"
         if token.user is not None and FHIR_USER in scope.split():
-            who = fhir_user_of(token.user)
+            who = fhir_user_of(token.user, token.grant.patient_id if token.grant else None)
             if who is not None:
                 content["fhirUser"] = f"{base_url()}/fhir/{who}"
         return content

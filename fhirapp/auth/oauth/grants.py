@@ -23,7 +23,16 @@ from authlib.oauth2.rfc6749.grants import (
 from authlib.oauth2.rfc7636 import CodeChallenge
 from sqlalchemy import insert
 
-from fhirapp.auth.models import AuthorizationCode, Client, Grant, RefreshToken, User, digest
+from fhirapp.auth.links import linked_patients
+from fhirapp.auth.models import (
+    PATIENT,
+    AuthorizationCode,
+    Client,
+    Grant,
+    RefreshToken,
+    User,
+    digest,
+)
 from fhirapp.auth.scopes import LAUNCH
 from fhirapp.auth.tokens import (
     CODE_SECONDS,
@@ -180,12 +189,16 @@ class LaunchContext:
     def add(self, grant: Any, response: Any) -> None:
         """Add patient and encounter, and how the app should look in our own pages."""
         _, token, _ = response
-        consent: Grant = grant.request.grant
-        token.update(launch_parameters(consent))
+        token.update(launch_parameters(grant.request.grant, grant.request.user))
 
 
-def launch_parameters(grant: Grant) -> dict[str, Any]:
-    """Return what is in context, as the answer and the introspection of a token tell it."""
+def launch_parameters(grant: Grant, user: User) -> dict[str, Any]:
+    """Return what is in context, as the answer and the introspection of a token tell it.
+
+    Nothing is where the user may not see the patient's record any more.
+    """
+    if user.role == PATIENT and grant.patient_id not in linked_patients(user.id):
+        return {}
     context: dict[str, Any] = {}
     if grant.patient_id is not None:
         context["patient"] = grant.patient_id

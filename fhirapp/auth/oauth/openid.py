@@ -162,9 +162,15 @@ class IdToken(OpenIDCode):  # type: ignore[misc]
     def get_encode_header(self, client: Any) -> dict[str, str]:  # noqa: ARG002
         return {"alg": ALGORITHM, "typ": "JWT"}
 
+    def encode_id_token(self, token: Any, request: Any) -> str:
+        # Authlib tells generate_user_info() the scope, and not the consent.
+        request.granted = token["scope"].split()
+        return str(super().encode_id_token(token, request))
+
     def get_compatible_claims(self, request: Any) -> dict[str, Any]:
         now = int(time.time())
         return {
+            **claims_about(request.user, request.granted, request.grant.patient_id),
             "iss": base_url(),
             "aud": request.client.client_id,
             "iat": now,
@@ -172,14 +178,14 @@ class IdToken(OpenIDCode):  # type: ignore[misc]
             "auth_time": request.grant.signed_in_at,
         }
 
-    def generate_user_info(self, user: User, scope: str) -> UserInfo:
-        return claims_about(user, scope.split())
+    def generate_user_info(self, user: User, scope: str) -> UserInfo:  # noqa: ARG002
+        return UserInfo(sub=user.id)
 
 
-def claims_about(user: User, granted: Collection[str]) -> UserInfo:
-    """Return who a user is, as far as the granted scopes tell it."""
+def claims_about(user: User, granted: Collection[str], patient_id: str | None) -> UserInfo:
+    """Return who a user is, as far as the granted scopes tell it, to the patient in context."""
     claims = UserInfo(sub=user.id)
-    who = fhir_user_of(user)
+    who = fhir_user_of(user, patient_id)
     if FHIR_USER in granted and who is not None:
         claims["fhirUser"] = f"{base_url()}/fhir/{who}"
     if PROFILE in granted:
@@ -199,4 +205,4 @@ def user_info() -> UserInfo:
     granted = [] if user is None else of_role(session, user.role)
     if user is None or OPENID not in granted:
         raise insufficient_scope("Only a user's token with openid says who the user is.", OPENID)
-    return claims_about(user, granted)
+    return claims_about(user, granted, token.patient_id)

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
+from fhirapp.auth.links import Link, lapse_of, link_of_user, links_of
 from fhirapp.auth.models import (
     ADMINISTRATOR,
     OF_PAGES,
@@ -112,25 +113,20 @@ def find_user(connection: Connection, username: str) -> Mapping[str, Any]:
 
 
 def list_users(connection: Connection) -> Sequence[Mapping[str, Any]]:
-    """Return every user's row, by name, with the ids of linked patients as `patients`.
-
-    `own_patient` is the one of them that the user is, None where there is none.
-    """
-    links: dict[str, list[str]] = {}
-    own: dict[str, str] = {}
-    for user_id, patient_id, is_self in connection.execute(
-        select(UserPatient.user_id, UserPatient.patient_id, UserPatient.is_self).order_by(
-            UserPatient.is_self.desc(), UserPatient.patient_id
-        )
+    """Return every user's row, by name, with the links to patients' records as `links`."""
+    links: dict[str, list[Link]] = {}
+    for user_id, patient_id, is_self, related in connection.execute(
+        select(
+            UserPatient.user_id,
+            UserPatient.patient_id,
+            UserPatient.is_self,
+            UserPatient.related_person,
+        ).order_by(UserPatient.is_self.desc(), UserPatient.patient_id)
     ):
-        links.setdefault(user_id, []).append(patient_id)
-        if is_self:
-            own[user_id] = patient_id
+        lapse = lapse_of(patient_id, related) if related else ""
+        links.setdefault(user_id, []).append(Link(patient_id, is_self, related, lapse))
     rows = connection.execute(select(User.__table__).order_by(User.username)).mappings()
-    return [
-        {**row, "patients": links.get(row["id"], []), "own_patient": own.get(row["id"])}
-        for row in rows
-    ]
+    return [{**row, "links": links.get(row["id"], [])} for row in rows]
 
 
 def set_password(
@@ -194,15 +190,28 @@ def set_fhir_user(connection: Connection, user_id: str, fhir_user: str | None) -
     return True
 
 
-def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool = True) -> bool:
-    """Let a patient user see a record. Raises RefusedCommand."""
+def link(
+    connection: Connection,
+    user_id: str,
+    patient_id: str,
+    *,
+    is_self: bool = True,
+    related_person: str | None = None,
+) -> bool:
+    """Let a patient user see a record. Raises RefusedCommand.
+
+    With the id of a RelatedPerson the link holds while that record says so (auth/links.py), and the
+    record is not the user's own.
+    """
     if not _PATIENT.fullmatch(patient_id):
         raise RefusedCommand("%(id)r is not a Patient id.", id=patient_id)
+    is_self = is_self and related_person is None
     role = connection.execute(select(User.role).where(User.id == user_id)).scalar_one()
     if role != PATIENT:
         raise RefusedCommand("Only users with the role patient can be linked to a record.")
     there = (UserPatient.user_id == user_id, UserPatient.patient_id == patient_id)
-    same = select(exists().where(*there, UserPatient.is_self.is_(is_self)))
+    by_it = UserPatient.related_person.is_not_distinct_from(related_person)
+    same = select(exists().where(*there, UserPatient.is_self.is_(is_self), by_it))
     if connection.execute(same).scalar():
         return False
     _unlink(connection, user_id, patient_id)
@@ -210,9 +219,15 @@ def link(connection: Connection, user_id: str, patient_id: str, *, is_self: bool
         connection.execute(
             update(UserPatient).where(UserPatient.user_id == user_id).values(is_self=False)
         )
-    row = {"user_id": user_id, "patient_id": patient_id, "is_self": is_self}
+    row = {
+        "user_id": user_id,
+        "patient_id": patient_id,
+        "is_self": is_self,
+        "related_person": related_person,
+    }
     connection.execute(insert(UserPatient), [row])
-    record("record-linked", about=f"user/{user_id}", named=(patient_id,))
+    what = f"RelatedPerson/{related_person}" if related_person else ""
+    record("record-linked", about=f"user/{user_id}", named=(patient_id,), what=what)
     return True
 
 
@@ -287,27 +302,15 @@ def has_administrator(connection: Connection) -> bool:
     return bool(connection.execute(select(exists(of_them))).scalar())
 
 
-def linked_patients(user_id: str) -> list[str]:
-    """Return the ids of the records that are linked to a user, the own one first."""
-    return list(
-        db.session.scalars(
-            select(UserPatient.patient_id)
-            .where(UserPatient.user_id == user_id)
-            .order_by(UserPatient.is_self.desc(), UserPatient.patient_id)
-        )
-    )
+def fhir_user_of(user: User, patient_id: str | None) -> str | None:
+    """Return who a user is in the records, as <type>/<id>; None if unknown.
 
-
-def fhir_user_of(user: User) -> str | None:
-    """Return who a user is in the records: Patient/<id> or Practitioner/<id>; None if unknown."""
+    It is a Practitioner, a Patient or, to the patient in context, a RelatedPerson.
+    """
     if user.role != PATIENT:
         return user.fhir_user
-    own = db.session.scalars(
-        select(UserPatient.patient_id).where(
-            UserPatient.user_id == user.id, UserPatient.is_self.is_(True)
-        )
-    ).first()
-    return None if own is None else f"Patient/{own}"
+    link = link_of_user(links_of(user.id), patient_id)
+    return link and link.fhir_user
 
 
 def end_second_factor(connection: Connection, user_id: str, *, keep_apps: bool = False) -> bool:

@@ -13,6 +13,7 @@ from werkzeug.exceptions import NotFound
 
 from fhirapp.audit.read import ADMINISTRATION, entries
 from fhirapp.auth.clients import overview
+from fhirapp.auth.links import Link, all_links, lapse_of, related_to
 from fhirapp.auth.models import PATIENT, ROLES, User
 from fhirapp.auth.users import accounts, identities, sessions
 from fhirapp.auth.users.provider import provider
@@ -21,6 +22,7 @@ from fhirapp.config import RefusedCommand, base_url
 from fhirapp.db import db, reader, writing
 from fhirapp.definition import types
 from fhirapp.fhir import json as fhir_json
+from fhirapp.fhir.narrative import concepts
 from fhirapp.store.merge import merged_target
 from fhirapp.trail.events import FAILED
 from fhirapp.web.admin.audit import before
@@ -40,17 +42,19 @@ from fhirapp.web.people import NoDate, find_people, person
 from fhirapp.web.texts import _, reason_of
 
 
-def practitioner_name(reference: str | None) -> str | None:
-    """Return the name of a Practitioner/<id>; None where there is no record of one."""
+def _name(reference: str | None) -> str | None:
+    """Return the name of a person's record, <type>/<id>; None where there is no record of one."""
     if reference is None:
         return None
+    type_name, _slash, id_ = reference.partition("/")
     row = reader().first(
-        f"SELECT body FROM {types()['Practitioner'].sql_table} WHERE id = ? AND is_current",
-        (reference.removeprefix("Practitioner/"),),
+        f"SELECT body FROM {types()[type_name].sql_table} WHERE id = ? AND is_current", (id_,)
     )
-    if row is None:
-        return None
-    name: dict[str, Any] = next(iter(fhir_json.loads(row[0]).get("name") or ()), {})
+    return None if row is None else _name_of(fhir_json.loads(row[0]))
+
+
+def _name_of(resource: Mapping[str, Any]) -> str | None:
+    name: dict[str, Any] = next(iter(resource.get("name") or ()), {})
     parts = [*name.get("prefix", ()), *name.get("given", ()), name.get("family")]
     return name.get("text") or " ".join(filter(None, parts)) or None
 
@@ -94,7 +98,13 @@ def _link(connection: Connection, user_id: str) -> bool:
     # Not a record that may come some day: it was chosen from those that are here.
     if person(patient_id) is None or merged_target(reader(), patient_id):
         raise RefusedCommand("This record does not exist.")
-    return accounts.link(connection, user_id, patient_id, is_self=field("whose") == "own")
+    related = field("related", 64) or None
+    if related is not None and (lapse := lapse_of(patient_id, related)):
+        raise RefusedCommand(lapse)
+    whose = field("whose")
+    return accounts.link(
+        connection, user_id, patient_id, is_self=whose == "own", related_person=related
+    )
 
 
 def _unlink(connection: Connection, user_id: str) -> bool:
@@ -239,7 +249,7 @@ def _setup_address(user_id: str, name: str, code: str) -> Response:
 
 def _user_page(user: User, *, done: str = "", message: str = "", status: int = 200) -> Response:
     found: Mapping[str, Any] = _found_patients() if user.role == PATIENT else {}
-    links = [(one, person(one.patient_id)) for one in overview.links_of(user.id)]
+    links = [(one, person(one.patient_id), _related_name(one)) for one in all_links(user.id)]
     chosen = provider()
     about = f"user/{user.id}"
     history = entries(kind=ADMINISTRATION, about=about, before=before(), limit=_SHOWN + 1)
@@ -249,7 +259,7 @@ def _user_page(user: User, *, done: str = "", message: str = "", status: int = 2
         user=user,
         roles=ROLES,
         links=links,
-        practitioner=practitioner_name(user.fhir_user),
+        practitioner=_name(user.fhir_user),
         sessions=sessions.of_user(user.id),
         provider=chosen.name if chosen else "",
         identities=identities.of_user(user.id),
@@ -277,4 +287,18 @@ def _found_patients() -> dict[str, Any]:
         people, more = find_people(name, born, via=VIA)
     except NoDate:
         return {"fault": _("Enter the date as 1958-04-12, 1958-04 or 1958.")}
-    return {"people": people, "more": more}
+    related = {
+        one.id: [
+            (each["id"], _name_of(each) or each["id"], concepts(each.get("relationship", ())))
+            for each in related_to(one.id)
+        ]
+        for one in people
+    }
+    return {"people": people, "related": related, "more": more}
+
+
+def _related_name(link: Link) -> str | None:
+    """Return the name of the RelatedPerson whom a link hangs on, its id where that is unknown."""
+    if link.related_person is None:
+        return None
+    return _name(f"RelatedPerson/{link.related_person}") or link.related_person

@@ -21,8 +21,8 @@ from sqlalchemy import select
 
 from fhirapp.auth.clients.first_party import OwnToken, own_token
 from fhirapp.auth.demo import PEOPLE, Person
+from fhirapp.auth.links import linked_patients
 from fhirapp.auth.models import PATIENT, User
-from fhirapp.auth.users.accounts import linked_patients
 from fhirapp.config import settings
 from fhirapp.db import db
 from fhirapp.definition import types

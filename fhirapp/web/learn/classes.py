@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from fhirapp.auth import throttle
 from fhirapp.auth.clients.registration import PAGES
-from fhirapp.auth.demo import PEOPLE, add_own_backend, remove_backends
+from fhirapp.auth.demo import BY_ROLE, add_own_backend, remove_backends
 from fhirapp.auth.models import CLINICIAN, PATIENT, STAFF, AccessToken, Grant, User, digest
 from fhirapp.auth.throttle import TooOften, network_of
 from fhirapp.auth.tokens import revoke_grants
@@ -41,7 +41,6 @@ _ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 _CODE, _OWN_CODE = 8, 12
 # Beside letters and digits; U+2019 is the curled apostrophe.
 _OF_NICKNAMES = frozenset(" .'-\u2019")
-_PEOPLE = {person.role: person for person in PEOPLE}
 # Nobody's password has this hash.
 _NO_PASSWORD = ""
 
@@ -77,7 +76,7 @@ def classes_of(user: User) -> Sequence[LessonClass]:
 
 def is_shared(user: User) -> bool:
     """Return whether an account is the demo's clinician."""
-    return user.username == _PEOPLE[CLINICIAN].username
+    return user.username == BY_ROLE[CLINICIAN].username
 
 
 def learners_of(class_id: str) -> Sequence[tuple[Learner, User]]:
@@ -243,7 +242,7 @@ def _add_learner(connection: Connection, class_id: str, nickname: str, now: int)
             "personal code."
         )
     username = f"learner-{secrets.token_hex(6)}"
-    clinician, patient = _PEOPLE[CLINICIAN], _PEOPLE[PATIENT]
+    clinician, patient = BY_ROLE[CLINICIAN], BY_ROLE[PATIENT]
     user_id = add_user(
         connection,
         username,

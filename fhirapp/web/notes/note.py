@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fhirapp.auth.clients.first_party import OwnToken
-from fhirapp.auth.clients.overview import links_of
+from fhirapp.auth.links import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.documents import Unreadable
 from fhirapp.documents.media import Unread

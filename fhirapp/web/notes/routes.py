@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Response, request
 
-from fhirapp.auth.clients.overview import links_of
+from fhirapp.auth.links import links_of
 from fhirapp.auth.models import PATIENT
 from fhirapp.config import settings
 from fhirapp.rest.middleware import SLOW_PATHS

@@ -1,0 +1,133 @@
+"""RelatedPerson: people who are related to a patient and are not staff. FHIR R4 relatedperson."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.orm import Mapped
+
+from fhirapp.config import Marked
+from fhirapp.db import DomainVersioned
+from fhirapp.definition import Definition, Labels, TableColumn
+from fhirapp.fhir import narrative, terminology
+from fhirapp.fhir.datatypes import (
+    Address,
+    Attachment,
+    CodeableConcept,
+    ContactPoint,
+    HumanName,
+    Identifier,
+    Period,
+    Reference,
+    backbone,
+    date,
+    one_of,
+)
+from fhirapp.fhir.elements import boolean
+from fhirapp.fhir.resource import DomainResourceSchema, Element, Elements
+from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.search.parameter import Parameters
+from fhirapp.search.person import BIRTHDATE, person
+from fhirapp.search.query import COMMON
+from fhirapp.search.reference import Reference as ReferenceParameter
+from fhirapp.search.token import Token
+
+
+class RelatedPerson(DomainVersioned):
+    """A related person, a row for each version."""
+
+    __tablename__ = "related_person"
+
+    identifier: Mapped[Any | None]
+    active: Mapped[bool | None]
+    patient: Mapped[Any | None]
+    relationship: Mapped[Any | None]
+    name: Mapped[Any | None]
+    telecom: Mapped[Any | None]
+    gender: Mapped[str | None]
+    birth_date: Mapped[str | None]
+    address: Mapped[Any | None]
+    photo: Mapped[Any | None]
+    period: Mapped[Any | None]
+    communication: Mapped[Any | None]
+
+
+Communication = backbone(required=("language",), language=CodeableConcept, preferred=boolean)
+
+
+class RelatedPersonSchema(DomainResourceSchema):
+    """RelatedPerson."""
+
+    resource_type = "RelatedPerson"
+    narrative = (
+        ("Name", "name", narrative.names),
+        ("Relationship", "relationship", narrative.concepts),
+        ("Patient", "patient", narrative.reference),
+    )
+
+    identifier = Elements(Identifier, summary=True)
+    active = Element(boolean, summary=True, modifier=True)
+    patient = Element(Reference, required=True, summary=True)
+    relationship = Elements(CodeableConcept, summary=True)
+    name = Elements(HumanName, summary=True)
+    telecom = Elements(ContactPoint, summary=True)
+    gender = Element(one_of("male", "female", "other", "unknown"), summary=True)
+    birth_date = Element(date, summary=True)
+    address = Elements(Address, summary=True)
+    photo = Elements(Attachment)
+    period = Element(Period)
+    communication = Elements(Communication)
+
+
+RELATED = "http://hl7.org/fhir/SearchParameter/RelatedPerson-"
+
+# An import resolves conditional references by them.
+PARAMS = Parameters(
+    (
+        *COMMON,
+        ReferenceParameter(
+            "patient",
+            ("patient",),
+            "The patient whom the person is related to",
+            RELATED + "patient",
+            targets=("Patient",),
+            compartment=True,
+        ),
+        Token(
+            "relationship",
+            ("relationship",),
+            "What the person is to the patient",
+            RELATED + "relationship",
+        ),
+        *person(RELATED, "the related person", BIRTHDATE),
+    )
+)
+
+
+blueprint = ResourceBlueprint(
+    __name__,
+    Definition(
+        name="RelatedPerson",
+        model=RelatedPerson,
+        schema=RelatedPersonSchema(),
+        params=PARAMS,
+        compartment="patient",
+        searchable=True,
+        combinations=("patient+name",),
+        profiles=(terminology.US_CORE + "StructureDefinition/us-core-relatedperson",),
+        doc="Related persons: parents, carers and others who are close to a patient.",
+        labels=Labels(
+            one=Marked("a related person"),
+            plural=Marked("related persons"),
+            scope=Marked("names, contact details and dates of birth of related persons"),
+        ),
+        table_columns=(
+            TableColumn(Marked("Patient"), ("patient",), Marked("patient not recorded")),
+            TableColumn(Marked("Name"), ("name",), Marked("name not recorded")),
+            TableColumn(
+                Marked("Relationship"), ("relationship",), Marked("relationship not recorded")
+            ),
+            TableColumn(Marked("Active"), ("active",), Marked("not recorded")),
+        ),
+    ),
+)

@@ -1,0 +1,299 @@
+"""A RelatedPerson's account: whom an app is told, and how long the record is within reach.
+
+SMART App Launch 2.2 §fhirUser; FHIR R4 RelatedPerson; decisions §6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from fhirapp.auth import links
+from fhirapp.auth.links import Link, all_links, lapse_of, linked_patients, related_to
+from fhirapp.auth.models import CLINICIAN, PATIENT, User, digest
+from fhirapp.auth.oauth.authorize import SendBack
+from fhirapp.auth.protector import look_up
+from fhirapp.auth.users.accounts import link
+from fhirapp.config import RefusedCommand
+from fhirapp.db import db, writing
+from tests.auth.test_openid import claims_of, user_info
+from tests.auth.test_refusals import kept
+from tests.support.authorizing import Flow, add_backend, add_person, add_program, set_user
+from tests.support.contract import delete, publish
+from tests.support.helpers import BASE_URL, Fhir, assert_outcome
+
+MOTHER = "RelatedPerson/rp-lindqvist"
+ALLERGY_OF_CHILD = "AllergyIntolerance/al-p3-egg"
+SCOPE = "openid fhirUser launch/patient patient/*.rs"
+_MOMENTS = count()
+
+
+def moment() -> str:
+    """Return an instant for a new version, later than all before."""
+    then = datetime(2026, 2, 1, tzinfo=UTC) + timedelta(seconds=next(_MOMENTS))
+    return then.isoformat(timespec="milliseconds")
+
+
+def day(days: int) -> str:
+    """Return the date that many days from today, in UTC."""
+    return (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
+
+
+def related(of: str = "p3", row_id: str = "rp-lindqvist", **elements: Any) -> dict[str, Any]:
+    """Return a small RelatedPerson."""
+    return {
+        "resourceType": "RelatedPerson",
+        "id": row_id,
+        "active": True,
+        "patient": {"reference": f"Patient/{of}"},
+        "name": [{"family": "Lindqvist", "given": ["Sara"]}],
+        **elements,
+    }
+
+
+@pytest.fixture
+def clinic(make_app: Callable[..., Flask]) -> Flask:
+    """Return a seeded app of one test."""
+    return make_app()
+
+
+def mother(app: Flask, *own: str, **linked: Any) -> Flow:
+    """Return the mother of p3 with an app; own are records of her own, or linked as proxy."""
+    user_id = add_person(app, PATIENT, *own)
+    with app.app_context(), writing() as connection:
+        link(connection, user_id, "p3", related_person="rp-lindqvist", **linked)
+    return Flow(app, add_program(app), user_id)
+
+
+def fhir_user(flow: Flow, answer: dict[str, Any]) -> str | None:
+    """Return who the user is, as the id token, userinfo and introspection all tell it."""
+    claims = claims_of(flow, answer)
+    said = claims.get("fhirUser")
+    assert user_info(flow, answer["access_token"]).get_json().get("fhirUser") == said
+    backend = Flow(flow.app, add_backend(flow.app), flow.user_id)
+    asked = backend.ask("/oauth/introspect", token=answer["access_token"]).get_json()
+    assert (asked["active"], asked.get("fhirUser")) == (True, said)
+    return said and said.removeprefix(f"{BASE_URL}/fhir/")
+
+
+def test_who_acts_for_a_child_is_a_related_person(clinic):
+    flow = mother(clinic)
+    answer = flow.tokens(SCOPE)
+    assert (answer["patient"], fhir_user(flow, answer)) == ("p3", MOTHER)
+    fhir = Fhir(clinic, answer["access_token"])
+    resource = fhir.get(MOTHER).get_json(force=True)
+    assert (resource["patient"]["reference"], resource["name"][0]["given"]) == (
+        "Patient/p3",
+        ["Sara"],
+    )
+    assert fhir.get(ALLERGY_OF_CHILD).status_code == 200
+
+
+def test_the_account_of_the_demo_is_one(clinic):
+    with clinic.app_context():
+        user_id = db.session.scalar(select(User.id).where(User.username == "parent"))
+    assert user_id is not None
+    flow = Flow(clinic, add_program(clinic), user_id)
+    assert fhir_user(flow, flow.tokens(SCOPE)) == MOTHER
+
+
+def test_who_they_are_is_read_and_no_other_related_person(clinic):
+    publish(clinic, related(row_id="father"), now=moment())
+    flow = mother(clinic)
+    fhir = flow.fhir("openid fhirUser patient/AllergyIntolerance.rs", patient="p3")
+    assert fhir.get(MOTHER).status_code == 200
+    assert fhir.get(f"{MOTHER}/_history/1").status_code == 200
+    assert fhir.get("RelatedPerson/father").status_code == 404
+    assert fhir.get("RelatedPerson").status_code == 403
+    assert fhir.get("RelatedPerson?_id=rp-lindqvist").status_code == 403
+    without = flow.fhir("openid patient/AllergyIntolerance.rs", patient="p3")
+    assert without.get(MOTHER).status_code == 403
+    # All of the child's record: the other parent is a part of it.
+    whole = flow.fhir("patient/*.rs", patient="p3")
+    assert sorted(whole.ids("RelatedPerson")) == ["father", "rp-lindqvist"]
+
+
+def test_another_patients_related_persons_are_out_of_reach(clinic):
+    publish(clinic, related("p1", "daughter"), now=moment())
+    fhir = mother(clinic).fhir(SCOPE)
+    assert fhir.get("RelatedPerson/daughter").status_code == 404
+    assert fhir.ids("RelatedPerson") == ["rp-lindqvist"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "who"), [("p3", MOTHER), ("p1", "Patient/p1"), (None, "Patient/p1")]
+)
+def test_who_is_a_patient_too_is_a_related_person_to_the_child(clinic, chosen, who):
+    flow = mother(clinic, "p1")
+    answer = flow.tokens(SCOPE if chosen else "openid fhirUser", patient=chosen)
+    assert fhir_user(flow, answer) == who
+    assert Fhir(clinic, answer["access_token"]).get(who).status_code == 200
+
+
+def test_an_app_for_one_child_learns_nothing_of_another(clinic):
+    flow = mother(clinic)
+    with clinic.app_context(), writing() as connection:
+        link(connection, flow.user_id, "p2", is_self=False)
+    answer = flow.tokens(SCOPE, patient="p2")
+    assert (fhir_user(flow, answer), answer["patient"]) == (None, "p2")
+    assert "fhirUser" not in answer["scope"]
+    assert Fhir(clinic, answer["access_token"]).get(MOTHER).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("scope", "options"),
+    [("openid fhirUser", {}), (SCOPE, {"patient": "p3", "ticked": ["openid", "fhirUser"]})],
+)
+def test_an_app_for_no_patient_is_not_told_of_a_child(clinic, scope, options):
+    flow = mother(clinic)
+    answer = flow.tokens(scope, **options)
+    assert (fhir_user(flow, answer), answer["scope"]) == (None, "openid")
+    assert "patient" not in answer
+    assert Fhir(clinic, answer["access_token"]).get(MOTHER).status_code == 403
+
+
+def test_what_a_related_person_was_to_somebody_else_is_out_of_reach(clinic):
+    name = {"reference": "Patient/p1", "display": "Amelia Hartwell"}
+    publish(clinic, related(patient=name), now=moment())
+    publish(clinic, related(), now=moment())
+    flow = mother(clinic)
+    for scope in ("openid fhirUser patient/AllergyIntolerance.rs", SCOPE):
+        fhir = flow.fhir(scope, patient="p3")
+        assert fhir.get(MOTHER).status_code == fhir.get(f"{MOTHER}/_history/3").status_code == 200
+        assert fhir.get(f"{MOTHER}/_history/2").status_code == 404
+        for path in (f"{MOTHER}/_history", "_history"):
+            told = fhir.get(path).text
+            assert "rp-lindqvist" in told
+            assert "Hartwell" not in told
+
+
+def test_a_related_person_is_not_the_patient(clinic):
+    flow = mother(clinic, is_self=True)
+    with clinic.app_context():
+        assert all_links(flow.user_id) == [Link("p3", False, "rp-lindqvist", "")]
+
+
+ENDS = [
+    ({"period": {"end": day(-1)}}, links.ENDED),
+    ({"period": {"start": "2017", "end": "2025"}}, links.ENDED),
+    ({"period": {"start": day(1)}}, links.NOT_BEGUN),
+    ({"active": False}, links.INACTIVE),
+    ({"patient": {"reference": "Patient/p2"}}, links.ANOTHER),
+    ({"patient": {"identifier": {"value": "p3"}}}, links.ANOTHER),
+    ({"patient": {"reference": "https://else.example/fhir/Patient/p3"}}, links.ANOTHER),
+    ({"modifierExtension": [{"url": "urn:not", "valueBoolean": True}]}, links.MODIFIED),
+    ({"implicitRules": "urn:rules"}, links.MODIFIED),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), ENDS)
+def test_what_the_record_no_longer_says_ends_the_access_at_once(clinic, change, why):
+    flow = mother(clinic)
+    answer = flow.tokens(f"{SCOPE} offline_access")
+    fhir = Fhir(clinic, answer["access_token"])
+    assert fhir.get(ALLERGY_OF_CHILD).status_code == 200
+    publish(clinic, related(**change), now=moment())
+    assert_no_access(flow, answer, fhir, why)
+    # What it says again is so again.
+    publish(clinic, related(), now=moment())
+    assert fhir.get(ALLERGY_OF_CHILD).status_code == 200
+
+
+def test_a_related_person_who_is_deleted_has_no_access(clinic):
+    flow = mother(clinic)
+    answer = flow.tokens(f"{SCOPE} offline_access")
+    fhir = Fhir(clinic, answer["access_token"])
+    assert fhir.get(ALLERGY_OF_CHILD).status_code == 200
+    delete(clinic, "RelatedPerson", "rp-lindqvist", now=moment())
+    assert_no_access(flow, answer, fhir, links.UNKNOWN)
+
+
+def assert_no_access(flow: Flow, answer: dict[str, Any], fhir: Fhir, why: str) -> None:
+    """Assert that nothing of the record is told, by a token of before or of now."""
+    for path in (ALLERGY_OF_CHILD, f"{ALLERGY_OF_CHILD}/_history", "Patient/p3", MOTHER):
+        assert fhir.get(path).status_code == 403, path
+    forbidden = "The token's scope does not cover search of AllergyIntolerance."
+    assert_outcome(fhir.get("AllergyIntolerance"), 403, "forbidden", forbidden)
+    assert fhir.get("AllergyIntolerance?patient=p3").status_code == 403
+    assert "fhirUser" not in user_info(flow, answer["access_token"]).get_json()
+    later = flow.refresh(answer["refresh_token"]).get_json()
+    assert "patient" not in later
+    assert Fhir(flow.app, later["access_token"]).get(ALLERGY_OF_CHILD).status_code == 403
+    with pytest.raises(SendBack):
+        flow.offer(flow.park("launch/patient patient/*.rs"))
+    with flow.app.app_context():
+        assert linked_patients(flow.user_id) == []
+        assert [one.lapse for one in all_links(flow.user_id)] == [why]
+        assert related_to("p3") == []
+    assert why in kept(flow.app, fhir.get("AllergyIntolerance")).reasons
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        {"period": {"start": day(0), "end": day(0)}},
+        {"period": {"end": day(0)[:4]}},
+        {"period": {"end": day(0)[:7]}},
+        {"period": {}},
+        {"active": None},
+    ],
+)
+def test_a_period_lasts_to_the_end_of_its_end(clinic, elements):
+    held = {name: value for name, value in related(**elements).items() if value not in (None, {})}
+    publish(clinic, held, now=moment())
+    with clinic.app_context():
+        assert lapse_of("p3", "rp-lindqvist") == ""
+    assert mother(clinic).fhir(SCOPE).get(ALLERGY_OF_CHILD).status_code == 200
+
+
+def test_the_period_ends_without_anything_being_written(clinic, monkeypatch):
+    flow = mother(clinic)
+    publish(clinic, related(period={"end": day(0)}), now=moment())
+    token = flow.tokens(SCOPE)["access_token"]
+    with clinic.test_request_context():
+        found = look_up(digest(token))
+        assert found is not None
+        assert found.is_linked
+    now = links.time.time()
+    monkeypatch.setattr(links.time, "time", lambda: now + 86_400)
+    with clinic.test_request_context():
+        found = look_up(digest(token))
+        assert found is not None
+        assert (found.is_linked, found.fhir_user) == (False, None)
+
+
+def test_the_other_links_of_the_account_stay(clinic):
+    flow = mother(clinic, "p1", "p2")
+    publish(clinic, related(active=False), now=moment())
+    with clinic.app_context():
+        assert linked_patients(flow.user_id) == ["p1", "p2"]
+    fhir = flow.fhir(SCOPE, patient="p2")
+    assert fhir.get("Patient/p2").status_code == 200
+    assert fhir.get("Patient/p3").status_code == 404
+
+
+def test_a_link_that_names_no_related_person_stays_whatever_they_are(clinic):
+    user_id = add_person(clinic, PATIENT)
+    with clinic.app_context(), writing() as connection:
+        link(connection, user_id, "p3", is_self=False)
+    publish(clinic, related(active=False), now=moment())
+    fhir = Flow(clinic, add_program(clinic), user_id).fhir("patient/*.rs", patient="p3")
+    assert fhir.get(ALLERGY_OF_CHILD).status_code == 200
+
+
+def test_who_becomes_one_of_the_staff_is_a_practitioner(clinic):
+    flow = mother(clinic)
+    set_user(clinic, flow.user_id, role=CLINICIAN, fhir_user="Practitioner/dr-adeyemi")
+    assert fhir_user(flow, flow.tokens("openid fhirUser")) == "Practitioner/dr-adeyemi"
+
+
+def test_staff_are_linked_as_nobody(clinic):
+    user_id = add_person(clinic, CLINICIAN)
+    with clinic.app_context(), writing() as connection, pytest.raises(RefusedCommand):
+        link(connection, user_id, "p3", related_person="rp-lindqvist")
