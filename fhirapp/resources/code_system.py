@@ -33,15 +33,16 @@ from fhirapp.fhir.outcome import NotFound, UnknownTerminology, UnsupportedParame
 from fhirapp.fhir.resource import CanonicalSchema, Element, Elements
 from fhirapp.rest.access import access_to
 from fhirapp.rest.blueprint import ResourceBlueprint
+from fhirapp.rest.code_systems import concepts_of
 from fhirapp.rest.operation import parse_operation
 from fhirapp.rest.response import negotiate
-from fhirapp.rest.terminology import (
-    Look,
+from fhirapp.rest.terminology import Look
+from fhirapp.rest.terminology_operations import (
     answer,
     asked,
-    code_of,
-    concepts_of,
+    codes_of,
     of_resource,
+    validate_code_operation,
     validation,
 )
 from fhirapp.search.parameter import Parameters
@@ -164,20 +165,11 @@ PARAMS = Parameters(
 )
 
 
-VALIDATE_CODE = Operation(
-    "validate-code",
-    "http://hl7.org/fhir/OperationDefinition/CodeSystem-validate-code",
-    "Whether a code is in a code system.",
-    (
-        OperationParameter("url", "uri", "Address of the code system", required=True),
-        OperationParameter("version", "string", "Its version"),
-        OperationParameter("code", "code", "The code"),
-        OperationParameter("coding", "Coding", "The code with its system: system|code"),
-        OperationParameter("display", "string", "What the code is called, to be checked"),
-    ),
-    answer="Parameters",
-    is_paged=False,
-    needs_record=True,
+VALIDATE_CODE = validate_code_operation(
+    "CodeSystem",
+    "a code system",
+    OperationParameter("url", "uri", "Address of the code system", required=True),
+    OperationParameter("version", "string", "Its version"),
 )
 SUBSUMES = Operation(
     "subsumes",
@@ -203,8 +195,8 @@ def validate_code(definition: Definition, resource_id: str | None = None) -> Res
     look = Look(records(), "url")
     held = asked(look, definition, resource_id, operation)
     concepts = concepts_of(held)
-    _, code = code_of(operation, concepts.url)
-    found = concepts.code(code) if code in concepts.by_code else None
+    codes = [code for _system, code in codes_of(operation, concepts.url)]
+    found = next((concepts.code(one) for one in codes if one in concepts.by_code), None)
     if found is None and concepts.fault:
         # The code may be among those that are not here.
         raise UnsupportedParameter("url", concepts.fault)

@@ -38,13 +38,13 @@ from fhirapp.rest.access import access_to
 from fhirapp.rest.blueprint import ResourceBlueprint
 from fhirapp.rest.operation import parse_operation
 from fhirapp.rest.response import negotiate
-from fhirapp.rest.terminology import (
-    MAX_CODES,
-    Look,
+from fhirapp.rest.terminology import MAX_CODES, Look
+from fhirapp.rest.terminology_operations import (
     answer,
     asked,
-    code_of,
+    codes_of,
     of_resource,
+    validate_code_operation,
     validation,
 )
 from fhirapp.search.parameter import Parameters
@@ -186,20 +186,11 @@ EXPAND = Operation(
     is_paged=False,
     needs_record=True,
 )
-VALIDATE_CODE = Operation(
-    "validate-code",
-    "http://hl7.org/fhir/OperationDefinition/ValueSet-validate-code",
-    "Whether a code is in a value set.",
-    (
-        *_ADDRESS,
-        OperationParameter("code", "code", "The code"),
-        OperationParameter("system", "uri", "The system of the code"),
-        OperationParameter("coding", "Coding", "Both: system|code"),
-        OperationParameter("display", "string", "What the code is called, to be checked"),
-    ),
-    answer="Parameters",
-    is_paged=False,
-    needs_record=True,
+VALIDATE_CODE = validate_code_operation(
+    "ValueSet",
+    "a value set",
+    *_ADDRESS,
+    OperationParameter("system", "uri", "The system of the code"),
 )
 OPERATIONS = (EXPAND, of_resource(EXPAND), VALIDATE_CODE, of_resource(VALIDATE_CODE))
 # What an expansion repeats of its value set.
@@ -258,10 +249,11 @@ def validate_code(definition: Definition, resource_id: str | None = None) -> Res
     access_to(definition, "r", resource_id)
     operation = parse_operation(of_resource(VALIDATE_CODE) if resource_id else VALIDATE_CODE)
     layout = negotiate(operation.parameters)
-    code = code_of(operation)
+    codes = codes_of(operation)
     look = Look(records(), "url")
     held = asked(look, definition, resource_id, operation)
-    found = look.expand(held).get(code)
+    members = look.expand(held)
+    found = next((members[one] for one in codes if one in members), None)
     return validation(found, operation.value("display"), held.name, layout)
 
 

@@ -283,6 +283,8 @@ def _lead(definition: Definition, name: str, step: str, following: str) -> _Lead
     reference = definition.references.get(base)
     if reference is None:
         raise UnsupportedParameter(name, f"{base} is no reference of {definition.name}")
+    if wanted and reference.targets and wanted not in reference.targets:
+        raise UnsupportedParameter(name, f"{definition.name}:{base} does not lead to {wanted}")
     served = included_types()
     targets = [one for one in reference.targets or sorted(served) if one in served]
     if wanted:

@@ -55,6 +55,7 @@ _TYPES: Mapping[str, Node] = {
     "boolean": _BOOLEAN,
     "integer": NUMBER,
     "Coding": _VALUES["token"],
+    "CodeableConcept": {"type": "string", "examples": ["http://system.example|code,urn:other|a1"]},
 }
 
 

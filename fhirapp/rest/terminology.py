@@ -1,214 +1,44 @@
-"""Terminology: which codes a value set has, and which are kinds of which.
+"""Terminology: which codes a value set has, and what a search by one stands for.
 
 Of what an operator imported, and the classes of fhir/substance_classes.py. A value set is worked
 out whole or refused, with what is missing: a part of one, or an unknown one as an empty one, would
 make a search for those without it tell that what is there is not. Source: FHIR R4 valueset §4.9.5,
-§4.9.6; codesystem §4.8.12; search §3.1.1.4.10.
+§4.9.6; search §3.1.1.4.10.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
-from flask import Flask, Response
-
-from fhirapp.audit.write import served
 from fhirapp.config import fhir_url
-from fhirapp.current import this_app
 from fhirapp.db import Reader, quoted
 from fhirapp.db.records import records
-from fhirapp.definition import Definition, Operation, types
+from fhirapp.definition import Definition, types
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.outcome import (
-    InvalidParameter,
-    MissingParameter,
-    NotFound,
-    TooCostly,
-    UnknownTerminology,
-    UnsupportedParameter,
-    issue,
-)
+from fhirapp.fhir.outcome import TooCostly, UnknownTerminology, UnsupportedParameter, issue
 from fhirapp.fhir.substance_classes import CLASSES, URL
-from fhirapp.rest.operation import OperationRequest
-from fhirapp.rest.response import Layout, document_etag, respond
+from fhirapp.rest.code_systems import (
+    CODE_SYSTEM,
+    VALUE_SET,
+    Code,
+    Concepts,
+    Held,
+    concepts_of,
+    value_of,
+)
 from fhirapp.search.index import key
 from fhirapp.search.parameter import Resolved
-from fhirapp.search.string import fold
 from fhirapp.search.values import SHOWN, split, unescape
 
-VALUE_SET, CODE_SYSTEM = "ValueSet", "CodeSystem"
 # Codes of a value set, and value sets that one is made of.
 MAX_CODES, MAX_VALUE_SETS = 20_000, 100
 _MAX_DEPTH, _MAX_STEPS = 20, 500
 # So many of what is here are named where something is not.
 _NAMED = 10
-_CACHE = "fhirapp.code_systems"
-_CACHED = 4
-_PROPERTIES = "http://hl7.org/fhir/concept-properties#"
-
-
-class Code(NamedTuple):
-    """A code of a value set."""
-
-    display: str = ""
-    is_inactive: bool = False
-    is_abstract: bool = False
-
 
 # By system and code, in the order in which they are listed.
 Codes = dict[tuple[str, str], Code]
-
-
-@dataclass(frozen=True)
-class Held:
-    """A resource as it is here; id is empty for one that is built in."""
-
-    id: str
-    version_id: int
-    body: bytes
-
-    @cached_property
-    def content(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = fhir_json.loads(self.body)
-        return found
-
-    @property
-    def name(self) -> str:
-        """The resource in an error or an explanation."""
-        url, version = self.content.get("url"), self.content.get("version")
-        return f"{url}|{version}" if url and version else url or f"{VALUE_SET}/{self.id}"
-
-
-class Concepts:
-    """The codes of a code system and their order: each with its parents and its children."""
-
-    def __init__(self, content: Mapping[str, Any]) -> None:
-        self.content = content
-        self.url = str(content.get("url", ""))
-        self.by_code: dict[str, Mapping[str, Any]] = {}
-        self.parents: dict[str, set[str]] = {}
-        self.children: dict[str, set[str]] = {}
-        declared = {one["code"]: one.get("uri") for one in content.get("property", ())}
-        self._properties = {*declared}
-        up = {"parent", "subsumedBy"} | _meaning(declared, "parent")
-        down = {"child"} | _meaning(declared, "child")
-        for code, parent, concept in _flat(content.get("concept", ()), ""):
-            self.by_code.setdefault(code, concept)
-            if parent:
-                self._link(code, parent)
-            for one in concept.get("property", ()):
-                self._properties.add(one["code"])
-                if one["code"] in up:
-                    self._link(code, str(_value(one)))
-                elif one["code"] in down:
-                    self._link(str(_value(one)), code)
-
-    def _link(self, code: str, parent: str) -> None:
-        self.parents.setdefault(code, set()).add(parent)
-        self.children.setdefault(parent, set()).add(code)
-
-    @property
-    def fault(self) -> str:
-        """Why the code system is not whole here; empty where it is."""
-        if (content := self.content["content"]) != "complete":
-            return f"of the code system {self.url} only content {content} is here"
-        return ""
-
-    @property
-    def disorder(self) -> str:
-        """Why it cannot be said which codes are kinds of which; empty where it can."""
-        meaning = self.content.get("hierarchyMeaning", "is-a")
-        if meaning not in ("is-a", "classified-with"):
-            return f"the hierarchy of {self.url} is {meaning}, and not is-a"
-        if lacking := sorted((self.parents.keys() | self.children.keys()) - self.by_code.keys()):
-            return f"{self.url} names {lacking[0][:SHOWN]} in its hierarchy and lacks that code"
-        return ""
-
-    def reach(self, code: str, links: Mapping[str, set[str]]) -> set[str]:
-        """Return a code and all that links lead to from it."""
-        found, left = {code}, [code]
-        while left:
-            further = links.get(left.pop(), set()) - found
-            found |= further
-            left += further
-        return found
-
-    def is_inactive(self, code: str) -> bool:
-        return any(
-            (one["code"] == "inactive" and one.get("valueBoolean"))
-            or (one["code"] == "status" and _value(one) in ("retired", "inactive"))
-            for one in self.by_code[code].get("property", ())
-        )
-
-    def code(self, code: str) -> Code:
-        concept = self.by_code[code]
-        is_abstract = any(
-            one["code"] in ("notSelectable", "abstract") and one.get("valueBoolean")
-            for one in concept.get("property", ())
-        )
-        return Code(concept.get("display", ""), self.is_inactive(code), is_abstract)
-
-    def chosen(self, name: str, op: str, value: str) -> set[str] | str:
-        """Return the codes that a filter of a value set leaves, or why that cannot be said."""
-        if name in ("concept", "code") and op in ("is-a", "descendent-of", "is-not-a"):
-            if self.disorder or value not in self.by_code:
-                return self.disorder or f"{self.url} has no code {value[:SHOWN]}"
-            below = self.reach(value, self.children)
-            if op == "is-not-a":
-                return self.by_code.keys() - below
-            return below if op == "is-a" else below - {value}
-        wanted = {value} if op == "=" else {one.strip() for one in value.split(",")}
-        if op in ("=", "in") and name in ("concept", "code"):
-            if lacking := sorted(wanted - self.by_code.keys()):
-                return f"{self.url} has no code {lacking[0][:SHOWN]}"
-            return wanted
-        if op == "=" and name in ("parent", "child"):
-            if self.disorder or value not in self.by_code:
-                return self.disorder or f"{self.url} has no code {value[:SHOWN]}"
-            return set((self.children if name == "parent" else self.parents).get(value, ()))
-        if op in ("=", "in") and name in self._properties:
-            return self._having(name, wanted)
-        return f"the filter {name} {op} on {self.url} is not supported"
-
-    def _having(self, name: str, wanted: set[str]) -> set[str] | str:
-        """Return the codes with one of these values of a property."""
-        found = set()
-        for code, concept in self.by_code.items():
-            values = [_value(one) for one in concept.get("property", ()) if one["code"] == name]
-            if not values and wanted & {"true", "false"}:
-                # What a boolean that is not told means, only the code system's author knows.
-                return f"{code[:SHOWN]} of {self.url} does not tell its {name}"
-            if any(_text(value) in wanted for value in values):
-                found.add(code)
-        return found
-
-
-def _flat(
-    concepts: Sequence[Mapping[str, Any]], parent: str
-) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield each concept's code, that of the concept it stands in, and the concept."""
-    for one in concepts:
-        yield one["code"], parent, one
-        yield from _flat(one.get("concept", ()), one["code"])
-
-
-def _meaning(declared: Mapping[str, str | None], name: str) -> set[str]:
-    """Return the properties that are declared to be one of FHIR's."""
-    return {code for code, uri in declared.items() if uri == _PROPERTIES + name}
-
-
-def _value(holder: Mapping[str, Any]) -> Any:
-    """Return the value[x], of a Coding its code."""
-    value = next((one for name, one in holder.items() if name.startswith("value")), "")
-    return value.get("code", "") if isinstance(value, dict) else value
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Terminology:
@@ -493,7 +323,7 @@ def _listed(expansion: Mapping[str, Any]) -> Codes | None:
     if "contains" not in expansion or "extension" in expansion:
         return None
     for one in expansion.get("parameter", ()):
-        if one["name"] in _NARROWING and _value(one) not in (False, 0):
+        if one["name"] in _NARROWING and value_of(one) not in (False, 0):
             return None
     found: Codes = {}
     left, count = [*expansion["contains"]], 0
@@ -510,87 +340,5 @@ def _listed(expansion: Mapping[str, Any]) -> Codes | None:
     return found
 
 
-def concepts_of(held: Held) -> Concepts:
-    """Return a code system's codes; those of the last few that were read are remembered."""
-    cache: dict[bytes, Concepts] = this_app().extensions[_CACHE]
-    known = blake2b(held.body, digest_size=32).digest()
-    found = cache.get(known)
-    if found is None:
-        while len(cache) >= _CACHED:
-            cache.pop(next(iter(cache)), None)
-        found = cache[known] = Concepts(held.content)
-    return found
-
-
-def of_resource(operation: Operation) -> Operation:
-    """Return an operation of a type, which names a resource by url, as one of a resource."""
-    named = ("url", "version", "valueSetVersion")
-    others = tuple(one for one in operation.parameters if one.name not in named)
-    return operation._replace(instance=True, parameters=others)
-
-
-def asked(
-    look: Look, definition: Definition, resource_id: str | None, operation: OperationRequest
-) -> Held:
-    """Return what an operation is about: the resource of an id, or the one of `url`.
-
-    Raises NotFound.
-    """
-    if resource_id is not None:
-        name = f"{definition.name}/{resource_id}"
-    else:
-        version = operation.value("version") or operation.value("valueSetVersion")
-        url = unescape(operation.values["url"][0])
-        name = f"{url}|{version}" if version else url
-    try:
-        held = look.held(definition.name, name)
-    except UnknownTerminology as error:
-        raise NotFound(error.diagnostics, parameter="url") from None
-    if held.id:
-        served(definition.name, held.id, held.version_id)
-    return held
-
-
-def code_of(operation: OperationRequest, system: str = "") -> tuple[str, str]:
-    """Return the system and the code that an operation is asked about. Raises ParameterError."""
-    coding, code = operation.value("coding"), operation.value("code")
-    if (coding is None) == (code is None):
-        raise MissingParameter("code", "is required, or coding; one of them")
-    if coding is not None:
-        *before, code = (unescape(part) for part in split(coding, "|"))
-        stated = before[0] if before else ""
-    else:
-        stated = unescape(operation.value("system") or "")
-    if not (stated or system):
-        raise MissingParameter("system", "is required: a code alone may be of any system")
-    if stated and system and stated != system:
-        raise InvalidParameter("coding", f"is not of the code system {system}")
-    return stated or system, unescape(code or "")
-
-
-def validation(found: Code | None, display: str | None, name: str, layout: Layout) -> Response:
-    """Return whether a code is in what has this name, and whether a display is the code's."""
-    message = "" if found else f"The code is not in {name}."
-    if found and display and found.display and fold(display) != fold(found.display):
-        message = f"The code is in {name}, and its display is another."
-    parts: list[dict[str, Any]] = [{"name": "result", "valueBoolean": not message}]
-    if message:
-        parts.append({"name": "message", "valueString": message})
-    if found and found.display:
-        parts.append({"name": "display", "valueString": found.display})
-    return answer({"resourceType": "Parameters", "parameter": parts}, layout)
-
-
-def answer(content: Mapping[str, Any], layout: Layout, etag: str = "") -> Response:
-    """Return an operation's answer."""
-    body = fhir_json.dumps_indented(content)
-    return respond(body, layout, etag=etag or document_etag(body))
-
-
 def _count(codes: Collection[Any]) -> str:
     return "1 code" if len(codes) == 1 else f"{len(codes)} codes"
-
-
-def init_app(app: Flask) -> None:
-    """Give the app its memory of code systems: to read a large one takes longer than a search."""
-    app.extensions[_CACHE] = {}

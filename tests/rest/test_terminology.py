@@ -5,6 +5,7 @@ Source: FHIR R4 search §3.1.1.4.10; valueset §4.9.5 to §4.9.7; codesystem §4
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -468,6 +469,8 @@ def test_an_expansion_of_a_built_in_class_names_its_source_and_licence(client):
         ("ValueSet/$expand?url=urn:v:lost", 400, "not-found"),
         ("ValueSet/$validate-code?url=urn:v:few&code=cat", 400, "required"),
         ("ValueSet/$validate-code?url=urn:v:few", 400, "required"),
+        ("ValueSet/$validate-code?url=urn:v:few&coding=a|b&codeableConcept=a|b", 400, "required"),
+        ("CodeSystem/$validate-code?url=urn:some&codeableConcept=urn:x|b", 400, "not-supported"),
         ("ValueSet/$validate-code?url=urn:v:elsewhere&system=urn:s&code=cat", 400, "not-found"),
         ("CodeSystem/$validate-code?url=urn:some&code=b", 400, "not-supported"),
         ("CodeSystem/$validate-code?url=urn:s&coding=urn:t|cat", 400, "value"),
@@ -495,6 +498,9 @@ def test_an_operation_that_cannot_be_answered_is_refused(client, path, status, c
         ("url=urn:v:few&coding=urn:s|tiger", False,
          {"message": "The code is not in urn:v:few|7."}),
         ("url=urn:v:few&coding=urn:t|cat", False, {"message": "The code is not in urn:v:few|7."}),
+        ("url=urn:v:few&codeableConcept=urn:t|cat,urn:s|cat", True, {"display": "Cat"}),
+        ("url=urn:v:few&codeableConcept=cat,urn:t|cat", False,
+         {"message": "The code is not in urn:v:few|7."}),
     ],
 )  # fmt: skip
 def test_a_code_is_in_a_value_set_or_not(client, query, result, others):
@@ -507,6 +513,8 @@ def test_a_code_is_in_a_value_set_or_not(client, query, result, others):
         ("url=urn:s&code=cat", True),
         ("url=urn:s&code=Cat", False),
         ("url=urn:s&coding=urn:s|cat", True),
+        ("url=urn:s&codeableConcept=urn:t|y,urn:s|cat", True),
+        ("url=urn:s&codeableConcept=urn:t|cat,cat", False),
         ("url=urn:some&code=a", True),
         ("url=urn:twice&version=1&code=a", True),
         ("url=urn:twice&version=2&code=a", False),
@@ -514,6 +522,33 @@ def test_a_code_is_in_a_value_set_or_not(client, query, result, others):
 )
 def test_a_code_is_in_a_code_system_or_not(client, query, result):
     assert parts(client.get(f"CodeSystem/$validate-code?{query}"))["result"] is result
+
+
+@pytest.mark.parametrize(
+    ("codings", "said"),
+    [
+        ([{"system": OTHER, "code": "y"}, {"system": SYSTEM, "code": "cat"}], True),
+        ([{"system": OTHER, "code": "y"}], False),
+        ([{"code": "cat"}], False),
+        ([], None),
+        ([{"system": SYSTEM, "display": "Cat"}], None),
+        ("cat", None),
+    ],
+)
+def test_of_a_codeable_concept_one_code_is_enough(client, codings, said):
+    parameters = [
+        {"name": "url", "valueUri": "urn:v:few"},
+        {"name": "codeableConcept", "valueCodeableConcept": {"text": "Cat", "coding": codings}},
+    ]
+    sent = {"resourceType": "Parameters", "parameter": parameters}
+    kind = {"Content-Type": "application/fhir+json"}
+    response = client.post("ValueSet/$validate-code", json.dumps(sent), headers=kind)
+    if said is None:
+        message = "codeableConcept: has a valueCodeableConcept that is not understood"
+        assert response.status_code == 400
+        assert message in response.text
+    else:
+        assert parts(response)["result"] is said
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_many_chains_that_lead_to_many_are_one_statement_that_the_database_takes
         ("code.text", "code is no reference of AllergyIntolerance"),
         ("patient.nonsense", "nonsense cannot be searched of Patient"),
         ("patient._content", "_content cannot be searched of Patient"),
-        ("patient:Group.name", "name cannot be searched of Group, which is not served"),
+        ("patient:Group.name", "AllergyIntolerance:patient does not lead to Group"),
         (
             "recorder:PractitionerRole.role",
             "role cannot be searched of PractitionerRole, which is not served",

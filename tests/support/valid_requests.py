@@ -237,6 +237,7 @@ _ASKED: dict[tuple[str, str], list[list[tuple[str, str, Any]]]] = {
     ],
     ("ValueSet", "validate-code"): [
         [_REACTIONS, ("coding", "valueCoding", _CODING)],
+        [_REACTIONS, ("codeableConcept", "valueCodeableConcept", {"coding": [_CODING]})],
         [
             _REACTIONS,
             ("valueSetVersion", "valueString", "1"),
