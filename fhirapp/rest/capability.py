@@ -16,7 +16,7 @@ from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir import terminology
 from fhirapp.fhir.temporal import check_date
 from fhirapp.rest import batch, definitions
-from fhirapp.rest.include import includable, referring
+from fhirapp.rest.include_parameters import includable, referring
 from fhirapp.rest.response import (
     FHIR_JSON,
     FHIR_XML,

@@ -18,7 +18,7 @@ from fhirapp.db.records import records
 from fhirapp.definition import Definition, Visibility, types
 from fhirapp.fhir.outcome import InvalidParameter, ParameterError, UnsupportedParameter
 from fhirapp.rest.access import NOTHING, check_not_merged, check_reaches, visible
-from fhirapp.rest.include import included_types
+from fhirapp.rest.include_parameters import included_types
 from fhirapp.search.index import ReferenceRow
 from fhirapp.search.page import Run
 from fhirapp.search.parameter import Context

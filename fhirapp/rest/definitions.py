@@ -14,7 +14,7 @@ from flask import Blueprint, Flask, Response
 from fhirapp.definition import Definition, Operation, OperationParameter, types
 from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.outcome import NotFound, UnsupportedParameter
-from fhirapp.rest.include import included_types
+from fhirapp.rest.include_parameters import included_types
 from fhirapp.rest.response import (
     FORM_PARAMETERS,
     arguments,

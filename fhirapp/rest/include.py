@@ -17,35 +17,20 @@ import orjson
 
 from fhirapp.auth.scopes import Access
 from fhirapp.db import Reader, quoted
-from fhirapp.definition import Definition, Visibility, types
+from fhirapp.definition import Definition, types
 from fhirapp.fhir.datatypes import ID_PATTERN
-from fhirapp.fhir.outcome import (
-    InvalidParameter,
-    ParameterError,
-    RepeatedParameter,
-    UnsupportedParameter,
-)
-from fhirapp.rest.access import check_reaches, reaches, visible
+from fhirapp.fhir.outcome import InvalidParameter
+from fhirapp.rest.access import visible
+from fhirapp.rest.include_parameters import Join, included_types, may_point
 from fhirapp.rest.paging import Match
 from fhirapp.rest.read import visible_versions
-from fhirapp.search.query import REVINCLUDE, Include
-from fhirapp.search.reference import Reference
-from fhirapp.search.values import (
-    SHOWN,
-    AnyCondition,
-    Condition,
-    all_of,
-    any_of,
-    is_in,
-    values_at,
-)
+from fhirapp.search.values import AnyCondition, Condition, all_of, any_of, is_in, values_at
 
 # How often `:iterate` goes on from what was brought, and how much a page brings in all.
 MAX_STEPS = 5
 MAX_INCLUDED = 1_000
 # So much may refer to what is on a page; each match may have some Provenances beside.
 MAX_REFERRING = 2_000
-_ANY = "*"
 _VERSIONED = re.compile(
     rf"([A-Z][A-Za-z]+)/({ID_PATTERN})(?:/_history/([1-9][0-9]{{0,8}}))?", re.ASCII
 )
@@ -74,196 +59,11 @@ class Target(NamedTuple):
     version_id: int = 0
 
 
-class Join(NamedTuple):
-    """An `_include` that was read: references of a type by these parameters, to one type or any.
-
-    reverse is that of a `_revinclude`, followed from the target to the source.
-    """
-
-    source: str
-    params: tuple[str, ...]
-    target: str
-    iterate: bool
-    reverse: bool = False
-
-    def leads(self, param: str, target_type: str) -> bool:
-        return param in self.params and self.target in ("", target_type)
-
-
 class Inclusion(NamedTuple):
     """What comes with a page; is_cut says that there is more than this server brings."""
 
     resources: Sequence[PageResource] = ()
     is_cut: bool = False
-
-
-def included_types() -> set[str]:
-    """Return the types whose resources may be included."""
-    return {name for name, one in types().items() if one.visibility is not Visibility.CARRIER}
-
-
-def includable(definition: Definition) -> list[str]:
-    """Return the values of `_include` on a type that can bring something."""
-    served = types()
-    useful = [
-        name
-        for name, parameter in definition.references.items()
-        if not parameter.targets or not served.keys().isdisjoint(parameter.targets)
-    ]
-    every = [f"{definition.name}:{_ANY}", _ANY] if useful else []
-    return [*(f"{definition.name}:{name}" for name in useful), *every]
-
-
-def referring(definition: Definition) -> list[str]:
-    """Return the values of `_revinclude` on a type."""
-    if definition.provenance_alone:
-        return [REVINCLUDE]
-    named = [
-        f"{one.name}:{name}"
-        for one in sorted_types()
-        for name, parameter in one.references.items()
-        if one.searchable and _may_point(parameter, definition.name)
-    ]
-    return [*named, *([_ANY] if named else [])]
-
-
-def sorted_types() -> list[Definition]:
-    return [one for _, one in sorted(types().items())]
-
-
-def brought_types(joins: Sequence[Join]) -> list[str]:
-    """Return the types that are served and that the joins may bring, by name."""
-    reached = {join.source for join in joins if join.reverse}
-    for join in joins:
-        if join.reverse:
-            continue
-        parameters = types()[join.source].references
-        for name in join.params:
-            reached.update([join.target] if join.target else parameters[name].targets or types())
-    return sorted(reached & included_types())
-
-
-def parse_includes(
-    definition: Definition, access: Access, includes: Sequence[Include]
-) -> tuple[Join, ...]:
-    """Read `_include` and `_revinclude`; only with `:iterate` may one begin at another type.
-
-    A target type that R4 names for a parameter is read, and brings nothing where it is not served.
-    Raises ParameterError, and Forbidden where the token may search none of what would refer.
-    """
-    _check_provenance_alone(definition, includes)
-    joins: list[Join] = []
-    for one in dict.fromkeys(includes):
-        is_reverse = one.base == "_revinclude"
-        joins += _reversed(definition, access, one) if is_reverse else _followed(definition, one)
-    return tuple(joins)
-
-
-def _check_provenance_alone(definition: Definition, includes: Sequence[Include]) -> None:
-    """Refuse what service.md 4.2 does: any other `_revinclude`, and a second one."""
-    asked = [one for one in includes if one.base == "_revinclude"]
-    if not (definition.provenance_alone and asked):
-        return
-    if len(asked) > 1:
-        raise RepeatedParameter("_revinclude", "may be given once")
-    if asked[0].iterate:
-        raise UnsupportedParameter(asked[0].name, "the modifier is not supported on this type")
-    if asked[0].value != REVINCLUDE:
-        message = f"{asked[0].value[:SHOWN]!r} is not supported; use {REVINCLUDE}"
-        raise InvalidParameter("_revinclude", message)
-
-
-def _followed(definition: Definition, one: Include) -> Iterable[Join]:
-    """Return what one `_include` follows. Raises InvalidParameter."""
-    if one.value == _ANY:
-        served = included_types()
-        sources = [each for each in sorted_types() if each.name in served]
-        for source in sources if one.iterate else (definition,):
-            if join := _join(source, [_ANY], one.iterate):
-                yield join
-        return
-    source_name, *rest = one.value.split(":")
-    holder = types().get(source_name) if one.iterate else None
-    if source_name == definition.name:
-        holder = definition
-    join = _join(holder, rest, one.iterate) if holder else None
-    if join is None:
-        raise _not_included(one, includable(holder or definition), "from this type")
-    yield join
-
-
-def _reversed(definition: Definition, access: Access, one: Include) -> Iterable[Join]:
-    """Return what one `_revinclude` brings; of `*`, each type that the token may search."""
-    if one.value == _ANY:
-        for source in sorted_types():
-            named = _referring_by(source, "" if one.iterate else definition.name)
-            if named and source.searchable and reaches(source, access, "s"):
-                yield Join(source.name, named, "", one.iterate, reverse=True)
-        return
-    source_name, *rest = one.value.split(":")
-    holder = types().get(source_name)
-    joined = _join(holder, rest, one.iterate) if holder and holder.searchable else None
-    target = joined.target if joined else ""
-    if holder is None or joined is None or not (one.iterate or target in ("", definition.name)):
-        raise _not_included(one, referring(definition), "with this type")
-    reached = _referring_by(holder, target if one.iterate else definition.name)
-    named = tuple(name for name in joined.params if name in reached)
-    if not named:
-        raise _not_included(one, referring(definition), "with this type")
-    check_reaches(holder, access, one.name)
-    yield joined._replace(params=named, reverse=True)
-
-
-def _referring_by(source: Definition, target: str) -> tuple[str, ...]:
-    """Return the parameters of a type that may refer to another, empty for any."""
-    return tuple(
-        name
-        for name, parameter in source.references.items()
-        if not target or _may_point(parameter, target)
-    )
-
-
-def _not_included(one: Include, choices: Sequence[str], where: str) -> ParameterError:
-    wanted = f"use {', '.join(choices)}" if choices else f"nothing can be, {where}"
-    return InvalidParameter(one.name, f"{one.value[:SHOWN]!r} cannot be included; {wanted}")
-
-
-def _join(definition: Definition, rest: Sequence[str], iterate: bool) -> Join | None:
-    """Read what follows the type: `author`, `author:Practitioner`, `*`; None for what it is not."""
-    param, target = (*rest, "", "")[:2]
-    if not param or len(rest) > 2 or (len(rest) == 2 and not target):
-        return None
-    named = tuple(
-        name
-        for name, parameter in definition.references.items()
-        if param in (_ANY, name) and (not target or _may_point(parameter, target))
-    )
-    return Join(definition.name, named, target, iterate) if named else None
-
-
-def _may_point(parameter: Reference, target: str) -> bool:
-    """Say whether R4 lets a parameter's references point to a type; one to any type, to each."""
-    if parameter.targets:
-        return target in parameter.targets
-    return target not in parameter.modifiers and parameter.accepts(target)
-
-
-def left_out(
-    joins: Sequence[Join], access: Access, includes: Sequence[Include]
-) -> list[tuple[str, str]]:
-    """Return, as Query.ignored has it, the types of which nothing is included, and why."""
-    reasons: dict[tuple[str, str], None] = {}
-    for join in joins:
-        if join.target and not join.reverse and join.target not in included_types():
-            reasons["_include", f"nothing of the type {join.target} is included here"] = None
-    for asked in includes:
-        if asked.value != _ANY or asked.base != "_revinclude":
-            continue
-        for one in sorted_types():
-            if one.searchable and not reaches(one, access, "s"):
-                why = f"no {one.name} is included: the token's scope does not cover search"
-                reasons["_revinclude", why] = None
-    return [*reasons]
 
 
 def included_with(
@@ -345,7 +145,7 @@ def _referring(
                 for join in joins
                 if join.reverse and join.source == source and join.target in ("", target)
                 for name in join.params
-                if _may_point(definition.references[name], target)
+                if may_point(definition.references[name], target)
             }
             if named:
                 of_targets = all_of([is_in("t.param", sorted(named)), is_in("t.target_id", ids)])

@@ -23,13 +23,8 @@ from fhirapp.fhir.outcome import UnsupportedMediaType, issue, operation_outcome
 from fhirapp.rest.access import access_to, check_id, check_merged, check_patients, visible
 from fhirapp.rest.chains import Chains
 from fhirapp.rest.explain import Statements, explain_limits
-from fhirapp.rest.include import (
-    Inclusion,
-    brought_types,
-    included_with,
-    left_out,
-    parse_includes,
-)
+from fhirapp.rest.include import Inclusion, included_with
+from fhirapp.rest.include_parameters import brought_types, left_out, parse_includes
 from fhirapp.rest.paging import (
     Match,
     Page,

@@ -13,12 +13,7 @@ from flask import Response
 from fhirapp.audit.write import served
 from fhirapp.definition import Definition, Operation, OperationParameter
 from fhirapp.fhir import json as fhir_json
-from fhirapp.fhir.outcome import (
-    InvalidParameter,
-    MissingParameter,
-    NotFound,
-    UnknownTerminology,
-)
+from fhirapp.fhir.outcome import InvalidParameter, MissingParameter, NotFound, UnknownTerminology
 from fhirapp.rest.code_systems import Code, Held
 from fhirapp.rest.operation import OperationRequest
 from fhirapp.rest.response import Layout, document_etag, respond

@@ -7,7 +7,8 @@ import pytest
 from fhirapp.auth.scopes import access_of
 from fhirapp.db import Reader, db
 from fhirapp.definition import types
-from fhirapp.rest.include import MAX_INCLUDED, MAX_STEPS, included_with, parse_includes
+from fhirapp.rest.include import MAX_INCLUDED, MAX_STEPS, included_with
+from fhirapp.rest.include_parameters import parse_includes
 from fhirapp.rest.paging import Match
 from fhirapp.search.query import Include
 from tests.conftest import token_for

@@ -15,7 +15,7 @@ from flask import Flask
 from fhirapp.auth.models import ADMINISTRATOR
 from fhirapp.definition import Definition
 from fhirapp.rest.definitions import modifiers_of
-from fhirapp.rest.include import includable, referring
+from fhirapp.rest.include_parameters import includable, referring
 from tests.conftest import token_for
 from tests.support.authorizing import Flow, add_person, add_program
 from tests.support.bulk import Exports

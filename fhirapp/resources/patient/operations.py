@@ -26,7 +26,8 @@ from fhirapp.fhir.json import INCLUDE, MATCH, Entry, bundle
 from fhirapp.fhir.outcome import Gone, InvalidParameter, NotFound, issue, operation_outcome
 from fhirapp.fhir.temporal import instant_of
 from fhirapp.rest.access import access_to, check_not_merged, visible
-from fhirapp.rest.include import Inclusion, Join, PageResource, included_with
+from fhirapp.rest.include import Inclusion, PageResource, included_with
+from fhirapp.rest.include_parameters import Join
 from fhirapp.rest.operation import OperationRequest, parse_operation
 from fhirapp.rest.paging import Match, bundle_id, page_link, total_of
 from fhirapp.rest.read import find_version

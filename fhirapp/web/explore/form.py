@@ -16,7 +16,7 @@ from werkzeug.datastructures import MultiDict
 
 from fhirapp.definition import Definition, featured_types, types
 from fhirapp.rest.definitions import modifiers_of
-from fhirapp.rest.include import includable, referring
+from fhirapp.rest.include_parameters import includable, referring
 from fhirapp.search.date import Date
 from fhirapp.search.parameter import Parameter
 from fhirapp.search.query import ITERATE, REVINCLUDE, SUMMARIES, TOTALS
