@@ -71,7 +71,7 @@ class Verified(Generic[Found]):
 REALM = "fhirapp"
 
 # A change to the client, the user, the consent, the link between user and patient or the
-# RelatedPerson that it hangs on takes effect at the next request: every write ends what Verified
+# RelatedPerson that it depends on takes effect at the next request: every write ends what Verified
 # keeps.
 _TOKEN = (
     "SELECT t.client_id, t.scope, t.patient_id, t.expires_at, t.revoked, c.disabled, c.scope,"

@@ -298,7 +298,7 @@ def _found_patients() -> dict[str, Any]:
 
 
 def _related_name(link: Link) -> str | None:
-    """Return the name of the RelatedPerson whom a link hangs on, its id where that is unknown."""
+    """Return the name of the RelatedPerson that a link depends on, its id if unknown."""
     if link.related_person is None:
         return None
     return _name(f"RelatedPerson/{link.related_person}") or link.related_person
