@@ -279,12 +279,7 @@ def _operations(definition: Definition) -> Iterator[Request]:
         ]
         for choice in choices:
             values = [one for one in choice if one[0] in taken]
-            query = "&".join(
-                f"{name}={value['system']}|{value['code']}"
-                if isinstance(value, dict)
-                else f"{name}={str(value).lower() if isinstance(value, bool) else value}"
-                for name, _, value in values
-            )
+            query = "&".join(f"{name}={_written(value)}" for name, _, value in values)
             body = json.dumps(parameters(*values))
             if operation.resource:
                 # Nothing of it goes in an address or a form.
@@ -297,6 +292,14 @@ def _operations(definition: Definition) -> Iterator[Request]:
             yield asking("GET", path, query)
             yield asking("POST", path, body=query, media=FORM)
             yield asking("POST", path, body=body, media=FHIR_JSON)
+
+
+def _written(value: Any) -> str:
+    """Return how an address writes a value."""
+    if isinstance(value, dict):
+        codings = value.get("coding", [value])
+        return ",".join(f"{one['system']}|{one['code']}" for one in codings)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _further(fhir: Fhir, requests: list[Request]) -> Iterator[Request]:
