@@ -513,6 +513,7 @@ def test_a_backup_that_is_ended_leaves_neither_a_file_nor_a_program(clinic, tmp_
 
 def test_an_older_schema_is_backed_up_before_it_is_carried_forward(clinic, monkeypatch):
     older = (
+        "ALTER TABLE auth_user_patient DROP COLUMN related_person",
         'ALTER TABLE "binary" DROP COLUMN machine_read',
         "UPDATE alembic_version SET version_num = '0003'",
     )
