@@ -50,6 +50,9 @@ from tests.support.helpers import BASE_URL, Fhir, shared_secret
 from tests.support.shell import start_job
 from tests.support.trails import forget
 
+# Some tests import them before others name them as plugins.
+pytest.register_assert_rewrite("tests.support.live", "tests.support.browser")
+
 SERVER = "FHIRAPP_TEST_POSTGRESQL"
 SHARED = ROOT.parent / "shared"
 # Whether a test passes depends neither on chance nor on what else the machine does.
