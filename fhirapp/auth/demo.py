@@ -60,7 +60,7 @@ class Person(NamedTuple):
     role: str
     # Who it is in seed.sql: a Practitioner's or Patient's id.
     record: str | None
-    # Where the record is somebody else's: the RelatedPerson that the link depends on.
+    # Where the record is another patient's: the RelatedPerson that the link depends on.
     related_person: str | None = None
 
 

@@ -1,10 +1,10 @@
 """The records that a user with the role patient may see now, and who the user is to each patient.
 
     an own record         the user is that Patient
-    linked as proxy       somebody else's record, as long as the link is there
-    by a RelatedPerson    somebody else's, while that RelatedPerson, as it is now, says who the user
-                          is to the patient: it names the patient, is not inactive, its period runs,
-                          and no modifier changes what it says
+    linked as proxy       another patient's record, as long as the link is there
+    by a RelatedPerson    another patient's, while that RelatedPerson, as it is now, says who the
+                          user is to the patient: it names the patient, is not inactive, its period
+                          runs, and no modifier changes what it says
 
 Source: FHIR R4 RelatedPerson; SMART App Launch 2.2, fhirUser.
 """

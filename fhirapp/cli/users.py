@@ -190,7 +190,7 @@ def role(username: str, role: str, keep_apps: bool, demo: bool | None) -> None:
 @click.option("--proxy", is_flag=True, help="The record is someone else's, such as a child's.")
 @click.option(
     "--related-person",
-    help="Who the user is to the patient; the access ends with that record's period.",
+    help="Who the user is to the patient; the access lasts while that record says so.",
 )
 @demo_option
 def link(

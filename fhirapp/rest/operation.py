@@ -237,7 +237,6 @@ def _coding(value: Mapping[str, Any]) -> str | None:
     return f"{escape(system)}|{escape(code)}" if system else escape(code)
 
 
-# The type of each value[x] in JSON, and how it is written in a URL.
 def _codings(value: Mapping[str, Any]) -> str | None:
     """Return the codings of a CodeableConcept, as system|code,system|code."""
     codings = value.get("coding")
@@ -247,6 +246,7 @@ def _codings(value: Mapping[str, Any]) -> str | None:
     return ",".join(filter(None, written)) if all(written) else None
 
 
+# The type of each value[x] in JSON, and how it is written in a URL.
 _VALUES: Mapping[str, tuple[type, Callable[[Any], str | None]]] = {
     "valueId": (str, str),
     "valueCode": (str, str),

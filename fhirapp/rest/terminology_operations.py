@@ -81,16 +81,16 @@ def codes_of(operation: OperationRequest, system: str = "") -> list[tuple[str, s
 
     system is that of the code system. Raises ParameterError.
     """
-    given = [name for name in _CODES if operation.value(name) is not None]
-    if len(given) != 1:
+    sent = [(name, value) for name in _CODES if (value := operation.value(name)) is not None]
+    if len(sent) != 1:
         raise MissingParameter("code", "is required, or coding or codeableConcept; one of them")
-    value = operation.value(given[0]) or ""
-    if given == ["codeableConcept"]:
+    name, value = sent[0]
+    if name == "codeableConcept":
         found = [_parts(part) for part in split(value, ",")]
-        # Of a coding without a system nobody knows of which it is.
+        # A coding without a system may be of any.
         return [one for one in found if one[0] and system in ("", one[0])]
     stated = unescape(operation.value("system") or "")
-    stated, code = (stated, unescape(value)) if given == ["code"] else _parts(value)
+    stated, code = (stated, unescape(value)) if name == "code" else _parts(value)
     if not (stated or system):
         raise MissingParameter("system", "is required: a code alone may be of any system")
     if stated and system and stated != system:

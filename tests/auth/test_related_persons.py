@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,17 +33,15 @@ MOTHER = "RelatedPerson/rp-lindqvist"
 ALLERGY_OF_CHILD = "AllergyIntolerance/al-p3-egg"
 SCOPE = "openid fhirUser launch/patient patient/*.rs"
 _MOMENTS = count()
+# Every test runs at noon of this day, so that none depends on when it runs.
+TODAY = datetime(2026, 6, 15, tzinfo=UTC)
+NOON = TODAY + timedelta(hours=12)
 
 
 def moment() -> str:
     """Return an instant for a new version, later than all before."""
     then = datetime(2026, 2, 1, tzinfo=UTC) + timedelta(seconds=next(_MOMENTS))
     return then.isoformat(timespec="milliseconds")
-
-
-def day(days: int) -> str:
-    """Return the date that many days from today, in UTC."""
-    return (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
 
 
 def related(of: str = "p3", row_id: str = "rp-lindqvist", **elements: Any) -> dict[str, Any]:
@@ -55,6 +54,17 @@ def related(of: str = "p3", row_id: str = "rp-lindqvist", **elements: Any) -> di
         "name": [{"family": "Lindqvist", "given": ["Sara"]}],
         **elements,
     }
+
+
+@pytest.fixture(autouse=True)
+def set_clock(monkeypatch) -> Callable[[datetime], None]:
+    """Set the clock that links are judged by to noon; return what sets it anew."""
+
+    def set_to(then: datetime) -> None:
+        monkeypatch.setattr(links, "time", SimpleNamespace(time=then.timestamp))
+
+    set_to(NOON)
+    return set_to
 
 
 @pytest.fixture
@@ -73,13 +83,12 @@ def mother(app: Flask, *own: str, **linked: Any) -> Flow:
 
 def fhir_user(flow: Flow, answer: dict[str, Any]) -> str | None:
     """Return who the user is, as the id token, userinfo and introspection all tell it."""
-    claims = claims_of(flow, answer)
-    said = claims.get("fhirUser")
-    assert user_info(flow, answer["access_token"]).get_json().get("fhirUser") == said
+    who = claims_of(flow, answer).get("fhirUser")
+    assert user_info(flow, answer["access_token"]).get_json().get("fhirUser") == who
     backend = Flow(flow.app, add_backend(flow.app), flow.user_id)
-    asked = backend.ask("/oauth/introspect", token=answer["access_token"]).get_json()
-    assert (asked["active"], asked.get("fhirUser")) == (True, said)
-    return said and said.removeprefix(f"{BASE_URL}/fhir/")
+    content = backend.introspect(answer["access_token"]).get_json()
+    assert (content["active"], content.get("fhirUser")) == (True, who)
+    return who and who.removeprefix(f"{BASE_URL}/fhir/")
 
 
 def test_who_acts_for_a_child_is_a_related_person(clinic):
@@ -168,9 +177,9 @@ def test_what_a_related_person_was_to_somebody_else_is_out_of_reach(clinic):
         assert fhir.get(MOTHER).status_code == fhir.get(f"{MOTHER}/_history/3").status_code == 200
         assert fhir.get(f"{MOTHER}/_history/2").status_code == 404
         for path in (f"{MOTHER}/_history", "_history"):
-            told = fhir.get(path).text
-            assert "rp-lindqvist" in told
-            assert "Hartwell" not in told
+            text = fhir.get(path).text
+            assert "rp-lindqvist" in text
+            assert "Hartwell" not in text
 
 
 def test_a_related_person_is_not_the_patient(clinic):
@@ -180,9 +189,9 @@ def test_a_related_person_is_not_the_patient(clinic):
 
 
 ENDS = [
-    ({"period": {"end": day(-1)}}, links.ENDED),
+    ({"period": {"end": "2026-06-14"}}, links.ENDED),
     ({"period": {"start": "2017", "end": "2025"}}, links.ENDED),
-    ({"period": {"start": day(1)}}, links.NOT_BEGUN),
+    ({"period": {"start": "2026-06-16"}}, links.NOT_BEGUN),
     ({"active": False}, links.INACTIVE),
     ({"patient": {"reference": "Patient/p2"}}, links.ANOTHER),
     ({"patient": {"identifier": {"value": "p3"}}}, links.ANOTHER),
@@ -237,9 +246,9 @@ def assert_no_access(flow: Flow, answer: dict[str, Any], fhir: Fhir, why: str) -
 @pytest.mark.parametrize(
     "elements",
     [
-        {"period": {"start": day(0), "end": day(0)}},
-        {"period": {"end": day(0)[:4]}},
-        {"period": {"end": day(0)[:7]}},
+        {"period": {"start": "2026-06-15", "end": "2026-06-15"}},
+        {"period": {"end": "2026"}},
+        {"period": {"end": "2026-06"}},
         {"period": {}},
         {"active": None},
     ],
@@ -252,16 +261,16 @@ def test_a_period_lasts_to_the_end_of_its_end(clinic, elements):
     assert mother(clinic).fhir(SCOPE).get(ALLERGY_OF_CHILD).status_code == 200
 
 
-def test_the_period_ends_without_anything_being_written(clinic, monkeypatch):
+def test_the_period_ends_without_anything_being_written(clinic, set_clock):
     flow = mother(clinic)
-    publish(clinic, related(period={"end": day(0)}), now=moment())
+    publish(clinic, related(period={"end": "2026-06-15"}), now=moment())
     token = flow.tokens(SCOPE)["access_token"]
+    set_clock(TODAY + timedelta(days=1, milliseconds=-1))
     with clinic.test_request_context():
         found = look_up(digest(token))
         assert found is not None
         assert found.is_linked
-    now = links.time.time()
-    monkeypatch.setattr(links.time, "time", lambda: now + 86_400)
+    set_clock(TODAY + timedelta(days=1))
     with clinic.test_request_context():
         found = look_up(digest(token))
         assert found is not None
@@ -293,7 +302,7 @@ def test_who_becomes_one_of_the_staff_is_a_practitioner(clinic):
     assert fhir_user(flow, flow.tokens("openid fhirUser")) == "Practitioner/dr-adeyemi"
 
 
-def test_staff_are_linked_as_nobody(clinic):
+def test_staff_are_not_linked_by_a_related_person(clinic):
     user_id = add_person(clinic, CLINICIAN)
     with clinic.app_context(), writing() as connection, pytest.raises(RefusedCommand):
         link(connection, user_id, "p3", related_person="rp-lindqvist")

@@ -338,10 +338,9 @@ def send_back(parked: ParkedRequest, error: str, description: str) -> SendBack:
     return _sent_back(parked.parameters, error, description)
 
 
-def _is_in_context(scopes: Iterable[str]) -> bool:
+def _is_in_context(scopes: Sequence[str]) -> bool:
     """Say whether an app with these scopes learns which patient is in context."""
-    listed = [*scopes]
-    return is_of_patient(listed) or LAUNCH in listed
+    return is_of_patient(scopes) or LAUNCH in scopes
 
 
 def _end(scopes: Sequence[str], signed: Signed, now: int, days: int) -> int:
