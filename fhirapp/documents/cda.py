@@ -5,6 +5,7 @@ Coded entries are for programs and are left out. Nothing is fetched or expanded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from html import escape
 
@@ -41,6 +42,7 @@ _TIMES = {
     "componentOf/encompassingEncounter/effectiveTime/high": "Visit until",
 }
 _NAMES = frozenset({"name", "softwareName"})
+_DASHED = re.compile(r"(\d{4}-\d\d(?:-\d\d)?)(?:T(\d\d:\d\d)[\d:.Z+-]*)?", re.ASCII)
 
 
 def narrative(text: str) -> str:
@@ -181,7 +183,12 @@ def _not_shown(media_type: str) -> str:
 
 
 def _date(time: str) -> str:
-    """Return a time of HL7 v3, YYYYMMDDhhmmss+hhmm, as 2024-03-05 14:30."""
+    """Return a time of HL7 v3, YYYYMMDDhhmmss+hhmm, as 2024-03-05 14:30.
+
+    Some documents have dashes and colons themselves: 2024-03-05T14:30:00+01:00.
+    """
+    if dashed := _DASHED.fullmatch(time):
+        return " ".join(filter(None, dashed.groups()))
     digits = time[:14]
     if not (digits[:4].isdigit() and len(digits) >= 4):
         return time

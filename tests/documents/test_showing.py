@@ -90,6 +90,23 @@ def test_the_narrative_of_a_clinical_document_becomes_html(extractor, body, show
     assert found == f"<h1>Clinical document without a title</h1><dl></dl>{shown}"
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("202403051430-0500", "2024-03-05 14:30"),
+        ("2024-03-05", "2024-03-05"),
+        ("2024-03", "2024-03"),
+        ("2024-03-05T14:30:00-05:00", "2024-03-05 14:30"),
+        ("2024-03-05T14:30Z", "2024-03-05 14:30"),
+        ("5.3.2024", "5.3.2024"),
+    ],
+)
+def test_the_time_of_a_clinical_document_is_shown_to_the_minute(extractor, written, shown):
+    made = f'<effectiveTime value="{written}"/><component>'.encode()
+    found = extractor.html_of(HEAD.replace(b"<component>", made, 1) + TAIL, "text/xml")
+    assert f"<dt>Made</dt><dd>{shown}</dd>" in found
+
+
 @pytest.mark.parametrize("name", [path.name for path in sorted(CCDA.glob("*.xml"))])
 def test_every_clinical_document_has_a_heading_a_patient_and_a_day(extractor, name):
     shown = extractor.html_of((CCDA / name).read_bytes(), "text/xml")

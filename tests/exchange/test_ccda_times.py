@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from fhirapp.exchange.ccda.values import date_time
+from fhirapp.fhir import json as fhir_json
 from fhirapp.fhir.temporal import normalise_date_time
-from tests.exchange.test_ccda import only, read, sample
+from tests.exchange.test_ccda import NAMES, Resource, only, read, sample
 from tests.exchange.test_ccda_allergies import DRUG, LATEX, allergy_of, substance
+from tests.support.importing import load, stored, write
 
 ORIGINAL = "http://hl7.org/fhir/StructureDefinition/originalText"
 
@@ -29,6 +34,15 @@ ORIGINAL = "http://hl7.org/fhir/StructureDefinition/originalText"
         ("20240301153000.123456789+0000", "2024-03-01T15:30:00.123456789+00:00"),
         ("20240229", "2024-02-29"),
         ("20240301153060+0000", "2024-03-01T15:30:60+00:00"),
+        ("1980-05", "1980-05"),
+        ("1980-05-10", "1980-05-10"),
+        ("1980-05-10T12:30:00+01:00", "1980-05-10T12:30:00+01:00"),
+        ("1980-05-10T12:30:00.125-0330", "1980-05-10T12:30:00.125-03:30"),
+        ("1980-05-10T12:30:00Z", "1980-05-10T12:30:00+00:00"),
+        ("1980-05-10T12:30+01:00", "1980-05-10T12:30:00+01:00"),
+        # Without a zone the day is what is known.
+        ("1980-05-10T12:30:00", "1980-05-10"),
+        ("1980-0500", "1980"),
     ],
 )
 def test_a_time_is_as_exact_as_it_was_written(written, expected):
@@ -39,9 +53,11 @@ def test_a_time_is_as_exact_as_it_was_written(written, expected):
 @pytest.mark.parametrize(
     "written",
     [
-        *("", "garbage", "2024-03-01", "20240", "2024030", "202403011", "20241301", "20240230"),
+        *("", "garbage", "20240", "2024030", "202403011", "20241301", "20240230"),
         *("20240301240000+0000", "20240301153000+1500", "20240301153000Z", "00000000", "٢٠٢٤"),
         *("20240301153000+05000", "20240301153000.+0000", "20240301 ", "99999999999999999999"),
+        *("2024-3-1", "2024-02-30", "2024/03/01", "01-03-2024", "01.03.2024"),
+        *("2024-03-01 15:30:00", "2024-03-01T15", "2024-03-01T25:00:00Z", "2024-03-01T15:30+1"),
     ],
 )
 def test_what_is_no_time_gives_none(written):
@@ -59,7 +75,18 @@ def test_what_is_no_time_gives_none(written):
                 "_onsetDateTime": {"extension": [{"url": ORIGINAL, "valueString": "200805011200"}]},
             },
         ),
+        ('<low value="2008-05-01"/>', {"onsetDateTime": "2008-05-01"}),
+        (
+            '<low value="2008-05-01T12:00"/>',
+            {
+                "onsetDateTime": "2008-05-01",
+                "_onsetDateTime": {
+                    "extension": [{"url": ORIGINAL, "valueString": "2008-05-01T12:00"}]
+                },
+            },
+        ),
         ('<low value="about 2008"/>', {"onsetString": "about 2008"}),
+        ('<low value="01.05.2008"/>', {"onsetString": "01.05.2008"}),
         ('<high value="2010"/>', {}),
     ],
 )
@@ -102,3 +129,72 @@ def test_a_period_that_ends_before_it_begins_keeps_its_end_as_text(low, high, pe
     kept = found.pop("_end", None)
     assert found == period
     assert (kept is None) == ("end" in period)
+
+
+# The value of a time: its day, its time of day to the minute or second, its zone.
+TIMES = re.compile(
+    r'(<(?:\w+:)?(?:effectiveTime|time|low|high|birthTime|deceasedTime)\b[^>]*?\bvalue=")'
+    r"(\d{8})(?:(\d\d)(\d\d)(\d\d)?([+-]\d{4})?)?(?=\")"
+)
+
+
+def dashed(document: str) -> str:
+    """Return a document with its times written as 2024-03-01T15:30:00-05:00."""
+
+    def written(found: re.Match[str]) -> str:
+        start, day, hour, minute, second, zone = found.groups()
+        time = f"T{hour}:{minute}:{second or '00'}{zone or ''}" if hour else ""
+        return f"{start}{day[:4]}-{day[4:6]}-{day[6:]}{time}"
+
+    return TIMES.sub(written, document)
+
+
+def without_originals(resources: list[Resource]) -> list[Resource]:
+    """Return resources without the attached document, and without the words of the source."""
+    read_again = json.loads(fhir_json.dumps(resources))
+    del only(read_again, "DocumentReference")["content"][0]["attachment"]["data"]
+    shown = re.sub(r'"valueString": "[^"]*"', '"valueString": ""', json.dumps(read_again))
+    return json.loads(shown)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dates_with_dashes_are_read_wherever_a_document_has_a_date(name):
+    text = sample(name).replace("ISO-8859-1", "UTF-8")
+    assert dashed(text) != text
+    assert without_originals(read(dashed(text))) == without_originals(read(text))
+
+
+@pytest.mark.parametrize(
+    ("written", "as_c_cda"),
+    [
+        ("1980-05-10", "19800510"),
+        ("1980-05", "198005"),
+        ("1980-05-10T12:30:00+01:00", "19800510123000+0100"),
+    ],
+)
+def test_the_report_of_an_import_names_dates_with_dashes(empty, tmp_path, written, as_c_cda):
+    text = sample("unstructured")
+    report = load(empty, write(tmp_path, text.encode(), "plain.xml"))
+    assert not report.remarks
+    text = text.replace('birthTime value="19710412"', f'birthTime value="{written}"')
+    report = load(empty, write(tmp_path, text.encode(), "dashes.xml"))
+    remark = (
+        f"its dates have dashes, such as {written}; they are read as dates, but C-CDA writes "
+        f"{as_c_cda}"
+    )
+    assert list(report.remarks) == [f"{tmp_path}/dashes.xml: {remark}"]
+
+
+@pytest.mark.parametrize("names", [("a.xml", "b.xml"), ("b.xml", "a.xml")])
+def test_the_newer_of_two_documents_counts_also_by_dates_with_dashes(empty, tmp_path, names):
+    text = sample("ccd")
+    made = text.partition('<effectiveTime value="')[2].partition('"')[0]
+    for name, day in zip(names, ("2001-09-10", "2001-10-09"), strict=True):
+        document = text.replace(
+            f'<effectiveTime value="{made}"', f'<effectiveTime value="{day}"', 1
+        )
+        write(tmp_path / "documents", document.encode(), name)
+    load(empty, tmp_path / "documents")
+    together = stored(empty)
+    load(empty, tmp_path / "documents" / names[1])
+    assert stored(empty) == together

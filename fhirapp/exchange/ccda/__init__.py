@@ -6,7 +6,7 @@ Allergies section. concept_maps.toml has the codes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -17,6 +17,7 @@ from fhirapp.exchange.ccda.patient import add_patient, role_of
 from fhirapp.exchange.ccda.people import complete, provenance
 from fhirapp.exchange.ccda.record import Record
 from fhirapp.exchange.ccda.section import REMARK, allergies_in, is_allergies
+from fhirapp.exchange.ccda.times import time_remarks
 from fhirapp.exchange.ccda.tree import NOTHING, Element, UnreadableDocument, read
 from fhirapp.exchange.ccda.values import identifier
 from fhirapp.fhir.identity import key, known_by
@@ -38,16 +39,23 @@ _ORDER = (
 _MAY_BE_KNOWN = frozenset({"Organization", "Practitioner", "Patient"})
 
 
-def resources_of(document: bytes, place: str) -> list[dict[str, Any]]:
+def resources_of(
+    document: bytes, place: str, remark: Callable[[str], None] = lambda _text: None
+) -> list[dict[str, Any]]:
     """Return the resources of a document as FHIR JSON, each after those that it refers to.
 
-    place is that of the document. Raises UnreadableDocument, which carries it.
+    place is that of the document; remark receives remarks on how its times are written. Raises
+    UnreadableDocument, which carries the place.
     """
     try:
-        return _resources(document)
+        root = read(document, is_allergies)
+        resources = _resources(root, document)
     except UnreadableDocument as error:
         error.place = place
         raise
+    for text in time_remarks(root):
+        remark(text)
+    return resources
 
 
 def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:
@@ -63,8 +71,7 @@ def identities(resources: list[dict[str, Any]]) -> dict[str, list[tuple[str, str
     return identities_
 
 
-def _resources(document: bytes) -> list[dict[str, Any]]:
-    root = read(document, is_allergies)
+def _resources(root: Element, document: bytes) -> list[dict[str, Any]]:
     sections = list(_sections(root))
     own_key, set_key = (
         key(identifier(root.first(name) or NOTHING) or {}) for name in ("id", "setId")

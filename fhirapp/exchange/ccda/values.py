@@ -200,13 +200,30 @@ _TS = re.compile(
 )
 
 
+# A time with dashes and colons, as FHIR and ISO 8601 have it and HL7 v3 has not.
+_DASHED = re.compile(
+    r"\d{4}-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?)?", re.ASCII
+)
+
+
+def without_dashes(written: str) -> str:
+    """Return 1980-05-10T12:30:00+01:00 as HL7 v3 writes it: 19800510123000+0100.
+
+    What has another form is returned as it is.
+    """
+    if not _DASHED.fullmatch(written):
+        return written
+    day, _, time = written.partition("T")
+    return day.replace("-", "") + time.replace(":", "").replace("Z", "+0000")
+
+
 def date_time(written: str) -> str:
     """Return a dateTime; "" for what is no time.
 
     FHIR has hours only with minutes and a zone. Where either is absent, the date is what is known:
     a zone that is guessed would be wrong for half of the year.
     """
-    match = _TS.fullmatch(written)
+    match = _TS.fullmatch(without_dashes(written))
     if not match:
         return ""
     year, month, day, hour, minute, second, fraction, zone = match.groups()
@@ -227,7 +244,7 @@ def date_time(written: str) -> str:
 def is_exact(written: str, as_date_time: str) -> bool:
     """Say whether a dateTime holds all that was written."""
     # Digits before the zone: YYYYMMDD are eight.
-    return len(re.split("[+-]", written)[0]) <= 8 or len(as_date_time) > 10
+    return len(re.split("[+-]", without_dashes(written))[0]) <= 8 or len(as_date_time) > 10
 
 
 def put(resource: dict[str, Any], name: str, element: Element | None) -> None:

@@ -47,7 +47,11 @@ _ROOT = re.compile(rb"<[A-Za-z_][^>]*>")
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _HEAD = 1_048_576
 # The effectiveTime of a document's header, which comes before all others.
-_EFFECTIVE = re.compile(rb'<(?:\w+:)?effectiveTime\b[^>]*?\bvalue\s*=\s*["\'](\d{4,14})')
+_EFFECTIVE = re.compile(
+    rb"<(?:\w+:)?effectiveTime\b[^>]*?\bvalue\s*=\s*[\"']\s*"
+    rb"(\d{4}-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d)?)?)?|\d{4,14})"
+)
+_NO_DIGIT = re.compile(rb"\D")
 # Ranks behind those of types. Documents of C-CDA come last: they may refer to people in the others.
 _MIXED, _OTHER, _CDA = 500, 1_000, 2_000
 
@@ -264,7 +268,7 @@ def _made_at(source: Input) -> bytes:
             time = _EFFECTIVE.search(stream.read(_HEAD))
     except Broken:
         time = None
-    return time[1].ljust(14, b"0") if time else b""
+    return _NO_DIGIT.sub(b"", time[1]).ljust(14, b"0") if time else b""
 
 
 def _rank(source: Input, definitions: Mapping[str, Definition]) -> int:

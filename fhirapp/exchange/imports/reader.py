@@ -185,13 +185,14 @@ class RecordReader:
         if len(document) > _LONGEST_CDA:
             yield _faulty(source.name, f"is longer than {_LONGEST_CDA:,} bytes")
             return
+        found: list[str] = []
         try:
-            resources = ccda.resources_of(document, source.name)
+            resources = ccda.resources_of(document, source.name, found.append)
         except ccda.UnreadableDocument as error:
             yield _faulty(source.name, str(error))
             return
         identifiers = ccda.identities(resources)
-        remarks = [(source.name, remark) for remark in ccda.remarks(resources)]
+        remarks = [(source.name, remark) for remark in (*ccda.remarks(resources), *found)]
         # A document has few details of a person: those of the first document are kept.
         for record in self._group(source.name, resources, OnMatch.SKIP, identifiers):
             yield replace(record, remarks=remarks)
